@@ -1,0 +1,64 @@
+"""What device, gateway and subscriber agree on: topics, frames, policies, tables and the guarantee check. No I/O.
+
+Everything in `__all__` can be imported from here; it is loaded on first use, so that an agent or a subscriber that
+only handles frames does not carry the document parser in memory.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from contract.chains import BinaryChains as BinaryChains
+    from contract.chains import BoundedChains as BoundedChains
+    from contract.chains import ChainClass as ChainClass
+    from contract.errors import FrameError as FrameError
+    from contract.errors import FuguError as FuguError
+    from contract.errors import GuaranteeError as GuaranteeError
+    from contract.errors import PolicyError as PolicyError
+    from contract.errors import TopicError as TopicError
+    from contract.frames import ABSENT as ABSENT
+    from contract.frames import Committed as Committed
+    from contract.frames import Estimate as Estimate
+    from contract.frames import Status as Status
+    from contract.frames import SymbolFrame as SymbolFrame
+    from contract.frames import decode_committed as decode_committed
+    from contract.frames import decode_estimate as decode_estimate
+    from contract.frames import decode_status as decode_status
+    from contract.frames import decode_symbols as decode_symbols
+    from contract.guarantee import Adversary as Adversary
+    from contract.guarantee import Guarantee as Guarantee
+    from contract.guarantee import Loss as Loss
+    from contract.guarantee import check_guarantee as check_guarantee
+    from contract.guarantee import loss as loss
+    from contract.policy import Policy as Policy
+    from contract.table import EmissionTable as EmissionTable
+    from contract.topics import Topic as Topic
+    from contract.topics import estimate_topic as estimate_topic
+    from contract.topics import parse_topic as parse_topic
+    from contract.topics import status_topic as status_topic
+    from contract.topics import symbols_topic as symbols_topic
+
+_HOME = {
+    "chains": ("BinaryChains", "BoundedChains", "ChainClass"),
+    "errors": ("FrameError", "FuguError", "GuaranteeError", "PolicyError", "TopicError"),
+    "frames": (
+        *("ABSENT", "Committed", "Estimate", "Status", "SymbolFrame"),
+        *("decode_committed", "decode_estimate", "decode_status", "decode_symbols"),
+    ),
+    "guarantee": ("Adversary", "Guarantee", "Loss", "check_guarantee", "loss"),
+    "policy": ("Policy",),
+    "table": ("EmissionTable",),
+    "topics": ("Topic", "estimate_topic", "parse_topic", "status_topic", "symbols_topic"),
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = sorted(_MODULE)
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from the module that defines it."""
+    if name not in _MODULE:
+        raise AttributeError(f"module 'contract' has no attribute {name!r}")
+    return getattr(import_module(f"contract.{_MODULE[name]}"), name)

@@ -1,0 +1,92 @@
+"""MQTT topics: `fugu/1/{fleet}/...`, built and parsed in one place.
+
+A name (fleet, device, stream) has 1 to 64 letters, digits, `_` or `-`, so that it can hold no MQTT wildcard or
+separator; `estimate` and `release` are no device names, because their topics stand where a device's name does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+from contract.errors import TopicError
+
+__all__ = [
+    "NAME_PATTERN",
+    "RESERVED_DEVICES",
+    "Topic",
+    "committed_topic",
+    "estimate_topic",
+    "parse_topic",
+    "status_topic",
+    "symbols_topic",
+]
+
+NAME_PATTERN = r"^[A-Za-z0-9_-]{1,64}\Z"
+RESERVED_DEVICES = frozenset({"estimate", "release"})
+_ROOT = "fugu/1"
+_NAME = re.compile(NAME_PATTERN)
+
+Kind = Literal["status", "committed", "symbols", "estimate"]
+
+
+class Topic(NamedTuple):
+    """A parsed topic; `stream` is empty for topics that belong to a whole device."""
+
+    kind: Kind
+    fleet: str
+    device: str
+    stream: str
+
+
+def status_topic(fleet: str, device: str) -> str:
+    """Topic of a device's retained birth and last-will message."""
+    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/status"
+
+
+def committed_topic(fleet: str, device: str) -> str:
+    """Topic on which the gateway tells a device what is durable."""
+    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/committed"
+
+
+def symbols_topic(fleet: str, device: str, stream: str) -> str:
+    """Topic of a stream's sanitised symbols."""
+    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/symbols/{_part(stream)}"
+
+
+def estimate_topic(fleet: str, device: str, stream: str) -> str:
+    """Topic of the gateway's smoothed estimate of a stream."""
+    return f"{_ROOT}/{_part(fleet)}/estimate/{_part(device)}/{_part(stream)}"
+
+
+def parse_topic(topic: str) -> Topic:
+    """Take a topic apart.
+
+    Args:
+        topic: a topic as the broker delivers it.
+
+    Raises:
+        TopicError: if it is none of the topics of this protocol's version.
+    """
+    match topic.split("/"):
+        case ["fugu", "1", fleet, "estimate", device, stream]:
+            parsed = Topic("estimate", fleet, device, stream)
+        case ["fugu", "1", fleet, device, ("status" | "committed") as kind]:
+            parsed = Topic("status" if kind == "status" else "committed", fleet, device, "")
+        case ["fugu", "1", fleet, device, "symbols", stream]:
+            parsed = Topic("symbols", fleet, device, stream)
+        case _:
+            raise TopicError(f"not a topic of this protocol: {topic[:100]!r}")
+    names = [parsed.fleet, parsed.device] + ([parsed.stream] if parsed.stream else [])
+    if not all(_NAME.match(name) for name in names) or parsed.device in RESERVED_DEVICES:
+        raise TopicError(f"not a valid name in topic {topic[:100]!r}")
+    if parsed.kind in ("symbols", "estimate") and not parsed.stream:
+        raise TopicError(f"no stream in topic {topic[:100]!r}")
+    return parsed
+
+
+def _part(name: str) -> str:
+    """A name as part of a topic; `+` stands for every name, in subscriptions."""
+    if name != "+" and (not _NAME.match(name) or name in RESERVED_DEVICES):
+        raise TopicError(f"{name[:80]!r} is not a name: 1 to 64 letters, digits, '_' or '-'")
+    return name

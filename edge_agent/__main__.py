@@ -1,0 +1,55 @@
+"""`fugu-agent CONFIG.toml`: run the agent of one device."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+
+from contract.errors import FuguError
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run an agent until SIGTERM or SIGINT; 0 after an orderly stop, 1 when it refuses to start."""
+    parser = argparse.ArgumentParser(
+        prog="fugu-agent",
+        description="Randomise a sensor's readings and publish the symbols.",
+        epilog="example: fugu-agent /etc/fugu/agent.toml",
+    )
+    parser.add_argument("config", metavar="CONFIG.toml", help="the device's configuration")
+    parser.add_argument("--check", action="store_true", help="check configuration and policies, then stop")
+    parser.add_argument("--verbose", action="store_true", help="log what happens, not only what goes wrong")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO if options.verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    from edge_agent.config import load_in_child
+
+    try:
+        plan = load_in_child(options.config)
+        if options.check:
+            print(f"{options.config}: {len(plan.streams)} stream(s), every guarantee holds")
+            return 0
+        from edge_agent.agent import Agent
+        from edge_agent.randomiser import system_entropy
+        from edge_agent.sensors import open_sensor
+
+        sensors = [open_sensor(stream.sensor) for stream in plan.streams]
+        agent = Agent(plan, sensors, system_entropy())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: agent.stop())
+        agent.run()
+    except FuguError as error:
+        print(f"fugu-agent: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""An agent's configuration file, checked together with the policies it names.
+
+The check needs a document parser that costs more memory than the agent itself, so `load_in_child` does it in a child
+process that ends at once; what comes back are plain values.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from contract.errors import FuguError
+from edge_agent.plan import AgentPlan, StreamPlan
+from mqtt_link import Broker
+
+__all__ = ["ConfigError", "load", "load_in_child"]
+
+
+class ConfigError(FuguError):
+    """The configuration cannot be read, or contradicts the policies that it names."""
+
+    reason = "config"
+
+
+def load(path: str | Path) -> AgentPlan:
+    """Read a configuration, verify every policy in it, and return what the agent needs.
+
+    Args:
+        path: a TOML file; file names in it are relative to its folder.
+
+    Raises:
+        ConfigError: if the file is unreadable or a field is wrong.
+        PolicyError: if a policy is malformed.
+        GuaranteeError: if a policy's guarantee is false, or above the configured ceiling.
+    """
+    return _plan(_checked(Path(path)))
+
+
+def load_in_child(path: str | Path) -> AgentPlan:
+    """The same as `load`, in a forked child that ends at once; call it before any thread is started."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        try:
+            answer: dict[str, Any] = {"plan": _checked(Path(path))}
+        except FuguError as error:
+            answer = {"error": str(error)}
+        except BaseException as error:
+            answer = {"error": f"{type(error).__name__} while reading the configuration"}
+        with os.fdopen(writer, "w") as pipe:
+            json.dump(answer, pipe)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    if not text:
+        raise ConfigError("the check of the configuration died")
+    answer = json.loads(text)
+    if "error" in answer:
+        raise ConfigError(answer["error"])
+    return _plan(answer["plan"])
+
+
+def _plan(checked: dict[str, Any]) -> AgentPlan:
+    streams = tuple(StreamPlan.of(policy, sensor) for policy, sensor in checked.pop("streams"))
+    return AgentPlan(**{**checked, "broker": Broker(**checked["broker"]), "streams": streams})
+
+
+def _checked(path: Path) -> dict[str, Any]:
+    """Validate configuration and policies; the result is what JSON can carry."""
+    from pydantic import ValidationError
+
+    from contract.policy import Policy
+    from edge_agent.config_schema import AgentConfig
+
+    try:
+        config = AgentConfig.model_validate_json(json.dumps(tomllib.loads(path.read_text())))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "configuration"
+        raise ConfigError(f"{path}: {where}: {first['msg']}") from None
+    streams = []
+    for stream in config.streams:
+        file = path.parent / stream.policy
+        try:
+            policy = Policy.from_json(file.read_bytes())
+        except OSError as error:
+            raise ConfigError(f"cannot read policy {file}: {error.strerror}") from None
+        if (policy.fleet, policy.device) != (config.fleet, config.device):
+            raise ConfigError(f"policy {file} is for {policy.fleet}/{policy.device}, not this device")
+        policy.verify(config.ceiling)
+        sensor = stream.sensor.model_dump()
+        if "file" in sensor:
+            sensor["file"] = str(path.parent / sensor["file"])
+        streams.append((policy.model_dump(mode="json"), sensor))
+    names = [policy["stream"] for policy, _ in streams]
+    if len(set(names)) != len(names):
+        raise ConfigError(f"two policies for one stream: {sorted(names)}")
+    plan = config.model_dump(exclude={"streams", "ceiling"})
+    broker = {
+        key: str(path.parent / value) if key.endswith("_file") and value is not None else value
+        for key, value in plan["broker"].items()
+    }
+    return {**plan, "broker": broker, "outbox": str(path.parent / config.outbox), "streams": streams}

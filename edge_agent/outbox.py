@@ -1,0 +1,226 @@
+"""The durable outbox: symbols, and nothing but symbols, from the moment they are drawn until they are safe elsewhere.
+
+A tick's symbol is committed here before anything can publish it, and a tick that has been committed is never drawn
+again, so no tick is ever randomised twice. Symbols gather in `pending` until a frame is full; the frame's bytes are
+then fixed for ever, forced to disk, and re-sent unchanged until they are forgotten.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from contract.errors import FuguError
+from contract.frames import ABSENT, Gap, SymbolFrame, decode_symbols, encode_symbols
+from edge_agent.plan import StreamPlan
+
+__all__ = ["Outbox", "OutboxError"]
+
+_SCHEMA_VERSION = 1
+_SCHEMA = """
+    CREATE TABLE device (fleet TEXT NOT NULL, device TEXT NOT NULL);
+    CREATE TABLE streams (
+        stream TEXT PRIMARY KEY, epoch_us INTEGER NOT NULL, period_us INTEGER NOT NULL,
+        last_tick INTEGER NOT NULL, last_framed INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE pending (
+        stream TEXT NOT NULL, tick INTEGER NOT NULL, symbol INTEGER NOT NULL, version INTEGER NOT NULL,
+        PRIMARY KEY (stream, tick)) WITHOUT ROWID;
+    CREATE TABLE frames (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, stream TEXT NOT NULL, previous INTEGER NOT NULL,
+        last INTEGER NOT NULL, payload BLOB NOT NULL);
+    CREATE INDEX frames_by_stream ON frames (stream, last);
+"""
+
+
+class OutboxError(FuguError):
+    """The outbox cannot be opened, or belongs to somebody else."""
+
+    reason = "outbox"
+
+
+class Outbox:
+    """The outbox of one device; used from one thread.
+
+    A second process that opens the same file is refused, so that no tick can be drawn by both.
+
+    Args:
+        path: SQLite file, created when missing.
+        fleet, device: whose it is; a file of another device is refused.
+
+    Raises:
+        OutboxError: if the file cannot be used.
+    """
+
+    def __init__(self, path: str | Path, fleet: str, device: str) -> None:
+        self.path = Path(path)
+        try:
+            self._db = sqlite3.connect(path, timeout=2.0, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise OutboxError(f"cannot open outbox {path}: {error}") from None
+        try:
+            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.execute("PRAGMA cache_size = -256")
+            self._open(fleet, device)
+        except sqlite3.Error as error:
+            self.close()
+            raise OutboxError(f"cannot open outbox {path}: {error}") from None
+        except OutboxError:
+            self.close()
+            raise
+
+    def _open(self, fleet: str, device: str) -> None:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version not in (0, _SCHEMA_VERSION):
+            raise OutboxError(f"outbox {self.path} is of version {version}; this agent knows {_SCHEMA_VERSION}")
+        self._db.execute("BEGIN EXCLUSIVE")
+        if version == 0:
+            for statement in _SCHEMA.split(";"):
+                self._db.execute(statement)
+            self._db.execute("INSERT INTO device VALUES (?, ?)", (fleet, device))
+            self._db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+        owner = self._db.execute("SELECT fleet, device FROM device").fetchone()
+        self._db.execute("COMMIT")
+        if owner != (fleet, device):
+            raise OutboxError(f"outbox {self.path} belongs to {owner[0]}/{owner[1]}, not to {fleet}/{device}")
+
+    def register(self, plan: StreamPlan) -> int:
+        """Make a stream known.
+
+        Returns:
+            The last tick that has ever been committed, -1 for a new stream.
+
+        Raises:
+            OutboxError: if the stream's clock has changed: its ticks would mean other moments than before.
+        """
+        row = self._db.execute(
+            "SELECT epoch_us, period_us, last_tick FROM streams WHERE stream = ?", (plan.stream,)
+        ).fetchone()
+        if row is None:
+            values = (plan.stream, plan.epoch_us, plan.period_us)
+            self._db.execute("INSERT INTO streams VALUES (?, ?, ?, -1, -1)", values)
+            return -1
+        if (row[0], row[1]) != (plan.epoch_us, plan.period_us):
+            raise OutboxError(f"the clock of stream {plan.stream} has changed: give the stream a new name")
+        return int(row[2])
+
+    def append(self, plan: StreamPlan, tick: int, symbol: int) -> bool:
+        """Commit the symbol of a tick, and close the frame that it completes.
+
+        Returns:
+            Whether a frame was closed.
+
+        Raises:
+            sqlite3.Error: if the symbol, or the frame that it completes, could not be made durable; whichever it was,
+                the tick must not be drawn again.
+            OutboxError: if the tick is not later than every committed one.
+        """
+        closed = False
+        begun = self._db.execute(
+            "SELECT MIN(tick), MAX(version) FROM pending WHERE stream = ?", (plan.stream,)
+        ).fetchone()
+        if begun[0] is not None and (tick >= begun[0] + plan.frame_ticks or begun[1] != plan.version):
+            closed = self.close_frame(plan)
+            begun = (None, None)
+        with self._transaction():
+            changed = self._db.execute(
+                "UPDATE streams SET last_tick = ? WHERE stream = ? AND last_tick < ?", (tick, plan.stream, tick)
+            )
+            if changed.rowcount != 1:
+                raise OutboxError(f"tick {tick} of stream {plan.stream} was committed before")
+            self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?)", (plan.stream, tick, symbol, plan.version))
+        first = tick if begun[0] is None else begun[0]
+        if tick == first + plan.frame_ticks - 1:
+            closed = self.close_frame(plan)
+        return closed
+
+    def close_frame(self, plan: StreamPlan) -> bool:
+        """Turn what is pending into a frame, marking missing ticks absent; force it to disk.
+
+        Returns:
+            Whether anything was pending.
+        """
+        rows = self._db.execute(
+            "SELECT tick, symbol, version FROM pending WHERE stream = ? ORDER BY tick", (plan.stream,)
+        ).fetchall()
+        if not rows:
+            return False
+        first, last = rows[0][0], rows[-1][0]
+        symbols = bytearray([ABSENT]) * (last - first + 1)
+        for tick, symbol, _version in rows:
+            symbols[tick - first] = symbol
+        (previous,) = self._db.execute("SELECT last_framed FROM streams WHERE stream = ?", (plan.stream,)).fetchone()
+        frame = SymbolFrame(rows[0][2], previous, first, bytes(symbols), max(0, plan.frame_ticks - len(symbols)))
+        self._db.execute("PRAGMA synchronous = FULL")
+        try:
+            with self._transaction():
+                self._db.execute(
+                    "INSERT INTO frames (stream, previous, last, payload) VALUES (?, ?, ?, ?)",
+                    (plan.stream, previous, frame.last, encode_symbols(frame)),
+                )
+                self._db.execute("DELETE FROM pending WHERE stream = ?", (plan.stream,))
+                self._db.execute("UPDATE streams SET last_framed = ? WHERE stream = ?", (frame.last, plan.stream))
+        finally:
+            self._db.execute("PRAGMA synchronous = NORMAL")
+        return True
+
+    def next_frame(self, after: int) -> tuple[int, str, bytes] | None:
+        """The oldest frame with an id above `after`: its id, stream and bytes."""
+        row = self._db.execute(
+            "SELECT id, stream, payload FROM frames WHERE id > ? ORDER BY id LIMIT 1", (after,)
+        ).fetchone()
+        return None if row is None else (row[0], row[1], row[2])
+
+    def forget_frame(self, frame_id: int) -> None:
+        """Forget one frame (fleets without a gateway: the broker has it)."""
+        self._db.execute("DELETE FROM frames WHERE id = ?", (frame_id,))
+
+    def forget_committed(self, stream: str, through: int, gaps: Sequence[Gap]) -> tuple[int, list[int]]:
+        """Forget the frames that are durable elsewhere.
+
+        Args:
+            through: last tick of the frames to forget.
+            gaps: ticks up to there that are not durable elsewhere.
+
+        Returns:
+            The number of frames forgotten, and the ids of the frames that hold ticks of a gap.
+        """
+        rows = self._db.execute(
+            "SELECT id, previous, last FROM frames WHERE stream = ? AND last <= ? ORDER BY id", (stream, through)
+        ).fetchall()
+        missing: list[int] = []
+        durable: list[int] = []
+        for frame_id, previous, last in rows:
+            in_gap = any(previous < gap.through and last > gap.after for gap in gaps)
+            (missing if in_gap else durable).append(frame_id)
+        if durable:
+            with self._transaction():
+                self._db.executemany("DELETE FROM frames WHERE id = ?", [(frame_id,) for frame_id in durable])
+        return len(durable), missing
+
+    def depth(self) -> int:
+        """The number of frames kept."""
+        (count,) = self._db.execute("SELECT COUNT(*) FROM frames").fetchone()
+        return int(count)
+
+    def frames(self) -> list[SymbolFrame]:
+        """All frames kept, oldest first."""
+        return [decode_symbols(row[0]) for row in self._db.execute("SELECT payload FROM frames ORDER BY id")]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise

@@ -1,0 +1,87 @@
+"""What a running agent needs to know, as plain values: the outcome of checking a configuration and its policies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mqtt_link import Broker
+
+__all__ = ["AgentPlan", "StreamPlan"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """One stream of a policy that has been verified.
+
+    Attributes:
+        version: version of the policy.
+        valid_from, valid_until: Unix time in seconds within which symbols may be made.
+        epoch_us, period_us: tick t happens at epoch_us + t * period_us, in microseconds of Unix time.
+        frame_ticks: symbols in a frame.
+        rows: for each state the cumulative thresholds over 2^32.
+        discretiser: the discretiser's document, as plain values.
+        sensor: the sensor's configuration, as plain values.
+    """
+
+    stream: str
+    version: int
+    valid_from: int
+    valid_until: int | None
+    epoch_us: int
+    period_us: int
+    frame_ticks: int
+    rows: tuple[tuple[int, ...], ...]
+    discretiser: dict[str, Any]
+    sensor: dict[str, Any]
+
+    @classmethod
+    def of(cls, policy: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
+        """Take what the agent needs from a verified policy's JSON form."""
+        return cls(
+            stream=policy["stream"],
+            version=policy["version"],
+            valid_from=policy["valid_from"],
+            valid_until=policy["valid_until"],
+            epoch_us=policy["clock"]["epoch_us"],
+            period_us=policy["clock"]["period_us"],
+            frame_ticks=policy["frame_ticks"],
+            rows=tuple(tuple(row) for row in policy["table"]["rows"]),
+            discretiser=policy["discretiser"],
+            sensor=sensor,
+        )
+
+    def tick_at(self, now_us: int) -> int:
+        """The last tick that has happened at `now_us`; negative before the epoch."""
+        return (now_us - self.epoch_us) // self.period_us
+
+    def time_of(self, tick: int) -> int:
+        """Time of a tick, in microseconds of Unix time."""
+        return self.epoch_us + tick * self.period_us
+
+    def valid_at(self, now_us: int) -> bool:
+        """Whether symbols may be made at a time."""
+        seconds = now_us / 1e6
+        return self.valid_from <= seconds and (self.valid_until is None or seconds < self.valid_until)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlan:
+    """A device: where it publishes, what it keeps where, and its streams.
+
+    Attributes:
+        outbox: file of the durable outbox.
+        forget: when a frame may be forgotten: once the gateway says it is durable, or (in fleets without a gateway)
+            once the broker has acknowledged it.
+        drain_seconds: how long an orderly stop waits for the outbox to empty.
+        status_seconds: time between two status messages.
+    """
+
+    fleet: str
+    device: str
+    outbox: str
+    broker: Broker
+    forget: Literal["committed", "puback"]
+    drain_seconds: float
+    status_seconds: float
+    streams: tuple[StreamPlan, ...]

@@ -1,0 +1,65 @@
+"""A state becomes a symbol: one 32-bit word of the operating system's randomness against a row of integers."""
+
+from __future__ import annotations
+
+import io
+import os
+from bisect import bisect_right
+from collections.abc import Callable
+
+__all__ = ["randomiser", "system_entropy"]
+
+BLOCK_WORDS = 1024
+
+
+def system_entropy() -> Callable[[memoryview], None]:
+    """A function that fills a buffer with the operating system's randomness, in place so that it can be wiped.
+
+    The first call of os.urandom waits until the kernel's generator has been seeded; after that the same generator is
+    read through its device file, which unlike os.urandom does not leave an immutable copy behind.
+    """
+    os.urandom(1)
+    source = io.FileIO("/dev/urandom")
+
+    def fill(buffer: memoryview) -> None:
+        filled = 0
+        while filled < len(buffer):
+            count = source.readinto(buffer[filled:])
+            if not count:
+                raise OSError("the operating system's random generator gives no bytes")
+            filled += count
+
+    return fill
+
+
+def randomiser(rows: tuple[tuple[int, ...], ...], entropy: Callable[[memoryview], None]) -> Callable[[int], int]:
+    """A function that draws the symbol for a state from an emission table.
+
+    Every draw takes one word from a block and overwrites it with zero, so that a later look into memory does not
+    tell which words made the symbols. After a fork the child throws the block away: no word is ever used twice.
+
+    Args:
+        rows: for each state the increasing cumulative thresholds over 2^32; the symbol is the number of thresholds
+            that do not exceed the word.
+        entropy: fills a writable buffer with independent uniform bytes.
+    """
+    block = memoryview(bytearray(4 * BLOCK_WORDS))
+    words = block.cast("I")
+    left = 0
+
+    def draw(state: int) -> int:
+        nonlocal left
+        if not left:
+            entropy(block)
+            left = BLOCK_WORDS
+        left -= 1
+        word = words[left]
+        words[left] = 0
+        return bisect_right(rows[state], word)
+
+    def discard() -> None:
+        nonlocal left
+        left = 0
+
+    os.register_at_fork(after_in_child=discard)
+    return draw

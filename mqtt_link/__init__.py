@@ -1,0 +1,11 @@
+"""The MQTT connection that agents, gateways and subscribers share, and the subscriber's helper.
+
+`Link` keeps one connection alive (MQTT 5, falling back to 3.1.1); `Subscription` yields typed readings from one.
+"""
+
+from __future__ import annotations
+
+from mqtt_link.link import Broker, Link, LinkError, Will
+from mqtt_link.subscription import EstimateReading, Subscription, SymbolReading
+
+__all__ = ["Broker", "EstimateReading", "Link", "LinkError", "Subscription", "SymbolReading", "Will"]

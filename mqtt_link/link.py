@@ -1,0 +1,254 @@
+"""One MQTT connection that comes back by itself.
+
+paho-mqtt does the protocol, the network thread and the back-off. What is added here: the fall-back from MQTT 5 to
+3.1.1 for brokers that do not know 5, no exception of a caller ever ending the network thread, and refusals (of a
+subscription, a publication, a password) kept as text instead of lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from contract.errors import FuguError
+
+__all__ = ["Broker", "Link", "LinkError", "Will"]
+
+_log = logging.getLogger(__name__)
+_UNSUPPORTED_PROTOCOL = "Unsupported protocol version"
+SESSION_SECONDS = 7 * 24 * 3600
+
+
+class LinkError(FuguError):
+    """The broker's address or credentials cannot be used as they are."""
+
+    reason = "link"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where the broker is, and how to prove who we are.
+
+    Attributes:
+        ca_file: certificate authority to trust; any of the three file names switches TLS on.
+        cert_file, key_file: client certificate for mutual TLS.
+        password_file: file whose first line is the password (never given on a command line).
+        protocol: "auto" tries MQTT 5 and falls back to 3.1.1.
+        keepalive: seconds without traffic after which the broker is asked whether it is alive.
+        max_backoff: longest pause in seconds between two attempts to connect.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 1883
+    username: str | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    protocol: Literal["auto", "5", "3.1.1"] = "auto"
+    keepalive: int = 30
+    max_backoff: int = 60
+
+    @classmethod
+    def parse(cls, address: str) -> Broker:
+        """Read `host`, `host:port` or `[ipv6]:port`.
+
+        Raises:
+            LinkError: if the port is not a number from 1 to 65535.
+        """
+        host, colon, port = address.rpartition(":")
+        if not colon or address.endswith("]"):
+            host, port = address, "1883"
+        if not port.isdigit() or not 1 <= int(port) <= 65535 or not host:
+            raise LinkError(f"broker address {address!r} is not host:port")
+        return cls(host=host.strip("[]"), port=int(port))
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """The TLS settings, or none for a plain connection.
+
+        Raises:
+            LinkError: if a file cannot be read.
+        """
+        if not (self.ca_file or self.cert_file or self.key_file):
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.cert_file:
+                context.load_cert_chain(self.cert_file, self.key_file)
+        except OSError as error:
+            raise LinkError(f"cannot load the TLS files: {error.strerror or type(error).__name__}") from None
+        return context
+
+    def password(self) -> str | None:
+        """The password, if there is a file for it.
+
+        Raises:
+            LinkError: if the file cannot be read.
+        """
+        if self.password_file is None:
+            return None
+        try:
+            lines = Path(self.password_file).read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise LinkError(f"cannot read the password file: {type(error).__name__}") from None
+        return lines[0] if lines else ""
+
+
+class Will(NamedTuple):
+    """What the broker publishes, retained, when the connection dies."""
+
+    topic: str
+    payload: bytes
+
+
+@dataclass
+class Link:
+    """A connection to a broker, for one owner.
+
+    The callbacks run in the network thread: they must be short, and an exception in one is logged by its type only.
+    Call `maintain` now and then from the owner's own loop.
+
+    Attributes:
+        broker: address and credentials.
+        client_id: identity of the session at the broker.
+        subscriptions: topics to subscribe to, at QoS 1, at every connection.
+        will: published by the broker when the connection dies.
+        durable: keep the session, and messages for it, at the broker while disconnected.
+        on_connected: called after every successful connection.
+        on_message: called with topic, payload and whether the message was retained.
+        on_published: called with the message id, and whether the broker took it, when the broker has answered.
+        last_error: the newest problem in words, empty while all is well.
+    """
+
+    broker: Broker
+    client_id: str
+    subscriptions: tuple[str, ...] = ()
+    will: Will | None = None
+    durable: bool = False
+    on_connected: Callable[[], None] = lambda: None
+    on_message: Callable[[str, bytes, bool], None] = lambda _topic, _payload, _retained: None
+    on_published: Callable[[int, bool], None] = lambda _mid, _accepted: None
+    last_error: str = field(default="", init=False)
+    _client: mqtt.Client | None = field(default=None, init=False)
+    _protocol: Literal["5", "3.1.1"] = field(default="5", init=False)
+    _fall_back: bool = field(default=False, init=False)
+
+    def start(self) -> None:
+        """Begin to connect, in the background; the broker may be down.
+
+        Raises:
+            LinkError: if TLS or password files cannot be read.
+        """
+        if self.broker.protocol != "auto":
+            self._protocol = self.broker.protocol
+        self._client = self._new_client()
+        self._client.connect_async(self.broker.host, self.broker.port, self.broker.keepalive, **self._session())
+        self._client.loop_start()
+
+    def maintain(self) -> None:
+        """Change to MQTT 3.1.1 if the broker has said that it does not know 5."""
+        if self._fall_back and self._client is not None:
+            self._fall_back = False
+            self._client.loop_stop()
+            self._protocol = "3.1.1"
+            _log.info("broker does not speak MQTT 5: using 3.1.1")
+            self.start()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker has accepted the connection, and it has not been lost since."""
+        return self._client is not None and self._client.is_connected()
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False, qos: int = 1) -> int | None:
+        """Publish a message.
+
+        Returns:
+            Its id, which `on_published` will name; none if there is no connection (nothing is queued then).
+        """
+        if self._client is None or not self.connected:
+            return None
+        return self._client.publish(topic, payload, qos=qos, retain=retain).mid
+
+    def stop(self) -> None:
+        """Disconnect in order (no last will) and end the network thread."""
+        if self._client is not None:
+            self._client.disconnect()
+            self._client.loop_stop()
+            self._client = None
+
+    def _new_client(self) -> mqtt.Client:
+        version, clean = (mqtt.MQTTv5, None) if self._protocol == "5" else (mqtt.MQTTv311, not self.durable)
+        client = mqtt.Client(
+            CallbackAPIVersion.VERSION2, client_id=self.client_id, clean_session=clean, protocol=version
+        )
+        client.reconnect_delay_set(1, self.broker.max_backoff)
+        client.max_inflight_messages_set(100)
+        if self.broker.username is not None:
+            client.username_pw_set(self.broker.username, self.broker.password())
+        if (context := self.broker.tls_context()) is not None:
+            client.tls_set_context(context)
+        if self.will is not None:
+            client.will_set(self.will.topic, self.will.payload, qos=1, retain=True)
+        client.on_connect = self._connected
+        client.on_connect_fail = self._connect_failed
+        client.on_disconnect = self._disconnected
+        client.on_message = self._received
+        client.on_publish = self._acknowledged
+        client.on_subscribe = self._subscribed
+        return client
+
+    def _session(self) -> dict[str, Any]:
+        """Arguments of connect that only MQTT 5 knows."""
+        if self._protocol != "5":
+            return {}
+        properties = Properties(PacketTypes.CONNECT)
+        properties.SessionExpiryInterval = SESSION_SECONDS if self.durable else 0
+        return {"clean_start": not self.durable, "properties": properties}
+
+    def _guard(self, callback: Callable[..., None], *arguments: object) -> None:
+        """Call the owner; its exceptions must not end the network thread, nor print what it held."""
+        try:
+            callback(*arguments)
+        except Exception as error:
+            self.last_error = f"{type(error).__name__} in a callback"
+            _log.error("%s", self.last_error)
+
+    def _connected(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            self.last_error = f"broker refuses the connection: {reason}"
+            if str(reason) == _UNSUPPORTED_PROTOCOL and self._protocol == "5" and self.broker.protocol == "auto":
+                self._fall_back = True
+            return
+        self.last_error = ""
+        if self.subscriptions:
+            client.subscribe([(topic, 1) for topic in self.subscriptions])
+        self._guard(self.on_connected)
+
+    def _connect_failed(self, _client: mqtt.Client, _data: Any) -> None:
+        self.last_error = f"no broker at {self.broker.host}:{self.broker.port}"
+
+    def _disconnected(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure and not self.last_error:
+            self.last_error = f"connection lost: {reason}"
+
+    def _received(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
+        self._guard(self.on_message, message.topic, message.payload, message.retain)
+
+    def _acknowledged(self, _client: mqtt.Client, _data: Any, mid: int, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            self.last_error = f"broker refuses a message: {reason}"
+        self._guard(self.on_published, mid, not reason.is_failure)
+
+    def _subscribed(self, _client: mqtt.Client, _data: Any, _mid: int, reasons: Any, _properties: Any) -> None:
+        for reason in reasons:
+            if reason.is_failure:
+                self.last_error = f"broker refuses a subscription: {reason}"

@@ -1,0 +1,143 @@
+"""A private stream as a Python iterator: subscribe, decode, drop what was seen, hand out typed readings."""
+
+from __future__ import annotations
+
+import queue
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from contract.errors import FuguError
+from contract.frames import ABSENT, decode_estimate, decode_symbols
+from contract.topics import estimate_topic, parse_topic, symbols_topic
+from mqtt_link.link import Broker, Link
+
+__all__ = ["EstimateReading", "Subscription", "SymbolReading"]
+
+_POLL_SECONDS = 0.2
+_REMEMBERED_FRAMES = 1024
+
+
+class SymbolReading(NamedTuple):
+    """One randomised symbol."""
+
+    device: str
+    stream: str
+    tick: int
+    symbol: int
+
+
+class EstimateReading(NamedTuple):
+    """The gateway's belief about one tick."""
+
+    device: str
+    stream: str
+    tick: int
+    probabilities: tuple[float, ...]
+    most_likely: int
+
+
+Reading = SymbolReading | EstimateReading
+
+
+class Subscription:
+    """Iterate over the readings of a fleet's streams, as they arrive.
+
+    Frames that arrive twice are handed out once; symbols of a tick on which the device was not running are left out.
+    Payloads that are not valid are counted in `rejected`, by reason, and otherwise ignored.
+
+        with Subscription(Broker("127.0.0.1", 1883), fleet="home") as readings:
+            for reading in readings:
+                print(reading)
+
+    Args:
+        broker: where to connect.
+        fleet: name of the fleet.
+        device, stream: names, or "+" for all.
+        symbols, estimates: which of the two to subscribe to.
+        timeout: end the iteration after this many seconds without a reading; none waits for ever.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        fleet: str,
+        device: str = "+",
+        stream: str = "+",
+        symbols: bool = True,
+        estimates: bool = True,
+        timeout: float | None = None,
+    ) -> None:
+        topics = []
+        if symbols:
+            topics.append(symbols_topic(fleet, device, stream))
+        if estimates:
+            topics.append(estimate_topic(fleet, device, stream))
+        self.rejected: Counter[str] = Counter()
+        self.link = Link(
+            broker,
+            client_id=f"subscriber-{secrets.token_hex(6)}",
+            subscriptions=tuple(topics),
+            on_message=self._received,
+        )
+        self._timeout = timeout
+        self._arrived: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
+        self._seen: dict[tuple[str, str, int], bytes] = {}
+
+    def __enter__(self) -> Self:
+        """Connect, in the background."""
+        self.link.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect."""
+        self.link.stop()
+
+    def __iter__(self) -> Iterator[Reading]:
+        """Yield readings in the order of arrival."""
+        waited = 0.0
+        while True:
+            self.link.maintain()
+            try:
+                topic, payload = self._arrived.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                waited += _POLL_SECONDS
+                if self._timeout is not None and waited >= self._timeout:
+                    return
+                continue
+            waited = 0.0
+            yield from self.decode(topic, payload)
+
+    def decode(self, topic: str, payload: bytes) -> list[Reading]:
+        """The readings in one message; none if it is invalid or was seen before."""
+        try:
+            parsed = parse_topic(topic)
+            if parsed.kind == "estimate":
+                estimate = decode_estimate(payload)
+                return [
+                    EstimateReading(parsed.device, parsed.stream, estimate.first + i, row, estimate.most_likely[i])
+                    for i, row in enumerate(estimate.probabilities)
+                ]
+            frame = decode_symbols(payload)
+        except FuguError as error:
+            self.rejected[error.reason] += 1
+            return []
+        key = (parsed.device, parsed.stream, frame.first)
+        if self._seen.get(key) == frame.symbols:
+            return []
+        self._seen[key] = frame.symbols
+        if len(self._seen) > _REMEMBERED_FRAMES:
+            del self._seen[next(iter(self._seen))]
+        return [
+            SymbolReading(parsed.device, parsed.stream, frame.first + i, symbol)
+            for i, symbol in enumerate(frame.symbols)
+            if symbol != ABSENT
+        ]
+
+    def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
+        self._arrived.put((topic, payload))

@@ -1,0 +1,172 @@
+"""The outbox: a tick once and only once, whatever happens between any two steps."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contract.frames import ABSENT, Gap
+from edge_agent.outbox import Outbox, OutboxError
+from tests.edge.plans import stream_plan
+
+PLAN = stream_plan()
+
+
+def new_outbox(folder: Path) -> Outbox:
+    outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
+    outbox.register(PLAN)
+    return outbox
+
+
+def test_ten_ticks_make_a_frame(tmp_path: Path) -> None:
+    outbox = new_outbox(tmp_path)
+    assert [outbox.append(PLAN, tick, tick % 2) for tick in range(100, 110)] == [False] * 9 + [True]
+    (frame,) = outbox.frames()
+    assert (frame.previous, frame.first, frame.last, frame.padding) == (-1, 100, 109, 0)
+    assert frame.symbols == bytes([0, 1] * 5)
+
+
+def test_missing_ticks_are_marked_absent_and_late_ones_begin_a_new_frame(tmp_path: Path) -> None:
+    outbox = new_outbox(tmp_path)
+    for tick in (5, 7, 14, 15, 40):
+        outbox.append(PLAN, tick, 1)
+    outbox.close_frame(PLAN)
+    frames = outbox.frames()
+    assert [(f.previous, f.first, f.last, len(f.symbols) + f.padding) for f in frames] == [
+        (-1, 5, 14, 10),
+        (14, 15, 15, 10),
+        (15, 40, 40, 10),
+    ]
+    assert frames[0].symbols == bytes([1, ABSENT, 1, *[ABSENT] * 6, 1])
+
+
+def test_a_tick_is_committed_once(tmp_path: Path) -> None:
+    outbox = new_outbox(tmp_path)
+    outbox.append(PLAN, 5, 1)
+    for tick in (5, 4, 0):
+        with pytest.raises(OutboxError, match=f"tick {tick} of stream hr was committed before"):
+            outbox.append(PLAN, tick, 0)
+
+
+@given(
+    ticks=st.lists(st.integers(1, 15), min_size=1, max_size=40),
+    crashes=st.sets(st.integers(0, 40)),
+    drains=st.sets(st.integers(0, 40)),
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_appended_comes_out_once_and_in_order(
+    tmp_path_factory: pytest.TempPathFactory, ticks: list[int], crashes: set[int], drains: set[int]
+) -> None:
+    """`crashes` reopen the file, as after SIGKILL; `drains` close a frame early, as after SIGTERM."""
+    folder = tmp_path_factory.mktemp("outbox")
+    outbox = new_outbox(folder)
+    tick, expected = 0, {}
+    for step, jump in enumerate(ticks):
+        tick += jump
+        expected[tick] = step % 2
+        outbox.append(PLAN, tick, step % 2)
+        if step in drains:
+            outbox.close_frame(PLAN)
+        if step in crashes:
+            outbox.close()
+            outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
+            assert outbox.register(PLAN) == tick
+    outbox.close_frame(PLAN)
+    frames = outbox.frames()
+    seen = {f.first + i: s for f in frames for i, s in enumerate(f.symbols) if s != ABSENT}
+    assert seen == expected
+    assert sum(1 for f in frames for s in f.symbols if s != ABSENT) == len(expected)
+    assert all(len(f.symbols) + f.padding == PLAN.frame_ticks for f in frames)
+    assert [f.previous for f in frames] == [-1, *(f.last for f in frames[:-1])]
+
+
+def test_a_new_policy_version_begins_a_new_frame(tmp_path: Path) -> None:
+    outbox = new_outbox(tmp_path)
+    outbox.append(PLAN, 1, 0)
+    newer = stream_plan(version=2, frame_ticks=4)
+    for tick in range(2, 6):
+        outbox.append(newer, tick, 1)
+    assert [(f.policy_version, f.symbols) for f in outbox.frames()] == [(1, b"\0"), (2, b"\1\1\1\1")]
+
+
+def test_only_what_is_durable_elsewhere_is_forgotten(tmp_path: Path) -> None:
+    outbox = new_outbox(tmp_path)
+    for tick in range(50):
+        outbox.append(PLAN, tick, 0)
+    assert outbox.forget_committed("other", 1000, ()) == (0, [])
+    assert outbox.forget_committed("hr", 8, ()) == (0, [])
+    assert outbox.forget_committed("hr", 9, ()) == (1, [])
+    assert outbox.forget_committed("hr", 39, (Gap(19, 20),)) == (2, [3])
+    assert [f.first for f in outbox.frames()] == [20, 40]
+    assert outbox.forget_committed("hr", 2**40, ()) == (2, [])
+    assert outbox.depth() == 0
+
+
+def test_forgotten_frames_do_not_make_their_ticks_new(tmp_path: Path) -> None:
+    outbox = new_outbox(tmp_path)
+    for tick in range(10):
+        outbox.append(PLAN, tick, 0)
+    outbox.forget_committed("hr", 9, ())
+    outbox.close()
+    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
+    assert outbox.register(PLAN) == 9
+    outbox.append(PLAN, 10, 0)
+    outbox.close_frame(PLAN)
+    assert outbox.frames()[0].previous == 9
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    """Two agents on one outbox would draw the same tick twice."""
+    outbox = new_outbox(tmp_path)
+    code = "import sys; from edge_agent.outbox import Outbox; Outbox(sys.argv[1], 'home', 'watch')"
+    second = subprocess.run([sys.executable, "-c", code, str(outbox.path)], capture_output=True, text=True, timeout=60)
+    assert second.returncode != 0
+    assert "database is locked" in second.stderr
+
+
+def test_an_outbox_of_another_device_or_clock_is_refused(tmp_path: Path) -> None:
+    new_outbox(tmp_path).close()
+    with pytest.raises(OutboxError, match="belongs to home/watch, not to home/ring"):
+        Outbox(tmp_path / "outbox.sqlite", "home", "ring")
+    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
+    with pytest.raises(OutboxError, match="the clock of stream hr has changed"):
+        outbox.register(stream_plan(period_us=2_000_000))
+
+
+def test_a_file_that_is_no_outbox_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "outbox.sqlite").write_bytes(b"not a database, but long enough to look like one" * 50)
+    with pytest.raises(OutboxError, match="cannot open outbox"):
+        Outbox(tmp_path / "outbox.sqlite", "home", "watch")
+
+
+def test_a_full_disk_loses_the_newest_symbol_at_most(tmp_path: Path) -> None:
+    outbox = new_outbox(tmp_path)
+    (pages,) = outbox._db.execute("PRAGMA page_count").fetchone()
+    outbox._db.execute(f"PRAGMA max_page_count = {pages}")
+    kept: list[int] = []
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        for tick in range(100_000):
+            outbox.append(PLAN, tick, 1)
+            kept.append(tick)
+    outbox._db.execute("PRAGMA max_page_count = 1000000")
+    outbox.append(PLAN, kept[-1] + 2, 0)
+    outbox.close_frame(PLAN)
+    seen = [f.first + i for f in outbox.frames() for i, s in enumerate(f.symbols) if s != ABSENT]
+    assert [tick for tick in seen if tick != kept[-1] + 1] == [*kept, kept[-1] + 2]
+
+
+def test_the_file_holds_nothing_but_symbols(tmp_path: Path) -> None:
+    outbox = new_outbox(tmp_path)
+    columns = {
+        (table, column)
+        for (table,) in outbox._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        for (_, column, *_rest) in outbox._db.execute(f"PRAGMA table_info({table})")
+    }
+    assert {column for table, column in columns if table == "pending"} == {"stream", "tick", "symbol", "version"}
+    assert {column for table, column in columns if table == "frames"} == {"id", "stream", "previous", "last", "payload"}
