@@ -22,7 +22,7 @@ __all__ = [
     "symbols_topic",
 ]
 
-NAME_PATTERN = r"^[A-Za-z0-9_-]{1,64}\Z"
+NAME_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
 RESERVED_DEVICES = frozenset({"estimate", "release"})
 _ROOT = "fugu/1"
 _NAME = re.compile(NAME_PATTERN)
@@ -78,7 +78,7 @@ def parse_topic(topic: str) -> Topic:
         case _:
             raise TopicError(f"not a topic of this protocol: {topic[:100]!r}")
     names = [parsed.fleet, parsed.device] + ([parsed.stream] if parsed.stream else [])
-    if not all(_NAME.match(name) for name in names) or parsed.device in RESERVED_DEVICES:
+    if not all(_NAME.fullmatch(name) for name in names) or parsed.device in RESERVED_DEVICES:
         raise TopicError(f"not a valid name in topic {topic[:100]!r}")
     if parsed.kind in ("symbols", "estimate") and not parsed.stream:
         raise TopicError(f"no stream in topic {topic[:100]!r}")
@@ -87,6 +87,6 @@ def parse_topic(topic: str) -> Topic:
 
 def _part(name: str) -> str:
     """A name as part of a topic; `+` stands for every name, in subscriptions."""
-    if name != "+" and (not _NAME.match(name) or name in RESERVED_DEVICES):
+    if name != "+" and (not _NAME.fullmatch(name) or name in RESERVED_DEVICES):
         raise TopicError(f"{name[:80]!r} is not a name: 1 to 64 letters, digits, '_' or '-'")
     return name

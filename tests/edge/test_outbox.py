@@ -150,10 +150,14 @@ def test_a_full_disk_loses_the_newest_symbol_at_most(tmp_path: Path) -> None:
     (pages,) = outbox._db.execute("PRAGMA page_count").fetchone()
     outbox._db.execute(f"PRAGMA max_page_count = {pages}")
     kept: list[int] = []
-    with pytest.raises(sqlite3.OperationalError, match="full"):
+
+    def fill() -> None:
         for tick in range(100_000):
             outbox.append(PLAN, tick, 1)
             kept.append(tick)
+
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        fill()
     outbox._db.execute("PRAGMA max_page_count = 1000000")
     outbox.append(PLAN, kept[-1] + 2, 0)
     outbox.close_frame(PLAN)

@@ -1,0 +1,27 @@
+.PHONY: demo test soak bench lint setup-demo setup-test
+
+demo: setup-demo
+	.venv/bin/fugu demo
+
+test: setup-test lint
+	.venv/bin/python -m pytest
+	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest tests/chain
+
+soak: setup-test
+	.venv/bin/python -m pytest -m soak --timeout 7200
+
+bench:
+	deploy/bootstrap.sh bench mosquitto=mosquitto
+	.venv/bin/python benchmarks/edge.py
+	.venv/bin/python benchmarks/chain.py
+
+lint: setup-test
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+setup-demo:
+	deploy/bootstrap.sh demo
+
+setup-test:
+	deploy/bootstrap.sh dev mosquitto=mosquitto

@@ -1,0 +1,84 @@
+"""`python -m firmware_sim`: a crowd of simulated devices against a broker."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from contract.chains import BinaryChains
+from contract.errors import FuguError, PolicyError
+from contract.policy import Policy
+from firmware_sim.devices import run_crowd, simulate_recording, simulate_states, write_device
+from mqtt_link import Broker
+
+LENGTH = 10_000
+
+
+def main() -> int:
+    """Run the devices until SIGTERM, SIGINT or the given time."""
+    parser = argparse.ArgumentParser(
+        prog="python -m firmware_sim",
+        description="Run many simulated devices, each the real agent under its own name, in this process. "
+        "Writes FOLDER/policies for the gateway: fugu gateway run --policies FOLDER/policies ...",
+        epilog="example: python -m firmware_sim policy.json --devices 50 --broker 127.0.0.1:1883 --folder crowd",
+    )
+    parser.add_argument("policy", type=Path, help="policy to give to every device, under the device's own name")
+    parser.add_argument("--devices", type=int, default=10, help="how many (up to 300)")
+    parser.add_argument("--broker", default="127.0.0.1:1883", help="host:port")
+    parser.add_argument("--folder", type=Path, default=Path("crowd"), help="where to keep their files")
+    parser.add_argument("--recording", type=Path, help="CSV or NPZ to replay; else the policy's chain is simulated")
+    parser.add_argument("--column", default="value", help="column of the recording")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the simulated chains")
+    parser.add_argument("--seconds", type=float, help="stop after this time")
+    options = parser.parse_args()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    try:
+        configs = prepare(options)
+        if options.seconds is not None:
+            threading.Timer(options.seconds, stop.set).start()
+        run_crowd(configs, stop)
+    except (FuguError, OSError) as error:
+        print(f"firmware_sim: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def prepare(options: argparse.Namespace) -> list[Path]:
+    """Write the folders of all devices; returns their configuration files."""
+    template = Policy.from_json(options.policy.read_bytes())
+    policies = options.folder / "policies"
+    policies.mkdir(parents=True, exist_ok=True)
+    configs = []
+    for number in range(options.devices):
+        policy = template.model_copy(update={"device": f"{template.device}-{number:04d}"})
+        folder = options.folder / policy.device
+        folder.mkdir(exist_ok=True)
+        recording = options.recording or folder / "simulated.csv"
+        if options.recording is None:
+            path = simulate_states(_transition(policy), LENGTH, random.Random(f"{options.seed}-{number}"))
+            simulate_recording(recording, policy, path)
+        (policies / f"{policy.device}.json").write_text(policy.to_json())
+        broker = Broker.parse(options.broker)
+        configs.append(write_device(folder, policy, recording, options.column, broker, loop=True))
+    return configs
+
+
+def _transition(policy: Policy) -> tuple[tuple[float, ...], ...]:
+    """The middle of the class of chains that the policy is for."""
+    chains = policy.chains
+    if isinstance(chains, BinaryChains):
+        q, r = sum(chains.q) / 2, sum(chains.r) / 2
+        return ((1 - q, q), (r, 1 - r))
+    if chains.transition is None:
+        raise PolicyError("the policy's class names no typical chain to simulate: give a --recording")
+    return chains.transition
+
+
+if __name__ == "__main__":
+    sys.exit(main())

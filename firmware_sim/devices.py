@@ -1,0 +1,150 @@
+"""Folders for simulated devices, and the agents that run in them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+
+from contract.policy import Categories, Policy
+from edge_agent.agent import Agent
+from edge_agent.config import load
+from edge_agent.randomiser import system_entropy
+from edge_agent.sensors import open_sensor
+from mqtt_link import Broker
+
+__all__ = ["AgentProcess", "run_crowd", "simulate_recording", "simulate_states", "write_device"]
+
+
+def write_device(
+    folder: Path,
+    policy: Policy,
+    recording: Path,
+    column: str,
+    broker: Broker,
+    *,
+    loop: bool = False,
+    ceiling: float | None = None,
+    forget: str = "committed",
+    status_seconds: float = 30.0,
+    drain_seconds: float = 10.0,
+) -> Path:
+    """Write the configuration of one device that replays a recording.
+
+    Args:
+        folder: the device's own folder; it will also hold the outbox.
+        policy: what the device does; its tick t reads row t of the recording.
+        ceiling: largest epsilon the device accepts; the policy's own when none is given.
+
+    Returns:
+        Path of the configuration file.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "policy.json").write_text(policy.to_json())
+    options = {
+        "fleet": policy.fleet,
+        "device": policy.device,
+        "outbox": "outbox.sqlite",
+        "ceiling": float(ceiling if ceiling is not None else policy.guarantee.epsilon),
+        "forget": forget,
+        "status_seconds": float(status_seconds),
+        "drain_seconds": float(drain_seconds),
+    }
+    sensor = {"kind": "replay", "file": str(recording.resolve()), "column": column, "loop": loop}
+    lines = [*_toml(options), "[broker]", *_toml(asdict(broker)), "[[streams]]", 'policy = "policy.json"']
+    lines += ["[streams.sensor]", *_toml(sensor)]
+    path = folder / "agent.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _toml(values: dict[str, object]) -> list[str]:
+    """Scalars as TOML, which writes strings, numbers and booleans as JSON does; what is none is left out."""
+    return [f"{key} = {json.dumps(value)}" for key, value in values.items() if value is not None]
+
+
+class AgentProcess:
+    """The real agent in a process of its own.
+
+    Args:
+        config: its configuration file.
+        log: file for what it prints.
+    """
+
+    def __init__(self, config: Path, log: Path) -> None:
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "edge_agent", str(config)], stdout=output, stderr=output
+            )
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, timeout: float = 30.0) -> int:
+        """End it in order; returns its exit code."""
+        self.process.terminate()
+        return self.process.wait(timeout)
+
+
+def run_crowd(configs: Iterable[Path], stop: threading.Event) -> None:
+    """Run many agents in this process, a thread each, until all have finished or `stop` is set.
+
+    Up to about 300: the MQTT library waits with select(), which cannot watch more connections.
+    """
+    agents = []
+    for config in configs:
+        plan = load(config)
+        agents.append(Agent(plan, [open_sensor(stream.sensor) for stream in plan.streams], system_entropy()))
+    threads = [threading.Thread(target=agent.run, daemon=True) for agent in agents]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads) and not stop.wait(0.2):
+        pass
+    for agent in agents:
+        agent.stop()
+    for thread in threads:
+        thread.join()
+
+
+def simulate_states(transition: Sequence[Sequence[float]], length: int, generator: random.Random) -> list[int]:
+    """A path of a chain that starts in a state drawn uniformly.
+
+    Args:
+        transition: k rows of k probabilities.
+        length: number of ticks.
+        generator: where the randomness comes from.
+    """
+    states = range(len(transition))
+    path = [generator.choice(states)]
+    for _ in range(length - 1):
+        path.append(generator.choices(states, transition[path[-1]])[0])
+    return path
+
+
+def simulate_recording(path: Path, policy: Policy, states: Sequence[int]) -> None:
+    """Write readings that the policy's discretiser turns into the given states, as a CSV file with a column `value`."""
+    discretiser = policy.discretiser
+    values: list[object]
+    if isinstance(discretiser, Categories):
+        values = [
+            next((name for name, s in discretiser.categories.items() if s == state), "")
+            for state in range(len(discretiser.states))
+        ]
+    else:
+        edges, margin = discretiser.edges, discretiser.hysteresis + 1.0
+        inner = [(low + high) / 2 for low, high in pairwise(edges)]
+        values = [edges[0] - margin, *inner, edges[-1] + margin]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["t", "value"])
+        writer.writerows([t, values[state]] for t, state in enumerate(states))

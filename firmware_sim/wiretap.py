@@ -1,0 +1,78 @@
+"""A TCP relay between a device and its broker that keeps every byte, and can cut the line."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from types import TracebackType
+from typing import Self
+
+__all__ = ["Wiretap"]
+
+
+class Wiretap:
+    """Listens on a free loopback port and relays to a broker on another.
+
+    Attributes:
+        port: where devices connect.
+        upstream: every byte that devices have sent.
+        downstream: every byte that the broker has sent.
+    """
+
+    def __init__(self, broker_port: int) -> None:
+        self.upstream = bytearray()
+        self.downstream = bytearray()
+        self._broker_port = broker_port
+        self._sockets: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop listening and cut the line."""
+        self._listener.close()
+        self.cut()
+
+    def cut(self) -> None:
+        """Break every connection there is; new ones are accepted."""
+        with self._lock:
+            sockets = list(self._sockets)
+        for connection in sockets:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                device, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                broker = socket.create_connection(("127.0.0.1", self._broker_port))
+            except OSError:
+                device.close()
+                continue
+            for source, sink, record in ((device, broker, self.upstream), (broker, device, self.downstream)):
+                threading.Thread(target=self._relay, args=(source, sink, record), daemon=True).start()
+
+    def _relay(self, source: socket.socket, sink: socket.socket, record: bytearray) -> None:
+        with self._lock:
+            self._sockets.add(source)
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                record += data
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        with self._lock:
+            self._sockets.discard(source)
+        source.close()

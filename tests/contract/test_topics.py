@@ -1,0 +1,43 @@
+"""Topics are built and parsed in one place, and hold no wildcard, separator or reserved name."""
+
+from __future__ import annotations
+
+import pytest
+
+from contract.errors import TopicError
+from contract.topics import Topic, committed_topic, estimate_topic, parse_topic, status_topic, symbols_topic
+
+
+@pytest.mark.parametrize(
+    ("topic", "parsed"),
+    [
+        (status_topic("home", "watch"), Topic("status", "home", "watch", "")),
+        (committed_topic("home", "watch"), Topic("committed", "home", "watch", "")),
+        (symbols_topic("home", "watch", "hr"), Topic("symbols", "home", "watch", "hr")),
+        (estimate_topic("home", "watch", "hr"), Topic("estimate", "home", "watch", "hr")),
+    ],
+)
+def test_topics_come_apart_as_they_were_put_together(topic: str, parsed: Topic) -> None:
+    assert topic.startswith("fugu/1/")
+    assert parse_topic(topic) == parsed
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "#", "a+", "a b", "ä", "x" * 65, "a\n", "estimate", "release", "$SYS"])
+def test_a_name_that_could_reach_elsewhere_is_refused(name: str) -> None:
+    for build in (status_topic, committed_topic):
+        with pytest.raises(TopicError):
+            build("home", name)
+    with pytest.raises(TopicError):
+        parse_topic(f"fugu/1/home/{name}/status")
+    with pytest.raises(TopicError):
+        parse_topic(f"fugu/1/home/watch/symbols/{name}/")
+
+
+@pytest.mark.parametrize(
+    "topic",
+    ["", "fugu", "fugu/2/home/watch/status", "other/1/home/watch/status", "fugu/1/home/watch/symbols", "fugu/1/h/w/x"]
+    + ["fugu/1/home/watch/symbols/", "fugu/1/home/watch/symbols/hr/more", "fugu/1/home/estimate/watch"],
+)
+def test_other_topics_are_refused(topic: str) -> None:
+    with pytest.raises(TopicError):
+        parse_topic(topic)
