@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -160,10 +161,8 @@ def test_flipped_bits_never_do_anything_but_raise_a_frame_error(name: str, data:
     payload = bytearray(encode(message))
     for _ in range(data.draw(st.integers(1, 3))):
         payload[data.draw(st.integers(0, len(payload) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    try:
+    with contextlib.suppress(FrameError):
         decode(bytes(payload))
-    except FrameError:
-        pass
 
 
 @pytest.mark.parametrize("depth", [10, 1000, 100_000])

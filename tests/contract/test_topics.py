@@ -35,8 +35,15 @@ def test_a_name_that_could_reach_elsewhere_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize(
     "topic",
-    ["", "fugu", "fugu/2/home/watch/status", "other/1/home/watch/status", "fugu/1/home/watch/symbols", "fugu/1/h/w/x"]
-    + ["fugu/1/home/watch/symbols/", "fugu/1/home/watch/symbols/hr/more", "fugu/1/home/estimate/watch"],
+    [
+        *("", "fugu", "fugu/2/home/watch/status", "other/1/home/watch/status", "fugu/1/home/watch/symbols"),
+        *(
+            "fugu/1/h/w/x",
+            "fugu/1/home/watch/symbols/",
+            "fugu/1/home/watch/symbols/hr/more",
+            "fugu/1/home/estimate/watch",
+        ),
+    ],
 )
 def test_other_topics_are_refused(topic: str) -> None:
     with pytest.raises(TopicError):

@@ -1,0 +1,104 @@
+"""The three sleepers of the demo, and the policies of their devices."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from contract.chains import BinaryChains
+from contract.errors import FuguError
+from contract.policy import Clock, Policy, Thresholds
+from gateway.privacy.randomised_response import calibrate_binary
+
+__all__ = ["FLEET", "STREAM", "Person", "load_people", "policy_for"]
+
+FLEET = "demo"
+STREAM = "heart-rate"
+FRAME_TICKS = 100
+_RECORDINGS = Path(__file__).parents[2] / "tests" / "data"
+_EPSILONS = {"N10": 1.0, "N05": 2.0, "N07": 4.0}
+
+
+@dataclass(frozen=True)
+class Person:
+    """One recording.
+
+    Attributes:
+        recording: the CSV file.
+        mean: the person's mean heart rate in beats a minute; the edge between the two states.
+        states: 1 where the heart rate is above the mean, one a beat.
+        chains: the class the device is calibrated for: it spans both halves of the recording.
+        epsilon: the promise of the device in the demo.
+    """
+
+    name: str
+    recording: Path
+    mean: float
+    states: npt.NDArray[np.int64]
+    chains: BinaryChains
+    epsilon: float
+
+    @property
+    def device(self) -> str:
+        """Name of the person's device."""
+        return f"watch-{self.name}"
+
+
+def load_people() -> list[Person]:
+    """Read the recordings.
+
+    Raises:
+        FuguError: if the repository's recordings are not there.
+    """
+    people = []
+    for name, epsilon in _EPSILONS.items():
+        path = _RECORDINGS / f"hr_sleep_{name}.csv.gz"
+        try:
+            with gzip.open(path, "rt", newline="") as file:
+                values = np.array([float(row["value"]) for row in csv.DictReader(file)])
+        except OSError:
+            raise FuguError(f"no recording at {path}: run the demo from a clone of the repository") from None
+        mean = float(values.mean())
+        states = (values >= mean).astype(np.int64)
+        people.append(Person(name, path, mean, states, _span_of_halves(states), epsilon))
+    return people
+
+
+def policy_for(person: Person, *, epoch_us: int, period_us: int) -> Policy:
+    """The policy of the person's device."""
+    calibration = calibrate_binary(person.chains, person.epsilon)
+    return Policy(
+        fleet=FLEET,
+        device=person.device,
+        stream=STREAM,
+        version=1,
+        clock=Clock(epoch_us=epoch_us, period_us=period_us),
+        frame_ticks=FRAME_TICKS,
+        discretiser=Thresholds(edges=(person.mean,), states=("below", "above")),
+        table=calibration.table,
+        chains=person.chains,
+        guarantee=calibration.guarantee,
+    )
+
+
+def _span_of_halves(states: npt.NDArray[np.int64]) -> BinaryChains:
+    """The smallest class that holds the chains of the whole recording and of each half, rounded outward."""
+    half = len(states) // 2
+    rates = [_rates(part) for part in (states, states[:half], states[half:])]
+
+    def span(values: list[float]) -> tuple[float, float]:
+        return math.floor(min(values) * 1e4) / 1e4, math.ceil(max(values) * 1e4) / 1e4
+
+    return BinaryChains(q=span([q for q, _ in rates]), r=span([r for _, r in rates]))
+
+
+def _rates(states: npt.NDArray[np.int64]) -> tuple[float, float]:
+    """Fractions of the 0s that a 1 follows, and of the 1s that a 0 follows."""
+    before, after = states[:-1], states[1:]
+    return float(after[before == 0].mean()), float((1 - after[before == 1]).mean())
