@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,8 @@ __all__ = ["Broker", "Link", "LinkError", "Will"]
 _log = logging.getLogger(__name__)
 _UNSUPPORTED_PROTOCOL = "Unsupported protocol version"
 SESSION_SECONDS = 7 * 24 * 3600
+ANSWER_SECONDS = 3.0
+"""A broker that has not answered a connection in MQTT 5 by then is taken for one that does not know it."""
 
 
 class LinkError(FuguError):
@@ -141,6 +144,7 @@ class Link:
     _client: mqtt.Client | None = field(default=None, init=False)
     _protocol: Literal["5", "3.1.1"] = field(default="5", init=False)
     _fall_back: bool = field(default=False, init=False)
+    _opened: float | None = field(default=None, init=False)
 
     def start(self) -> None:
         """Begin to connect, in the background; the broker may be down.
@@ -155,8 +159,10 @@ class Link:
         self._client.loop_start()
 
     def maintain(self) -> None:
-        """Change to MQTT 3.1.1 if the broker has said that it does not know 5."""
-        if self._fall_back and self._client is not None:
+        """Change to MQTT 3.1.1 if the broker has said, or shown by its silence, that it does not know 5."""
+        opened = self._opened
+        silent = opened is not None and time.monotonic() - opened > ANSWER_SECONDS
+        if self._client is not None and self._trying_5() and (self._fall_back or silent):
             self._fall_back = False
             self._client.loop_stop()
             self._protocol = "3.1.1"
@@ -198,6 +204,7 @@ class Link:
             client.tls_set_context(context)
         if self.will is not None:
             client.will_set(self.will.topic, self.will.payload, qos=1, retain=True)
+        client.on_socket_open = self._socket_opened
         client.on_connect = self._connected
         client.on_connect_fail = self._connect_failed
         client.on_disconnect = self._disconnected
@@ -208,11 +215,17 @@ class Link:
 
     def _session(self) -> dict[str, Any]:
         """Arguments of connect that only MQTT 5 knows."""
-        if self._protocol != "5":
+        if self._protocol != "5" or not self.durable:
             return {}
         properties = Properties(PacketTypes.CONNECT)
-        properties.SessionExpiryInterval = SESSION_SECONDS if self.durable else 0
-        return {"clean_start": not self.durable, "properties": properties}
+        properties.SessionExpiryInterval = SESSION_SECONDS
+        return {"clean_start": False, "properties": properties}
+
+    def _trying_5(self) -> bool:
+        return self._protocol == "5" and self.broker.protocol == "auto"
+
+    def _socket_opened(self, _client: mqtt.Client, _data: Any, _socket: Any) -> None:
+        self._opened = time.monotonic()
 
     def _guard(self, callback: Callable[..., None], *arguments: object) -> None:
         """Call the owner; its exceptions must not end the network thread, nor print what it held."""
@@ -223,10 +236,10 @@ class Link:
             _log.error("%s", self.last_error)
 
     def _connected(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        self._opened = None
         if reason.is_failure:
             self.last_error = f"broker refuses the connection: {reason}"
-            if str(reason) == _UNSUPPORTED_PROTOCOL and self._protocol == "5" and self.broker.protocol == "auto":
-                self._fall_back = True
+            self._fall_back = str(reason) == _UNSUPPORTED_PROTOCOL and self._trying_5()
             return
         self.last_error = ""
         if self.subscriptions:
@@ -237,6 +250,7 @@ class Link:
         self.last_error = f"no broker at {self.broker.host}:{self.broker.port}"
 
     def _disconnected(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        self._opened = None
         if reason.is_failure and not self.last_error:
             self.last_error = f"connection lost: {reason}"
 

@@ -1,0 +1,105 @@
+"""What an observer of the demo's broker sees, as a table that renews itself."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+from rich.table import Table
+
+from contract.errors import FuguError
+from contract.frames import ABSENT, decode_estimate, decode_status, decode_symbols
+from contract.topics import estimate_topic, parse_topic, status_topic, symbols_topic
+from mqtt_link import Broker, Link
+
+__all__ = ["Observer"]
+
+_RATE_SECONDS = 3.0
+
+
+@dataclass
+class _Device:
+    """What was seen of one device."""
+
+    online: bool = False
+    symbols: int = 0
+    outbox_depth: int = 0
+    error: str = ""
+    current: float | None = None
+    estimated: int = 0
+    arrivals: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def rate(self, now: float) -> float:
+        """Symbols a second, over the last few seconds."""
+        while self.arrivals and self.arrivals[0][0] < now - _RATE_SECONDS:
+            self.arrivals.popleft()
+        return sum(count for _, count in self.arrivals) / _RATE_SECONDS
+
+
+class Observer:
+    """Subscribes to a fleet's status, symbols and estimates."""
+
+    def __init__(self, broker: Broker, fleet: str, devices: Sequence[str]) -> None:
+        self._devices = {device: _Device() for device in devices}
+        self._lock = Lock()
+        self.link = Link(
+            broker,
+            client_id="demo-observer",
+            subscriptions=(status_topic(fleet, "+"), symbols_topic(fleet, "+", "+"), estimate_topic(fleet, "+", "+")),
+            on_message=self._received,
+        )
+
+    def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
+        try:
+            parsed = parse_topic(topic)
+            with self._lock:
+                device = self._devices[parsed.device]
+                if parsed.kind == "status":
+                    status = decode_status(payload)
+                    device.online, device.outbox_depth, device.error = (
+                        *(status.online, status.outbox_depth),
+                        status.last_error,
+                    )
+                elif parsed.kind == "symbols":
+                    frame = decode_symbols(payload)
+                    count = len(frame.symbols) - frame.symbols.count(ABSENT)
+                    device.symbols += count
+                    device.arrivals.append((time.monotonic(), count))
+                else:
+                    estimate = decode_estimate(payload)
+                    device.current = estimate.current[1]
+                    device.estimated += len(estimate.most_likely)
+        except (FuguError, KeyError):
+            return
+
+    def errors(self) -> dict[str, str]:
+        """The problem that each device reports, if it does."""
+        with self._lock:
+            return {name: device.error for name, device in self._devices.items() if device.error}
+
+    def online(self) -> int:
+        """How many devices are online."""
+        with self._lock:
+            return sum(device.online for device in self._devices.values())
+
+    def table(self, title: str) -> Table:
+        """What was seen so far."""
+        table = Table(title=title, title_justify="left")
+        table.add_column("device")
+        for heading in ("ticks sent", "symbols/s", "P(above mean) now", "ticks estimated", "outbox (frames)"):
+            table.add_column(heading, justify="right")
+        now = time.monotonic()
+        with self._lock:
+            for name, device in self._devices.items():
+                current = "" if device.current is None else f"{device.current:.2f} {_bar(device.current)}"
+                row = (f"{device.symbols}", f"{device.rate(now):.0f}", current, f"{device.estimated}")
+                table.add_row(name, *row, f"{device.outbox_depth}")
+        return table
+
+
+def _bar(probability: float, width: int = 10) -> str:
+    filled = round(probability * width)
+    return "█" * filled + "·" * (width - filled)

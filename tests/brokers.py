@@ -1,0 +1,119 @@
+"""A real Mosquitto for tests, on a loopback port of its own; it can be killed and comes back on the same port."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from mqtt_link import Broker
+
+__all__ = ["Mosquitto", "wait_until"]
+
+START_SECONDS = 10.0
+_POLL_SECONDS = 0.01
+
+
+def wait_until(condition: Callable[[], object], deadline_seconds: float = 20.0, what: str = "a condition") -> None:
+    """Poll until the condition holds.
+
+    Raises:
+        AssertionError: if it does not within the deadline.
+    """
+    deadline = time.monotonic() + deadline_seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {deadline_seconds:g} s for {what}, in vain"
+        time.sleep(_POLL_SECONDS)
+
+
+class Mosquitto:
+    """A broker that runs between `start` and `stop`, or as a context manager.
+
+    Args:
+        folder: for its configuration, log and database; a temporary one if there is none.
+        configuration: lines to append to its configuration.
+    """
+
+    def __init__(self, folder: Path | None = None, configuration: str = "") -> None:
+        self._temporary = tempfile.TemporaryDirectory() if folder is None else None
+        self.folder = Path(self._temporary.name) if self._temporary is not None else Path(str(folder))
+        self.port = _free_port()
+        self._file = self.folder / "mosquitto.conf"
+        self._process: subprocess.Popen[bytes] | None = None
+        lines = [
+            f"listener {self.port} 127.0.0.1",
+            "allow_anonymous true",
+            "persistence true",
+            f"persistence_location {self.folder}/",
+            "max_queued_messages 0",
+            "autosave_on_changes true",
+            "autosave_interval 1",
+            "set_tcp_nodelay true",
+            *(["user root"] if os.geteuid() == 0 else []),
+            configuration,
+        ]
+        self._file.write_text("\n".join(lines) + "\n")
+
+    @property
+    def broker(self) -> Broker:
+        """Where it is, for a `Link` that comes back soon."""
+        return Broker("127.0.0.1", self.port, max_backoff=1)
+
+    def start(self) -> Self:
+        """Start it, and wait until it accepts connections."""
+        path = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin")
+        assert path is not None, "these tests need mosquitto"
+        with (self.folder / "mosquitto.log").open("ab") as log:
+            self._process = subprocess.Popen([path, "-c", str(self._file)], stdout=log, stderr=log)
+        wait_until(self._accepts, START_SECONDS, "mosquitto")
+        return self
+
+    def stop(self) -> None:
+        """End it in order: it writes its database."""
+        self._end("terminate")
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._end("kill")
+
+    def restart(self) -> None:
+        """Stop it in order and start it on the same port."""
+        self.stop()
+        self.start()
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop it, and remove a temporary folder."""
+        self.stop()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _end(self, how: str) -> None:
+        if self._process is not None:
+            getattr(self._process, how)()
+            self._process.wait(START_SECONDS)
+            self._process = None
+
+    def _accepts(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self.folder / "mosquitto.log").read_text()
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,275 @@
+"""The agent's loop on clocks that jump, and its refusals to start."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from contract.errors import FuguError, GuaranteeError, PolicyError
+from contract.frames import ABSENT, Committed, Gap, StreamCommit, SymbolFrame, decode_status, encode_committed
+from contract.policy import Policy
+from contract.topics import committed_topic
+from edge_agent.agent import Agent
+from edge_agent.config import ConfigError, load, load_in_child
+from edge_agent.outbox import Outbox
+from edge_agent.plan import AgentPlan, StreamPlan
+from edge_agent.randomiser import system_entropy
+from edge_agent.sensors import ReplaySensor
+from firmware_sim.devices import write_device
+from mqtt_link import Broker, Link
+from tests.brokers import Mosquitto, wait_until
+from tests.edge.plans import JumpingClock, agent_plan, stream_plan
+from tests.system.fleet import Recorder, policy
+
+SECOND = 1_000_000
+
+
+class ScriptedClock(JumpingClock):
+    """A clock that jumps from wait to wait, and at given ticks to somewhere else."""
+
+    def __init__(self, now_us: int, jumps: dict[int, int]) -> None:
+        super().__init__(now_us)
+        self._jumps = dict(jumps)
+
+    def now_us(self) -> int:
+        for at in [at for at in self._jumps if self.now >= at]:
+            self.now = self._jumps.pop(at)
+        return self.now
+
+
+def run(plan: AgentPlan, clock: JumpingClock, until: Callable[[], bool]) -> None:
+    """Run an agent in a thread until a condition holds, then stop it in order."""
+    agent = Agent(plan, [ReplaySensor([0.0, 1.0], loop=True) for _ in plan.streams], system_entropy(), clock)
+    thread = threading.Thread(target=agent.run)
+    thread.start()
+    try:
+        wait_until(until, 30)
+    finally:
+        agent.stop()
+        thread.join(60)
+    assert not thread.is_alive()
+
+
+def frames_left(plan: AgentPlan) -> list[SymbolFrame]:
+    outbox = Outbox(plan.outbox, plan.fleet, plan.device)
+    try:
+        return outbox.frames()
+    finally:
+        outbox.close()
+
+
+def ticks(frames: list[SymbolFrame]) -> list[int]:
+    return [f.first + i for f in frames for i, s in enumerate(f.symbols) if s != ABSENT]
+
+
+def nowhere(folder: Path, *streams: StreamPlan) -> AgentPlan:
+    """A plan whose broker is not there: everything stays in the outbox."""
+    return agent_plan(folder, Broker(port=9), *streams, drain_seconds=0.0, forget="committed")
+
+
+def test_without_a_broker_every_tick_is_kept(tmp_path: Path) -> None:
+    plan, clock = nowhere(tmp_path), JumpingClock(100 * SECOND)
+    run(plan, clock, lambda: clock.now > 300 * SECOND)
+    kept = ticks(frames_left(plan))
+    assert kept == list(range(101, kept[-1] + 1))
+    assert kept[-1] >= 299
+
+
+def test_ticks_during_a_long_sleep_are_absent(tmp_path: Path) -> None:
+    plan, clock = nowhere(tmp_path), ScriptedClock(0, {50 * SECOND: 4000 * SECOND})
+    run(plan, clock, lambda: clock.now > 4100 * SECOND)
+    kept = ticks(frames_left(plan))
+    jump = next(i for i, (a, b) in enumerate(pairwise(kept)) if b != a + 1)
+    assert kept[jump] == 49
+    assert kept[jump + 1] == 3990, "ticks at most ten seconds late are made up for"
+    assert kept == [*range(1, 50), *range(3990, kept[-1] + 1)]
+
+
+def test_a_clock_that_jumps_back_repeats_no_tick(tmp_path: Path) -> None:
+    plan, clock = nowhere(tmp_path), ScriptedClock(1000 * SECOND, {1050 * SECOND: 20 * SECOND})
+    run(plan, clock, lambda: clock.now > 1200 * SECOND)
+    kept = ticks(frames_left(plan))
+    assert kept == list(range(1001, kept[-1] + 1))
+    assert len(set(kept)) == len(kept)
+
+
+def test_a_restarted_agent_goes_on_after_its_last_tick_even_when_the_clock_is_behind(tmp_path: Path) -> None:
+    plan = nowhere(tmp_path)
+    clock = JumpingClock(500 * SECOND)
+    run(plan, clock, lambda: clock.now > 560 * SECOND)
+    last = ticks(frames_left(plan))[-1]
+    clock = JumpingClock(300 * SECOND)
+    run(plan, clock, lambda: clock.now > (last + 20) * SECOND)
+    kept = ticks(frames_left(plan))
+    assert kept == list(range(501, kept[-1] + 1))
+    assert kept[-1] > last
+
+
+def test_a_policy_makes_symbols_only_while_it_is_valid(tmp_path: Path) -> None:
+    plan, clock = nowhere(tmp_path, stream_plan(valid_from=100, valid_until=120)), JumpingClock(50 * SECOND)
+    run(plan, clock, lambda: clock.now > 300 * SECOND)
+    assert ticks(frames_left(plan)) == list(range(100, 120))
+
+
+def test_before_its_epoch_a_stream_is_silent(tmp_path: Path) -> None:
+    plan, clock = nowhere(tmp_path, stream_plan(epoch_us=1000 * SECOND)), JumpingClock(900 * SECOND)
+    run(plan, clock, lambda: clock.now > 1005 * SECOND)
+    assert ticks(frames_left(plan))[0] == 0
+
+
+def test_two_streams_keep_their_own_clocks(tmp_path: Path) -> None:
+    slow = stream_plan(stream="power", period_us=10 * SECOND)
+    plan, clock = nowhere(tmp_path, stream_plan(), slow), JumpingClock(0)
+    run(plan, clock, lambda: clock.now > 205 * SECOND)
+    outbox = Outbox(plan.outbox, "home", "watch")
+    rows = outbox._db.execute("SELECT stream, COUNT(*) FROM frames GROUP BY stream").fetchall()
+    outbox.close()
+    counts = dict(rows)
+    assert counts["hr"] >= 20
+    assert abs(counts["hr"] / 10 - counts["power"]) <= 1.1
+
+
+def test_only_what_the_gateway_has_is_forgotten_and_gaps_are_sent_again(broker: Mosquitto, tmp_path: Path) -> None:
+    """A PUBACK is not durability: without the gateway's word every frame stays, and is sent again when it is missed."""
+    address = Broker(port=broker.port)
+    recorder = Recorder(address)
+    plan = agent_plan(tmp_path, address, forget="committed", drain_seconds=20.0)
+    agent = Agent(plan, [ReplaySensor([0.0, 1.0] * 20, loop=False)], system_entropy(), JumpingClock(0))
+    thread = threading.Thread(target=agent.run)
+    thread.start()
+    wait_until(lambda: len(recorder.payloads) == 4, 20)
+    gateway = Link(address, client_id="gateway")
+    gateway.start()
+    wait_until(lambda: gateway.connected, 20)
+
+    def say(through: int, *gaps: Gap) -> None:
+        message = Committed((StreamCommit("hr", through, gaps),))
+        gateway.publish(committed_topic("home", "watch"), encode_committed(message))
+
+    gateway.publish(committed_topic("home", "watch"), b"\x02garbage")
+    agent._sent_at.clear()
+    say(30, Gap(10, 20))
+    wait_until(lambda: len(recorder.payloads) == 5, 20)
+    assert recorder.payloads[4] == recorder.payloads[1], "the same bytes"
+    assert agent.rejected == 1
+    say(1000)
+    thread.join(20)
+    assert not thread.is_alive()
+    gateway.stop()
+    recorder.link.stop()
+    assert frames_left(plan) == []
+
+
+def test_status_is_retained_and_the_last_will_tells_of_a_crash(broker: Mosquitto, tmp_path: Path) -> None:
+    address = Broker(port=broker.port)
+    device = policy(epoch_us=0, period_us=10_000)
+    night = tmp_path / "night.csv"
+    night.write_text("value\n0\n1\n")
+    config = write_device(tmp_path / "watch", device, night, "value", address, loop=True, forget="puback")
+    seen: list[bytes] = []
+    observer = Link(
+        address,
+        client_id="observer",
+        subscriptions=("fugu/1/home/watch/status",),
+        on_message=lambda _topic, payload, _retained: seen.append(payload),
+    )
+    process = subprocess.Popen([sys.executable, "-m", "edge_agent", str(config)])
+    observer.start()
+    wait_until(lambda: bool(seen) and decode_status(seen[-1]).online, 20)
+    assert decode_status(seen[-1]).streams[0].policy_version == 1
+    process.kill()
+    process.wait()
+    wait_until(lambda: not decode_status(seen[-1]).online, 20)
+    assert decode_status(seen[-1]).last_error == "connection lost"
+    observer.stop()
+
+
+# Refusals
+
+
+def write(folder: Path, change: Callable[[dict[str, object]], None], ceiling: float = 1.0) -> Path:
+    """A device's folder whose policy file has been changed by somebody."""
+    config = write_device(folder, policy(epoch_us=0, period_us=SECOND), folder / "x.csv", "value", Broker())
+    config.write_text(config.read_text().replace("ceiling = 1.0", f"ceiling = {ceiling}"))
+    document = json.loads((folder / "policy.json").read_text())
+    change(document)
+    (folder / "policy.json").write_text(json.dumps(document))
+    return config
+
+
+def too_little_noise(document: dict[str, object]) -> None:
+    document["table"] = {"rows": [[2**32 - 2**20], [2**20]]}
+
+
+def another_device(document: dict[str, object]) -> None:
+    document["device"] = "ring"
+
+
+def no_chains(document: dict[str, object]) -> None:
+    del document["chains"]
+
+
+@pytest.mark.parametrize(
+    ("change", "ceiling", "error", "text"),
+    [
+        (too_little_noise, 1.0, GuaranteeError, "epsilon"),
+        (lambda _document: None, 0.999, GuaranteeError, "above this device's ceiling 0.999"),
+        (another_device, 1.0, ConfigError, "is for home/ring, not this device"),
+        (no_chains, 1.0, PolicyError, "chains: Field required"),
+    ],
+)
+def test_a_policy_that_is_false_too_weak_or_not_ours_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, object]], None], ceiling: float, error: type[FuguError], text: str
+) -> None:
+    config = write(tmp_path, change, ceiling)
+    with pytest.raises(error, match=text):
+        load(config)
+    with pytest.raises(ConfigError, match=text):
+        load_in_child(config)
+    done = subprocess.run([sys.executable, "-m", "edge_agent", str(config)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "outbox.sqlite").exists()
+
+
+def test_at_the_ceiling_it_runs(tmp_path: Path) -> None:
+    assert load_in_child(write(tmp_path, lambda _document: None)) == load(tmp_path / "agent.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fleet = ", "is not TOML"),
+        ('fleet = "home"', "Field required"),
+        ("unknown = 1", "Extra inputs are not permitted"),
+        ("ceiling = -1.0", "greater than 0"),
+        ("ceiling = nan", "finite|JSON|not"),
+    ],
+)
+def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    config = write(tmp_path, lambda _document: None)
+    keep = [line for line in config.read_text().splitlines() if not line.startswith(text.partition(" ")[0] + " ")]
+    config.write_text(text + "\n" if text.startswith("fleet") else "\n".join([text, *keep]))
+    with pytest.raises(ConfigError, match=message):
+        load_in_child(config)
+
+
+def test_policies_have_two_forms_and_one_meaning() -> None:
+    document = policy(epoch_us=5, period_us=SECOND)
+    assert Policy.from_json(document.to_json()) == document
+    assert Policy.from_msgpack(document.to_msgpack()) == document
+    payload = document.to_msgpack()
+    for length in range(0, len(payload), 7):
+        with pytest.raises(PolicyError):
+            Policy.from_msgpack(payload[:length])
+    with pytest.raises(PolicyError, match="policy schema 02"):
+        Policy.from_msgpack(b"\x02" + payload[1:])
+    with pytest.raises(PolicyError):
+        Policy.from_msgpack(payload + b"\0")

@@ -1,0 +1,199 @@
+"""The MQTT connection: fall-back, TLS, passwords, brokers that are not there, callbacks that raise."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trustme
+
+from contract.errors import FuguError
+from contract.frames import SymbolFrame, encode_estimate, encode_symbols
+from fugu.demo.broker import start_broker
+from mqtt_link import Broker, EstimateReading, Link, LinkError, Subscription, SymbolReading
+from tests.brokers import Mosquitto, wait_until
+from tests.contract.test_frames import ESTIMATE, FRAME
+
+
+def open_link(
+    broker: Broker, received: list[tuple[str, bytes]] | None = None, *, name: str = "test", durable: bool = False
+) -> Link:
+    """A started link that subscribes to everything under `t`."""
+    into = [] if received is None else received
+    link = Link(
+        broker,
+        client_id=name,
+        durable=durable,
+        subscriptions=("t/#",),
+        on_message=lambda topic, payload, _retained: into.append((topic, payload)),
+    )
+    link.start()
+    return link
+
+
+def echo(broker: Broker, *, durable: bool = False) -> Link:
+    """Check that a message comes back over a link; returns the link, stopped."""
+    received: list[tuple[str, bytes]] = []
+    link = open_link(broker, received, durable=durable)
+
+    def works() -> bool:
+        link.maintain()
+        link.publish("t/x", b"hello")
+        return ("t/x", b"hello") in received
+
+    wait_until(works, 20)
+    link.stop()
+    return link
+
+
+def test_mqtt_5_where_the_broker_knows_it(broker: Mosquitto) -> None:
+    assert echo(Broker(port=broker.port))._protocol == "5"
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_falls_back_to_3_1_1_with_the_embedded_broker(tmp_path: Path, durable: bool) -> None:
+    """It answers a plain CONNECT of MQTT 5 with a refusal, and one that asks for a session with silence."""
+    with start_broker("embedded", tmp_path) as (port, name):
+        assert "amqtt" in name
+        assert echo(Broker(port=port), durable=durable)._protocol == "3.1.1"
+
+
+def test_a_broker_that_is_not_there_is_an_error_in_words_and_no_exception(tmp_path: Path) -> None:
+    broker = Mosquitto(tmp_path)
+    link = open_link(Broker(port=broker.port, max_backoff=1))
+    wait_until(lambda: link.last_error == f"no broker at 127.0.0.1:{broker.port}", 20)
+    assert link.publish("t/x", b"lost") is None
+    with broker:
+        wait_until(lambda: link.connected, 20)
+        assert link.last_error == ""
+        broker.restart()
+        wait_until(lambda: link.connected, 20)
+    wait_until(lambda: link.last_error.startswith(("connection lost", "no broker")), 20)
+    link.stop()
+
+
+def test_a_callback_that_raises_does_not_end_the_connection(broker: Mosquitto) -> None:
+    calls: list[bytes] = []
+
+    def fails(_topic: str, payload: bytes, _retained: bool) -> None:
+        calls.append(payload)
+        raise RuntimeError("secret " + payload.decode())
+
+    link = Link(Broker(port=broker.port), client_id="raiser", subscriptions=("t/#",), on_message=fails)
+    link.start()
+    wait_until(lambda: link.connected, 20)
+
+    def again() -> bool:
+        link.publish("t/x", b"71.5")
+        return len(calls) >= 3
+
+    wait_until(again, 20)
+    assert link.last_error == "RuntimeError in a callback"
+    link.stop()
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[tuple[Mosquitto, Path]]:
+    """A broker that wants TLS with a client certificate, and the folder of the certificates."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    for name in ("127.0.0.1", "watch"):
+        certificate = authority.issue_cert(name)
+        certificate.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
+        certificate.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
+    options = f"cafile {tmp_path}/ca.pem\ncertfile {tmp_path}/127.0.0.1.pem\nkeyfile {tmp_path}/127.0.0.1.key\n"
+    with Mosquitto(tmp_path, f"{options}require_certificate true\nallow_anonymous true\n") as broker:
+        yield broker, tmp_path
+
+
+def test_tls_with_a_client_certificate(secured: tuple[Mosquitto, Path]) -> None:
+    broker, folder = secured
+    certificate = {"cert_file": str(folder / "watch.pem"), "key_file": str(folder / "watch.key")}
+    echo(replace(Broker(port=broker.port, ca_file=str(folder / "ca.pem")), **certificate))
+
+
+def test_without_the_certificate_or_with_another_authority_there_is_no_connection(
+    secured: tuple[Mosquitto, Path], tmp_path: Path
+) -> None:
+    broker, folder = secured
+    other = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(str(other))
+    for ca_file in (str(folder / "ca.pem"), str(other)):
+        link = open_link(Broker(port=broker.port, ca_file=ca_file, max_backoff=1))
+        wait_until(partial(getattr, link, "last_error"), 20)
+        assert not link.connected
+        link.stop()
+
+
+def test_a_wrong_password_is_an_error_in_words(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "password").write_text("wrong\n")
+    with Mosquitto(tmp_path, f"allow_anonymous false\npassword_file {tmp_path}/empty\n") as broker:
+        address = Broker(port=broker.port, username="watch", password_file=str(tmp_path / "password"), max_backoff=1)
+        link = open_link(address)
+        wait_until(lambda: link.last_error == "broker refuses the connection: Not authorized", 20)
+        link.stop()
+
+
+def test_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
+    for broker in (
+        Broker(ca_file=str(tmp_path / "none.pem")),
+        Broker(username="watch", password_file=str(tmp_path / "none")),
+    ):
+        with pytest.raises(LinkError, match="cannot"):
+            Link(broker, client_id="x").start()
+
+
+@pytest.mark.parametrize("address", ["", ":1883", "host:", "host:0", "host:65536", "host:x"])
+def test_addresses_that_are_none(address: str) -> None:
+    with pytest.raises(FuguError):
+        Broker.parse(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "port"),
+    [("pi", "pi", 1883), ("pi:1884", "pi", 1884), ("[::1]:1885", "::1", 1885), ("[::1]", "::1", 1883)],
+)
+def test_addresses(address: str, host: str, port: int) -> None:
+    broker = Broker.parse(address)
+    assert (broker.host, broker.port) == (host, port)
+
+
+def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broker: Mosquitto) -> None:
+    address = Broker(port=broker.port)
+    found: list[object] = []
+    topic = "fugu/1/home/watch/symbols/hr"
+    with Subscription(address, fleet="home", timeout=2) as readings:
+        sender = open_link(address, name="sender")
+        wait_until(lambda: sender.connected and readings.link.connected, 20)
+        ready = threading.Event()
+
+        def read() -> None:
+            for reading in readings:
+                found.append(reading)
+                ready.set()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+
+        def arrived() -> bool:
+            sender.publish(topic, encode_symbols(SymbolFrame(1, -1, 0, b"\1")))
+            return ready.wait(0.1)
+
+        wait_until(arrived, 20)
+        for payload in (encode_symbols(FRAME), encode_symbols(FRAME), b"\x01junk", b"\xff"):
+            sender.publish(topic, payload)
+        sender.publish("fugu/1/home/estimate/watch/hr", encode_estimate(ESTIMATE))
+        reader.join(30)
+        sender.stop()
+    assert found == [
+        SymbolReading("watch", "hr", 0, 1),
+        *(SymbolReading("watch", "hr", tick, symbol) for tick, symbol in ((104, 0), (105, 1), (107, 1))),
+        EstimateReading("watch", "hr", 96, (0.25, 0.75), 1),
+        EstimateReading("watch", "hr", 97, (0.5, 0.5), 0),
+    ]
+    assert readings.rejected == {"trailing_bytes": 1, "unknown_schema": 1}

@@ -1,0 +1,88 @@
+"""Runs the code blocks of a page of the manual, as a reader would, in a folder of their own.
+
+```sh              run with bash; must end with 0
+```sh background   started, and ended with the page
+```python          run with this interpreter
+```toml file=NAME  written to a file (also conf)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+ROOT = Path(__file__).parents[2]
+_BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Page:
+    """The code blocks of a page, and the processes that they leave running.
+
+    Args:
+        name: path of the page in the repository.
+        folder: where its commands run.
+        replace: texts to replace in every block, such as port numbers.
+    """
+
+    def __init__(self, name: str, folder: Path, replace: Mapping[str, str]) -> None:
+        text = (ROOT / name).read_text()
+        for old, new in replace.items():
+            text = text.replace(old, new)
+        self.blocks = [(match[1], match[2].strip(), match[3]) for match in _BLOCK.finditer(text)]
+        self._folder = folder
+        self._background: list[subprocess.Popen[bytes]] = []
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}{os.pathsep}/usr/sbin"
+        self._environment = {**os.environ, "PATH": path, "FUGU_SOURCE": str(ROOT), "PYTHONPATH": str(ROOT)}
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End what runs in the background."""
+        for process in reversed(self._background):
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(30)
+
+    def run(self, timeout: float = 240.0) -> int:
+        """Run all blocks in order; returns how many commands and programs were run."""
+        count = 0
+        for language, option, body in self.blocks:
+            if option.startswith("file="):
+                (self._folder / option.removeprefix("file=")).write_text(body)
+            elif language == "sh" and option == "background":
+                self._start(body)
+                count += 1
+            elif language in ("sh", "python"):
+                self._run(language, body, timeout)
+                count += 1
+        return count
+
+    def _start(self, body: str) -> None:
+        log = (self._folder / "background.log").open("ab")
+        command = ["bash", "-c", body]
+        self._background.append(
+            subprocess.Popen(
+                command, cwd=self._folder, env=self._environment, stdout=log, stderr=log, start_new_session=True
+            )
+        )
+
+    def _run(self, language: str, body: str, timeout: float) -> None:
+        command = ["bash", "-euc", body] if language == "sh" else [sys.executable, "-c", body]
+        done = subprocess.run(
+            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=timeout
+        )
+        log = self._folder / "background.log"
+        assert done.returncode == 0, (
+            f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}\n{log.read_text() if log.exists() else ''}"
+        )

@@ -1,0 +1,104 @@
+"""Real processes for system tests: agents, gateways, and what they have stored."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from contract.chains import BinaryChains
+from contract.frames import ABSENT, SymbolFrame, decode_symbols
+from contract.guarantee import Guarantee
+from contract.policy import Clock, Policy, Thresholds
+from contract.table import EmissionTable
+from mqtt_link import Broker, Link
+from tests.brokers import wait_until
+
+THRESHOLD = 2_050_000_000
+CHAINS = BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35))
+
+
+def policy(*, epoch_us: int, period_us: int, device: str = "watch", frame_ticks: int = 10) -> Policy:
+    """A policy whose guarantee holds with room to spare."""
+    return Policy(
+        fleet="home",
+        device=device,
+        stream="hr",
+        version=1,
+        clock=Clock(epoch_us=epoch_us, period_us=period_us),
+        frame_ticks=frame_ticks,
+        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
+        table=EmissionTable.binary(THRESHOLD, THRESHOLD),
+        chains=CHAINS,
+        guarantee=Guarantee(epsilon=1.0, adversary="universal"),
+    )
+
+
+class GatewayProcess:
+    """`fugu gateway run` in a process of its own."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self._folder = folder
+        self.store = folder / "gateway.sqlite"
+        command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", "home"]
+        command += ["--policies", str(folder / "policies"), "--store", str(self.store)]
+        command += ["--broker", f"127.0.0.1:{port}"]
+        with (folder / "gateway.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """End it in order; returns its exit code."""
+        self.process.terminate()
+        return self.process.wait(30)
+
+    def frames(self) -> list[SymbolFrame]:
+        """What is durable, in the order of the ticks."""
+        if not self.store.exists():
+            return []
+        with sqlite3.connect(f"file:{self.store}?mode=ro", uri=True) as db:
+            try:
+                rows = db.execute("SELECT policy_version, previous, first, symbols FROM frames ORDER BY first")
+                return [SymbolFrame(*row) for row in rows]
+            except sqlite3.OperationalError:  # not created yet
+                return []
+
+
+def by_tick(frames: Sequence[SymbolFrame]) -> dict[int, int]:
+    """The symbol of every tick; fails if two frames hold different ones."""
+    symbols: dict[int, int] = {}
+    for frame in frames:
+        for offset, symbol in enumerate(frame.symbols):
+            if symbol != ABSENT:
+                tick = frame.first + offset
+                assert symbols.setdefault(tick, symbol) == symbol, f"tick {tick} was randomised twice"
+    return symbols
+
+
+class Recorder:
+    """Keeps every symbol frame that a broker delivers, as it was delivered."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.payloads: list[bytes] = []
+        self._subscribed = threading.Event()
+        self.link = Link(
+            broker,
+            client_id="recorder",
+            subscriptions=("fugu/1/home/+/symbols/+",),
+            durable=True,
+            on_connected=self._subscribed.set,
+            on_message=lambda _topic, payload, _retained: self.payloads.append(payload),
+        )
+        self.link.start()
+        wait_until(self._subscribed.is_set, 20)
+
+    def frames(self) -> list[SymbolFrame]:
+        """All frames so far, with repetitions."""
+        return [decode_symbols(payload) for payload in list(self.payloads)]

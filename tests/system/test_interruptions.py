@@ -1,0 +1,139 @@
+"""What dies in the middle: agents, broker, gateway. Nothing is lost, and no tick is randomised twice."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from edge_agent.outbox import Outbox
+from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
+from gateway.chain import filter_from
+from gateway.service.estimation import model_of
+from mqtt_link import Broker
+from tests.brokers import Mosquitto, wait_until
+from tests.system.fleet import GatewayProcess, Recorder, by_tick, policy
+
+KILLS = 200
+
+
+class Device:
+    """A simulated device with a recording of its own."""
+
+    def __init__(self, folder: Path, port: int, *, period_us: int) -> None:
+        self.policy = policy(epoch_us=time.time_ns() // 1000, period_us=period_us)
+        (folder / "policies").mkdir()
+        (folder / "policies" / "watch.json").write_text(self.policy.to_json())
+        states = simulate_states(((0.8, 0.2), (0.35, 0.65)), 5000, random.Random(4))
+        simulate_recording(folder / "night.csv", self.policy, states)
+        broker = Broker(port=port, max_backoff=1)
+        self.folder = folder / "watch"
+        self.config = write_device(
+            self.folder, self.policy, folder / "night.csv", "value", broker, loop=True, drain_seconds=60.0
+        )
+        self.log = folder / "agent.log"
+
+    def start(self) -> AgentProcess:
+        """Start its agent."""
+        return AgentProcess(self.config, self.log)
+
+    def depth(self) -> int:
+        """Frames in the outbox of a device that is not running."""
+        outbox = Outbox(self.folder / "outbox.sqlite", "home", "watch")
+        try:
+            return outbox.depth()
+        finally:
+            outbox.close()
+
+
+def test_an_agent_killed_at_two_hundred_random_moments_randomises_no_tick_twice(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    """The union of all frames ever published has one symbol a tick, and the gateway ends with exactly that."""
+    device = Device(tmp_path, broker.port, period_us=2000)
+    recorder = Recorder(Broker(port=broker.port))
+    gateway = GatewayProcess(tmp_path, broker.port)
+    moments = random.Random(2026)
+    pause = threading.Event()
+    published_between = 0
+    for _ in range(KILLS):
+        before = len(recorder.payloads)
+        agent = device.start()
+        pause.wait(moments.uniform(0.0, 0.7))
+        agent.kill()
+        published_between += len(recorder.payloads) > before
+    agent = device.start()
+    wait_until(lambda: agent.process.poll() is not None or len(recorder.payloads) > 0, 30)
+    assert agent.stop(90) == 0, device.log.read_text()
+    assert device.depth() == 0
+    published = by_tick(recorder.frames())
+    assert by_tick(gateway.frames()) == published
+    assert gateway.stop() == 0
+    recorder.link.stop()
+    assert published_between > KILLS / 10, "the kills came too early to test anything"
+    assert len(published) > 1000
+
+
+def test_broker_and_gateway_die_in_the_middle_and_the_beliefs_are_those_of_an_undisturbed_run(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    device = Device(tmp_path, broker.port, period_us=5000)
+    gateway = GatewayProcess(tmp_path, broker.port)
+    agent = device.start()
+
+    def stored() -> int:
+        return len(gateway.frames())
+
+    wait_until(lambda: stored() >= 5, 60)
+    broker.kill()
+    broker.start()
+    reached = stored()
+    wait_until(lambda: stored() >= reached + 5, 60)
+    gateway.kill()
+    reached = stored()
+    gateway = GatewayProcess(tmp_path, broker.port)
+    wait_until(lambda: stored() >= reached + 5, 60)
+    broker.kill()
+    gateway.kill()
+    broker.start()
+    gateway = GatewayProcess(tmp_path, broker.port)
+    reached = stored()
+    wait_until(lambda: stored() >= reached + 5, 60)
+    assert agent.stop(90) == 0, device.log.read_text()
+    assert device.depth() == 0
+    frames = gateway.frames()
+    assert gateway.stop() == 0
+    symbols = by_tick(frames)
+    first, last = min(symbols), max(symbols)
+    assert sorted(symbols) == list(range(first, last + 1)), "ticks are missing although the device never stopped"
+    assert [frame.previous for frame in frames] == [-1, *(frame.last for frame in frames[:-1])]
+    model = model_of(device.policy)
+    sequence = np.array([symbols[tick] for tick in range(first, last + 1)])
+    undisturbed = filter_from(model.initial, sequence, model.transition, model.emission)
+    np.testing.assert_allclose(gateway_belief(gateway), undisturbed[-1], atol=1e-12)
+
+
+def gateway_belief(gateway: GatewayProcess) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The stored belief after the last frame."""
+    with sqlite3.connect(gateway.store) as db:
+        (belief,) = db.execute("SELECT belief FROM frames ORDER BY first DESC LIMIT 1").fetchone()
+    return np.frombuffer(belief, dtype=np.float64)
+
+
+def test_sigterm_sends_what_is_left_and_ends_with_zero(broker: Mosquitto, tmp_path: Path) -> None:
+    device = Device(tmp_path, broker.port, period_us=20_000)
+    gateway = GatewayProcess(tmp_path, broker.port)
+    recorder = Recorder(Broker(port=broker.port))
+    agent = device.start()
+    wait_until(lambda: len(recorder.payloads) >= 2, 30)
+    assert agent.stop(90) == 0
+    assert device.depth() == 0
+    frames = recorder.frames()
+    assert {len(frame.symbols) + frame.padding for frame in frames} == {10}
+    wait_until(lambda: by_tick(gateway.frames()) == by_tick(frames), 10)
+    assert gateway.stop() == 0
+    recorder.link.stop()

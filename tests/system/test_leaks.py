@@ -1,0 +1,143 @@
+"""Nothing raw leaves: not in a packet, a file, a log or an error; and traffic has no shape that depends on readings."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from contract.frames import decode_symbols
+from edge_agent.agent import Agent
+from edge_agent.randomiser import system_entropy
+from edge_agent.sensors import ReplaySensor
+from firmware_sim.devices import AgentProcess, write_device
+from firmware_sim.wiretap import Wiretap
+from mqtt_link import Broker
+from tests.brokers import Mosquitto, wait_until
+from tests.edge.plans import JumpingClock, agent_plan, stream_plan
+from tests.system.fleet import GatewayProcess, Recorder, policy
+
+CANARIES = ("71.53194726", "-40962.8642131", "8.66025403784e+17", "canary-7f3a9c", "nan")
+
+
+def traces(canary: str) -> list[bytes]:
+    """Forms in which a canary could show: text, shortened text, binary numbers of either order."""
+    try:
+        value = float(canary)
+    except ValueError:
+        return [canary.encode(), canary.upper().encode(), canary.encode("utf-16-le")]
+    if value != value:
+        return []
+    shortened = [repr(value), f"{value:.4f}", f"{value:.6g}", f"{value:.3f}", canary[:7]]
+    return [text.encode() for text in shortened] + [struct.pack(form, value) for form in ("<d", ">d", "<f", ">f")]
+
+
+def test_no_reading_is_in_any_packet_file_log_or_error(broker: Mosquitto, tmp_path: Path) -> None:
+    night = tmp_path / "night.csv"
+    night.write_text("value\n" + "\n".join(CANARIES * 40) + "\n")
+    device = policy(epoch_us=time.time_ns() // 1000, period_us=2000)
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "watch.json").write_text(device.to_json())
+    gateway = GatewayProcess(tmp_path, broker.port)
+    with Wiretap(broker.port) as tap:
+        address = Broker(port=tap.port, max_backoff=1)
+        config = write_device(tmp_path / "watch", device, night, "value", address, loop=True, drain_seconds=60.0)
+        agent = AgentProcess(config, tmp_path / "agent.log")
+        wait_until(lambda: len(gateway.frames()) > 30, 60)
+        tap.cut()
+        reached = len(gateway.frames())
+        wait_until(lambda: len(gateway.frames()) > reached + 30, 60)
+        agent.process.kill()
+        agent.process.wait()
+        during = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+        agent = AgentProcess(config, tmp_path / "agent.log")
+        reached = len(gateway.frames())
+        wait_until(lambda: len(gateway.frames()) > reached + 5, 60)
+        assert agent.stop(90) == 0
+        captured = bytes(tap.upstream), bytes(tap.downstream)
+    gateway.stop()
+    after = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert len(captured[0]) > 2000
+    assert any(file.name.endswith("-wal") for file in during)
+    places = [("upstream", captured[0]), ("downstream", captured[1])]
+    places += [(str(file), data) for files in (during, after) for file, data in files.items() if file != night]
+    for canary in CANARIES:
+        for trace in traces(canary):
+            found = [place for place, data in places if trace in data]
+            assert found == [], f"{canary} as {trace!r} in {found}"
+
+
+def test_the_search_for_canaries_finds_one_that_is_there() -> None:
+    """The test above can fail."""
+    for canary in CANARIES[:-1]:
+        assert any(trace in canary.encode() + b" and more" for trace in traces(canary))
+
+
+def test_a_sensor_function_that_raises_its_reading_does_not_print_it(broker: Mosquitto, tmp_path: Path) -> None:
+    """A driver's exception often holds the value that it could not handle."""
+    (tmp_path / "driver.py").write_text(
+        "def read():\n    raise ValueError('cannot handle canary-7f3a9c', 71.53194726)\n"
+    )
+    device = policy(epoch_us=time.time_ns() // 1000, period_us=5000)
+    recorder = Recorder(Broker(port=broker.port))
+    with Wiretap(broker.port) as tap:
+        config = write_device(
+            tmp_path / "watch",
+            device,
+            tmp_path / "none",
+            "value",
+            Broker(port=tap.port),
+            forget="puback",
+            status_seconds=0.1,
+        )
+        lines = config.read_text().partition("[streams.sensor]")[0]
+        config.write_text(lines + '[streams.sensor]\nkind = "call"\ntarget = "driver:read"\n')
+        log = tmp_path / "agent.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "edge_agent", "--verbose", str(config)],
+                stdout=output,
+                stderr=output,
+                env={"PYTHONPATH": f"{Path(__file__).parents[2]}:{tmp_path}", "PATH": ""},
+            )
+        wait_until(lambda: len(recorder.payloads) >= 3 and b"ValueError" in bytes(tap.upstream), 30)
+        process.terminate()
+        assert process.wait(30) == 0
+        everything = bytes(tap.upstream) + log.read_bytes()
+    recorder.link.stop()
+    assert b"sensor function raised ValueError" in everything
+    for canary in ("canary-7f3a9c", "71.53194726"):
+        assert not any(trace in everything for trace in traces(canary))
+
+
+def published(broker: Mosquitto, folder: Path, values: list[float]) -> list[bytes]:
+    """Payloads of an agent that reads the given values, on a clock that jumps from tick to tick."""
+    folder.mkdir()
+    recorder = Recorder(Broker(port=broker.port))
+    plan = agent_plan(folder, Broker(port=broker.port), stream_plan(frame_ticks=7))
+    agent = Agent(plan, [ReplaySensor(values, loop=False)], system_entropy(), JumpingClock())
+    thread = threading.Thread(target=agent.run)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    wait_until(lambda: len(recorder.payloads) >= 15, 20)
+    recorder.link.stop()
+    return sorted(recorder.payloads, key=lambda payload: decode_symbols(payload).first)
+
+
+@pytest.mark.parametrize("other", [[1.0] * 100, [float("nan")] * 100, [0.0, 1.0] * 50])
+def test_sizes_and_ticks_of_frames_do_not_depend_on_the_readings(
+    broker: Mosquitto, tmp_path: Path, other: list[float]
+) -> None:
+    shapes = []
+    for name, values in (("a", [0.0] * 100), ("b", other)):
+        payloads = published(broker, tmp_path / name, values)
+        frames = [decode_symbols(payload) for payload in payloads]
+        shapes.append([(len(p), f.previous, f.first, f.last, f.padding) for p, f in zip(payloads, frames, strict=True)])
+    assert shapes[0] == shapes[1]
+    assert len({size for size, *_ in shapes[0]}) == 1

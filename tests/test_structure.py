@@ -1,0 +1,94 @@
+"""The structure that the architecture promises: who may import whom, and what stays off the edge."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ALLOWED = {
+    "contract": set(),
+    "mqtt_link": {"contract"},
+    "edge_agent": {"contract", "mqtt_link"},
+    "firmware_sim": {"contract", "mqtt_link", "edge_agent"},
+    "gateway": {"contract", "mqtt_link"},
+    "fugu": {"contract", "mqtt_link", "edge_agent", "firmware_sim", "gateway"},
+}
+ROOMS = {
+    "gateway.chain": set(),
+    "gateway.privacy": {"gateway.chain"},
+    "gateway.service": {"gateway.chain", "gateway.privacy"},
+}
+HEAVY = {"numpy", "numba", "scipy"}
+PURE = {"gateway.chain", "gateway.privacy", "contract"}
+IO = {"socket", "sqlite3", "paho", "subprocess", "asyncio", "mqtt_link"}
+
+
+def imports(package: str) -> set[tuple[str, str]]:
+    """(file, imported module) for every import in a package, also those inside functions."""
+    found = set()
+    for file in (ROOT / package.replace(".", "/")).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {(str(file.relative_to(ROOT)), alias.name) for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{file}: relative import"
+                found |= {(str(file.relative_to(ROOT)), f"{node.module}.{alias.name}") for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_packages_import_only_what_they_may(package: str) -> None:
+    ours = set(ALLOWED)
+    wrong = [
+        (file, module)
+        for file, module in imports(package)
+        if (top := module.partition(".")[0]) in ours and top not in ALLOWED[package] | {package}
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_inside_the_gateway_numbers_do_not_know_the_network(room: str) -> None:
+    allowed = ROOMS[room] | {room}
+    wrong = [
+        (file, module)
+        for file, module in imports(room)
+        if module.startswith("gateway.") and not any(module.startswith(prefix) for prefix in allowed)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("package", ["contract", "mqtt_link", "edge_agent", "firmware_sim"])
+def test_the_edge_never_imports_heavy_libraries(package: str) -> None:
+    assert [entry for entry in imports(package) if entry[1].partition(".")[0] in HEAVY] == []
+
+
+@pytest.mark.parametrize("package", sorted(PURE))
+def test_rooms_of_pure_logic_do_no_io(package: str) -> None:
+    assert [entry for entry in imports(package) if entry[1].partition(".")[0] in IO] == []
+
+
+def test_a_running_agent_loads_no_parser_and_no_command_line() -> None:
+    """Everything the running agent needs, loaded in a fresh interpreter."""
+    code = (
+        "import sys, edge_agent.__main__, edge_agent.agent, edge_agent.sensors, edge_agent.config\n"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not {*HEAVY, "pydantic", "typer", "rich", "gateway"} & set(done.stdout.split())
+
+
+def test_nothing_tracked_names_a_machine_or_a_registry() -> None:
+    """Paths of a machine and addresses of a package registry have no place in the repository."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in listed.stdout.split("\0"):
+        file = ROOT / name
+        if file.suffix in {".py", ".toml", ".md", ".sh", ".yml", ".yaml", ".json", ".conf"} and file != Path(__file__):
+            text = file.read_text()
+            for forbidden in ("/wo" + "rk/", "/ro" + "ot/", "index" + "-url", "../sha" + "red"):
+                assert forbidden not in text, f"{name} holds {forbidden}"
