@@ -1,0 +1,190 @@
+"""Chain kernels against hmmlearn, a numpy loop and a plain copy: python benchmarks/chain.py [--json FILE].
+
+Everything runs in one process on one thread, in interleaved repetitions; the table shows medians. hmmlearn is
+given the same task three ways: `predict_proba` in its `scaling` and `log` implementations (with its input
+checks, emission lookup and posteriors; `score_samples` is the same call plus the likelihood it has computed
+anyway), and, as its fairest call, the two compiled passes alone, which yield messages but no posteriors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+from hmmlearn import _hmmc
+from hmmlearn.hmm import CategoricalHMM
+
+from gateway.chain import fixed_lag_marginals, posterior_marginals, simulate, update_devices
+
+Task = tuple[Callable[[], Any], int]
+Row = dict[str, Any]
+
+FIRST_CALL = """
+import time
+import numpy as np
+from gateway.chain import posterior_marginals
+even = np.full((2, 2), 0.5)
+started = time.perf_counter()
+posterior_marginals(np.array([0, 1]), even[0], even, even)
+print(time.perf_counter() - started)
+"""
+
+
+def measure(tasks: dict[str, Task], repetitions: int) -> dict[str, float]:
+    """Median nanoseconds per item of each task, the tasks taking turns; one unmeasured turn first."""
+    times: dict[str, list[float]] = {name: [] for name in tasks}
+    for turn in range(repetitions + 1):
+        for name, (run, items) in tasks.items():
+            started = time.perf_counter()
+            run()
+            if turn:
+                times[name].append((time.perf_counter() - started) / items * 1e9)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def rows(group: str, medians: dict[str, float], reference: str) -> list[Row]:
+    """Table rows: nanoseconds per item, and how many times the reference's time that is."""
+    return [
+        {"group": group, "task": name, "ns_per_item": value, "times_reference": value / medians[reference]}
+        for name, value in medians.items()
+    ]
+
+
+def numpy_loop(symbols: np.ndarray, initial: np.ndarray, transition: np.ndarray, emission: np.ndarray) -> np.ndarray:
+    """Posterior marginals by two loops over ticks of numpy operations."""
+    n, k = len(symbols), len(initial)
+    alpha, beta = np.empty((n, k)), np.ones((n, k))
+    belief = initial
+    for t in range(n):
+        belief = (belief @ transition if t else initial) * emission[:, symbols[t]]
+        belief = belief / belief.sum()
+        alpha[t] = belief
+    for t in range(n - 2, -1, -1):
+        message = transition @ (emission[:, symbols[t + 1]] * beta[t + 1])
+        beta[t] = message / message.sum()
+    joint = alpha * beta
+    joint /= joint.sum(axis=1, keepdims=True)
+    return joint
+
+
+def smoothing(k: int, n: int, repetitions: int) -> list[Row]:
+    """Posterior marginals of one sequence."""
+    generator = np.random.default_rng(k)
+    transition = 0.9 * np.eye(k) + 0.1 * generator.dirichlet(np.ones(k), k)
+    emission = 0.6 * np.eye(k) + 0.4 * generator.dirichlet(np.ones(k), k)
+    initial = np.full(k, 1.0 / k)
+    chain = initial, transition, emission
+    symbols = simulate(n, *chain, generator).symbols
+
+    def peer(implementation: str) -> CategoricalHMM:
+        model = CategoricalHMM(k, implementation=implementation)
+        model.n_features = k
+        model.startprob_, model.transmat_, model.emissionprob_ = chain
+        return model
+
+    likelihoods = np.ascontiguousarray(emission[:, symbols].T)
+
+    def bare_passes() -> None:
+        _, _, scale = _hmmc.forward_scaling(initial, transition, likelihoods)
+        _hmmc.backward_scaling(initial, transition, likelihoods, scale)
+
+    short, shorter = max(n // 20, 1), max(n // 200, 1)
+    scaling, log = peer("scaling"), peer("log")
+    column = symbols[:, None]
+    tasks: dict[str, Task] = {
+        "posterior_marginals": (lambda: posterior_marginals(symbols, *chain), n),
+        "fixed_lag_marginals, lag 16": (lambda: fixed_lag_marginals(symbols, *chain, 16), n),
+        "hmmlearn scaling, predict_proba": (lambda: scaling.predict_proba(column), n),
+        "hmmlearn scaling, compiled passes only": (bare_passes, n),
+        "hmmlearn log, predict_proba": (lambda: log.predict_proba(column[:short]), short),
+        "numpy loop": (lambda: numpy_loop(symbols[:shorter], *chain), shorter),
+    }
+    apart = np.abs(posterior_marginals(symbols, *chain) - scaling.predict_proba(column)).max()
+    table = rows(f"smoothing k={k} n={n}", measure(tasks, repetitions), "posterior_marginals")
+    table[2]["largest_difference"] = float(apart)
+    return table
+
+
+def one_tick(k: int, devices: int, repetitions: int) -> list[Row]:
+    """One tick of many devices against a copy of the arrays it reads."""
+    generator = np.random.default_rng(k)
+    beliefs = np.ascontiguousarray(generator.dirichlet(np.ones(k), devices).T)
+    symbols = generator.integers(-1, k, devices).astype(np.int8)
+    transition, emission = generator.dirichlet(np.ones(k), k), generator.dirichlet(np.ones(k), k)
+    target, other, own = np.empty_like(beliefs), np.empty_like(symbols), beliefs.copy()
+
+    def copy() -> None:
+        np.copyto(target, beliefs)
+        np.copyto(other, symbols)
+
+    tasks: dict[str, Task] = {
+        "numpy copy of the same arrays": (copy, devices),
+        "update_devices into out": (
+            lambda: update_devices(beliefs, symbols, transition, emission, out=target),
+            devices,
+        ),
+        "update_devices in place": (
+            lambda: update_devices(own, symbols, transition, emission, out=own),
+            devices,
+        ),
+    }
+    medians = measure(tasks, repetitions)
+    return rows(f"one tick k={k} devices={devices}", medians, "numpy copy of the same arrays")
+
+
+def compile_times() -> list[Row]:
+    """Seconds of the first call in a new process, without and with the disk cache."""
+    seconds = []
+    with tempfile.TemporaryDirectory() as cache:
+        environment = os.environ | {"NUMBA_CACHE_DIR": cache, "NUMBA_DISABLE_JIT": "0"}
+        for _ in range(2):
+            done = subprocess.run(
+                [sys.executable, "-c", FIRST_CALL], env=environment, capture_output=True, text=True, check=True
+            )
+            seconds.append(float(done.stdout))
+    medians = {"without disk cache": seconds[0] * 1e9, "with disk cache": seconds[1] * 1e9}
+    return rows("first call of posterior_marginals, new process", medians, "without disk cache")
+
+
+def show(table: list[Row]) -> None:
+    """Print the table."""
+    group = ""
+    for row in table:
+        if row["group"] != group:
+            group = row["group"]
+            print(f"\n{group}")
+            print(f"  {'':42s}{'ns/item':>16s}{'ratio':>10s}")
+        apart = f"   differs by {row['largest_difference']:.1e}" if "largest_difference" in row else ""
+        print(f"  {row['task']:42s}{row['ns_per_item']:16,.2f}{row['times_reference']:10.2f}{apart}")
+
+
+def main() -> None:
+    """Run everything and print or save the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="also write the table to this file")
+    parser.add_argument("--repetitions", type=int, default=9)
+    parser.add_argument("--ticks", type=int, default=10**6, help="length of the sequence")
+    parser.add_argument("--devices", type=int, default=10**6)
+    options = parser.parse_args()
+    table = [row for k in (2, 4) for row in smoothing(k, options.ticks, options.repetitions)]
+    table += [row for k in (2, 4) for row in one_tick(k, options.devices, options.repetitions)]
+    table += compile_times()
+    show(table)
+    if options.json:
+        options.json.write_text(json.dumps(table, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Numeric kernels for hidden Markov chains: filtering, smoothing, decoding, learning, evidence, simulation.
+
+Pure functions on arrays, compiled; nothing here keeps state, reads a file or knows what a policy is. k states,
+m symbols: `transition` (k, k), `emission` (k, m), `initial` (k,), integer symbols with -1 for "unobserved".
+"""
+
+from __future__ import annotations
+
+from gateway.chain.devices import update_devices
+from gateway.chain.evidence import log_likelihood_ratio
+from gateway.chain.filtering import Filtered, condition, filter_beliefs, filter_from, predict
+from gateway.chain.learning import Learned, baum_welch
+from gateway.chain.model import stationary_law
+from gateway.chain.simulation import Simulated, simulate
+from gateway.chain.smoothing import backward_messages, fixed_lag_marginals, posterior_marginals
+from gateway.chain.viterbi import Decoded, viterbi
+
+__all__ = [
+    "Decoded",
+    "Filtered",
+    "Learned",
+    "Simulated",
+    "backward_messages",
+    "baum_welch",
+    "condition",
+    "filter_beliefs",
+    "filter_from",
+    "fixed_lag_marginals",
+    "log_likelihood_ratio",
+    "posterior_marginals",
+    "predict",
+    "simulate",
+    "stationary_law",
+    "update_devices",
+    "viterbi",
+]

@@ -1,0 +1,244 @@
+"""What every public function checks before a kernel runs, and the tables that kernels read.
+
+A chain is (initial, transition); a symbol stream adds the emission table. Sequences may be many: their
+symbols are concatenated and `lengths` says where each ends.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gateway.chain.kernel import Floats, Ints
+
+__all__ = [
+    "Problem",
+    "check_emission",
+    "check_law",
+    "check_symbols",
+    "check_transition",
+    "impossible",
+    "likelihood_rows",
+    "pose",
+    "stationary_law",
+    "step_tables",
+]
+
+# Rows come from exact rationals over 2^32 or from a fit: this only catches tables that are not laws at all.
+_SUM_TOLERANCE = 1e-9
+
+
+class Problem(NamedTuple):
+    """A checked question to a kernel: symbols (n,), starts (sequences + 1,), initial (sequences, k),
+    transition (k, k), rows (m + 1, k) = likelihood of each symbol with an unobserved tick (all ones) last."""
+
+    symbols: Ints
+    starts: Ints
+    initial: Floats
+    transition: Floats
+    rows: Floats
+
+
+def check_law(values: ArrayLike, name: str, states: int | None = None) -> Floats:
+    """Check laws over states or symbols, one per row.
+
+    Args:
+        values: (..., k) probabilities.
+        name: how an error calls them.
+        states: k, if known.
+
+    Returns:
+        C-contiguous float64 array of the same shape.
+
+    Raises:
+        ValueError: a wrong shape, a negative or non-finite entry, or a row that does not sum to 1.
+    """
+    laws = np.ascontiguousarray(values, dtype=np.float64)
+    if laws.ndim == 0 or laws.shape[-1] == 0 or (states is not None and laws.shape[-1] != states):
+        raise ValueError(f"{name} has shape {laws.shape}; its last axis must be the {states or 'k'} states")
+    if not (laws >= 0.0).all():
+        raise ValueError(f"{name} has a negative or undefined entry; all entries must be probabilities")
+    sums = laws.sum(axis=-1)
+    if laws.size and not (np.abs(sums - 1.0) <= _SUM_TOLERANCE).all():
+        worst = float(sums.flat[np.argmax(np.abs(sums - 1.0))])
+        raise ValueError(f"{name} has a row that sums to {worst!r} instead of 1")
+    return laws
+
+
+def check_transition(transition: ArrayLike) -> Floats:
+    """Check a transition matrix.
+
+    Args:
+        transition: (k, k) row-stochastic; entries may be zero.
+
+    Returns:
+        C-contiguous float64 array (k, k).
+
+    Raises:
+        ValueError: not square, or a row is not a law.
+    """
+    matrix = check_law(transition, "transition")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"transition has shape {matrix.shape}; it must be square (k, k)")
+    return matrix
+
+
+def check_emission(emission: ArrayLike, states: int) -> Floats:
+    """Check an emission table.
+
+    Args:
+        emission: (k, m), Pr(symbol z | state x).
+        states: k.
+
+    Returns:
+        C-contiguous float64 array (k, m).
+
+    Raises:
+        ValueError: not k rows, or a row is not a law.
+    """
+    table = check_law(emission, "emission")
+    if table.ndim != 2 or table.shape[0] != states:
+        raise ValueError(f"emission has shape {table.shape}; it must have one row per state ({states}, m)")
+    return table
+
+
+def check_symbols(symbols: ArrayLike, alphabet: int) -> Ints:
+    """Check a stream of symbols.
+
+    Args:
+        symbols: (n,) integers, -1 for an unobserved tick.
+        alphabet: m.
+
+    Returns:
+        C-contiguous int64 array (n,).
+
+    Raises:
+        ValueError: not a vector of integers in -1..m-1.
+    """
+    given = np.asarray(symbols)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise ValueError(f"symbols must be a vector of integers, not {given.dtype} of shape {given.shape}")
+    stream = np.ascontiguousarray(given, dtype=np.int64)
+    if stream.size and (stream.min() < -1 or stream.max() >= alphabet):
+        raise ValueError(f"symbols reach from {stream.min()} to {stream.max()}; allowed: -1..{alphabet - 1}")
+    return stream
+
+
+def pose(
+    symbols: ArrayLike,
+    initial: ArrayLike,
+    transition: ArrayLike,
+    emission: ArrayLike,
+    lengths: ArrayLike | None,
+) -> Problem:
+    """Check everything that a kernel over sequences reads.
+
+    Args:
+        symbols: (n,) integers in -1..m-1, all sequences one after the other.
+        initial: (k,) law of every first tick, or (sequences, k).
+        transition: (k, k) row-stochastic.
+        emission: (k, m), Pr(symbol | state).
+        lengths: (sequences,) ticks in each sequence, or None for a single one.
+
+    Returns:
+        The problem, in the types that kernels are compiled for.
+
+    Raises:
+        ValueError: anything that is not a chain, a table, or a stream of its symbols.
+    """
+    matrix = check_transition(transition)
+    k = matrix.shape[0]
+    table = check_emission(emission, k)
+    stream = check_symbols(symbols, table.shape[1])
+    sizes = np.array([stream.size]) if lengths is None else np.asarray(lengths)
+    if sizes.ndim != 1 or (sizes.size and (sizes.dtype.kind not in "iu" or sizes.min() < 0)):
+        raise ValueError("lengths must be a vector of counts")
+    if int(sizes.sum()) != stream.size:
+        raise ValueError(f"lengths sum to {int(sizes.sum())}, but there are {stream.size} symbols")
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    first = check_law(initial, "initial", k)
+    if first.ndim > 2 or (first.ndim == 2 and first.shape[0] != sizes.size):
+        raise ValueError(f"initial has shape {first.shape}; it must be ({k},) or ({sizes.size}, {k})")
+    first = np.ascontiguousarray(np.broadcast_to(first, (sizes.size, k)))
+    return Problem(stream, starts, first, matrix, likelihood_rows(table))
+
+
+def likelihood_rows(emission: Floats) -> Floats:
+    """Likelihood of the states for each symbol.
+
+    Args:
+        emission: (k, m), Pr(symbol | state).
+
+    Returns:
+        (m + 1, k); the last row, which index -1 finds, is all ones: an unobserved tick.
+    """
+    return np.ascontiguousarray(np.vstack([emission.T, np.ones((1, emission.shape[0]))]))
+
+
+def step_tables(problem: Problem) -> tuple[Floats, Floats]:
+    """The matrices Pr(next state, symbol | state) of every symbol.
+
+    Args:
+        problem: a checked problem with k states and m symbols.
+
+    Returns:
+        (m + 1, k, k) for the forward direction, and the same matrices transposed for the backward one.
+    """
+    forward = np.ascontiguousarray(problem.transition[None, :, :] * problem.rows[:, None, :])
+    return forward, np.ascontiguousarray(forward.transpose(0, 2, 1))
+
+
+def impossible(tick: int) -> ValueError:
+    """The error for evidence of probability zero.
+
+    Args:
+        tick: position in `symbols` at which it was noticed.
+
+    Returns:
+        A ValueError that says so.
+    """
+    return ValueError(
+        f"the symbols have probability zero under this chain and emission table (noticed at position {tick}); "
+        "check that they belong together"
+    )
+
+
+def stationary_law(transition: ArrayLike) -> Floats:
+    """Stationary law of a chain.
+
+    Args:
+        transition: (k, k) row-stochastic with a single recurrent class.
+
+    Returns:
+        (k,) the law pi with pi P = pi.
+
+    Raises:
+        ValueError: the chain has more than one stationary law.
+    """
+    remaining = check_transition(transition).copy()
+    k = remaining.shape[0]
+    # Grassmann, Taksar, Heyman (1985): eliminates states without a subtraction, so that rare states keep
+    # their relative accuracy.
+    for last in range(k - 1, 0, -1):
+        leaving = remaining[last, :last].sum()
+        if leaving == 0.0:
+            return _stationary_by_rank(check_transition(transition))
+        remaining[:last, last] /= leaving
+        remaining[:last, :last] += np.outer(remaining[:last, last], remaining[last, :last])
+    law = np.ones(k)
+    for state in range(1, k):
+        law[state] = law[:state] @ remaining[:state, state]
+    return np.asarray(law / law.sum(), dtype=np.float64)
+
+
+def _stationary_by_rank(transition: Floats) -> Floats:
+    """Stationary law (k,) of a (k, k) chain whose states cannot all be eliminated in order."""
+    k = transition.shape[0]
+    system = np.vstack([transition.T - np.eye(k), np.ones((1, k))])
+    law, _, rank, _ = np.linalg.lstsq(system, np.eye(k + 1)[k], rcond=None)
+    if rank < k:
+        raise ValueError("the chain has more than one stationary law; give the initial law instead")
+    law = np.clip(law, 0.0, None)
+    return np.asarray(law / law.sum(), dtype=np.float64)

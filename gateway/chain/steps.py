@@ -1,0 +1,228 @@
+"""One tick of a message: the few lines that the forward and the backward passes share.
+
+A message is an unnormalised vector over the k states. It is never divided while it travels: when its sum
+falls below 2^-100 it is multiplied by 2^100, which is exact and rare, and so the loop that carries it waits
+for a multiplication and an addition per tick, not for a division. Components smaller than about 2^-900 of the
+largest are lost, as in every scaled (not logarithmic) recursion; where every state can be left and entered
+with a probability above that, nothing that matters is.
+
+For k = 2, 3, 4 a message is a tuple of floats that lives in registers (the compiler keeps only the branch for
+its length); for other k it is a row of a small array. `table[z]` is the k x k matrix Pr(next state, symbol z |
+state); its last slot, which index -1 finds, is an unobserved tick: the transition alone.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from gateway.chain.kernel import Floats, kernel
+
+__all__ = [
+    "LIFT",
+    "Message",
+    "advance",
+    "begin",
+    "combine",
+    "condition_row",
+    "fits_registers",
+    "lift",
+    "lift_row",
+    "normalise_product",
+    "predict_row",
+    "product",
+    "store",
+    "total",
+]
+
+Message: TypeAlias = tuple[float, ...]
+
+TINY = 2.0**-100
+LIFT = 2.0**100
+
+
+def fits_registers(states: int) -> bool:
+    """Whether a message over this many states travels as a tuple."""
+    return 2 <= states <= 4
+
+
+@kernel
+def total(a: Message) -> float:
+    """Sum of a message of 2, 3 or 4 components."""
+    if len(a) == 2:
+        return a[0] + a[1]
+    if len(a) == 3:
+        return a[0] + a[1] + a[2]
+    return (a[0] + a[1]) + (a[2] + a[3])
+
+
+@kernel
+def times(a: Message, factor: float) -> Message:
+    """A message of 2, 3 or 4 components, scaled."""
+    if len(a) == 2:
+        return a[0] * factor, a[1] * factor
+    if len(a) == 3:
+        return a[0] * factor, a[1] * factor, a[2] * factor
+    return a[0] * factor, a[1] * factor, a[2] * factor, a[3] * factor
+
+
+@kernel
+def lift(a: Message) -> tuple[Message, float, int]:
+    """Bring a message that has become tiny back into range.
+
+    Args:
+        a: message of 2, 3 or 4 components.
+
+    Returns:
+        The message times 2^(100 j), its sum (zero only if the evidence is impossible), and j.
+    """
+    mass = total(a)
+    lifts = 0
+    while 0.0 < mass < TINY:
+        a = times(a, LIFT)
+        mass *= LIFT
+        lifts += 1
+    return a, mass, lifts
+
+
+@kernel
+def begin(initial: Floats, sequence: int, rows: Floats, z: int, unit: Message) -> Message:
+    """Condition the law of a first tick on its symbol.
+
+    Args:
+        initial: (sequences, k) law of the first tick.
+        sequence: which row of it.
+        rows: (m + 1, k) Pr(symbol | state), last row all ones.
+        z: symbol, -1 for unobserved.
+        unit: a message of k ones; it only carries k.
+
+    Returns:
+        Message Pr(first state, symbol).
+    """
+    s = sequence
+    if len(unit) == 2:
+        return initial[s, 0] * rows[z, 0], initial[s, 1] * rows[z, 1]
+    if len(unit) == 3:
+        return initial[s, 0] * rows[z, 0], initial[s, 1] * rows[z, 1], initial[s, 2] * rows[z, 2]
+    return (
+        initial[s, 0] * rows[z, 0],
+        initial[s, 1] * rows[z, 1],
+        initial[s, 2] * rows[z, 2],
+        initial[s, 3] * rows[z, 3],
+    )
+
+
+@kernel
+def advance(a: Message, table: Floats, z: int) -> Message:
+    """Predict and condition in one: the row vector `a` times the matrix `table[z]`.
+
+    Args:
+        a: message of k = 2, 3 or 4 components.
+        table: (m + 1, k, k); pass its transposed matrices for the backward direction.
+        z: symbol, -1 for unobserved.
+
+    Returns:
+        Message of k components, not normalised.
+    """
+    if len(a) == 2:
+        return (
+            a[0] * table[z, 0, 0] + a[1] * table[z, 1, 0],
+            a[0] * table[z, 0, 1] + a[1] * table[z, 1, 1],
+        )
+    if len(a) == 3:
+        return (
+            a[0] * table[z, 0, 0] + a[1] * table[z, 1, 0] + a[2] * table[z, 2, 0],
+            a[0] * table[z, 0, 1] + a[1] * table[z, 1, 1] + a[2] * table[z, 2, 1],
+            a[0] * table[z, 0, 2] + a[1] * table[z, 1, 2] + a[2] * table[z, 2, 2],
+        )
+    return (
+        (a[0] * table[z, 0, 0] + a[1] * table[z, 1, 0]) + (a[2] * table[z, 2, 0] + a[3] * table[z, 3, 0]),
+        (a[0] * table[z, 0, 1] + a[1] * table[z, 1, 1]) + (a[2] * table[z, 2, 1] + a[3] * table[z, 3, 1]),
+        (a[0] * table[z, 0, 2] + a[1] * table[z, 1, 2]) + (a[2] * table[z, 2, 2] + a[3] * table[z, 3, 2]),
+        (a[0] * table[z, 0, 3] + a[1] * table[z, 1, 3]) + (a[2] * table[z, 2, 3] + a[3] * table[z, 3, 3]),
+    )
+
+
+@kernel
+def store(out: Floats, t: int, a: Message, factor: float) -> None:
+    """Write `factor` times a message of 2, 3 or 4 components into row t of `out` (n, k)."""
+    out[t, 0] = a[0] * factor
+    out[t, 1] = a[1] * factor
+    if len(a) > 2:
+        out[t, 2] = a[2] * factor
+    if len(a) > 3:
+        out[t, 3] = a[3] * factor
+
+
+@kernel
+def product(out: Floats, t: int, a: Message) -> Message:
+    """Componentwise product of row t of `out` (n, k) and a message of 2, 3 or 4 components."""
+    if len(a) == 2:
+        return a[0] * out[t, 0], a[1] * out[t, 1]
+    if len(a) == 3:
+        return a[0] * out[t, 0], a[1] * out[t, 1], a[2] * out[t, 2]
+    return a[0] * out[t, 0], a[1] * out[t, 1], a[2] * out[t, 2], a[3] * out[t, 3]
+
+
+@kernel
+def combine(out: Floats, t: int, a: Message) -> bool:
+    """Turn row t of `out` (n, k), a message from the other side, into a posterior with this side's message.
+
+    Returns:
+        False, and `out` is not a law, if no path explains the symbols.
+    """
+    b = product(out, t, a)
+    mass = total(b)
+    if mass == 0.0:
+        return False
+    store(out, t, b, 1.0 / mass)
+    return True
+
+
+@kernel
+def predict_row(work: Floats, source: int, target: int, matrix: Floats) -> None:
+    """Set row `target` of `work` (rows, k) to row `source` times `matrix` (k, k)."""
+    k = matrix.shape[0]
+    weight = work[source, 0]
+    for j in range(k):
+        work[target, j] = weight * matrix[0, j]
+    for i in range(1, k):
+        weight = work[source, i]
+        for j in range(k):  # along rows: a sum over columns would not vectorise
+            work[target, j] += weight * matrix[i, j]
+
+
+@kernel
+def condition_row(work: Floats, row: int, rows: Floats, z: int) -> float:
+    """Weigh a row of `work` (rows, k) by the likelihood `rows[z]` (k,) of a symbol; returns its sum."""
+    mass = 0.0
+    for j in range(work.shape[1]):
+        work[row, j] *= rows[z, j]
+        mass += work[row, j]
+    return mass
+
+
+@kernel
+def lift_row(work: Floats, row: int, mass: float) -> tuple[float, int]:
+    """Bring a row of `work` (rows, k) whose sum is tiny back into range; returns the sum and the exponent."""
+    lifts = 0
+    while 0.0 < mass < TINY:
+        for j in range(work.shape[1]):
+            work[row, j] *= LIFT
+        mass *= LIFT
+        lifts += 1
+    return mass, lifts
+
+
+@kernel
+def normalise_product(out: Floats, t: int, work: Floats, row: int) -> bool:
+    """Multiply row t of `out` (n, k) by a row of `work` (rows, k) and normalise; False if the product is 0."""
+    k = out.shape[1]
+    mass = 0.0
+    for j in range(k):
+        out[t, j] *= work[row, j]
+        mass += out[t, j]
+    if mass == 0.0:
+        return False
+    for j in range(k):
+        out[t, j] /= mass
+    return True

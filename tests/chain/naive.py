@@ -1,0 +1,143 @@
+"""The slow, obvious twin of every kernel, and the oracle that adds up all k^n state paths."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+
+def likelihood(emission, z):
+    """Pr(symbol z | state) for every state; ones for an unobserved tick."""
+    return np.ones(len(emission)) if z < 0 else emission[:, z]
+
+
+def enumerate_paths(symbols, initial, transition, emission):
+    """All state paths (k^n, n) and Pr(path, symbols) (k^n,)."""
+    k = len(initial)
+    paths = np.array(list(product(range(k), repeat=len(symbols))), dtype=int)
+    weights = initial[paths[:, 0]].copy()
+    for t, z in enumerate(symbols):
+        if t > 0:
+            weights *= transition[paths[:, t - 1], paths[:, t]]
+        weights *= likelihood(emission, z)[paths[:, t]]
+    return paths, weights
+
+
+def path_marginals(symbols, initial, transition, emission, upto=None):
+    """Pr(X_t | symbols[: upto(t)]) for every t, by enumeration; by default all symbols."""
+    n = len(symbols)
+    rows = []
+    for t in range(n):
+        end = n if upto is None else upto(t)
+        seen = [z if s < end else -1 for s, z in enumerate(symbols)]
+        paths, weights = enumerate_paths(seen, initial, transition, emission)
+        row = np.array([weights[paths[:, t] == x].sum() for x in range(len(initial))])
+        rows.append(row / row.sum())
+    return np.array(rows)
+
+
+def forward(symbols, initial, transition, emission):
+    """Filtered beliefs (n, k) and the log-likelihood."""
+    belief, log_likelihood, rows = np.asarray(initial, float), 0.0, []
+    for t, z in enumerate(symbols):
+        joint = (belief if t == 0 else belief @ transition) * likelihood(emission, z)
+        log_likelihood += np.log(joint.sum())
+        belief = joint / joint.sum()
+        rows.append(belief)
+    return np.array(rows).reshape(len(symbols), len(initial)), log_likelihood
+
+
+def backward(symbols, transition, emission):
+    """Pr(later symbols | X_t) (n, k), each row divided by its sum."""
+    k = len(transition)
+    message, rows = np.ones(k), []
+    for t in range(len(symbols) - 1, -1, -1):
+        if t < len(symbols) - 1:
+            message = transition @ (likelihood(emission, symbols[t + 1]) * message)
+        message = message / message.sum()
+        rows.append(message)
+    return np.array(rows[::-1]).reshape(len(symbols), k)
+
+
+def smooth(symbols, initial, transition, emission):
+    """Posterior marginals (n, k): one plain loop each way."""
+    joint = forward(symbols, initial, transition, emission)[0] * backward(symbols, transition, emission)
+    return joint / joint.sum(axis=1, keepdims=True)
+
+
+def fixed_lag(symbols, initial, transition, emission, lag):
+    """Smooth every prefix, keep one row of each."""
+    rows = [smooth(symbols[: t + lag + 1], initial, transition, emission)[t] for t in range(len(symbols))]
+    return np.array(rows).reshape(len(symbols), len(initial))
+
+
+def log_likelihood_ratio(symbols, initial, transition, emission, a, b):
+    """Posterior log-odds minus prior log-odds."""
+    posterior = smooth(symbols, initial, transition, emission)
+    prior = smooth([-1] * len(symbols), initial, transition, emission)
+    return np.log(posterior[:, a] / posterior[:, b]) - np.log(prior[:, a] / prior[:, b])
+
+
+def viterbi(symbols, initial, transition, emission):
+    """Best path and its log-probability, by dynamic programming over whole paths."""
+    with np.errstate(divide="ignore"):
+        best = [((x,), np.log(initial[x]) + np.log(likelihood(emission, symbols[0])[x])) for x in range(len(initial))]
+        for z in symbols[1:]:
+            best = [
+                max(
+                    (((*path, x), score + np.log(transition[path[-1], x])) for path, score in best),
+                    key=lambda candidate: candidate[1],
+                )
+                for x in range(len(initial))
+            ]
+            best = [(path, score + np.log(likelihood(emission, z)[path[-1]])) for path, score in best]
+    return max(best, key=lambda candidate: candidate[1])
+
+
+def path_log_probability(states, symbols, initial, transition, emission):
+    """log Pr(path, symbols)."""
+    return (
+        np.log(initial[states[0]])
+        + np.log(transition[states[:-1], states[1:]]).sum()
+        + sum(np.log(likelihood(emission, z)[x]) for x, z in zip(states, symbols, strict=True))
+    )
+
+
+def expected_moves(symbols, initial, transition, emission):
+    """Expected first state (k,) and expected number of moves (k, k)."""
+    alpha, _ = forward(symbols, initial, transition, emission)
+    beta = backward(symbols, transition, emission)
+    moves = np.zeros_like(transition)
+    for t in range(1, len(symbols)):
+        joint = alpha[t - 1][:, None] * transition * (likelihood(emission, symbols[t]) * beta[t])[None, :]
+        moves += joint / joint.sum()
+    return smooth(symbols, initial, transition, emission)[0], moves
+
+
+def baum_welch_step(sequences, initial, transition, emission):
+    """One improvement of a chain from several sequences."""
+    first, moves = np.zeros_like(initial), np.zeros_like(transition)
+    for symbols in sequences:
+        start, steps = expected_moves(symbols, initial, transition, emission)
+        first, moves = first + start, moves + steps
+    return first / first.sum(), moves / moves.sum(axis=1, keepdims=True)
+
+
+def update_devices(beliefs, symbols, transition, emission):
+    """One device after the other."""
+    out = np.empty_like(beliefs)
+    for d, z in enumerate(symbols):
+        joint = (beliefs[:, d] @ transition) * likelihood(emission, z)
+        out[:, d] = joint / joint.sum()
+    return out
+
+
+def simulate(ticks, initial, transition, emission, generator):
+    """Draw from cumulative laws with the same uniform numbers as the kernel."""
+    uniforms, states, symbols = generator.random((ticks, 2)), [], []
+    for t in range(ticks):
+        law = initial if t == 0 else transition[states[-1]]
+        states.append(int(np.searchsorted(np.cumsum(law), uniforms[t, 0], side="right")))
+        symbols.append(int(np.searchsorted(np.cumsum(emission[states[-1]]), uniforms[t, 1], side="right")))
+    return np.array(states, dtype=int), np.array(symbols, dtype=int)

@@ -1,0 +1,151 @@
+"""Smoothing: posterior marginals, backward messages, fixed lag."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hmmlearn.hmm import CategoricalHMM
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.chain import (
+    backward_messages,
+    filter_beliefs,
+    fixed_lag_marginals,
+    posterior_marginals,
+    predict,
+)
+from tests.chain import naive
+from tests.chain.cases import LONG, bounded, medium_cases, random_case, small_cases, sticky_case
+
+
+@bounded
+@given(small_cases)
+def test_marginals_are_the_sum_over_all_paths(case):
+    np.testing.assert_allclose(posterior_marginals(*case), naive.path_marginals(*case), rtol=0, atol=1e-12)
+
+
+@bounded
+@given(medium_cases)
+def test_both_ends_at_once_equals_a_plain_loop_each_way(case):
+    np.testing.assert_allclose(posterior_marginals(*case), naive.smooth(*case), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 255, 256, 257])
+def test_every_length_where_the_two_ends_may_meet(k, n):
+    case = random_case(n, k, 3, n)
+    np.testing.assert_allclose(posterior_marginals(*case), naive.smooth(*case), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
+def test_a_long_stream_equals_hmmlearn(k):
+    case = random_case(11, k, 3, LONG, gaps=0.0)
+    peer = CategoricalHMM(k, implementation="scaling")
+    peer.n_features = 3
+    peer.startprob_, peer.transmat_, peer.emissionprob_ = case[1:]
+    log_likelihood, posteriors = peer.score_samples(case.symbols[:, None])
+    np.testing.assert_allclose(posterior_marginals(*case), posteriors, rtol=0, atol=1e-12)
+    assert filter_beliefs(*case).log_likelihood == pytest.approx(log_likelihood, rel=1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
+def test_a_long_stream_with_gaps_equals_filter_times_backward(k):
+    case = random_case(12, k, 4, LONG)
+    joint = filter_beliefs(*case).beliefs * backward_messages(case.symbols, *case[2:])
+    joint /= joint.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(posterior_marginals(*case), joint, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
+def test_many_sequences_equal_one_at_a_time(k):
+    case = random_case(13, k, 3, 60)
+    lengths = [0, 11, 1, 2, 46]
+    smoothed = posterior_marginals(*case, lengths=lengths)
+    messages = backward_messages(case.symbols, *case[2:], lengths=lengths)
+    lagged = fixed_lag_marginals(*case, 3, lengths=lengths)
+    start = 0
+    for length in lengths:
+        part, own = slice(start, start + length), case._replace(symbols=case.symbols[start : start + length])
+        np.testing.assert_array_equal(smoothed[part], posterior_marginals(*own))
+        np.testing.assert_array_equal(messages[part], backward_messages(own.symbols, *own[2:]))
+        np.testing.assert_array_equal(lagged[part], fixed_lag_marginals(*own, 3))
+        start += length
+
+
+@bounded
+@given(medium_cases)
+def test_backward_messages_equal_the_plain_loop(case):
+    expected = naive.backward(case.symbols, *case[2:])
+    np.testing.assert_allclose(backward_messages(case.symbols, *case[2:]), expected, rtol=0, atol=1e-13)
+
+
+def test_a_sticky_chain_and_extreme_emissions():
+    case = sticky_case(3001, rho=2.0**-32)
+    case = case._replace(symbols=np.repeat([0, 1, 0], [1000, 1001, 1000]))
+    np.testing.assert_allclose(posterior_marginals(*case), naive.smooth(*case), rtol=1e-11)
+
+
+def test_a_chain_that_never_forgets():
+    emission = np.array([[0.9, 0.1], [0.2, 0.8]])
+    symbols = np.array([0, 1, 1, 0, 1])
+    # with the identity as transition there is one state for all ticks: the rule of Bayes, once
+    odds = (0.9 * 0.1 * 0.1 * 0.9 * 0.1) / (0.2 * 0.8 * 0.8 * 0.2 * 0.8)
+    marginals = posterior_marginals(symbols, [0.5, 0.5], np.eye(2), emission)
+    np.testing.assert_allclose(marginals[:, 0], odds / (1 + odds), rtol=1e-14)
+
+
+@bounded
+@given(small_cases, st.integers(0, 8))
+def test_fixed_lag_is_the_sum_over_all_paths(case, lag):
+    expected = naive.path_marginals(*case, upto=lambda t: t + lag + 1)
+    np.testing.assert_allclose(fixed_lag_marginals(*case, lag), expected, rtol=0, atol=1e-12)
+
+
+@bounded
+@given(medium_cases, st.integers(0, 20))
+def test_fixed_lag_equals_smoothing_each_prefix(case, lag):
+    np.testing.assert_allclose(fixed_lag_marginals(*case, lag), naive.fixed_lag(*case, lag), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_fixed_lag_between_filter_and_smoother(k):
+    case = random_case(15, k, 3, 200)
+    np.testing.assert_allclose(fixed_lag_marginals(*case, 0), filter_beliefs(*case).beliefs, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(fixed_lag_marginals(*case, 10**9), posterior_marginals(*case), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
+def test_fixed_lag_on_a_window_in_the_middle(k):
+    case, lag = random_case(16, k, 3, 80), 6
+    whole = fixed_lag_marginals(*case, lag)
+    before = filter_beliefs(*case).beliefs[29]
+    window = fixed_lag_marginals(case.symbols[30:60], predict(before, case.transition), *case[2:], lag)
+    np.testing.assert_allclose(window[: 30 - lag], whole[30 : 60 - lag], rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
+def test_impossible_symbols_are_refused(k):
+    given = [0, 0, 1, 1, 0], np.full(k, 1 / k), np.eye(k), np.eye(k)
+    with pytest.raises(ValueError, match="probability zero"):
+        posterior_marginals(*given)
+    with pytest.raises(ValueError, match="probability zero"):
+        posterior_marginals([0, 1], *given[1:])
+    with pytest.raises(ValueError, match="probability zero"):
+        posterior_marginals([1], np.eye(k)[0], *given[2:])
+    with pytest.raises(ValueError, match="probability zero"):
+        backward_messages(given[0], *given[2:])
+    with pytest.raises(ValueError, match="probability zero"):
+        fixed_lag_marginals(*given, 2)
+
+
+def test_zeros_that_leave_a_path_open():
+    transition = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]])
+    emission = np.array([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]])
+    case = np.array([0, -1, 1, 0, 1, 1]), np.array([1.0, 0.0, 0.0]), transition, emission
+    np.testing.assert_allclose(posterior_marginals(*case), naive.path_marginals(*case), rtol=0, atol=1e-13)
+
+
+def test_a_negative_lag_is_refused():
+    with pytest.raises(ValueError, match="lag is -1"):
+        fixed_lag_marginals(*random_case(17, 2, 2, 3), -1)
