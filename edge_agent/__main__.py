@@ -31,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     from edge_agent.config import load_in_child
 
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
     try:
         plan = load_in_child(options.config)
         if options.check:
@@ -49,6 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fugu-agent: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _leave(_number: int, _frame: object) -> None:
+    """Asked to stop before anything has begun."""
+    sys.exit(0)
 
 
 if __name__ == "__main__":

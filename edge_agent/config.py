@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from contract.errors import FuguError
 from edge_agent.plan import AgentPlan, StreamPlan
@@ -45,15 +46,7 @@ def load_in_child(path: str | Path) -> AgentPlan:
     child = os.fork()
     if child == 0:
         os.close(reader)
-        try:
-            answer: dict[str, Any] = {"plan": _checked(Path(path))}
-        except FuguError as error:
-            answer = {"error": str(error)}
-        except BaseException as error:
-            answer = {"error": f"{type(error).__name__} while reading the configuration"}
-        with os.fdopen(writer, "w") as pipe:
-            json.dump(answer, pipe)
-        os._exit(0)
+        _answer(Path(path), writer)
     os.close(writer)
     with os.fdopen(reader) as pipe:
         text = pipe.read()
@@ -64,6 +57,22 @@ def load_in_child(path: str | Path) -> AgentPlan:
     if "error" in answer:
         raise ConfigError(answer["error"])
     return _plan(answer["plan"])
+
+
+def _answer(path: Path, writer: int) -> NoReturn:
+    """The child's work: check, write the outcome, end; whatever happens, it never returns into the parent's code."""
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        try:
+            answer: dict[str, Any] = {"plan": _checked(path)}
+        except FuguError as error:
+            answer = {"error": str(error)}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__} while reading the configuration"}
+        with os.fdopen(writer, "w") as pipe:
+            json.dump(answer, pipe)
+    finally:
+        os._exit(0)
 
 
 def _plan(checked: dict[str, Any]) -> AgentPlan:

@@ -15,7 +15,7 @@ from typing import Self
 
 from mqtt_link import Broker
 
-__all__ = ["Mosquitto", "wait_until"]
+__all__ = ["Mosquitto", "free_port", "wait_until"]
 
 START_SECONDS = 10.0
 _POLL_SECONDS = 0.01
@@ -38,18 +38,18 @@ class Mosquitto:
 
     Args:
         folder: for its configuration, log and database; a temporary one if there is none.
-        configuration: lines to append to its configuration.
+        options: lines for its listener: who may connect, and how.
     """
 
-    def __init__(self, folder: Path | None = None, configuration: str = "") -> None:
+    def __init__(self, folder: Path | None = None, options: str = "allow_anonymous true\n") -> None:
         self._temporary = tempfile.TemporaryDirectory() if folder is None else None
-        self.folder = Path(self._temporary.name) if self._temporary is not None else Path(str(folder))
-        self.port = _free_port()
+        self.folder = folder or Path(self._temporary.name if self._temporary else "")
+        self.port = free_port()
         self._file = self.folder / "mosquitto.conf"
         self._process: subprocess.Popen[bytes] | None = None
         lines = [
             f"listener {self.port} 127.0.0.1",
-            "allow_anonymous true",
+            *options.splitlines(),
             "persistence true",
             f"persistence_location {self.folder}/",
             "max_queued_messages 0",
@@ -57,7 +57,6 @@ class Mosquitto:
             "autosave_interval 1",
             "set_tcp_nodelay true",
             *(["user root"] if os.geteuid() == 0 else []),
-            configuration,
         ]
         self._file.write_text("\n".join(lines) + "\n")
 
@@ -113,7 +112,8 @@ class Mosquitto:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A loopback port that nobody uses."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -66,9 +66,11 @@ def test_an_agent_killed_at_two_hundred_random_moments_randomises_no_tick_twice(
         pause.wait(moments.uniform(0.0, 0.7))
         agent.kill()
         published_between += len(recorder.payloads) > before
+    before = len(recorder.payloads)
     agent = device.start()
-    wait_until(lambda: agent.process.poll() is not None or len(recorder.payloads) > 0, 30)
+    wait_until(lambda: len(recorder.payloads) > before, 30)
     assert agent.stop(90) == 0, device.log.read_text()
+    assert device.log.read_text() == ""
     assert device.depth() == 0
     published = by_tick(recorder.frames())
     assert by_tick(gateway.frames()) == published

@@ -1,0 +1,142 @@
+"""A gateway in a process of its own, and a plain MQTT client that plays a device."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from contract.frames import (
+    Estimate,
+    Status,
+    SymbolFrame,
+    decode_committed,
+    decode_estimate,
+    encode_status,
+    encode_symbols,
+)
+from contract.topics import committed_topic, estimate_topic, status_topic, symbols_topic
+from tests.brokers import Mosquitto
+
+_PROGRAM = """
+import logging, sys
+from pathlib import Path
+from gateway.service import GatewaySettings, run
+from mqtt_link import Broker
+logging.basicConfig(level=logging.INFO)
+port, store, policies = sys.argv[1:]
+sys.exit(run(GatewaySettings("home", Broker("127.0.0.1", int(port), max_backoff=1), Path(store), Path(policies))))
+"""
+
+
+class GatewayProcess:
+    """A running gateway.
+
+    Args:
+        mosquitto: its broker.
+        folder: holds its store `s.sqlite`, its `policies` and its `gateway.log`.
+    """
+
+    def __init__(self, mosquitto: Mosquitto, folder: Path) -> None:
+        self._log = folder / "gateway.log"
+        arguments = [str(mosquitto.port), str(folder / "s.sqlite"), str(folder / "policies")]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen([sys.executable, "-c", _PROGRAM, *arguments], stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> int:
+        """End it in order; returns its exit code."""
+        self._process.terminate()
+        return self._process.wait(30)
+
+    @property
+    def log(self) -> str:
+        """What it has printed."""
+        return self._log.read_text()
+
+
+class Device:
+    """Publishes frames, keeps them until the watermark covers them, and listens to its own estimates.
+
+    Args:
+        mosquitto: its broker.
+        name: of the device.
+    """
+
+    def __init__(self, mosquitto: Mosquitto, name: str = "watch") -> None:
+        self.name = name
+        self.outbox: list[SymbolFrame] = []
+        self.estimates: list[Estimate] = []
+        self.watermarks = 0
+        self._subscribed = threading.Event()
+        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=f"device-{name}", clean_session=False)
+        self._client.reconnect_delay_set(1, 1)
+        self._client.on_connect = self._connected
+        self._client.on_message = self._received
+        self._client.on_subscribe = lambda *_: self._subscribed.set()
+        self._client.connect_async("127.0.0.1", mosquitto.port)
+        self._client.loop_start()
+        assert self._subscribed.wait(20)
+
+    def send(self, frames: Sequence[SymbolFrame]) -> None:
+        """Publish frames and keep them."""
+        for frame in frames:
+            self.outbox.append(frame)
+            self._publish(frame)
+
+    def send_again(self) -> None:
+        """Publish what is not known to be durable."""
+        for frame in list(self.outbox):
+            self._publish(frame)
+
+    def answered_after(self, watermarks: int) -> Callable[[], bool]:
+        """A condition: there have been more watermarks than so many."""
+        return lambda: self.watermarks > watermarks
+
+    @property
+    def connected(self) -> bool:
+        """Whether it has a connection."""
+        return self._client.is_connected()
+
+    def say(self, topic: str, payload: bytes) -> None:
+        """Publish anything."""
+        self._client.publish(topic, payload, qos=1)
+
+    def say_birth(self) -> None:
+        """Publish a birth."""
+        payload = encode_status(Status(True, "1.0", len(self.outbox), "", ()))
+        self._client.publish(status_topic("home", self.name), payload, qos=1, retain=True)
+
+    def stop(self) -> None:
+        """Disconnect."""
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _publish(self, frame: SymbolFrame) -> None:
+        self._client.publish(symbols_topic("home", self.name, "hr"), encode_symbols(frame), qos=1)
+
+    def _connected(self, client: mqtt.Client, *_: object) -> None:
+        topics = (committed_topic("home", self.name), estimate_topic("home", self.name, "hr"))
+        client.subscribe([(topic, 1) for topic in topics])
+
+    def _received(self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
+        if "estimate" in message.topic:
+            self.estimates.append(decode_estimate(bytes(message.payload)))
+            return
+        (commit,) = (one for one in decode_committed(bytes(message.payload)).streams if one.stream == "hr")
+        self.outbox = [
+            frame
+            for frame in self.outbox
+            if frame.last > commit.through
+            or any(gap.after < frame.last and gap.through > frame.previous for gap in commit.gaps)
+        ]
+        self.watermarks += 1

@@ -1,0 +1,154 @@
+"""Policies, frames and runs of the recorder that the gateway's tests share."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from contract.chains import BinaryChains, BoundedChains, ChainClass
+from contract.frames import ABSENT, Committed, SymbolFrame
+from contract.guarantee import Guarantee
+from contract.policy import Clock, Policy, Thresholds
+from contract.table import EmissionTable
+from gateway.service.ingest import Received
+from gateway.service.policies import Catalogue
+from gateway.service.recorder import Recorder
+from gateway.service.store import Store
+
+BINARY = EmissionTable.binary(1_200_000_000, 900_000_000)
+OTHER = EmissionTable.binary(1_500_000_000, 1_400_000_000)
+TERNARY = EmissionTable.randomised_response(3, 900_000_000)
+STICKY = BinaryChains(q=(0.1, 0.2), r=(0.2, 0.3))
+BOUNDED = BoundedChains(states=3, odds_ratio=9.0)
+
+
+def policy(
+    version: int = 1,
+    *,
+    device: str = "watch",
+    stream: str = "hr",
+    fleet: str = "home",
+    table: EmissionTable = BINARY,
+    chains: ChainClass = STICKY,
+) -> Policy:
+    """A policy with a guarantee that is true because it promises next to nothing."""
+    states = table.states
+    return Policy(
+        fleet=fleet,
+        device=device,
+        stream=stream,
+        version=version,
+        clock=Clock(epoch_us=0, period_us=1_000_000),
+        frame_ticks=10,
+        discretiser=Thresholds(
+            edges=tuple(float(edge) for edge in range(1, states)),
+            states=tuple(f"level {state}" for state in range(states)),
+        ),
+        table=table,
+        chains=chains,
+        guarantee=Guarantee(epsilon=50.0, adversary="universal" if isinstance(chains, BoundedChains) else "informed"),
+    )
+
+
+POLICIES = (
+    policy(1),
+    policy(2, table=OTHER),
+    policy(3, table=TERNARY, chains=BOUNDED),
+    policy(1, stream="steps"),
+    policy(1, device="ring"),
+)
+
+
+def catalogue(policies: Iterable[Policy] = POLICIES) -> Catalogue:
+    """Those policies, checked."""
+    known = Catalogue("home")
+    for one in policies:
+        known.add(one)
+    return known
+
+
+def write_policies(folder: Path, policies: Iterable[Policy] = POLICIES) -> Path:
+    """A directory of policy files."""
+    folder.mkdir(exist_ok=True)
+    for one in policies:
+        (folder / f"{one.device}-{one.stream}-{one.version}.json").write_text(one.to_json())
+    return folder
+
+
+def frames(
+    sizes: Sequence[int], *, gaps: Sequence[int] = (), versions: Sequence[int] = (), seed: int = 1
+) -> list[SymbolFrame]:
+    """A device's frames: so many ticks each, so many ticks without a frame before each."""
+    generator = random.Random(seed)
+    made, previous = [], -1
+    for i, size in enumerate(sizes):
+        first = previous + 1 + (gaps[i % len(gaps)] if gaps else 0)
+        version = versions[i % len(versions)] if versions else 1
+        symbols = generator.choices([0, 1, 2, ABSENT] if version == 3 else [0, 1, 1, ABSENT], k=size)
+        made.append(SymbolFrame(version, previous, first, bytes(symbols)))
+        previous = made[-1].last
+    return made
+
+
+@dataclass
+class Scene:
+    """A recorder on a store file, which can be opened anew as after a crash."""
+
+    path: Path
+    lag: int = 8
+    policies: tuple[Policy, ...] = POLICIES
+    counters: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.open()
+
+    def open(self) -> None:
+        """Open the store, with nothing in memory."""
+        self.store = Store(self.path)
+        known = catalogue(self.policies)
+        known.retire(self.store.policy_documents())
+        self.recorder = Recorder(self.store, known, self.lag, self.counters)
+
+    def reopen(self) -> None:
+        """Forget everything but the file."""
+        self.store.close()
+        self.open()
+
+    def record(self, *some: SymbolFrame, device: str = "watch", stream: str = "hr") -> None:
+        """One batch."""
+        self.recorder.record([Received(device, stream, frame) for frame in some])
+
+    def committed(self, device: str = "watch") -> Committed:
+        """The watermark of a device."""
+        (message,) = self.recorder.committed(device)
+        return message
+
+
+@dataclass(frozen=True)
+class Final:
+    """Everything whose final value must not depend on the order of arrival, to the last bit."""
+
+    frames: list[tuple[object, ...]]
+    estimates: list[tuple[object, ...]]
+    coverage: list[tuple[object, ...]]
+    committed: Committed
+    newest: SymbolFrame | None
+    belief: bytes
+
+
+def final_state(scene: Scene) -> Final:
+    """What a scene has come to."""
+    newest = scene.recorder.newest("watch", "hr")
+    with sqlite3.connect(scene.path) as database:
+        frames, estimates, coverage = (
+            database.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3").fetchall()
+            for table in ("frames", "estimates", "coverage")
+        )
+    return Final(
+        *(frames, estimates, coverage, scene.committed()),
+        *((newest.frame, newest.belief.tobytes()) if newest else (None, b"")),
+    )

@@ -1,0 +1,219 @@
+"""The gateway on a real broker, in real processes, through everything that can happen to them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.frames import SymbolFrame
+from gateway.chain import fixed_lag_marginals
+from gateway.service import Gateway, GatewaySettings
+from gateway.service.publisher import estimate_messages
+from gateway.service.tracker import Run, Tracked
+from tests.brokers import Mosquitto, wait_until
+from tests.service.processes import Device, GatewayProcess
+from tests.service.scenes import Scene, final_state, frames, write_policies
+from tests.service.test_tracker import MODELS, laid_out
+
+LAG = 8
+
+
+@pytest.fixture
+def gateway(broker: Mosquitto, tmp_path: Path) -> Iterator[Gateway]:
+    """A gateway in this process."""
+    folder = write_policies(tmp_path / "policies")
+    running = Gateway(GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", folder, LAG))
+    running.start()
+    yield running
+    running.stop()
+    assert not running.failed.is_set()
+
+
+def undisturbed(folder: Path, some: list[SymbolFrame]) -> object:
+    """The final state of an in-order run."""
+    scene = Scene(folder / "undisturbed.sqlite", LAG)
+    for frame in some:
+        scene.record(frame)
+    return final_state(scene)
+
+
+def test_a_subscriber_gets_every_estimate_and_the_device_its_watermark(broker: Mosquitto, gateway: Gateway) -> None:
+    made = frames([10, 3, 25, 1, 12], gaps=[0, 0, 2])
+    device = Device(broker)
+    device.send(made)
+    model, symbols = MODELS[1], laid_out(made)
+    expected = fixed_lag_marginals(symbols, model.initial, model.transition, model.emission, LAG)
+    determined = set(range(made[-1].last - LAG + 1))
+
+    def ticks() -> set[int]:
+        return {estimate.first + i for estimate in device.estimates for i in range(len(estimate.probabilities))}
+
+    wait_until(lambda: not device.outbox and ticks() == determined)
+    for estimate in device.estimates:
+        assert estimate.lag == LAG
+        for i, row in enumerate(estimate.probabilities):
+            assert row == pytest.approx(expected[estimate.first + i], abs=1e-7)
+            assert estimate.most_likely[i] == np.argmax(expected[estimate.first + i])
+    filtered = fixed_lag_marginals(symbols, model.initial, model.transition, model.emission, 0)
+    last = device.estimates[-1]
+    assert last.current_tick == made[-1].last
+    assert last.current == pytest.approx(filtered[-1], abs=1e-7)
+    wait_until(lambda: gateway.counters["estimates"] >= len(device.estimates))
+    assert gateway.counters["stored"] == len(made)
+    device.stop()
+
+
+def test_a_birth_is_answered_with_the_watermark(broker: Mosquitto, gateway: Gateway) -> None:
+    made = frames([10, 10])
+    device = Device(broker)
+    device.say_birth()
+    wait_until(lambda: device.watermarks == 1)
+    device.send(made)
+    wait_until(lambda: not device.outbox)
+    device.outbox = made[:]
+    device.say_birth()
+    wait_until(lambda: not device.outbox)
+    assert gateway.counters["births"] == 2
+    device.stop()
+
+
+def test_whatever_is_said_the_next_frame_is_taken(broker: Mosquitto, gateway: Gateway) -> None:
+    generator, device = random.Random(5), Device(broker)
+    for size in (0, 1, 5, 50, 5000):
+        device.say("fugu/1/home/watch/symbols/hr", generator.randbytes(size))
+        device.say("fugu/1/home/watch/status", generator.randbytes(size))
+        device.say("fugu/1/home/nobody/symbols/hr", generator.randbytes(size))
+    device.send(frames([10]))
+    wait_until(lambda: not device.outbox)
+    assert gateway.counters["stored"] == 1
+    assert gateway.counters["oversized"] == 3
+    assert gateway.counters["malformed"] >= 3
+    device.stop()
+
+
+def test_a_store_that_is_full_stops_nothing_and_loses_nothing(
+    broker: Mosquitto, gateway: Gateway, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = frames([1000] * 20)
+    device = Device(broker)
+    device.send(made[:2])
+    wait_until(lambda: not device.outbox)
+    pages = gateway._store._db.execute("PRAGMA page_count").fetchone()[0]
+    gateway._store._db.execute(f"PRAGMA max_page_count={pages}")
+    device.send(made[2:])
+    wait_until(lambda: gateway.counters["received"] == len(made) and gateway.counters["store_errors"] > 0)
+    assert gateway.counters["not_stored"] > 0
+    assert device.outbox
+    gateway._store._db.execute("PRAGMA max_page_count=1000000")
+    device.send_again()
+    wait_until(lambda: not device.outbox)
+    assert "database or disk is full" in caplog.text
+    gateway.stop()
+    assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, made)
+    device.stop()
+
+
+def test_killed_between_any_two_frames_it_ends_in_the_same_state(broker: Mosquitto, tmp_path: Path) -> None:
+    made = frames([10, 3, 7, 10], gaps=[0, 0, 12])
+    write_policies(tmp_path / "policies")
+    device = Device(broker)
+    device.say_birth()
+    for frame in made:
+        seen = device.watermarks
+        gateway = GatewayProcess(broker, tmp_path)
+        wait_until(device.answered_after(seen), what="the answer to the retained birth")
+        device.send_again()
+        device.send([frame])
+        gateway.kill()  # whether it had the frame, had stored it, had said so: all may be
+    gateway = GatewayProcess(broker, tmp_path)
+    seen = device.watermarks
+    wait_until(device.answered_after(seen))
+    device.send_again()
+    wait_until(lambda: not device.outbox)
+    assert gateway.stop() == 0
+    assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, made)
+    published = {e.first + i for e in device.estimates for i in range(len(e.probabilities))}
+    assert published >= {tick for f in made for tick in range(f.first, f.last + 1) if tick + LAG <= made[-1].last}
+    assert "Traceback" not in gateway.log
+    device.stop()
+
+
+def test_killed_while_frames_stream_in_it_ends_in_the_same_state(broker: Mosquitto, tmp_path: Path) -> None:
+    made = frames([10] * 200, gaps=[0, 0, 3, 0, 20])
+    write_policies(tmp_path / "policies")
+    device = Device(broker)
+    device.say_birth()
+    for part in range(2):
+        gateway = GatewayProcess(broker, tmp_path)
+        seen = device.watermarks
+        wait_until(device.answered_after(seen))
+        device.send(made[100 * part : 100 * part + 100])
+        wait_until(device.answered_after(seen + 1))
+        gateway.kill()
+    gateway = GatewayProcess(broker, tmp_path)
+    seen = device.watermarks
+    wait_until(device.answered_after(seen))
+    device.send_again()
+    wait_until(lambda: not device.outbox)
+    assert gateway.stop() == 0
+    assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, made)
+    device.stop()
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_with_the_broker_restarted_in_the_middle_it_ends_in_the_same_state(
+    broker: Mosquitto, gateway: Gateway, tmp_path: Path, kill: bool
+) -> None:
+    made = frames([10] * 40, gaps=[0, 0, 3, 0, 20])
+    device = Device(broker)
+    device.send(made[:20])
+    wait_until(lambda: len(device.outbox) < 20)
+    if kill:
+        broker.kill()
+        broker.start()
+    else:
+        broker.restart()
+    device.send(made[20:])
+    received = [-1]
+
+    def nothing_left() -> bool:
+        received.append(gateway.counters["received"])
+        if device.connected and received[-1] == received[-2]:  # nothing is under way: what is missing was lost
+            device.send_again()
+        return not device.outbox
+
+    wait_until(nothing_left)
+    gateway.stop()
+    assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, made)
+    device.stop()
+
+
+def test_sigterm_stores_what_has_arrived_and_tells_what_happened(broker: Mosquitto, tmp_path: Path) -> None:
+    write_policies(tmp_path / "policies")
+    device = Device(broker)
+    device.say_birth()
+    gateway = GatewayProcess(broker, tmp_path)
+    wait_until(lambda: device.watermarks > 0)
+    device.send(frames([10, 10]))
+    wait_until(lambda: not device.outbox)
+    assert gateway.stop() == 0
+    (line,) = (line for line in gateway.log.splitlines() if "has stopped" in line)
+    assert "stored=2" in line
+    assert str(tmp_path) not in gateway.log
+    device.stop()
+
+
+def test_long_runs_are_split_into_messages_that_the_contract_allows() -> None:
+    rows = np.full((20_000, 2), 0.5)
+    (frame,) = frames([10])
+    messages = list(estimate_messages(8, Run(100, rows), Tracked(frame, rows[0])))
+    assert [(message.first, len(message.probabilities)) for message in messages] == [
+        *((100, 8192), (8292, 8192), (16484, 3616)),
+    ]
+    wide = np.full((300, 255), 1 / 255)
+    sizes = [len(message.probabilities) for message in estimate_messages(8, Run(0, wide), Tracked(frame, wide[0]))]
+    assert sizes == [257, 43]

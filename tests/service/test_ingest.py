@@ -1,0 +1,85 @@
+"""Every way in which a message can be wrong, as bytes, and the counter under which it ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from contract.errors import FrameError
+from contract.frames import ABSENT, MAX_FRAME_TICKS, Status, SymbolFrame, encode_status, encode_symbols
+from gateway.service.ingest import MAX_PAYLOAD_BYTES, Birth, Ingest, Received
+from tests.service.scenes import catalogue
+
+TOPIC = "fugu/1/home/watch/symbols/hr"
+GOOD = encode_symbols(SymbolFrame(1, -1, 0, bytes([0, 1, ABSENT])))
+BIRTH = encode_status(Status(True, "1.0", 0, "", ()))
+WILL = encode_status(Status(False, "1.0", 0, "", ()))
+
+WRONG = [
+    ("malformed", TOPIC, b""),
+    ("malformed", TOPIC, GOOD[:-1]),
+    ("malformed", TOPIC, GOOD[:1] + b"\xc1"),
+    ("malformed", TOPIC, GOOD[:1] + b"\x91" * 2000),
+    ("unknown_schema", TOPIC, b"\x02" + GOOD[1:]),
+    ("unknown_schema", TOPIC, b"\xff"),
+    ("trailing_bytes", TOPIC, GOOD + b"\x00"),
+    ("wrong_length", TOPIC, GOOD[:1] + b"\x90"),
+    ("wrong_type", TOPIC, GOOD[:1] + b"\x80"),
+    ("wrong_type", TOPIC, GOOD[:1] + GOOD[1:].replace(b"\xce\x00\x00\x00\x01", b"\xca\x00\x00\x00\x01")),
+    ("out_of_range", TOPIC, GOOD.replace(b"\xce\x00\x00\x00\x01", b"\xce\x00\x00\x00\x00")),
+    ("unknown_device", "fugu/1/home/clock/symbols/hr", GOOD),
+    ("unknown_device", "fugu/1/home/clock/status", BIRTH),
+    ("unknown_stream", "fugu/1/home/watch/symbols/gait", GOOD),
+    ("unknown_policy_version", TOPIC, encode_symbols(SymbolFrame(9, -1, 0, b"\x00"))),
+    ("symbol_out_of_range", TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\x00\x02"))),
+    ("symbol_out_of_range", TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\xfe"))),
+    ("wrong_fleet", "fugu/1/away/watch/symbols/hr", GOOD),
+    ("wrong_fleet", "fugu/1/away/watch/status", BIRTH),
+    ("oversized", TOPIC, bytes(MAX_PAYLOAD_BYTES + 1)),
+    ("topic", "fugu/2/home/watch/symbols/hr", GOOD),
+    ("topic", "fugu/1/home/wa tch/symbols/hr", GOOD),
+    ("malformed", "fugu/1/home/watch/status", b""),
+    ("unknown_schema", "fugu/1/home/watch/status", GOOD),
+]
+
+
+@pytest.mark.parametrize(("reason", "topic", "payload"), WRONG)
+def test_what_is_wrong_is_counted_under_its_reason(reason: str, topic: str, payload: bytes) -> None:
+    counters: Counter[str] = Counter()
+    assert Ingest(catalogue(), counters).read(topic, payload) is None
+    assert counters == {"received": 1, reason: 1}
+
+
+def test_every_reason_of_the_contract_is_met() -> None:
+    assert {error.reason for error in FrameError.__subclasses__()} <= {reason for reason, _, _ in WRONG}
+
+
+def test_a_frame_is_received_with_its_device_and_stream() -> None:
+    counters: Counter[str] = Counter()
+    assert Ingest(catalogue(), counters).read(TOPIC, GOOD) == Received(
+        "watch", "hr", SymbolFrame(1, -1, 0, bytes([0, 1, ABSENT]))
+    )
+    assert counters == {"received": 1}
+
+
+def test_the_largest_frame_is_not_oversized() -> None:
+    frame = SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS))
+    assert len(encode_symbols(frame)) == MAX_PAYLOAD_BYTES
+    assert Ingest(catalogue(), Counter()).read(TOPIC, encode_symbols(frame)) == Received("watch", "hr", frame)
+
+
+def test_the_last_tick_of_all_is_the_limit_of_frames() -> None:
+    last = 2**53
+    ingest = Ingest(catalogue(), counters := Counter[str]())
+    assert ingest.read(TOPIC, encode_symbols(SymbolFrame(1, -1, last - 1, bytes(2)))) is not None
+    beyond = GOOD.replace((0).to_bytes(8, "big"), last.to_bytes(8, "big"))
+    assert ingest.read(TOPIC, beyond) is None
+    assert counters["out_of_range"] == 1
+
+
+def test_only_a_birth_is_a_birth() -> None:
+    ingest = Ingest(catalogue(), counters := Counter[str]())
+    assert ingest.read("fugu/1/home/watch/status", BIRTH) == Birth("watch")
+    assert ingest.read("fugu/1/home/watch/status", WILL) is None
+    assert counters == {"received": 2}

@@ -1,0 +1,128 @@
+"""What a gateway refuses to start with: stores and policies that it cannot trust, in one line each."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from contract.errors import FuguError, GuaranteeError, PolicyError
+from gateway.service import GatewaySettings, SettingsError, StoreError
+from gateway.service.policies import Catalogue
+from gateway.service.store import SCHEMA_VERSION, Store
+from mqtt_link import Broker
+from tests.service.scenes import OTHER, Scene, frames, policy, write_policies
+
+
+def line(error: pytest.ExceptionInfo[FuguError]) -> str:
+    """Its text, which must be one line without the folder."""
+    text = str(error.value)
+    assert "\n" not in text
+    assert "/" not in text.replace("watch/hr", "")
+    return text
+
+
+def test_a_store_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    Store(tmp_path / "s.sqlite").close()
+    with sqlite3.connect(tmp_path / "s.sqlite") as database:
+        database.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
+    with pytest.raises(StoreError) as error:
+        Store(tmp_path / "s.sqlite")
+    assert f"schema version {SCHEMA_VERSION + 1}" in line(error)
+
+
+def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "other.sqlite") as database:
+        database.execute("CREATE TABLE songs (name TEXT)")
+    with pytest.raises(StoreError) as error:
+        Store(tmp_path / "other.sqlite")
+    assert "another program's" in line(error)
+    with sqlite3.connect(tmp_path / "other.sqlite") as database:
+        assert database.execute("SELECT name FROM sqlite_master").fetchall() == [("songs",)]
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "s.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(StoreError) as error:
+        Store(tmp_path / "s.sqlite")
+    assert "cannot open the store s.sqlite" in line(error)
+
+
+def test_a_store_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError) as error:
+        Store(tmp_path / "nowhere" / "s.sqlite")
+    assert "cannot open the store s.sqlite" in line(error)
+
+
+def test_every_commit_is_written_through(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite")
+    assert store._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_a_false_guarantee_is_refused_with_the_name_of_its_file(tmp_path: Path) -> None:
+    write_policies(tmp_path)
+    document = json.loads(policy().to_json())
+    document["guarantee"]["epsilon"] = 0.01
+    (tmp_path / "watch-false.json").write_text(json.dumps(document))
+    with pytest.raises(GuaranteeError) as error:
+        Catalogue.load(tmp_path, "home")
+    assert line(error).startswith("watch-false.json: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("broken.json", b"{", "broken.json: "),
+        ("binary.json", b"\xff\xfe", "binary.json: "),
+        ("other.json", policy(fleet="away").to_json().encode(), "other.json: policy is for fleet away"),
+        ("twice.json", policy(table=OTHER).to_json().encode(), "has version 1 too"),
+    ],
+)
+def test_a_wrong_policy_file_is_refused_with_its_name(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    write_policies(tmp_path)
+    (tmp_path / f"zz-{name}").write_bytes(content)
+    with pytest.raises(PolicyError) as error:
+        Catalogue.load(tmp_path, "home")
+    assert says in line(error)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_no_policies_at_all_are_refused(tmp_path: Path, there: bool) -> None:
+    if there:
+        (tmp_path / "policies").mkdir()
+    with pytest.raises(PolicyError) as error:
+        Catalogue.load(tmp_path / "policies", "home")
+    assert "policies directory" in line(error)
+
+
+def test_a_policy_changed_under_stored_frames_is_refused(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    scene.record(*frames([10]))
+    catalogue = Catalogue("home")
+    catalogue.add(policy(table=OTHER))
+    with pytest.raises(PolicyError) as error:
+        catalogue.retire(scene.store.policy_documents())
+    assert "version 1 of watch/hr" in line(error)
+
+
+def test_frames_under_a_policy_that_is_gone_still_have_its_model_but_no_successors(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    early, missing, late = frames([10, 10, 10], versions=[1, 2, 1])
+    scene.record(early, late)
+    scene.policies = (policy(2, table=OTHER),)
+    scene.reopen()
+    scene.record(missing)
+    assert scene.committed().streams[0].through == 29
+    with pytest.raises(FuguError) as error:
+        scene.recorder._catalogue.find("watch", "hr", 1)
+    assert error.value.reason == "unknown_policy_version"
+
+
+@pytest.mark.parametrize("lag", [-1, 4097])
+def test_a_lag_that_no_estimate_can_state_is_refused(tmp_path: Path, lag: int) -> None:
+    with pytest.raises(SettingsError) as error:
+        GatewaySettings("home", Broker(), tmp_path / "s", tmp_path, lag)
+    assert f"lag {lag} is not in 0..4096" in str(error.value)

@@ -1,0 +1,199 @@
+"""What is stored does not depend on how it arrived, and nothing that is not stored is ever said to be."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from contract.frames import ABSENT, MAX_GAPS, Committed, SymbolFrame
+from tests.service.scenes import Scene, final_state, frames
+
+FRAMES = frames([4, 1, 10, 3, 20, 7, 9, 2], gaps=[0, 0, 3, 0, 30, 8, 7, 0], versions=[1, 1, 1, 2, 2, 3, 1, 1])
+
+
+def deletable(message: Committed, frame: SymbolFrame, stream: str = "hr") -> bool:
+    """Whether the device may forget a frame: `through` is beyond it and no gap overlaps it."""
+    (commit,) = (commit for commit in message.streams if commit.stream == stream)
+    missing = any(gap.after < frame.last and gap.through > frame.previous for gap in commit.gaps)
+    return frame.last <= commit.through and not missing
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, object]:
+    """The final state of an in-order run, by lag."""
+    states: dict[int, object] = {}
+    for lag in (0, 3, 8):
+        scene = Scene(tmp_path_factory.mktemp("store") / "s.sqlite", lag)
+        for frame in FRAMES:
+            scene.record(frame)
+        states[lag] = final_state(scene)
+    return states
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_order_repetition_batching_and_restart_ends_in_the_same_bits(
+    undisturbed: dict[int, object], data: st.DataObject
+) -> None:
+    lag = data.draw(st.sampled_from(sorted(undisturbed)))
+    repeated = data.draw(st.lists(st.sampled_from(FRAMES), max_size=6))
+    arrivals = data.draw(st.permutations([*FRAMES, *repeated]))
+    with tempfile.TemporaryDirectory() as folder:
+        scene = Scene(Path(folder) / "s.sqlite", lag)
+        while arrivals:
+            size = data.draw(st.integers(1, len(arrivals)))
+            scene.record(*arrivals[:size])
+            arrivals = arrivals[size:]
+            if data.draw(st.booleans()):
+                scene.reopen()
+        assert final_state(scene) == undisturbed[lag]
+        assert scene.counters["stored"] == len(FRAMES)
+        assert scene.counters["duplicate"] == len(repeated)
+        scene.store.close()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_a_device_never_forgets_a_frame_that_is_not_stored(data: st.DataObject) -> None:
+    made = frames([3] * 90, gaps=[0, 2])
+    arrivals = data.draw(st.lists(st.sampled_from(made), unique=True, max_size=90))
+    if data.draw(st.booleans()):  # every second one is missing: more gaps than a message can list
+        arrivals = [frame for i, frame in enumerate(made) if i % 2 and frame not in arrivals[:5]]
+    with tempfile.TemporaryDirectory() as folder:
+        scene = Scene(Path(folder) / "s.sqlite")
+        for start in range(0, len(arrivals), 7):
+            scene.record(*arrivals[start : start + 7])
+            if data.draw(st.booleans()):
+                scene.reopen()
+            message = scene.committed()
+            held = set(arrivals[: start + 7])
+            assert not [frame for frame in made if deletable(message, frame) and frame not in held]
+            if len(message.streams[0].gaps) < MAX_GAPS:
+                assert all(deletable(message, frame) for frame in held)
+        scene.store.close()
+
+
+def test_a_device_that_sends_what_is_missing_gets_rid_of_everything_in_the_end(tmp_path: Path) -> None:
+    made = frames([3] * 101)
+    scene = Scene(tmp_path / "s.sqlite")
+    scene.record(*made[1::2], made[-1])
+    outbox = made[:]
+    for _ in range(len(made)):
+        outbox = [frame for frame in outbox if not deletable(scene.committed(), frame)]
+        if not outbox:
+            break
+        (commit,) = (commit for commit in scene.committed().streams if commit.stream == "hr")
+        wanted = [f for f in outbox if any(g.after < f.last and g.through > f.previous for g in commit.gaps)]
+        scene.record(*wanted)
+    assert outbox == []
+
+
+def test_a_conflicting_frame_is_neither_stored_nor_claimed_and_stops_nobody(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    first, second, third = frames([10, 10, 10])
+    scene.record(first, third)
+    shifted = SymbolFrame(1, 4, 5, bytes(10))  # ticks 5..14: half of them are stored already
+    changed = replace(first, symbols=bytes([1 - first.symbols[0] % 2]) + first.symbols[1:])
+    scene.record(shifted, changed)
+    assert scene.counters["conflict"] == 2
+    assert not deletable(scene.committed(), shifted)
+    scene.record(second)
+    assert scene.counters["stored"] == 3
+    assert scene.committed().streams[0].through == 29
+    assert scene.committed().streams[0].gaps == ()
+    assert [symbols for (symbols,) in scene.store._db.execute("SELECT symbols FROM frames ORDER BY first")] == [
+        *(frame.symbols for frame in (first, second, third))
+    ]
+
+
+def test_of_two_conflicting_frames_in_one_batch_one_is_stored(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    scene.record(SymbolFrame(1, -1, 0, bytes(10)), SymbolFrame(1, 4, 5, bytes(10)))
+    assert (scene.counters["stored"], scene.counters["conflict"]) == (1, 1)
+    assert scene.committed().streams[0].through == 9
+
+
+def test_a_device_that_lost_its_outbox_begins_anew_beyond_what_is_stored(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    scene.record(*frames([10, 10]))
+    scene.record(SymbolFrame(1, -1, 500, bytes(10)))
+    assert (scene.committed().streams[0].through, scene.committed().streams[0].gaps) == (509, ())
+    assert scene.counters["conflict"] == 0
+
+
+def test_padding_on_the_wire_is_no_difference(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    (frame,) = frames([10])
+    scene.record(frame)
+    scene.record(replace(frame, padding=5))
+    assert scene.counters["duplicate"] == 1
+
+
+def test_frames_without_any_symbol_are_stored(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    scene.record(SymbolFrame(1, -1, 0, bytes([ABSENT]) * 10))
+    newest = scene.recorder.newest("watch", "hr")
+    assert newest is not None
+    assert newest.belief == pytest.approx([0.625, 0.375])
+
+
+def test_streams_and_devices_do_not_touch_one_another(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    (frame,) = frames([10])
+    scene.record(frame)
+    scene.record(frame, stream="steps")
+    scene.record(frame, device="ring")
+    assert scene.counters["stored"] == 3
+    assert [commit.through for commit in scene.committed().streams] == [9, 9]
+    assert [commit.through for commit in scene.committed("ring").streams] == [9]
+
+
+def test_a_full_disk_keeps_frames_out_of_the_watermark_until_there_is_room(tmp_path: Path) -> None:
+    scene, reference = Scene(tmp_path / "s.sqlite"), Scene(tmp_path / "reference.sqlite")
+    made = frames([2000] * 30)
+    for frame in made:
+        reference.record(frame)
+    scene.record(made[0])
+    pages = scene.store._db.execute("PRAGMA page_count").fetchone()[0]
+    scene.store._db.execute(f"PRAGMA max_page_count={pages + 30}")
+    refused: list[tuple[SymbolFrame, str]] = []
+    for frame in made[1:]:
+        try:
+            scene.record(frame)
+        except sqlite3.OperationalError as error:
+            refused.append((frame, str(error)))
+        stored = {first for (first,) in scene.store._db.execute("SELECT first FROM frames")}
+        assert {f.first for f in made if deletable(scene.committed(), f)} <= stored
+    assert refused
+    assert {text for _, text in refused} == {"database or disk is full"}
+    scene.store._db.execute("PRAGMA max_page_count=1000000")
+    scene.record(*made)
+    assert final_state(scene) == final_state(reference)
+
+
+def test_what_waits_to_be_published_survives_until_it_is_forgotten(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    scene.record(*frames([10, 10]))
+    scene.reopen()
+    waiting = scene.store.outbox(0, 10)
+    assert [(entry.device, entry.stream, entry.frame) for entry in waiting] == [("watch", "hr", 0), ("watch", "hr", 10)]
+    scene.store.forget_outgoing([waiting[0].serial])
+    scene.reopen()
+    assert scene.store.outbox(0, 10) == waiting[1:]
+
+
+def test_an_order_that_changes_nothing_later_publishes_nothing_later(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    made = frames([50] * 60)
+    scene.record(*made[:3], *made[4:])
+    scene.store.forget_outgoing([entry.serial for entry in scene.store.outbox(0, 1000)])
+    scene.record(made[3])
+    touched = {entry.frame for entry in scene.store.outbox(0, 1000)}
+    assert {made[3].first, made[4].first} <= touched
+    assert len(touched) < 12

@@ -1,0 +1,91 @@
+"""Every command and program in the manual runs, and the demo shows what the README says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from mqtt_link import Broker
+from tests.brokers import Mosquitto, free_port, wait_until
+from tests.system.documents import ROOT, Page
+from tests.system.fleet import GatewayProcess, policy
+
+PAGES = sorted(str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
+    """Also shows that the edge installs without numpy, numba and scipy."""
+    with Page("docs/deploy.md", tmp_path, {"1883": str(broker.port)}) as page:
+        assert page.run() >= 5
+        wait_until(lambda: (tmp_path / "outbox.sqlite").exists(), 30)
+        listed = subprocess.run(
+            [tmp_path / "edge/bin/python", "-m", "pip", "list"], capture_output=True, text=True, check=True
+        ).stdout.lower()
+    assert "paho-mqtt" in listed
+    assert not re.search(r"^(numpy|numba|scipy|typer|rich|amqtt)\b", listed, re.MULTILINE)
+
+
+def test_operating(tmp_path: Path) -> None:
+    with Page("docs/operate.md", tmp_path, {"1883": str(free_port())}) as page:
+        assert page.run() >= 4
+        wait_until(lambda: (tmp_path / "gateway.sqlite").exists(), 60)
+
+
+def test_subscribing(broker: Mosquitto, tmp_path: Path) -> None:
+    device = policy(epoch_us=0, period_us=20_000)
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "watch.json").write_text(device.to_json())
+    simulate_recording(tmp_path / "night.csv", device, [0, 0, 1] * 100)
+    gateway = GatewayProcess(tmp_path, broker.port)
+    config = write_device(
+        tmp_path / "watch", device, tmp_path / "night.csv", "value", Broker(port=broker.port), loop=True
+    )
+    agent = AgentProcess(config, tmp_path / "agent.log")
+    wait_until(lambda: len(gateway.frames()) > 2, 60)
+    with Page("docs/subscribe.md", tmp_path, {"1883": str(broker.port)}) as page:
+        assert page.run(60) == 3
+    assert agent.stop(60) == 0
+    assert gateway.stop() == 0
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name: str) -> None:
+    text = (ROOT / name).read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text) + re.findall(r'src="([^"]+)"', text):
+        if "://" not in target:
+            assert ((ROOT / name).parent / target).exists(), f"{name} links to {target}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
+    """A page with shell blocks must be one of those above; the README's two commands are make's."""
+    commands = [body.strip() for language, _, body in Page(name, ROOT, {}).blocks if language == "sh"]
+    if name == "README.md":
+        assert all(line.startswith(("git clone", "cd ", "make ")) for body in commands for line in body.splitlines())
+    elif name not in ("docs/deploy.md", "docs/operate.md", "docs/subscribe.md"):
+        assert commands == []
+
+
+@pytest.mark.parametrize("kind", ["mosquitto", "embedded"])
+def test_the_demo_shows_an_attack_that_breaks_the_ordinary_promise_and_not_ours(tmp_path: Path, kind: str) -> None:
+    command = [sys.executable, "-m", "fugu", "demo", "--seconds", "12", "--no-live", "--broker-kind", kind]
+    done = subprocess.run([*command, "--out", "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = (tmp_path / "demo" / "report.html").read_text()
+    assert report.count("<svg") == 4
+    assert "http://" not in report.replace("http://www.w3.org/2000/svg", "")
+    rows = re.findall(r"<tr><td>(watch-\w+)</td>(.*?)</tr>", report)
+    assert len(rows) == 3
+    for _device, cells in rows:
+        epsilon, _majority, promised, ordinary, real, ours, ceiling, _estimate = (
+            float(cell) for cell in re.findall(r"([\d.]+)(?:</span>)?</td>", cells)
+        )
+        assert real > epsilon
+        assert ours <= ceiling + 0.02
+        if epsilon == 1.0:
+            assert ordinary > promised > ours
