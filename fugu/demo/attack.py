@@ -8,13 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from contract.chains import BinaryChains
 from contract.guarantee import loss
 from contract.table import EmissionTable
 from fugu.demo.people import Person
 from gateway.chain import posterior_marginals
 from gateway.privacy.attack_bound import success_bound
-from gateway.privacy.baselines import ordinary_dp
 from gateway.privacy.randomised_response import calibrate_binary
 
 __all__ = ["Attack", "Price", "attack", "price", "randomise"]
@@ -43,12 +41,20 @@ class Attack(NamedTuple):
 
 
 class Price(NamedTuple):
-    """What privacy costs: the honest subscriber's accuracy at one epsilon."""
+    """What privacy costs at one epsilon.
+
+    Attributes:
+        rho0, rho1: flip probabilities for the person's class of chains.
+        honest: how often an honest subscriber's best guess is right.
+        honest_average: the same with the noise for the average chain alone, which would do if people were chains.
+        ordinary_attack: how often an attacker's is, against ordinary randomised response.
+    """
 
     epsilon: float
     rho0: float
     rho1: float
     honest: float
+    honest_average: float
     ordinary_attack: float
 
 
@@ -80,22 +86,20 @@ def attack(person: Person, states: Ints, symbols: Ints, generator: np.random.Gen
         ordinary=smoothed_accuracy(states, randomise(states, ordinary, generator), ordinary),
         ordinary_epsilon=loss(person.chains, ordinary, "informed").epsilon,
         ours=smoothed_accuracy(states, symbols, ours.table),
-        ceiling=_ceiling(person.chains, float(states.mean()), ours.loss.epsilon_01, ours.loss.epsilon_10),
+        ceiling=success_bound(float(states.mean()), ours.loss.epsilon_01, ours.loss.epsilon_10),
     )
 
 
 def price(person: Person, epsilon: float, generator: np.random.Generator) -> Price:
     """The honest subscriber's accuracy at an epsilon, on the whole recording."""
     ours = calibrate_binary(person.chains, epsilon)
-    ordinary = _ordinary_table(epsilon)
-    states = person.states
-    return Price(
-        epsilon,
-        ours.rho0,
-        ours.rho1,
-        smoothed_accuracy(states, randomise(states, ours.table, generator), ours.table),
-        smoothed_accuracy(states, randomise(states, ordinary, generator), ordinary),
-    )
+    average = calibrate_binary(person.average, epsilon)
+
+    def accuracy(table: EmissionTable) -> float:
+        return smoothed_accuracy(person.states, randomise(person.states, table, generator), table)
+
+    tables = (ours.table, average.table, _ordinary_table(epsilon))
+    return Price(epsilon, ours.rho0, ours.rho1, *(accuracy(table) for table in tables))
 
 
 def _own_chain(states: Ints) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -89,7 +89,7 @@ class Observer:
         """What was seen so far."""
         table = Table(title=title, title_justify="left")
         table.add_column("device")
-        for heading in ("ticks sent", "symbols/s", "P(above mean) now", "ticks estimated", "outbox (frames)"):
+        for heading in ("ticks sent", "symbols/s", "P(above mean)", "estimated", "outbox"):
             table.add_column(heading, justify="right")
         now = time.monotonic()
         with self._lock:

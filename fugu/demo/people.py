@@ -22,7 +22,7 @@ FLEET = "demo"
 STREAM = "heart-rate"
 FRAME_TICKS = 100
 _RECORDINGS = Path(__file__).parents[2] / "tests" / "data"
-_EPSILONS = {"N10": 1.0, "N05": 2.0, "N07": 4.0}
+_EPSILONS = {"N10": 1.0, "N05": 1.0, "N07": 2.0}
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Person:
         mean: the person's mean heart rate in beats a minute; the edge between the two states.
         states: 1 where the heart rate is above the mean, one a beat.
         chains: the class the device is calibrated for: it spans both halves of the recording.
+        average: the class that holds the chain of the whole recording and no other.
         epsilon: the promise of the device in the demo.
     """
 
@@ -42,6 +43,7 @@ class Person:
     mean: float
     states: npt.NDArray[np.int64]
     chains: BinaryChains
+    average: BinaryChains
     epsilon: float
 
     @property
@@ -66,7 +68,7 @@ def load_people() -> list[Person]:
             raise FuguError(f"no recording at {path}: run the demo from a clone of the repository") from None
         mean = float(values.mean())
         states = (values >= mean).astype(np.int64)
-        people.append(Person(name, path, mean, states, _span_of_halves(states), epsilon))
+        people.append(Person(name, path, mean, states, *_classes(states), epsilon))
     return people
 
 
@@ -87,15 +89,16 @@ def policy_for(person: Person, *, epoch_us: int, period_us: int) -> Policy:
     )
 
 
-def _span_of_halves(states: npt.NDArray[np.int64]) -> BinaryChains:
-    """The smallest class that holds the chains of the whole recording and of each half, rounded outward."""
+def _classes(states: npt.NDArray[np.int64]) -> tuple[BinaryChains, BinaryChains]:
+    """The smallest class with the chains of the recording and of its halves, rounded outward; and the whole's alone."""
     half = len(states) // 2
-    rates = [_rates(part) for part in (states, states[:half], states[half:])]
+    (q, r), *halves = [_rates(part) for part in (states, states[:half], states[half:])]
 
-    def span(values: list[float]) -> tuple[float, float]:
+    def span(*values: float) -> tuple[float, float]:
         return math.floor(min(values) * 1e4) / 1e4, math.ceil(max(values) * 1e4) / 1e4
 
-    return BinaryChains(q=span([q for q, _ in rates]), r=span([r for _, r in rates]))
+    spanned = BinaryChains(q=span(q, *(part[0] for part in halves)), r=span(r, *(part[1] for part in halves)))
+    return spanned, BinaryChains(q=(q, q), r=(r, r))
 
 
 def _rates(states: npt.NDArray[np.int64]) -> tuple[float, float]:

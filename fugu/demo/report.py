@@ -118,10 +118,14 @@ def _stream(result: DeviceResult) -> str:
 
 def _prices(result: DeviceResult) -> str:
     rows = [
-        [f"{p.epsilon:g}", f"{p.rho0:.4f}", f"{p.rho1:.4f}", f"{p.honest:.3f}", f"{p.ordinary_attack:.3f}"]
+        [
+            *(f"{p.epsilon:g}", f"{p.rho0:.4f}", f"{p.rho1:.4f}", f"{p.honest:.3f}"),
+            *(f"{p.honest_average:.3f}", f"{p.ordinary_attack:.3f}"),
+        ]
         for p in result.prices
     ]
-    heads = ["&epsilon;", "&rho;0", "&rho;1", "estimate right (ours)", "attack on ordinary RR"]
+    heads = ["&epsilon;", "&rho;0", "&rho;1", "estimate right (ours)"]
+    heads += ["ours, if the average chain were the truth", "attack on ordinary RR"]
     q, r = result.person.chains.q, result.person.chains.r
     about = f"class q in [{q[0]:.4f}, {q[1]:.4f}], r in [{r[0]:.4f}, {r[1]:.4f}]"
     note = f"{escape(result.person.device)} &mdash; {about}; majority guess {result.attack.majority:.3f}"

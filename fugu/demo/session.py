@@ -27,7 +27,7 @@ from mqtt_link import Broker
 
 __all__ = ["run"]
 
-PERIOD_US = 2500
+PERIOD_US = 1600
 _PRICE_EPSILONS = (1.0, 2.0, 4.0)
 _START_SECONDS = 90.0
 _STOP_SECONDS = 30.0
@@ -44,7 +44,7 @@ def run(out: Path, seconds: float, live: bool, broker: str) -> int:
 
     Args:
         out: folder for `report.html`, `overview.svg` and the processes' logs.
-        seconds: how long the devices send.
+        seconds: how long the devices send, unless their recordings end before.
         live: show a table that renews itself.
         broker: "auto", "mosquitto" or "embedded".
 
@@ -93,7 +93,8 @@ def _stream(
         _await("the gateway has started", lambda: "has started" in (out / "gateway.log").read_text(), _START_SECONDS)
         started = time.monotonic()
         processes = [AgentProcess(config, out / f"{device}.log") for device, config in agents]
-        stack.callback(lambda: [process.process.kill() for process in processes])
+        for process in processes:
+            stack.callback(process.process.kill)
         _watch(console, observer, processes, seconds, live, name)
         for process in processes:
             process.process.terminate()
@@ -106,7 +107,7 @@ def _stream(
 def _watch(
     console: Console, observer: Observer, processes: Sequence[AgentProcess], seconds: float, live: bool, name: str
 ) -> None:
-    """Show what the observer sees until the time is up."""
+    """Show what the observer sees until the recordings are over, or the time is up."""
     end = time.monotonic() + seconds
     view = Live(console=console, refresh_per_second=4) if live else None
     with ExitStack() as stack:
@@ -114,10 +115,13 @@ def _watch(
             stack.enter_context(view)
         while (left := end - time.monotonic()) > 0:
             observer.link.maintain()
-            if any(process.process.poll() is not None for process in processes):
+            codes = [process.process.poll() for process in processes]
+            if any(codes):
                 raise DemoError(f"a device has stopped: {observer.errors() or 'see its log'}")
+            if None not in codes:
+                break
             if view is not None:
-                view.update(observer.table(f"Fugu Edge demo over {name}: {left:.0f} s left"))
+                view.update(observer.table(f"Fugu Edge demo over {name}: at most {left:.0f} s more"))
             time.sleep(min(0.25, left))
     if view is None:
         console.print(observer.table(f"Fugu Edge demo over {name}"))
@@ -207,24 +211,22 @@ def _evaluate(people: Sequence[Person], readings: Path) -> list[DeviceResult]:
 
 
 def _summary(results: Sequence[DeviceResult]) -> Table:
-    table = Table(title="How often an attacker who uses the correlation guesses a reading right", title_justify="left")
+    table = Table(
+        title="How often an attacker who uses the correlation guesses a reading right",
+        title_justify="left",
+        caption="promised: the most that epsilon allows. ordinary: reached against ordinary randomised response at that "
+        "epsilon, whose real epsilon comes next. ours: reached against Fugu Edge, with the proven ceiling. "
+        "gateway: how often its own estimate is right.",
+        caption_justify="left",
+    )
     table.add_column("device")
-    for heading in (
-        "epsilon",
-        "majority",
-        "promised ≤",
-        "ordinary RR",
-        "its real ε",
-        "ours",
-        "ceiling",
-        "gateway right",
-    ):
+    for heading in ("ε", "majority", "promised", "ordinary", "real ε", "ours", "ceiling", "gateway"):
         table.add_column(heading, justify="right")
     for result in results:
         a = result.attack
         colour = "red" if a.ordinary > a.promised else "green"
         table.add_row(
-            *(result.person.device, f"{result.person.epsilon:g}", f"{a.majority:.3f}", f"{a.promised:.3f}"),
+            *(result.person.name, f"{result.person.epsilon:g}", f"{a.majority:.3f}", f"{a.promised:.3f}"),
             *(f"[{colour}]{a.ordinary:.3f}[/]", f"{a.ordinary_epsilon:.2f}", f"[green]{a.ours:.3f}[/]"),
             *(f"{a.ceiling:.3f}", f"{result.honest:.3f}"),
         )
