@@ -31,9 +31,7 @@ class BinaryChains(Document):
     def _check(self) -> Self:
         for name, (low, high) in (("q", self.q), ("r", self.r)):
             if not 0.0 < low <= high < 1.0:
-                raise ValueError(
-                    f"{name} must be an interval [low, high] strictly inside (0, 1), got [{low}, {high}]"
-                )
+                raise ValueError(f"{name} must be an interval [low, high] strictly inside (0, 1), got [{low}, {high}]")
         return self
 
     @property
@@ -64,9 +62,7 @@ class BoundedChains(Document):
             raise ValueError(f"transition has {len(self.transition)} rows, not {self.states}")
         actual = odds_ratio(self.transition)
         if actual > self.odds_ratio * (1.0 + _ODDS_TOLERANCE):
-            raise ValueError(
-                f"transition has odds ratio {actual:.12g}, above the {self.odds_ratio:.12g} of its class"
-            )
+            raise ValueError(f"transition has odds ratio {actual:.12g}, above the {self.odds_ratio:.12g} of its class")
         return self
 
 

@@ -82,6 +82,8 @@ class SymbolFrame:
         _integer(self.padding, 0, MAX_FRAME_TICKS - len(self.symbols), "padding")
         if self.previous >= self.first:
             raise FrameRangeError(f"previous tick {self.previous} is not before the first tick {self.first}")
+        if self.last > MAX_TICK:
+            raise FrameRangeError(f"last tick {self.last} is above {MAX_TICK}")
 
     @property
     def last(self) -> int:

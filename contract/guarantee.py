@@ -38,14 +38,15 @@ __all__ = [
 Adversary = Literal["ignorant", "informed", "universal"]
 """What the adversary knows: only the class of chains; also any set of true states; any side information."""
 
-# Every quantity below is a positive number made from positive numbers by at most 3 operations per tick, and
-# each per-tick map is a Moebius map with positive entries, whose log-log slope is at most 1. So relative
-# errors add up: after _MAX_TICKS ticks they stay below 4 * 200_000 * 10^-49 < 10^-43, and so does the
-# absolute error of a logarithm. _ROUNDING is far above that and far below what a float can tell.
+# Every quantity below is a positive number made from positive numbers, and every map of ticks is a Moebius map
+# with positive entries, whose log-log slope is at most 1. So relative errors add up: at most 10 roundings per
+# tick, 10^-49 each, stay below 2 * 10^-36 for _MAX_TICKS ticks, and so does the absolute error of a logarithm.
+# _ROUNDING is far above that and far below what a float can tell.
 _CONTEXT = Context(prec=50, rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999)
-_ROUNDING = Decimal("1e-40")
-_STOP = 1 + Decimal("1e-35")
-_MAX_TICKS = 200_000
+_ROUNDING = Decimal("1e-30")
+_STOP = 1 + Decimal("1e-32")
+_MAX_TICKS = 1 << 40
+_MAX_STEPS = 10_000
 
 _Matrix: TypeAlias = tuple[Fraction, Fraction, Fraction, Fraction]
 _DecimalMatrix: TypeAlias = tuple[Decimal, Decimal, Decimal, Decimal]
@@ -159,8 +160,8 @@ def tick_ratios(table: EmissionTable) -> tuple[Fraction, Fraction]:
         table: The emission table.
 
     Returns:
-        max_z B[0,z]/B[1,z] and max_z B[1,z]/B[0,z]; with more than two states, twice the largest ratio of
-        any two states.
+        max_z B[0,z]/B[1,z] and max_z B[1,z]/B[0,z]; with more than two states, the largest ratio of any
+        two states, twice.
     """
     weights = table.weights()
     if table.states == 2:
@@ -206,25 +207,31 @@ def ratio_loss(
 
 
 def _stationary(chains: BinaryChains, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-    """Take the worst corner of the class, in both directions; source: docs/privacy.md, "Worst corner".
+    """Take the worst member of the class, in each direction; source: docs/privacy.md, "Worst corner".
 
     The side map f(u) = ((1-q)u + q)/(ru + 1-r) = (u - q(u-1))/(1 + r(u-1)) decreases in q and r for u >= 1
     and increases for u <= 1. With q+r < 1 it is applied to u >= 1 only, so its fixed point is largest at the
     lowest corner; with q+r > 1, M = f(gN) (gN <= 1) and N = f(GM) (GM >= 1) drive each other apart as q and r
     grow, so it is largest at the highest corner. A straddling class needs both; at q+r = 1 f is 1. That
-    proves the ignorant case; for the informed one the search in tests/privacy stands in for a proof, and the
-    other two corners are looked at as well.
+    proves the ignorant case. For the informed one, with q+r < 1, the search in tests/privacy stands in for a
+    proof of the same. With q+r > 1 the same is false: a direction can be worst inside an interval. There a class
+    that is more than a point gets the universal bound of its highest corner.
     """
-    losses = []
-    for q, r in _corners(chains):
-        for way in (
-            _Way(q, r, ratio_01, 1 / ratio_10),
-            _Way(r, q, ratio_10, 1 / ratio_01),
-        ):
+    low, high = ((Fraction(q), Fraction(r)) for q, r in zip(chains.q, chains.r, strict=True))
+    members = [low] if sum(low) < 1 else []
+    if sum(high) > 1 and (low == high or adversary == "ignorant"):
+        members.append(high)
+    epsilons = [_decimal(ratio_01).ln(), _decimal(ratio_10).ln()]
+    for q, r in members:
+        for direction, way in enumerate((_Way(q, r, ratio_01, 1 / ratio_10), _Way(r, q, ratio_10, 1 / ratio_01))):
             side = _ignorant_side(way) if adversary == "ignorant" else informed_side(*way).ratio
-            losses.append((_decimal(way.largest) * side * side).ln())
+            epsilons[direction] = max(epsilons[direction], (_decimal(way.largest) * side * side).ln())
     bound = "BDP theorem 1" if adversary == "ignorant" else "bridge recursion"
-    return _rounded_up(max(losses[0::2]), max(losses[1::2]), adversary, bound)
+    if sum(high) > 1 and low != high and adversary == "informed":
+        worst = _universal_epsilons(_alpha(*high), (ratio_01, ratio_10), (max(ratio_01, ratio_10),) * 2)
+        epsilons = [max(pair) for pair in zip(epsilons, worst, strict=True)]
+        bound = "odds-ratio bound"
+    return _rounded_up(epsilons, adversary, bound)
 
 
 def _corners(chains: BinaryChains) -> list[tuple[Fraction, Fraction]]:
@@ -320,23 +327,65 @@ def _apply(matrix: _Matrix, ratio: Fraction) -> Fraction:
 
 
 def _search(best: Side, way: _Way, limit: Decimal, start: tuple[int, int, Decimal, Decimal]) -> Side:
-    """Follow one monotone subsequence until what is left of it cannot exceed the best side."""
-    a, b, c, d = _decimals(_period(way, loaded=True))
-    e, f, g, h = _decimals(_period(way, loaded=False))
+    """Follow one monotone subsequence until what is left of it cannot exceed the best side.
+
+    Stretches of 2^level ticks that provably stay below the best are skipped, so that sticky chains are quick too.
+    """
+    loaded, unloaded = (_Powers(_decimals(_period(way, loaded=x))) for x in (True, False))
     known, gap, m, n = start
-    stride = 1 if way.q + way.r < 1 else 2
-    rising = n < 1
-    while True:
+    positive, rising, level = way.q + way.r < 1, n < 1, 0
+    rest = m / n
+    for _ in range(_MAX_STEPS):
         if m / n > best.ratio:
             best = Side(m / n, known, gap, best.exact)
         rest = limit / n if rising else m
         if rest <= best.ratio * _STOP:
             return best._replace(ratio=max(best.ratio, rest))
-        if gap >= _MAX_TICKS:
-            return Side(max(rest, best.ratio), known, gap, False)
-        m = (a * m + b) / (c * m + d)
-        n = (e * n + f) / (g * n + h)
-        gap += stride
+        if gap > _MAX_TICKS:
+            break
+        after = _image(unloaded[level], n)
+        while level > 0 and _stretch_bound(way, level, m / n, (n, after)) > best.ratio:
+            level -= 1
+            after = _image(unloaded[level], n)
+        m, n = _image(loaded[level], m), after
+        gap += (1 if positive else 2) << level
+        level += positive
+    return Side(max(rest, best.ratio), known, gap, False)
+
+
+def _stretch_bound(way: _Way, level: int, ratio: Decimal, ends: tuple[Decimal, Decimal]) -> Decimal:
+    """Bound h over the next 2^level ticks of a positively correlated side, from h = `ratio` and n at both ends.
+
+    h_{t+1} = f(n G h)/f(n) = (x G h + 1)(1 + y)/((1 + x)(y G h + 1)) with x = n(1-q)/q and y = n r/(1-r). It grows
+    with x and h and falls with y, so the largest x and the least y of the stretch bound every step of it; repeated,
+    that map is monotone, hence largest at one of its ends.
+    """
+    x = max(ends) * _decimal((1 - way.q) / way.q)
+    y = min(ends) * _decimal(way.r / (1 - way.r))
+    g = _decimal(way.largest)
+    bounding = _Powers((g * x * (1 + y), 1 + y, g * y * (1 + x), 1 + x))
+    return max(ratio, _image(bounding[level], ratio))
+
+
+class _Powers:
+    """The powers 2^0, 2^1, 2^2, ... of a positive Moebius map, each made when it is asked for."""
+
+    def __init__(self, base: _DecimalMatrix) -> None:
+        self._squares = [base]
+
+    def __getitem__(self, level: int) -> _DecimalMatrix:
+        while len(self._squares) <= level:
+            a, b, c, d = self._squares[-1]
+            square = a * a + b * c, b * (a + d), c * (a + d), b * c + d * d
+            largest = max(square)
+            a, b, c, d = (entry / largest for entry in square)
+            self._squares.append((a, b, c, d))
+        return self._squares[level]
+
+
+def _image(matrix: _DecimalMatrix, value: Decimal) -> Decimal:
+    a, b, c, d = matrix
+    return (a * value + b) / (c * value + d)
 
 
 # --- any side information, any start, steps that change over time: odds ratios only ----------------------
@@ -352,27 +401,27 @@ def _universal_binary(chains: BinaryChains, ratio_01: Fraction, ratio_10: Fracti
     alpha = max(_alpha(q, r) for q, r in corners)
     positive = all(q + r <= 1 for q, r in corners)
     sides = (ratio_01, ratio_10) if positive else (max(ratio_01, ratio_10),) * 2
-    return _universal_loss(alpha, (ratio_01, ratio_10), sides, "universal")
+    epsilons = _universal_epsilons(alpha, (ratio_01, ratio_10), sides)
+    return _rounded_up(epsilons, "universal", "odds-ratio bound")
 
 
 def _universal(chains: BoundedChains, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
     """Bound a class of k-state chains, for every adversary, by the odds ratio of its steps."""
     worst = (max(ratio_01, ratio_10),) * 2
     ticks = (ratio_01, ratio_10) if chains.states == 2 else worst
-    return _universal_loss(Fraction(chains.odds_ratio), ticks, worst, adversary)
+    epsilons = _universal_epsilons(Fraction(chains.odds_ratio), ticks, worst)
+    return _rounded_up(epsilons, adversary, "odds-ratio bound")
 
 
-def _universal_loss(
-    alpha: Fraction,
-    ticks: tuple[Fraction, Fraction],
-    sides: tuple[Fraction, Fraction],
-    adversary: Adversary,
-) -> Loss:
+def _universal_epsilons(
+    alpha: Fraction, ticks: tuple[Fraction, Fraction], sides: tuple[Fraction, Fraction]
+) -> list[Decimal]:
+    """Return log(G m^2) in both directions: G from `ticks`, m the side whose ticks have the ratios of `sides`."""
     epsilons = []
     for tick, worst in zip(ticks, sides, strict=True):
         side = _universal_side(alpha, worst)
         epsilons.append((_decimal(tick) * side * side).ln())
-    return _rounded_up(epsilons[0], epsilons[1], adversary, "odds-ratio bound")
+    return epsilons
 
 
 def _alpha(q: Fraction, r: Fraction) -> Fraction:
@@ -409,9 +458,9 @@ def _decimals(matrix: _Matrix) -> _DecimalMatrix:
     return _decimal(a), _decimal(b), _decimal(c), _decimal(d)
 
 
-def _rounded_up(epsilon_01: Decimal, epsilon_10: Decimal, adversary: Adversary, bound: str) -> Loss:
+def _rounded_up(epsilons: list[Decimal], adversary: Adversary, bound: str) -> Loss:
     """Return the loss as floats that are not below the decimals plus their rounding error."""
-    upward = [_float_above(epsilon + _ROUNDING) for epsilon in (epsilon_01, epsilon_10)]
+    upward = [_float_above(epsilon + _ROUNDING) for epsilon in epsilons]
     return Loss(max(upward), upward[0], upward[1], adversary, bound)
 
 

@@ -66,9 +66,7 @@ class EmissionTable(Document):
 
     def _binary_row(self, state: int) -> int:
         if (self.states, self.symbols) != (2, 2):
-            raise ValueError(
-                f"only a 2x2 table has two flip thresholds; this one is {self.states}x{self.symbols}"
-            )
+            raise ValueError(f"only a 2x2 table has two flip thresholds; this one is {self.states}x{self.symbols}")
         return self.rows[state][0]
 
     def weights(self) -> tuple[tuple[int, ...], ...]:

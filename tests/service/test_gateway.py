@@ -170,6 +170,8 @@ def test_with_the_broker_restarted_in_the_middle_it_ends_in_the_same_state(
 ) -> None:
     made = frames([10] * 40, gaps=[0, 0, 3, 0, 20])
     device = Device(broker)
+    device.say_birth()
+    wait_until(device.answered_after(0))
     device.send(made[:20])
     wait_until(lambda: len(device.outbox) < 20)
     if kill:

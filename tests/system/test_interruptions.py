@@ -12,7 +12,7 @@ import numpy as np
 
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
-from gateway.chain import filter_from
+from gateway.chain import filter_beliefs
 from gateway.service.estimation import model_of
 from mqtt_link import Broker
 from tests.brokers import Mosquitto, wait_until
@@ -115,7 +115,7 @@ def test_broker_and_gateway_die_in_the_middle_and_the_beliefs_are_those_of_an_un
     assert [frame.previous for frame in frames] == [-1, *(frame.last for frame in frames[:-1])]
     model = model_of(device.policy)
     sequence = np.array([symbols[tick] for tick in range(first, last + 1)])
-    undisturbed = filter_from(model.initial, sequence, model.transition, model.emission)
+    undisturbed = filter_beliefs(sequence, model.initial, model.transition, model.emission).beliefs
     np.testing.assert_allclose(gateway_belief(gateway), undisturbed[-1], atol=1e-12)
 
 

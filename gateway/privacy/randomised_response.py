@@ -1,0 +1,233 @@
+"""Randomised response: from a class of chains and epsilon to a certified table of integers.
+
+The allowed likelihood ratios v01 and v10 of a tick make two lines, rho0 + v01 rho1 >= 1 and v10 rho0 + rho1 >= 1, whose
+upper sides are safe, so thresholds are rounded up. What comes out has passed the check that devices run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+from scipy.optimize import brentq
+
+from contract.chains import BinaryChains, BoundedChains
+from contract.errors import FuguError, GuaranteeError
+from contract.guarantee import Adversary, Guarantee, Loss, check_guarantee, ratio_loss
+from contract.table import EmissionTable
+
+__all__ = ["Calibration", "CalibrationError", "Objective", "allowed_ratios", "calibrate_binary", "calibrate_kary"]
+
+Objective = Literal["information", "flips"]
+_SCALE = 1 << 32
+_LEAST_LOG_RATIO = 1e-13
+_OUTWARD = 1 + Fraction(1, 10**12)
+_ROUNDS = 100
+_BUMPS = 64
+
+
+class CalibrationError(FuguError):
+    """No table with the wanted guarantee can be made."""
+
+    reason = "calibration"
+
+
+class Calibration(NamedTuple):
+    """A certified 2x2 table.
+
+    Attributes:
+        table: the emission table.
+        rho0, rho1: flip probabilities of states 0 and 1, before rounding.
+        ratio_01, ratio_10: allowed likelihood ratios of a tick, state 0 over state 1 and the reverse.
+        loss: what the table really loses, in nats.
+        guarantee: what it is certified for.
+    """
+
+    table: EmissionTable
+    rho0: float
+    rho1: float
+    ratio_01: float
+    ratio_10: float
+    loss: Loss
+    guarantee: Guarantee
+
+    @property
+    def threshold0(self) -> int:
+        """Flips of state 0, of 2^32."""
+        return self.table.threshold0
+
+    @property
+    def threshold1(self) -> int:
+        """Flips of state 1, of 2^32."""
+        return self.table.threshold1
+
+
+def calibrate_binary(
+    chains: BinaryChains | BoundedChains,
+    epsilon: float,
+    adversary: Adversary = "informed",
+    objective: Objective = "information",
+) -> Calibration:
+    """The 2x2 table that keeps most under a guarantee.
+
+    Args:
+        chains: class of two-state chains.
+        epsilon: the wanted guarantee, in nats.
+        adversary: whom it must hold against.
+        objective: "information" minimises rho0 + rho1, and so keeps the most for every use; "flips" minimises the
+            expected number of flips under rho <= 1/2, and may give up a rare state altogether.
+
+    Returns:
+        The table, its thresholds rounded up, certified.
+
+    Raises:
+        CalibrationError: if epsilon is not a positive number, or so small that no table of 32 bits says anything.
+
+    Source: docs/privacy.md, "From epsilon to noise".
+    """
+    if chains.states != 2:
+        raise CalibrationError(f"a 2x2 table needs two states, the class has {chains.states}")
+    v01, v10 = allowed_ratios(chains, epsilon, adversary)
+    rho0, rho1 = _intersection(v01, v10) if objective == "information" else _least_flips(chains, v01, v10)
+    guarantee = Guarantee(epsilon=epsilon, adversary=adversary)
+    for bump in range(_BUMPS):
+        thresholds = [_rounded_up(Fraction(rho) * _SCALE) + bump for rho in (rho0, rho1)]
+        if sum(thresholds) >= _SCALE:
+            break
+        table = EmissionTable.binary(*thresholds)
+        try:
+            achieved = check_guarantee(chains, table, guarantee)
+        except GuaranteeError:  # the last digit of rho was rounded the wrong way: a step more is safe
+            continue
+        return Calibration(table, rho0, rho1, v01, v10, achieved, guarantee)
+    raise CalibrationError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
+
+
+def calibrate_kary(
+    chains: BoundedChains, epsilon: float, adversary: Adversary = "universal"
+) -> tuple[EmissionTable, Loss]:
+    """k-ary randomised response: every wrong symbol is equally likely.
+
+    Args:
+        chains: class of k-state chains.
+        epsilon: the wanted guarantee, in nats; the bound is the universal one for every adversary.
+
+    Returns:
+        The certified k x k table, and what it loses.
+
+    Raises:
+        CalibrationError: if epsilon is not a positive number, or too small for 32 bits.
+
+    Source: docs/privacy.md, "From epsilon to noise".
+    """
+    ratio, _ = allowed_ratios(chains, epsilon, adversary)
+    k = chains.states
+    guarantee = Guarantee(epsilon=epsilon, adversary=adversary)
+    flip = _rounded_up(_SCALE / (Fraction(ratio) + k - 1))
+    for weight in range(flip, flip + _BUMPS):
+        if weight * k >= _SCALE:
+            break
+        table = EmissionTable.randomised_response(k, weight)
+        try:
+            return table, check_guarantee(chains, table, guarantee)
+        except GuaranteeError:
+            continue
+    raise CalibrationError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
+
+
+def allowed_ratios(chains: BinaryChains | BoundedChains, epsilon: float, adversary: Adversary) -> tuple[float, float]:
+    """The largest likelihood ratios of a tick that keep both directions within epsilon.
+
+    The universal bound is the same for both directions, so its pair is equal. For the other adversaries each direction
+    depends on its own ratio only where readings are positively correlated. Where they alternate it depends on both, and
+    the two are found in turns, from the largest pair of equal ratios; if the turns do not settle, that pair is the
+    answer: it is allowed, if not the best.
+
+    Args:
+        chains: class of chains.
+        epsilon: in nats.
+
+    Returns:
+        v01 and v10, both at least 1.
+
+    Raises:
+        CalibrationError: if epsilon is not a positive number.
+    """
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise CalibrationError(f"epsilon must be a finite number above 0, got {epsilon:g}")
+    if adversary == "universal" or isinstance(chains, BoundedChains):
+        equal = _root(lambda log: _losses(chains, adversary, log, log)[0] - epsilon, 0.0, epsilon)
+        return math.exp(equal), math.exp(equal)
+    # Losses are ordered ignorant <= informed <= universal, and so, the other way round, is what they allow.
+    low = math.log(allowed_ratios(chains, epsilon, "universal")[0])
+    if chains.q[1] + chains.r[1] <= 1:
+        log01 = _root(lambda log: _losses(chains, adversary, log, log)[0] - epsilon, low, epsilon)
+        log10 = _root(lambda log: _losses(chains, adversary, log, log)[1] - epsilon, low, epsilon)
+        return math.exp(log01), math.exp(log10)
+    return _in_turns(chains, epsilon, adversary, low)
+
+
+def _in_turns(chains: BinaryChains, epsilon: float, adversary: Adversary, low: float) -> tuple[float, float]:
+    """Both ratios where each direction depends on both of them."""
+
+    def best(direction: int, other: float) -> float:
+        def excess(log: float) -> float:
+            pair = (log, other) if direction == 0 else (other, log)
+            return _losses(chains, adversary, *pair)[direction] - epsilon
+
+        return _root(excess, 0.0, epsilon)
+
+    equal = _root(lambda log: max(_losses(chains, adversary, log, log)) - epsilon, low, epsilon)
+    pair = (equal, equal)
+    for _ in range(_ROUNDS):
+        log01 = best(0, pair[1])
+        before, pair = pair, (log01, best(1, log01))
+        if max(abs(new - old) for new, old in zip(pair, before, strict=True)) <= 1e-13 * epsilon:
+            break
+    if max(_losses(chains, adversary, *pair)) > epsilon * (1 + 1e-12):
+        pair = (equal, equal)
+    return math.exp(pair[0]), math.exp(pair[1])
+
+
+def _losses(
+    chains: BinaryChains | BoundedChains, adversary: Adversary, log01: float, log10: float
+) -> tuple[float, float]:
+    found = ratio_loss(chains, Fraction(math.exp(log01)), Fraction(math.exp(log10)), adversary)
+    return found.epsilon_01, found.epsilon_10
+
+
+def _root(excess: Callable[[float], float], low: float, high: float) -> float:
+    """The largest log-ratio between two bounds whose loss does not exceed epsilon; losses increase with the ratio."""
+    low = max(low * (1 - 1e-9), _LEAST_LOG_RATIO)
+    if excess(low) >= 0:
+        return low
+    if excess(high) <= 0:
+        return high
+    return float(brentq(excess, low, high, xtol=1e-18, rtol=1e-15))
+
+
+def _rounded_up(value: Fraction) -> int:
+    """The next integer, past the error of a float; a whole number stays."""
+    return value.numerator if value.denominator == 1 else math.ceil(value * _OUTWARD)
+
+
+def _intersection(v01: float, v10: float) -> tuple[float, float]:
+    return (v01 - 1) / (v01 * v10 - 1), (v10 - 1) / (v01 * v10 - 1)
+
+
+def _least_flips(chains: BinaryChains | BoundedChains, v01: float, v10: float) -> tuple[float, float]:
+    """The corner of the allowed region, cut off at 1/2, with the fewest expected flips in the middle of the class."""
+    corners = [
+        _intersection(v01, v10),
+        (0.5, max(0.5 / v01, 1 - 0.5 * v10)),
+        (max(0.5 / v10, 1 - 0.5 * v01), 0.5),
+    ]
+    if isinstance(chains, BinaryChains):
+        q, r = sum(chains.q) / 2, sum(chains.r) / 2
+        weights = (r / (q + r), q / (q + r))
+    else:
+        weights = (0.5, 0.5)
+    allowed = [corner for corner in corners if max(corner) <= 0.5]
+    return min(allowed, key=lambda rho: weights[0] * rho[0] + weights[1] * rho[1])

@@ -1,0 +1,122 @@
+"""What happens to a class of chains when a stream is sampled less often.
+
+A chain P seen at every D-th tick is the chain P^D: less correlated, so that the same epsilon needs less noise.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contract.chains import BinaryChains, BoundedChains, odds_ratio
+from contract.errors import FuguError
+
+__all__ = ["DecimationError", "decimated_class", "decimated_odds_ratio", "decimated_transition"]
+
+_OUTWARD = 1e-11
+_LARGEST = 1.0 - 2.0**-53
+
+
+class DecimationError(FuguError):
+    """Sampled that rarely, a class of chains leaves the range that a guarantee can be given for."""
+
+    reason = "decimation"
+
+
+def decimated_transition(transition: NDArray[np.float64], step: int) -> NDArray[np.float64]:
+    """Return P^D.
+
+    Args:
+        transition: (k, k), row-stochastic.
+        step: D >= 1.
+    """
+    power = np.linalg.matrix_power(transition, step)
+    return np.asarray(power / power.sum(axis=1, keepdims=True))
+
+
+def decimated_odds_ratio(ratio: float, step: int) -> float:
+    """Bound the odds ratio of a product of D matrices, each with odds ratio at most `ratio`, rounded up.
+
+    The logarithm of the odds ratio is the projective diameter of a positive matrix, and t = tanh(log(ratio) / 4) its
+    Birkhoff contraction; contractions of a product are at most multiplied. So sqrt(ratio_D) = (1 + t^D) / (1 - t^D).
+    It is attained by two-state chains with soft evidence between the samples, and holds for chains that change.
+
+    Args:
+        ratio: >= 1.
+        step: D >= 1.
+
+    Source: G. Birkhoff, "Extensions of Jentzsch's theorem" (1957), theorem 3 and its corollary.
+    """
+    if step == 1 or ratio == 1.0:
+        return ratio
+    contraction = math.tanh(math.log(ratio) / 4.0) ** step * (1.0 + _OUTWARD)
+    if not contraction < 1.0:
+        return ratio
+    return min(ratio, ((1.0 + contraction) / (1.0 - contraction)) ** 2 * (1.0 + _OUTWARD))
+
+
+def decimated_class(chains: BinaryChains | BoundedChains, step: int) -> BinaryChains | BoundedChains:
+    """Return a class that holds P^D for every stationary chain P of a class; for bounded chains, every product.
+
+    Binary chains: q_D = q/(q+r) (1 - l^D) and r_D = r/(q+r) (1 - l^D) with l = 1-q-r.
+
+    Where l >= 0 on the whole box, q_D grows with q and falls with r (and r_D the other way round), so that corners
+    are extreme: every chain with l >= 0 is stochastically monotone, and raising q, or lowering r, makes each row
+    larger; hence every power is larger (Daley 1968, comparison of monotone chains).
+    Where l < 0 is possible, the two factors are bounded one by one: q/(q+r) = 1/(1 + r/q) at corners, and l^D over
+    the interval of l (monotone on each side of zero). That is a cover, not always the smallest.
+
+    Args:
+        chains: the class at the stream's present period.
+        step: D >= 1.
+
+    Raises:
+        DecimationError: a probability of the class rounds to 0 or 1.
+    """
+    if step == 1:
+        return chains
+    if isinstance(chains, BoundedChains):
+        return _bounded(chains, step)
+    (q0, q1), (r0, r1) = chains.q, chains.r
+    if q1 + r1 <= 1.0:
+        q = (_step_probability(q0, r1, step), _step_probability(q1, r0, step))
+        r = (_step_probability(r0, q1, step), _step_probability(r1, q0, step))
+    else:
+        low, high = _power_range(1.0 - q1 - r1, 1.0 - q0 - r0, step)
+        q = (q0 / (q0 + r1) * (1.0 - high), q1 / (q1 + r0) * (1.0 - low))
+        r = (r0 / (r0 + q1) * (1.0 - high), r1 / (r1 + q0) * (1.0 - low))
+    if min(*q, *r) <= 0.0:
+        raise DecimationError(f"at every {step}th tick, a transition probability of the class rounds to 0")
+    return BinaryChains(q=_outward(q), r=_outward(r))
+
+
+def _bounded(chains: BoundedChains, step: int) -> BoundedChains:
+    ratio = decimated_odds_ratio(chains.odds_ratio, step)
+    if chains.transition is None:
+        return BoundedChains(states=chains.states, odds_ratio=ratio)
+    power = decimated_transition(np.array(chains.transition), step)
+    transition = tuple(tuple(float(p) for p in row) for row in power)
+    return BoundedChains(states=chains.states, odds_ratio=max(ratio, odds_ratio(transition)), transition=transition)
+
+
+def _step_probability(leave: float, enter: float, step: int) -> float:
+    """Return leave/(leave+enter) (1 - (1-leave-enter)^D) for leave + enter <= 1, without cancellation."""
+    total = leave + enter
+    if total >= 1.0:
+        return leave / total
+    return leave / total * -math.expm1(step * math.log1p(-total))
+
+
+def _power_range(low: float, high: float, step: int) -> tuple[float, float]:
+    """Return the range of l^D for l in [low, high]."""
+    ends = (low**step, high**step)
+    if step % 2 == 0 and low < 0.0 < high:
+        return 0.0, max(ends)
+    return min(ends), max(ends)
+
+
+def _outward(interval: tuple[float, float]) -> tuple[float, float]:
+    """Widen an interval by more than the rounding errors, but stay inside (0, 1)."""
+    return interval[0] * (1.0 - _OUTWARD), min(interval[1] * (1.0 + _OUTWARD), _LARGEST)

@@ -1,0 +1,68 @@
+"""What a randomised stream is still worth to an honest subscriber, by simulation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from contract.table import SCALE, EmissionTable
+from gateway.chain import filter_beliefs, posterior_marginals, simulate, stationary_law
+
+__all__ = ["Utility", "utility"]
+
+Floats = NDArray[np.float64]
+
+
+class Utility(NamedTuple):
+    """The worth of a stream of symbols.
+
+    Attributes:
+        accuracy: share of ticks whose state is the most likely one of the smoothed estimate.
+        majority: the same for a guess without any symbol, the most frequent state.
+        bits_per_reading: information that the symbols carry about the states, per symbol.
+    """
+
+    accuracy: float
+    majority: float
+    bits_per_reading: float
+
+
+def utility(
+    transition: Floats,
+    table: EmissionTable,
+    generator: np.random.Generator,
+    *,
+    assumed: Floats | None = None,
+    ticks: int = 200_000,
+) -> Utility:
+    """Simulate a chain and its symbols, and estimate the states from the symbols.
+
+    Given the symbols, a guess is right with its posterior probability, and a symbol carries
+    KL(emission given the state | prediction from the symbols before) nats in the mean. Averages of these are
+    unbiased and vary much less than counting hits. Their standard error is about 0.001 at 200,000 ticks.
+
+    Args:
+        transition: (k, k), the chain that the readings follow, started stationary.
+        table: the emission table.
+        generator: source of randomness.
+        assumed: (k, k), the chain that the gateway estimates with; that of the readings if not given.
+        ticks: length of the simulation.
+
+    Source: the rate is I(X;Z) = H(Z) - H(Z|X) of a hidden Markov chain (Cover and Thomas, section 4.5).
+    """
+    emission = np.array(table.weights(), dtype=np.float64) / SCALE
+    initial = stationary_law(transition)
+    states, symbols = simulate(ticks, initial, transition, emission, generator)
+    posterior = posterior_marginals(symbols, initial, transition, emission)
+    believed = posterior
+    if assumed is not None:
+        believed = posterior_marginals(symbols, stationary_law(assumed), assumed, emission)
+    guesses = believed.argmax(axis=1)
+    accuracy = float(np.take_along_axis(posterior, guesses[:, None], axis=1).mean())
+    beliefs = filter_beliefs(symbols, initial, transition, emission).beliefs
+    predicted = np.vstack([initial, beliefs[:-1] @ transition]) @ emission
+    nats = special.rel_entr(emission[states], predicted).sum(axis=1).mean()
+    return Utility(accuracy, float(initial.max()), float(nats) / float(np.log(2.0)))

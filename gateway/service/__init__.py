@@ -1,0 +1,11 @@
+"""The gateway process, the only part of `gateway` that does I/O.
+
+`run` serves a fleet until it is told to stop; `Gateway` is the same for use inside a program.
+"""
+
+from __future__ import annotations
+
+from gateway.service.service import Gateway, GatewaySettings, SettingsError, run
+from gateway.service.store import StoreError
+
+__all__ = ["Gateway", "GatewaySettings", "SettingsError", "StoreError", "run"]

@@ -1,0 +1,73 @@
+"""Which ticks of a stream are accounted for: the interval logic behind the watermark.
+
+Intervals are half open: (after, through] holds the ticks after < t <= through, as in `contract.frames.Gap`. A frame
+accounts for (previous, last], because the device says that the ticks in (previous, first) never had a symbol.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from contract.frames import MAX_GAPS, Gap, StreamCommit
+
+__all__ = ["Coverage", "Merge"]
+
+
+class Merge(NamedTuple):
+    """What an interval did to the set: it became part of (after, through] and `absorbed` those that began there."""
+
+    absorbed: tuple[int, ...]
+    after: int
+    through: int
+
+
+class Coverage:
+    """A set of ticks as disjoint intervals, none touching the next.
+
+    Args:
+        intervals: pairs (after, through), in any order.
+    """
+
+    def __init__(self, intervals: Iterable[tuple[int, int]] = ()) -> None:
+        self._after: list[int] = []
+        self._through: list[int] = []
+        for after, through in intervals:
+            self.add(after, through)
+
+    def add(self, after: int, through: int) -> Merge | None:
+        """Account for the ticks (after, through].
+
+        Returns:
+            How the intervals changed; none if every tick was in the set before.
+        """
+        low = bisect_left(self._through, after)  # the first interval that reaches `after`
+        high = bisect_right(self._after, through)  # the first interval that begins beyond `through`
+        if low < high:
+            if self._after[low] <= after and through <= self._through[low]:
+                return None
+            after = min(after, self._after[low])
+            through = max(through, self._through[high - 1])
+        absorbed = tuple(self._after[low:high])
+        self._after[low:high] = [after]
+        self._through[low:high] = [through]
+        return Merge(absorbed, after, through)
+
+    @property
+    def intervals(self) -> list[tuple[int, int]]:
+        """Pairs (after, through), ascending."""
+        return list(zip(self._after, self._through, strict=True))
+
+    def commit(self, stream: str) -> StreamCommit:
+        """The watermark of this set.
+
+        Every tick up to `through` that no listed gap holds is in the set. If there are more gaps than a message can
+        list, the lowest are listed and `through` ends where the first unlisted one begins.
+        """
+        few = MAX_GAPS + 1
+        edges = zip([-1, *self._through[:few]], self._after[: few + 1], strict=False)
+        gaps = [Gap(after, through) for after, through in edges if after < through]
+        if len(gaps) > MAX_GAPS:
+            return StreamCommit(stream, gaps[MAX_GAPS].after, tuple(gaps[:MAX_GAPS]))
+        return StreamCommit(stream, self._through[-1] if self._through else -1, tuple(gaps))

@@ -1,0 +1,89 @@
+"""The hidden Markov model of a stream, as its policy gives it, and the kernels of `gateway.chain` applied to it."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contract.chains import BinaryChains, ChainClass
+from contract.policy import Policy
+from contract.table import SCALE, EmissionTable
+from gateway.chain import fixed_lag_marginals, predict, stationary_law
+from gateway.chain.filtering import run_filter
+from gateway.chain.model import Problem, likelihood_rows
+
+__all__ = ["Beliefs", "Model", "Symbols", "filtered", "fixed_lag", "model_of", "prior", "warm"]
+
+Beliefs = NDArray[np.float64]
+Symbols = NDArray[np.int64]
+
+
+class Model(NamedTuple):
+    """Numbers to estimate with, and what its states mean.
+
+    Attributes:
+        transition: (k, k), row-stochastic.
+        emission: (k, m), row-stochastic.
+        rows: (m + 1, k), likelihoods of each symbol, and of none.
+        initial: (k,), the stationary law.
+        meaning: models of equal meaning have the same states on the same clock, so that a belief carries over.
+    """
+
+    transition: Beliefs
+    emission: Beliefs
+    rows: Beliefs
+    initial: Beliefs
+    meaning: object
+
+
+def model_of(policy: Policy) -> Model:
+    """The model that a policy's chains and table stand for; one object for equal policies."""
+    return _model(policy.chains, policy.table, (policy.discretiser.model_dump_json(), policy.clock))
+
+
+@cache
+def _model(chains: ChainClass, table: EmissionTable, meaning: object) -> Model:
+    transition = _transition(chains)
+    emission = np.array(table.weights(), dtype=np.float64) / SCALE
+    return Model(transition, emission, likelihood_rows(emission), stationary_law(transition), meaning)
+
+
+def _transition(chains: ChainClass) -> Beliefs:
+    if isinstance(chains, BinaryChains):
+        q, r = math.fsum(chains.q) / 2, math.fsum(chains.r) / 2
+        return np.array([[1.0 - q, q], [r, 1.0 - r]])
+    if chains.transition is not None:
+        transition = np.array(chains.transition, dtype=np.float64)
+        return np.asarray(transition / transition.sum(axis=1, keepdims=True), dtype=np.float64)
+    ratio = math.sqrt(chains.odds_ratio)
+    weights = np.ones((chains.states, chains.states)) + (ratio - 1.0) * np.eye(chains.states)
+    return np.asarray(weights / (ratio + chains.states - 1.0), dtype=np.float64)
+
+
+def prior(model: Model, belief: Beliefs, ticks: int) -> Beliefs:
+    """The law (k,) of the state that many ticks later, without symbols in between; O(log ticks)."""
+    return predict(belief, model.transition, ticks)
+
+
+def filtered(model: Model, law: Beliefs, symbols: Symbols) -> Beliefs:
+    """Beliefs (n, k) at each of n ticks given the symbols up to it, from the law of the first; -1 is unobserved."""
+    starts = np.array([0, len(symbols)], dtype=np.int64)
+    return run_filter(Problem(symbols, starts, law[np.newaxis], model.transition, model.rows)).beliefs
+
+
+def fixed_lag(model: Model, law: Beliefs, symbols: Symbols, lag: int) -> Beliefs:
+    """Marginals (n - lag, k) of the first ticks, each given the symbols up to `lag` ticks after it."""
+    return fixed_lag_marginals(symbols, law, model.transition, model.emission, lag)[: len(symbols) - lag]
+
+
+def warm() -> None:
+    """Compile the kernels for every number of states, so that the first frame does not wait for it."""
+    for states in (2, 3, 4, 5):
+        table = np.full((states, states), 1.0 / states)
+        model = Model(table, table, likelihood_rows(table), table[0].copy(), None)
+        symbols = np.zeros(3, dtype=np.int64)
+        fixed_lag(model, filtered(model, prior(model, model.initial, 2), symbols)[-1].copy(), symbols, 1)

@@ -1,0 +1,147 @@
+"""What the gateway says: watermarks to devices, estimates to whoever listens.
+
+Estimates wait in the store's outbox until the broker has acknowledged them, so that neither a crash nor a broken
+connection loses one; a watermark is said again whenever its device gives a sign of life.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from contract.frames import MAX_FRAME_TICKS, Estimate, encode_committed, encode_estimate
+from contract.topics import committed_topic, estimate_topic
+from gateway.service.estimation import Beliefs
+from gateway.service.recorder import Recorder
+from gateway.service.store import Outgoing, Store
+from gateway.service.tracker import Run, Tracked
+from mqtt_link import Link
+
+__all__ = ["Publisher", "estimate_messages"]
+
+MAX_IN_FLIGHT = 400
+_MAX_ROWS = 2 * MAX_FRAME_TICKS
+_MAX_VALUES = 1 << 16
+_FORGET_EVERY = 500
+
+
+@dataclass
+class _Sending:
+    """An entry of the outbox on its way, in so many messages that are not acknowledged yet."""
+
+    serial: int
+    left: int
+
+
+class Publisher:
+    """Publishes as much as the connection takes, and remembers the rest.
+
+    Args:
+        link: the connection.
+        fleet: name of the fleet.
+        store: holds the outbox.
+        recorder: knows watermarks and newest beliefs.
+        counters: counts `committed` and `estimates`.
+    """
+
+    def __init__(self, link: Link, fleet: str, store: Store, recorder: Recorder, counters: Counter[str]) -> None:
+        self._link = link
+        self._fleet = fleet
+        self._store = store
+        self._recorder = recorder
+        self._counters = counters
+        self._owed: dict[str, None] = {}
+        self._in_flight: dict[int, _Sending | None] = {}
+        self._sent_through = 0
+        self._done: list[int] = []
+
+    def owe(self, device: str) -> None:
+        """Publish the device's watermark at the next opportunity."""
+        self._owed[device] = None
+
+    def acknowledged(self, message_id: int) -> None:
+        """The broker has a message."""
+        sending = self._in_flight.pop(message_id, None)
+        if sending is not None:
+            sending.left -= 1
+            if sending.left == 0:
+                self._done.append(sending.serial)
+
+    def pump(self, *, idle: bool) -> None:
+        """Publish what fits into the window; when there is nothing else to do, also tidy the outbox.
+
+        Raises:
+            sqlite3.Error: if the store cannot be used; nothing is lost then.
+        """
+        while self._owed and self._room():
+            device = next(iter(self._owed))
+            for message in self._recorder.committed(device):
+                if not self._publish(committed_topic(self._fleet, device), encode_committed(message), None):
+                    return
+                self._counters["committed"] += 1
+            del self._owed[device]
+        if room := self._room():
+            for outgoing in self._store.outbox(self._sent_through, room):
+                if not self._send(outgoing):
+                    break
+                self._sent_through = outgoing.serial
+        if self._done and (idle or len(self._done) >= _FORGET_EVERY):
+            self._store.forget_outgoing(self._done)
+            self._done.clear()
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is owed or under way."""
+        return not self._owed and not self._in_flight and not self._done
+
+    def _room(self) -> int:
+        return max(MAX_IN_FLIGHT - len(self._in_flight), 0) if self._link.connected else 0
+
+    def _send(self, outgoing: Outgoing) -> bool:
+        messages = list(self._messages(outgoing))
+        sending = _Sending(outgoing.serial, len(messages))
+        topic = estimate_topic(self._fleet, outgoing.device, outgoing.stream)
+        for message in messages:
+            if not self._publish(topic, encode_estimate(message), sending):
+                return False
+            self._counters["estimates"] += 1
+        return True
+
+    def _publish(self, topic: str, payload: bytes, sending: _Sending | None) -> bool:
+        message_id = self._link.publish(topic, payload)
+        if message_id is None:
+            return False
+        self._in_flight[message_id] = sending
+        return True
+
+    def _messages(self, outgoing: Outgoing) -> Iterator[Estimate]:
+        newest = self._recorder.newest(outgoing.device, outgoing.stream)
+        assert newest is not None
+        for lag, run in self._store.estimates(outgoing.stream_id, outgoing.frame):
+            current = newest
+            if len(newest.belief) != run.probabilities.shape[1]:  # from before a change of states
+                last = run.first + max(len(run.probabilities), 1) - 1
+                current = self._store.belief_at(outgoing.stream_id, last) or newest
+            yield from estimate_messages(lag, run, current)
+
+
+def estimate_messages(lag: int, run: Run, current: Tracked) -> Iterator[Estimate]:
+    """A run as messages, each within the contract's limits; one without rows if the run has none."""
+    rows, states = run.probabilities.shape
+    size = min(_MAX_ROWS, max(_MAX_VALUES // states, 1))
+    now = _row(current.belief)
+    for start in range(0, max(rows, 1), size):
+        part = run.probabilities[start : start + size]
+        likely = part.argmax(axis=1).astype(np.uint8).tobytes() if rows else b""
+        yield Estimate(lag, run.first + start, _table(part), likely, current.frame.last, now)
+
+
+def _table(probabilities: Beliefs) -> tuple[tuple[float, ...], ...]:
+    return tuple(map(tuple, probabilities.tolist()))
+
+
+def _row(belief: Beliefs) -> tuple[float, ...]:
+    return tuple(belief.tolist())

@@ -1,0 +1,220 @@
+"""The gateway process: one connection, one store, one worker.
+
+The network thread only puts what arrives into the inbox. The worker takes what has piled up, stores all new frames in
+one transaction, and only then says so: watermarks first, then estimates. Nothing that arrives, and no error of the
+store, ends it; what could not be stored is missing in the watermark, and its device sends it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sqlite3
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from contract.errors import FuguError
+from contract.frames import MAX_FRAME_TICKS
+from contract.topics import status_topic, symbols_topic
+from gateway.service.estimation import warm
+from gateway.service.inbox import Acknowledged, Connected, Event, Inbox, Message
+from gateway.service.ingest import Birth, Ingest, Received
+from gateway.service.policies import Catalogue
+from gateway.service.publisher import Publisher
+from gateway.service.recorder import Recorder
+from gateway.service.store import Store
+from mqtt_link import Broker, Link
+
+__all__ = ["Gateway", "GatewaySettings", "SettingsError", "run"]
+
+_log = logging.getLogger(__name__)
+_INBOX_MESSAGES = 20_000
+_INBOX_PATIENCE_SECONDS = 5.0
+_BATCH = 1_000
+_IDLE_SECONDS = 0.5
+_FAREWELL_SECONDS = 5.0
+_SWITCH_SECONDS = 1e-4
+
+
+class SettingsError(FuguError):
+    """A setting has a value that the gateway cannot work with."""
+
+    reason = "settings"
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """What a gateway is started with.
+
+    Attributes:
+        fleet: the fleet that it serves.
+        broker: where to connect.
+        store: path of the SQLite file.
+        policies: directory of policy files, `*.json`.
+        lag: ticks of later symbols that each estimate sees.
+    """
+
+    fleet: str
+    broker: Broker
+    store: Path
+    policies: Path
+    lag: int = 8
+
+    def __post_init__(self) -> None:
+        """Refuse a lag that estimates cannot state."""
+        if not 0 <= self.lag <= MAX_FRAME_TICKS:
+            raise SettingsError(f"lag {self.lag} is not in 0..{MAX_FRAME_TICKS} ticks")
+
+
+class Gateway:
+    """A gateway that runs in threads of its own between `start` and `stop`.
+
+    Args:
+        settings: what to serve, and from where.
+
+    Attributes:
+        counters: what has happened so far, by name; refusals under the reason's slug.
+        failed: set if the worker has ended by itself, which it never should.
+    """
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self.counters: Counter[str] = Counter()
+        self.failed = threading.Event()
+        fleet = settings.fleet
+        self._settings = settings
+        self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_PATIENCE_SECONDS)
+        self._link = Link(
+            settings.broker,
+            client_id=f"gateway-{fleet}",
+            subscriptions=(symbols_topic(fleet, "+", "+"), status_topic(fleet, "+")),
+            durable=True,
+            on_connected=lambda: self._inbox.notify(Connected()),
+            on_message=self._delivered,
+            on_published=self._answered,
+        )
+        self._worker = threading.Thread(target=self._work, name="gateway-worker")
+
+    def start(self) -> None:
+        """Check policies and store, compile the kernels, then begin to connect.
+
+        Raises:
+            FuguError: one line that says which policy, store or setting is wrong.
+        """
+        catalogue = Catalogue.load(self._settings.policies, self._settings.fleet)
+        self._store = Store(self._settings.store)
+        try:
+            catalogue.retire(self._store.policy_documents())
+            warm()
+            self._ingest = Ingest(catalogue, self.counters)
+            self._recorder = Recorder(self._store, catalogue, self._settings.lag, self.counters)
+            self._publisher = Publisher(self._link, self._settings.fleet, self._store, self._recorder, self.counters)
+            self._link.start()
+        except BaseException:
+            self._store.close()
+            raise
+        self._worker.start()
+
+    def stop(self) -> None:
+        """Store and acknowledge what has arrived, then disconnect."""
+        self._inbox.close()
+        self._worker.join()
+        self._link.stop()
+        self._store.close()
+
+    @property
+    def last_error(self) -> str:
+        """The connection's newest problem in words, empty while all is well."""
+        return self._link.last_error
+
+    def _delivered(self, topic: str, payload: bytes, _retained: bool) -> None:
+        if not self._inbox.deliver(Message(topic, payload)):
+            self.counters["not_taken"] += 1
+
+    def _answered(self, message_id: int, accepted: bool) -> None:
+        if not accepted:
+            self.counters["publish_refused"] += 1
+        self._inbox.notify(Acknowledged(message_id))
+
+    def _work(self) -> None:
+        try:
+            while not self._inbox.drained:
+                self._link.maintain()
+                self._round(self._inbox.take(_BATCH, _IDLE_SECONDS))
+            deadline = time.monotonic() + _FAREWELL_SECONDS
+            while self._link.connected and not self._publisher.finished and time.monotonic() < deadline:
+                self._round(self._inbox.take_after_close(_IDLE_SECONDS))
+        except BaseException as error:
+            _log.critical("the worker has ended: %s", type(error).__name__)
+            self.failed.set()
+            raise
+
+    def _round(self, events: Sequence[Event]) -> None:
+        batch: list[Received] = []
+        for event in events:
+            if isinstance(event, Message):
+                meaning = self._ingest.read(event.topic, event.payload)
+                if isinstance(meaning, Received):
+                    batch.append(meaning)
+                elif isinstance(meaning, Birth):
+                    self.counters["births"] += 1
+                    self._publisher.owe(meaning.device)
+            elif isinstance(event, Acknowledged):
+                self._publisher.acknowledged(event.message_id)
+        if batch:
+            self._record(batch)
+            for received in batch:
+                self._publisher.owe(received.device)
+        try:
+            self._publisher.pump(idle=not events)
+        except sqlite3.Error as error:
+            self._store_failed(error)
+
+    def _record(self, batch: Sequence[Received]) -> None:
+        """Store a batch; if one frame brings an error that nobody thought of, only that frame is left out."""
+        try:
+            self._recorder.record(batch)
+        except sqlite3.Error as error:
+            self.counters["not_stored"] += len(batch)
+            self._store_failed(error)
+        except Exception as error:
+            if len(batch) > 1:
+                self._record(batch[: len(batch) // 2])
+                self._record(batch[len(batch) // 2 :])
+            else:
+                self.counters["unexpected"] += 1
+                _log.error("a frame could not be taken: %s", type(error).__name__)
+
+    def _store_failed(self, error: sqlite3.Error) -> None:
+        self.counters["store_errors"] += 1
+        if self.counters["store_errors"] == 1:
+            _log.error("the store does not take data: %s; devices will send again", error)
+
+
+def run(settings: GatewaySettings) -> int:
+    """Serve until SIGTERM or SIGINT, then store what has arrived and leave in order.
+
+    Returns:
+        The process's exit code: 0, or 1 if the worker has ended by itself.
+
+    Raises:
+        FuguError: one line that says what keeps the gateway from starting.
+    """
+    gateway = Gateway(settings)
+    wanted = threading.Event()
+    # The network thread gives the interpreter lock away at every read; with the default of 5 ms a busy worker keeps it
+    # for that long each time, and frames come in at two thirds of the rate.
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: wanted.set())
+    gateway.start()
+    _log.info("gateway of fleet %s has started", settings.fleet)
+    while not wanted.wait(_IDLE_SECONDS) and not gateway.failed.is_set():
+        pass
+    gateway.stop()
+    _log.info("gateway has stopped: %s", " ".join(f"{name}={n}" for name, n in sorted(gateway.counters.items())))
+    return 1 if gateway.failed.is_set() else 0

@@ -1,0 +1,83 @@
+"""What an adversary really learns, by adding up every path: the judge of every guarantee in these tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+def joint_law(initial: Array, transitions: list[Array], emission: Array) -> tuple[npt.NDArray[np.int64], Array]:
+    """All paths (paths, n), and Pr(path, outputs) as (paths, outputs).
+
+    Args:
+        initial: (k,) law of the first state.
+        transitions: n-1 matrices (k, k).
+        emission: (k, m).
+    """
+    k, m = emission.shape
+    n = len(transitions) + 1
+    paths = np.array(list(product(range(k), repeat=n)))
+    outputs = np.array(list(product(range(m), repeat=n)))
+    weight = initial[paths[:, 0]].copy()
+    for step, transition in enumerate(transitions):
+        weight *= transition[paths[:, step], paths[:, step + 1]]
+    likelihood = np.ones((len(paths), len(outputs)))
+    for tick in range(n):
+        likelihood *= emission[paths[:, tick]][:, outputs[:, tick]]
+    return paths, weight[:, None] * likelihood
+
+
+def known_states(n: int, k: int, position: int, *, informed: bool) -> Iterator[dict[int, int]]:
+    """Every set of other ticks with every value of their states; only the empty set if not informed."""
+    others = [tick for tick in range(n) if tick != position]
+    for choice in product(range(-1, k), repeat=len(others)) if informed else [(-1,) * len(others)]:
+        yield {tick: state for tick, state in zip(others, choice, strict=True) if state >= 0}
+
+
+def worst_loss(initial: Array, transitions: list[Array], emission: Array, *, informed: bool) -> Array:
+    """The largest log-likelihood ratio of each pair of states (k, k), over outputs, positions and known states."""
+    k, n = emission.shape[0], len(transitions) + 1
+    paths, joint = joint_law(initial, transitions, emission)
+    worst = np.zeros((k, k))
+    for position in range(n):
+        for known in known_states(n, k, position, informed=informed):
+            match = np.all([paths[:, tick] == state for tick, state in known.items()] or [np.ones(len(paths), bool)], 0)
+            laws = []
+            for state in range(k):
+                law = joint[match & (paths[:, position] == state)].sum(axis=0)
+                laws.append(law / law.sum() if law.sum() > 0 else None)
+            for a, b in product(range(k), repeat=2):
+                if laws[a] is not None and laws[b] is not None:
+                    worst[a, b] = max(worst[a, b], np.log(laws[a] / laws[b]).max())
+    return worst
+
+
+def best_attack(q: float, r: float, emission: Array, direction: int, *, informed: bool, ticks: int = 400) -> float:
+    """The loss that an adversary really causes on a long chain: constant or alternating outputs, a known state or none.
+
+    Direction 0 is state 0 rather than 1. Each side is followed by plain vectors Pr(outputs of the side, known state |
+    state of the tick), over Pr(known state | state of the tick).
+    """
+    transition = np.array([[1 - q, q], [r, 1 - r]])
+    ratio = emission[direction] / emission[1 - direction]
+    towards, away = int(ratio.argmax()), int(ratio.argmin())
+    alternate = q + r > 1
+    best = 1.0
+    starts = [np.eye(2)[0], np.eye(2)[1]] if informed else []
+    for start in [*starts, None]:
+        for first in (0, 1):
+            with_outputs = np.ones(2) if start is None else transition @ start
+            without = with_outputs.copy()
+            for tick in range(ticks):
+                side = with_outputs / without
+                best = max(best, side[direction] / side[1 - direction])
+                symbol = (away if (tick + first) % 2 else towards) if alternate else towards
+                with_outputs = transition @ (emission[:, symbol] * with_outputs)
+                without = transition @ without
+                with_outputs, without = with_outputs / with_outputs.sum(), without / without.sum()
+    return float(np.log(ratio.max()) + 2 * np.log(best))

@@ -1,0 +1,251 @@
+"""Every reported loss against enumeration: never exceeded, and reached; the papers' errors, by name."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contract.chains import BinaryChains, BoundedChains, odds_ratio
+from contract.errors import GuaranteeError
+from contract.guarantee import Adversary, Guarantee, check_guarantee, loss
+from contract.table import EmissionTable
+from gateway.privacy.randomised_response import calibrate_binary
+from tests.privacy.oracle import best_attack, worst_loss
+
+SCALE = 2**32
+
+
+def point(q: float, r: float) -> BinaryChains:
+    return BinaryChains(q=(q, q), r=(r, r))
+
+
+def emission(table: EmissionTable) -> np.ndarray:
+    return np.array(table.weights()) / SCALE
+
+
+def flips(rho0: float, rho1: float) -> EmissionTable:
+    return EmissionTable.binary(round(rho0 * SCALE), round(rho1 * SCALE))
+
+
+def stationary(transition: np.ndarray) -> np.ndarray:
+    return np.linalg.matrix_power(transition, 4096)[0]
+
+
+def random_table(generator: np.random.Generator, states: int, symbols: int) -> EmissionTable:
+    while True:
+        weights = generator.dirichlet(np.ones(symbols), size=states)
+        cuts = (np.cumsum(weights, axis=1)[:, :-1] * SCALE).astype(np.int64)
+        if (weights > 0.02).all():
+            return EmissionTable(rows=tuple(tuple(int(c) for c in row) for row in cuts))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_adversary_on_a_binary_chain_ever_exceeds_the_loss(seed: int) -> None:
+    """All outputs, positions, known sets and values; both signs of correlation; two or three symbols."""
+    generator = np.random.default_rng(seed)
+    q, r = (float(x) for x in generator.uniform(0.02, 0.98, size=2))
+    n, symbols = (6, 2) if seed % 3 else (5, 3)
+    table = random_table(generator, 2, symbols)
+    transition = np.array([[1 - q, q], [r, 1 - r]])
+    law = stationary(transition)
+    for adversary, informed in (("ignorant", False), ("informed", True)):
+        found = worst_loss(law, [transition] * (n - 1), emission(table), informed=informed)
+        bound = loss(point(q, r), table, adversary)
+        assert found[0, 1] <= bound.epsilon_01 + 1e-12
+        assert found[1, 0] <= bound.epsilon_10 + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_universal_holds_for_any_start_and_chains_that_change(seed: int) -> None:
+    generator = np.random.default_rng(100 + seed)
+    alpha = float(generator.uniform(1.5, 60.0))
+    transitions = []
+    while len(transitions) < 5:
+        candidate = generator.dirichlet(np.ones(2) * 0.6, size=2)
+        if (candidate > 1e-6).all() and odds_ratio(tuple(map(tuple, candidate.tolist()))) <= alpha:
+            transitions.append(candidate)
+    table = random_table(generator, 2, 2)
+    found = worst_loss(generator.dirichlet(np.ones(2)), transitions, emission(table), informed=True)
+    assert found.max() <= loss(BoundedChains(states=2, odds_ratio=alpha), table, "universal").epsilon + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_universal_holds_with_three_states(seed: int) -> None:
+    generator = np.random.default_rng(200 + seed)
+    transitions = [generator.dirichlet(np.ones(3) * 2, size=3) for _ in range(4)]
+    alpha = max(odds_ratio(tuple(map(tuple, t.tolist()))) for t in transitions)
+    table = random_table(generator, 3, 2 + seed % 2)
+    found = worst_loss(generator.dirichlet(np.ones(3)), transitions, emission(table), informed=True)
+    for adversary in ("ignorant", "informed", "universal"):
+        assert found.max() <= loss(BoundedChains(states=3, odds_ratio=alpha), table, adversary).epsilon + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("q", "r"), [(0.2, 0.35), (0.08938, 0.10924), (0.3, 0.05), (0.7, 0.8), (0.95, 0.4), (0.35, 0.35)]
+)
+@pytest.mark.parametrize(("rho0", "rho1"), [(0.1, 0.1), (0.3, 0.2), (0.45, 0.48)])
+def test_an_actual_adversary_reaches_the_loss(q: float, r: float, rho0: float, rho1: float) -> None:
+    """The reported loss is not only a bound: on a long chain somebody gets it, to nine digits."""
+    table = flips(rho0, rho1)
+    for adversary, informed in (("ignorant", False), ("informed", True)):
+        bound = loss(point(q, r), table, adversary)
+        for direction, reported in ((0, bound.epsilon_01), (1, bound.epsilon_10)):
+            reached = best_attack(q, r, emission(table), direction, informed=informed)
+            assert reported == pytest.approx(reached, abs=1e-9)
+
+
+@given(
+    q=st.floats(0.001, 0.999),
+    r=st.floats(0.001, 0.999),
+    rho0=st.floats(0.01, 0.98),
+    share=st.floats(0.01, 0.99),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_three_adversaries_are_ordered_and_no_attack_beats_them(
+    q: float, r: float, rho0: float, share: float
+) -> None:
+    table = flips(rho0, max(1e-6, (1 - rho0) * share))
+    ignorant, informed, universal = (loss(point(q, r), table, a) for a in ("ignorant", "informed", "universal"))
+    assert ignorant.epsilon <= informed.epsilon * (1 + 1e-12)
+    assert informed.epsilon <= universal.epsilon * (1 + 1e-12)
+    for direction, reported in ((0, informed.epsilon_01), (1, informed.epsilon_10)):
+        assert best_attack(q, r, emission(table), direction, informed=True, ticks=60) <= reported + 1e-9
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_chain_of_an_interval_class_loses_more_than_the_class(adversary: Adversary, seed: int) -> None:
+    """For `informed` this search is all the evidence there is that corners are worst."""
+    generator = np.random.default_rng(300 + seed)
+    for _ in range(40):
+        q = np.sort(generator.beta(0.5, 0.8, size=2) * 0.98 + 0.01)
+        r = np.sort(generator.beta(0.5, 0.8, size=2) * 0.98 + 0.01)
+        rho0 = generator.uniform(0.001, 0.9)
+        table = flips(rho0, generator.uniform(0.01, 0.99) * (1 - rho0))
+        bound = loss(BinaryChains(q=(q[0], q[1]), r=(r[0], r[1])), table, adversary)
+        for _ in range(8):
+            inside = loss(point(float(generator.uniform(*q)), float(generator.uniform(*r))), table, adversary)
+            assert inside.epsilon_01 <= bound.epsilon_01 * (1 + 1e-12)
+            assert inside.epsilon_10 <= bound.epsilon_10 * (1 + 1e-12)
+
+
+# The boundary, from both sides
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
+@pytest.mark.parametrize(("q", "r"), [(0.2, 0.35), (0.08938, 0.10924), (0.01, 0.3), (0.8, 0.7)])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+def test_just_inside_certifies_and_one_threshold_step_outside_is_refused(
+    adversary: Adversary, q: float, r: float, epsilon: float
+) -> None:
+    """In each direction: hold one threshold, find the least other that certifies; one less is refused."""
+    chains = point(q, r)
+    found = calibrate_binary(chains, epsilon, adversary).table
+    promise = Guarantee(epsilon=epsilon, adversary=adversary)
+
+    def certifies(threshold0: int, threshold1: int) -> bool:
+        try:
+            check_guarantee(chains, EmissionTable.binary(threshold0, threshold1), promise)
+        except GuaranteeError:
+            return False
+        return True
+
+    for vary in (0, 1):
+        fixed = (found.threshold1, found.threshold0)[vary]
+
+        def pair(other: int, vary: int = vary, fixed: int = fixed) -> tuple[int, int]:
+            return (other, fixed) if vary == 0 else (fixed, other)
+
+        least = (found.threshold0, found.threshold1)[vary]
+        assert certifies(*pair(least))
+        steps = 0
+        while certifies(*pair(least - 1)):
+            least, steps = least - 1, steps + 1
+            assert steps < 12, "the calibrated threshold is far above the least that certifies"
+        assert certifies(*pair(least))
+        assert not certifies(*pair(least - 1))
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
+def test_a_promise_is_kept_to_the_last_bit(adversary: Adversary) -> None:
+    chains, table = point(0.2, 0.35), flips(0.3, 0.3)
+    real = loss(chains, table, adversary).epsilon
+    check_guarantee(chains, table, Guarantee(epsilon=real, adversary=adversary))
+    with pytest.raises(GuaranteeError, match="above the"):
+        check_guarantee(chains, table, Guarantee(epsilon=math.nextafter(real, 0), adversary=adversary))
+
+
+# What the paper gets wrong
+
+
+def exact_ratio(q: Fraction, r: Fraction, rho: Fraction, n: int, known: dict[int, int], i: int) -> Fraction:
+    """Pr(all outputs 0 | X_i = 0, known) / Pr(... | X_i = 1, known), in fractions; ticks count from 1."""
+    p = [[1 - q, q], [r, 1 - r]]
+    start = [r / (q + r), q / (q + r)]
+    zero = [1 - rho, rho]
+    sums: list[Fraction] = []
+    for state in (0, 1):
+        given_state = {**known, i: state}
+        with_outputs = without = Fraction(0)
+        for path in product((0, 1), repeat=n):
+            if all(path[t - 1] == x for t, x in given_state.items()):
+                weight = start[path[0]]
+                for a, b in pairwise(path):
+                    weight *= p[a][b]
+                without += weight
+                for t, x in enumerate(path, 1):
+                    if t not in known:
+                        weight *= zero[x]
+                with_outputs += weight
+        sums.append(with_outputs / without)
+    return sums[0] / sums[1]
+
+
+def test_bdp_theorem_2_is_false_somebody_who_knows_two_states_learns_more_than_theorem_1_allows() -> None:
+    ratio = exact_ratio(Fraction(7, 20), Fraction(7, 20), Fraction(1, 10), 5, {1: 1, 5: 1}, 3)
+    assert ratio == Fraction(106929, 3721)
+    table = flips(0.1, 0.1)
+    assert loss(point(0.35, 0.35), table, "ignorant").epsilon == pytest.approx(3.276704055359, abs=1e-8)
+    assert math.log(ratio) == pytest.approx(3.358172613448, abs=1e-12)
+    assert math.log(ratio) > loss(point(0.35, 0.35), table, "ignorant").epsilon
+    assert math.log(ratio) <= loss(point(0.35, 0.35), table, "informed").epsilon
+
+
+def test_bdp_theorem_2_fails_by_far_on_sticky_chains() -> None:
+    ratio = exact_ratio(Fraction(1, 10), Fraction(1, 10), Fraction(1, 1000), 5, {1: 1, 5: 1}, 3)
+    assert math.log(ratio) == pytest.approx(14.179976829785, abs=1e-11)
+    assert loss(point(0.1, 0.1), flips(0.001, 0.001), "ignorant").epsilon == pytest.approx(11.299225693817, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("q", "r", "nominal", "real"),
+    [(0.0893, 0.1092, 4.0, 4.681), (0.01, 0.3, 1.0, 1.475), (0.2, 0.35, 2.0, 2.125)],
+)
+def test_noise_from_bdp_theorem_1_really_loses_more_than_it_says(
+    q: float, r: float, nominal: float, real: float
+) -> None:
+    paper = calibrate_binary(point(q, r), nominal, "ignorant", "flips").table
+    assert loss(point(q, r), paper, "informed").epsilon == pytest.approx(real, abs=1e-3)
+    ours = calibrate_binary(point(q, r), nominal, "informed", "flips").table
+    assert loss(point(q, r), ours, "informed").epsilon <= nominal
+
+
+def test_ordinary_randomised_response_at_one_leaks_almost_eight_on_sticky_data() -> None:
+    """MATH: the stickiness of an occupied office; its readings are nearly all alike for minutes."""
+    ordinary = flips(1 / (1 + math.e), 1 / (1 + math.e))
+    assert loss(point(0.0893, 0.1092), ordinary, "informed").epsilon > 5
+    assert loss(point(0.0036, 0.0120), ordinary, "informed").epsilon > 7
+
+
+def test_a_start_that_is_not_stationary_breaks_theorem_1_and_universal_covers_it() -> None:
+    table = flips(0.1, 0.1)
+    transition = np.array([[0.95, 0.05], [0.3, 0.7]])
+    found = worst_loss(np.array([0.02, 0.98]), [transition] * 5, emission(table), informed=False)
+    assert found[0, 1] > loss(point(0.05, 0.3), table, "ignorant").epsilon_01 + 1
+    assert found.max() <= loss(point(0.05, 0.3), table, "universal").epsilon

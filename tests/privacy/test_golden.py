@@ -1,0 +1,191 @@
+"""Every golden number that the library can produce, to nine digits; thresholds exactly."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.chains import BinaryChains, BoundedChains
+from contract.guarantee import Adversary, informed_side, loss, ratio_loss
+from contract.table import EmissionTable
+from gateway.privacy.attack_bound import success_bound
+from gateway.privacy.baselines import baselines, corollary_2, ordinary_dp, zhao_eps3, zhao_eps6
+from gateway.privacy.randomised_response import allowed_ratios, calibrate_binary, calibrate_kary
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "bdp.json").read_text())
+TIERS: dict[str, Adversary] = {"T0": "ignorant", "T1": "informed", "T2": "universal"}
+
+
+def close(value: float) -> Any:
+    """Nine digits."""
+    return pytest.approx(value, rel=1e-9, abs=1e-9)
+
+
+def point(row: dict[str, Any]) -> BinaryChains:
+    q, r = float(row["q"]), float(row["r"])
+    return BinaryChains(q=(q, q), r=(r, r))
+
+
+def symmetric(theta: float) -> BinaryChains:
+    return BinaryChains(q=(theta, theta), r=(theta, theta))
+
+
+@pytest.mark.parametrize("row", GOLDEN["forward"], ids=str)
+def test_losses_of_given_ratios(row: dict[str, Any]) -> None:
+    ratios = Fraction(row["G0"]), Fraction(row["G1"])
+    for tier, adversary in TIERS.items():
+        found = ratio_loss(point(row), *ratios, adversary)
+        assert found.epsilon_01 == close(row["dir0"][f"ln_{tier}"])
+        assert found.epsilon_10 == close(row["dir1"][f"ln_{tier}"])
+
+
+@pytest.mark.parametrize("row", GOLDEN["forward"], ids=str)
+def test_who_is_the_worst_informed_adversary(row: dict[str, Any]) -> None:
+    q, r, g0, g1 = (Fraction(row[name]) for name in ("q", "r", "G0", "G1"))
+    for name, side in (
+        ("dir0", informed_side(q, r, g0, 1 / g1)),
+        ("dir1", informed_side(r, q, g1, 1 / g0)),
+    ):
+        golden = row[name]
+        if golden["ln_T1"] > golden["ln_T0"] + 1e-9:
+            flip = {0: 0, 1: 1} if name == "dir0" else {0: 1, 1: 0}
+            assert side.known_state is not None
+            assert flip[side.known_state] == golden["T1_known"]
+            assert side.gap in (golden["T1_t"], golden["T1_t"] - 1)
+
+
+@pytest.mark.parametrize(
+    "row", GOLDEN["calibration"], ids=lambda row: f"{row['q']}-{row['r']}-{row['eps']}-{row['tier']}"
+)
+def test_calibration(row: dict[str, Any]) -> None:
+    epsilon, adversary = float(row["eps"]), TIERS[row["tier"]]
+    fewest = calibrate_binary(point(row), epsilon, adversary, "flips")
+    assert (fewest.ratio_01, fewest.ratio_10) == (close(float(row["G0"])), close(float(row["G1"])))
+    assert (fewest.rho0, fewest.rho1) == (close(float(row["rho0"])), close(float(row["rho1"])))
+    q, r = float(row["q"]), float(row["r"])
+    assert (r * fewest.rho0 + q * fewest.rho1) / (q + r) == close(float(row["expected_noise"]))
+    for tier, other in TIERS.items():
+        assert loss(point(row), fewest.table, other).epsilon == pytest.approx(row[f"eps_{tier}"], rel=2e-7)
+    informative = calibrate_binary(point(row), epsilon, adversary, "information")
+    assert (informative.rho0, informative.rho1) == tuple(close(float(x)) for x in row["intersection"])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [row for row in GOLDEN["quantised"] if row["bits"] == 32],
+    ids=lambda row: f"{row['q']}-{row['r']}-{row['eps']}-{row['tier']}",
+)
+def test_thresholds_exactly(row: dict[str, Any]) -> None:
+    found = calibrate_binary(point(row), float(row["eps"]), TIERS[row["tier"]], "flips")
+    assert (found.threshold0, found.threshold1) == (row["T0"], row["T1"])
+    assert found.loss.epsilon == close(row["eps_real"])
+
+
+@pytest.mark.parametrize("row", [row for row in GOLDEN["quantised"] if row["bits"] != 32], ids=str)
+def test_coarser_thresholds(row: dict[str, Any]) -> None:
+    """Tables of 8 and 16 bits are tables of 32 bits too."""
+    scale = 2 ** (32 - row["bits"])
+    table = EmissionTable.binary(row["T0"] * scale, row["T1"] * scale)
+    assert loss(point(row), table, TIERS[row["tier"]]).epsilon == close(row["eps_real"])
+
+
+@pytest.mark.parametrize("row", GOLDEN["symmetric"], ids=lambda row: f"{row['theta']}-{row['eps']}")
+def test_symmetric_chains(row: dict[str, Any]) -> None:
+    theta, epsilon = float(row["theta"]), float(row["eps"])
+    for tier, adversary in TIERS.items():
+        assert calibrate_binary(symmetric(theta), epsilon, adversary).rho0 == close(float(row[f"rho_{tier}"]))
+    assert corollary_2(theta, epsilon) == close(float(row["rho_cor2"]))
+
+
+@pytest.mark.parametrize("row", GOLDEN["figure3_theta0_35"], ids=lambda row: str(row["eps"]))
+def test_figure_3(row: dict[str, Any]) -> None:
+    epsilon, chains = float(row["eps"]), symmetric(0.35)
+    assert ordinary_dp(epsilon) == close(row["dp"])
+    assert corollary_2(0.35, epsilon) == close(row["cor2"])
+    assert zhao_eps3(0.35, epsilon) == close(row["eps3"])
+    left, distance = zhao_eps6(0.35, epsilon)
+    assert (left, distance) == (close(row["eps6"]), row["t6"])
+    for tier, adversary in TIERS.items():
+        assert calibrate_binary(chains, epsilon, adversary).rho0 == close(row[tier])
+    real = {b.name: b for b in baselines(chains, epsilon)}
+    expected = {
+        "ordinary randomised response": ("dp", "T1_loss_of_dp"),
+        "BDP theorem 1": ("T0", "T1_loss_of_T0"),
+        "BDP corollary 2": ("cor2", "T1_loss_of_cor2"),
+        "Zhao et al., eps_3": ("zhao3", None),
+        "Zhao et al., eps_6": ("zhao6", "T1_loss_of_zhao6"),
+    }
+    for name, (rho, loses) in expected.items():
+        if row[rho] is None:
+            assert name not in real
+        elif name in real:
+            assert real[name].rho0 == close(row[rho])
+            if loses is not None:
+                measured = real[name].real
+                assert measured is not None
+                step = 2**-32 / row[rho]  # what rounding rho down costs, relative to a ratio
+                assert measured.epsilon == pytest.approx(row[loses], rel=1e-7, abs=4 * step)
+
+
+@pytest.mark.parametrize("row", GOLDEN["success"], ids=lambda row: f"{row['q']}-{row['eps']}")
+def test_success_of_an_attacker(row: dict[str, Any]) -> None:
+    share = row["q"] / (row["q"] + row["r"])
+    bound = success_bound(share, row["eps"], row["eps"])
+    assert bound == close(row["avg_bound"])
+    assert max(share, 1 - share) == close(row["majority"])
+
+
+def test_the_papers_success_bound_falls_below_the_majority_guess() -> None:
+    row = GOLDEN["success"][0]
+    ratio = max(row["q"] / row["r"], row["r"] / row["q"])
+    printed = math.exp(row["eps"]) / (ratio + math.exp(row["eps"]))
+    assert printed == close(row["paper"])
+    assert printed < row["majority"] <= success_bound(row["q"] / (row["q"] + row["r"]), row["eps"], row["eps"])
+
+
+@pytest.mark.parametrize("row", GOLDEN["theorem2_counterexamples"], ids=lambda row: f"{row['name']}-{row['n']}")
+def test_counterexamples(row: dict[str, Any]) -> None:
+    q, r, rho0, rho1 = (Fraction(row[name]) for name in ("q", "r", "rho0", "rho1"))
+    chains = BinaryChains(q=(float(q),) * 2, r=(float(r),) * 2)
+    ratios = (1 - rho0) / rho1, (1 - rho1) / rho0
+    assert ratio_loss(chains, *ratios, "informed").epsilon == close(row["eps_T1"])
+    assert ratio_loss(chains, *ratios, "universal").epsilon == close(row["eps_T2"])
+    assert ratio_loss(chains, *ratios, "ignorant").epsilon == close(row["ln_paper_bound_both"])
+    assert row["ln_LR_known"] <= ratio_loss(chains, *ratios, "informed").epsilon
+
+
+@pytest.mark.parametrize("row", GOLDEN["figure2"], ids=lambda row: str(row["theta"]))
+def test_figure_2(row: dict[str, Any]) -> None:
+    chains = symmetric(row["theta"])
+    ratio = Fraction((1 - row["rho_dp"]) / row["rho_dp"])
+    assert ratio_loss(chains, ratio, ratio, "informed").epsilon == close(row["T1_loss_of_dp"])
+    assert calibrate_binary(chains, 0.5).rho0 == close(row["rho_T1"])
+
+
+ALPHA = {row["chain"]: row["alpha_max"] for row in GOLDEN["kary_calibrated"]}
+
+
+@pytest.mark.parametrize("row", GOLDEN["kary"], ids=lambda row: f"{row['chain']}-{row['G']}")
+def test_losses_with_more_states(row: dict[str, Any]) -> None:
+    states = 4 if row["chain"].endswith("4") else 3
+    chains = BoundedChains(states=states, odds_ratio=ALPHA[row["chain"]])
+    ratio = Fraction(row["G"])
+    found = ratio_loss(chains, ratio, ratio, "universal").epsilon
+    assert found == close(row["closed_T2"])
+    assert found >= row["exact_all"]
+
+
+@pytest.mark.parametrize("row", GOLDEN["kary_calibrated"], ids=lambda row: f"{row['chain']}-{row['eps']}")
+def test_calibration_with_more_states(row: dict[str, Any]) -> None:
+    states = 4 if row["chain"].endswith("4") else 3
+    chains = BoundedChains(states=states, odds_ratio=row["alpha_max"])
+    ratio, _ = allowed_ratios(chains, float(row["eps"]), "universal")
+    assert ratio / (ratio + states - 1) == close(row["keep_T2_closed"])
+    table, achieved = calibrate_kary(chains, float(row["eps"]))
+    assert table.weights()[0][0] / 2**32 == pytest.approx(row["keep_T2_closed"], abs=1e-8)
+    assert achieved.epsilon <= float(row["eps"])
