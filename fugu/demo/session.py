@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -165,7 +166,7 @@ def _process(arguments: Sequence[str], output: Path | None, log: Path) -> Iterat
 
 @contextmanager
 def _gateway(port: int, policies: Path, folder: Path, out: Path) -> Iterator[None]:
-    arguments = ["gateway", "run", "--fleet", FLEET, "--policies", str(policies)]
+    arguments = ["gateway", "run", "--verbose", "--fleet", FLEET, "--policies", str(policies)]
     arguments += ["--store", str(folder / "gateway.sqlite"), "--broker", f"127.0.0.1:{port}"]
     with _process(arguments, None, out / "gateway.log"):
         yield
@@ -214,10 +215,12 @@ def _summary(results: Sequence[DeviceResult]) -> Table:
     table = Table(
         title="How often an attacker who uses the correlation guesses a reading right",
         title_justify="left",
-        caption="promised: the most that epsilon allows. ordinary: reached against ordinary randomised response at that "
-        "epsilon, whose real epsilon comes next. ours: reached against Fugu Edge, with the proven ceiling. "
+        caption="promised: the most that epsilon allows. ordinary: against ordinary randomised response at that "
+        "epsilon, whose real one comes next. ours: reached against Fugu Edge, with the proven ceiling. "
         "gateway: how often its own estimate is right.",
         caption_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
     )
     table.add_column("device")
     for heading in ("ε", "majority", "promised", "ordinary", "real ε", "ours", "ceiling", "gateway"):

@@ -39,7 +39,7 @@ def stream_picture(
         symbols: 0, 1, or none where there was no symbol.
         estimates: probability of state 1, or none where there is no estimate.
     """
-    left, step = 110, (WIDTH - 120) / max(1, len(states))
+    left, step = 130, (WIDTH - 140) / max(1, len(states))
 
     def x(tick: int) -> float:
         return left + tick * step
@@ -72,7 +72,7 @@ def attack_picture(devices: Sequence[AttackBars]) -> str:
     """For each device the attacker's success against both mechanisms, beside what was promised."""
     title = "How often an attacker who uses the correlation guesses a reading right"
     left, span, row = 210, WIDTH - 290, 78
-    parts = [_open(40 + row * len(devices), title), f'<text x="4" y="16">{title}</text>']
+    parts = [_open(48 + row * len(devices), title), f'<text x="4" y="16">{title}</text>']
 
     def x(value: float) -> float:
         return left + (value - 0.5) / 0.5 * span
@@ -94,6 +94,10 @@ def attack_picture(devices: Sequence[AttackBars]) -> str:
         parts.append(
             f'<text class="small" x="{at + 4:.1f}" y="{top + 14}">promised at most {device.promised:.3f}</text>'
         )
+    note = 42 + row * len(devices)
+    parts.append(
+        f'<text class="small" x="{left}" y="{note}">bars begin at one half, a guess without any knowledge</text>'
+    )
     return "".join([*parts, "</svg>"])
 
 

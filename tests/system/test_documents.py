@@ -21,7 +21,7 @@ PAGES = sorted(str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(RO
 def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
     """Also shows that the edge installs without numpy, numba and scipy."""
     with Page("docs/deploy.md", tmp_path, {"1883": str(broker.port)}) as page:
-        assert page.run() >= 5
+        assert page.run() == 4
         wait_until(lambda: (tmp_path / "outbox.sqlite").exists(), 30)
         listed = subprocess.run(
             [tmp_path / "edge/bin/python", "-m", "pip", "list"], capture_output=True, text=True, check=True
@@ -73,7 +73,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["mosquitto", "embedded"])
 def test_the_demo_shows_an_attack_that_breaks_the_ordinary_promise_and_not_ours(tmp_path: Path, kind: str) -> None:
-    command = [sys.executable, "-m", "fugu", "demo", "--seconds", "12", "--no-live", "--broker-kind", kind]
+    command = [sys.executable, "-m", "fugu", "demo", "--seconds", "60", "--no-live", "--broker-kind", kind]
     done = subprocess.run([*command, "--out", "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     report = (tmp_path / "demo" / "report.html").read_text()

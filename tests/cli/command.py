@@ -1,0 +1,43 @@
+"""Run `fugu` inside the test process, and hold it to what every command promises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from fugu.main import main
+
+__all__ = ["Done", "Fugu"]
+
+
+class Done(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """The one JSON document on stdout."""
+        return json.loads(self.out)
+
+
+Fugu = Callable[..., Done]
+
+
+def runner(capsys: pytest.CaptureFixture[str]) -> Fugu:
+    """Make a function that runs a command with the words given."""
+
+    def run(*words: object) -> Done:
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as stop:  # argparse, for --help
+            code = int(stop.code or 0)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return Done(code, out, err)
+
+    return run

@@ -1,0 +1,13 @@
+"""Fixtures of the command line's tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.command import Fugu, runner
+
+
+@pytest.fixture
+def fugu(capsys: pytest.CaptureFixture[str]) -> Fugu:
+    """Run a command in this process."""
+    return runner(capsys)

@@ -1,0 +1,214 @@
+"""`fugu plan stream`: golden noise, what it costs, what else could be done, and the policy it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.policy import Policy
+from fugu import planner
+from tests.cli.command import Fugu
+
+GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "bdp.json").read_text())
+TIERS = {"T0": "ignorant", "T1": "informed", "T2": "universal"}
+CASES = [
+    case
+    for case in GOLDEN["quantised"]
+    if case["bits"] == 32 and (case["q"], case["eps"]) in {("0.2", "0.5"), ("0.2", "2"), ("0.0893", "1")}
+]
+N10 = ("--q", ".08938", "--r", ".10924")
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forecast from short simulations."""
+    original = planner.utility
+    monkeypatch.setattr(planner, "utility", lambda *given, **named: original(*given, **{**named, "ticks": 20_000}))
+
+
+def plan(fugu: Fugu, *words: object) -> Any:
+    done = fugu("plan", "stream", *words, "--json")
+    assert done.code == 0, done.err
+    return done.json()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['q']}-{case['eps']}-{case['tier']}")
+def test_golden_thresholds(fugu: Fugu, case: dict[str, Any]) -> None:
+    chain = ("--q", case["q"], "--r", case["r"], "--epsilon", case["eps"])
+    document = plan(fugu, *chain, "--adversary", TIERS[case["tier"]], "--objective", "flips")
+    assert (document["threshold0"], document["threshold1"]) == (case["T0"], case["T1"])
+    assert (document["rho0"], document["rho1"]) == (case["T0"] / 2**32, case["T1"] / 2**32)
+    assert document["epsilon"] == pytest.approx(case["eps_real"], abs=1e-9)
+    assert document["epsilon"] <= float(case["eps"])
+
+
+def test_golden_cases_were_found() -> None:
+    assert {case["tier"] for case in CASES} == {"T0", "T1", "T2"}
+
+
+def test_the_plan_for_the_published_recording(fugu: Fugu) -> None:
+    document = plan(fugu, *N10, "--epsilon", 1)
+    assert {"rho0", "rho1", "threshold0", "threshold1", "epsilon", "adversary"} <= document.keys()
+    assert (document["adversary"], document["objective"]) == ("informed", "information")
+    assert document["accuracy"] == pytest.approx(0.56, abs=0.02)
+    assert document["majority"] == pytest.approx(0.55, abs=1e-3)
+    stationary = 0.10924 / (0.08938 + 0.10924)
+    flips = stationary * document["rho0"] + (1 - stationary) * document["rho1"]
+    assert document["expected_flips"] == pytest.approx(flips, abs=1e-9)
+    ordinary = next(other for other in document["baselines"] if "ordinary" in other["name"])
+    assert ordinary["epsilon"] == pytest.approx(5.3236, abs=1e-3)
+    assert ordinary["accuracy"] > 0.8
+
+
+def test_what_it_plans_is_what_loss_finds(fugu: Fugu) -> None:
+    document = plan(fugu, *N10, "--epsilon", 2)
+    noise = ("--rho0", document["rho0"], "--rho1", document["rho1"])
+    found = fugu("loss", "stream", *N10, *noise, "--json").json()
+    assert found["epsilon"] == pytest.approx(document["epsilon"], abs=1e-12)
+
+
+def test_it_says_that_sampling_less_often_is_better_and_plans_that(fugu: Fugu) -> None:
+    document = plan(fugu, *N10, "--epsilon", 1, "--period", ".8")
+    assert document["better_every"] == 10
+    assert "Sampling less often is the better choice: one reading every 8 s" in document["advice"][-1]
+    better = next(option for option in document["periods"] if option["every"] == 10)
+    assert better["accuracy"] > document["accuracy"] + 0.1
+    assert better["bits_per_hour"] > 4 * document["bits_per_hour"]
+    planned = plan(fugu, *N10, "--epsilon", 1, "--period", ".8", "--every", 10)
+    assert {key: planned[key] for key in better} == better
+    assert planned["period_seconds"] == pytest.approx(8.0)
+    assert planned["better_every"] is None
+
+
+@pytest.mark.parametrize("adversary", ["informed", "universal"])
+def test_decimated_noise_is_safe_for_the_decimated_chain(fugu: Fugu, adversary: str) -> None:
+    document = plan(fugu, "--q", ".1:.2", "--r", ".2:.3", "--epsilon", 1, "--every", 3, "--adversary", adversary)
+    noise = ("--rho0", document["rho0"], "--rho1", document["rho1"], "--adversary", adversary, "--json")
+    for q, r in ((0.1, 0.2), (0.1, 0.3), (0.2, 0.2), (0.2, 0.3), (0.15, 0.25)):
+        moved = (1 - (1 - q - r) ** 3) / (q + r)
+        found = fugu("loss", "stream", "--q", q * moved, "--r", r * moved, *noise).json()
+        assert found["epsilon"] <= 1.0 + 1e-9
+
+
+def test_alternating_readings_are_planned_too(fugu: Fugu) -> None:
+    document = plan(fugu, "--q", ".6", "--r", ".7", "--epsilon", 1)
+    assert 0.9 < document["epsilon"] <= 1.0
+
+
+def test_for_people(fugu: Fugu) -> None:
+    done = fugu("plan", "stream", *N10, "--epsilon", 1)
+    assert done.code == 0
+    for piece in (
+        "rho0 = Pr(symbol 1 | state 0)",
+        "epsilon achieved",
+        "of 2^32",
+        "real epsilon",
+        "BROKEN",
+        "--every 10",
+    ):
+        assert piece in done.out
+
+
+POLICY = ("--fleet", "home", "--device", "wrist-1", "--stream", "heart", "--period", "0.8", "--threshold", "61.5")
+
+
+def test_a_policy_survives_the_check_of_a_device(fugu: Fugu, tmp_path: Path) -> None:
+    file = tmp_path / "policy.json"
+    document = plan(fugu, *N10, "--epsilon", 1, "--every", 5, *POLICY, "--epoch", "1700000000.5", "-o", file)
+    policy = Policy.from_json(file.read_bytes())
+    assert policy.table.threshold0 == document["threshold0"]
+    assert (policy.clock.epoch_us, policy.clock.period_us) == (1_700_000_000_500_000, 4_000_000)
+    assert policy.discretiser.states == ("low", "high")
+    assert (policy.guarantee.epsilon, policy.guarantee.adversary) == (1.0, "informed")
+    checked = fugu("policy", "check", file, "--ceiling", 1, "--json")
+    assert checked.code == 0
+    assert checked.json()["epsilon"] == document["epsilon"]
+    assert "the guarantee holds" in fugu("policy", "check", file).out
+
+
+def test_a_policy_above_the_ceiling_or_with_a_false_guarantee_is_refused(fugu: Fugu, tmp_path: Path) -> None:
+    file = tmp_path / "policy.json"
+    plan(fugu, *N10, "--epsilon", 1, *POLICY, "-o", file)
+    above = fugu("policy", "check", file, "--ceiling", ".9")
+    assert (above.code, above.out) == (1, "")
+    assert "above this device's ceiling 0.9" in above.err
+    document = json.loads(file.read_text())
+    document["guarantee"]["epsilon"] = 0.9
+    file.write_text(json.dumps(document))
+    false = fugu("policy", "check", file)
+    assert false.code == 1
+    assert "above the 0.9 of its guarantee" in false.err
+
+
+def test_the_clock_starts_now_unless_told_otherwise(
+    fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_800_000_000.4)
+    plan(fugu, *N10, "--epsilon", 1, *POLICY, "-o", tmp_path / "p.json")
+    assert Policy.from_json((tmp_path / "p.json").read_bytes()).clock.epoch_us == 1_800_000_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "message"),
+    [
+        ((), 2, "a policy needs --fleet, --device, --stream, --period, --threshold (try 'fugu plan stream --help')"),
+        ((*POLICY, "--states", "a,b,c"), 1, "1 edges make 2 states, not 3"),
+        ((*POLICY, "--states", "a,a"), 1, "two states have the same name"),
+        ((*POLICY, "--fleet", "a/b"), 1, "fleet: String should match pattern '^[A-Za-z0-9_-]{1,64}$'"),
+        ((*POLICY, "--frame-ticks", "0"), 1, "frame_ticks: Input should be greater than or equal to 1"),
+        ((*POLICY, "--threshold", "x"), 2, "threshold must be a number, got 'x'"),
+        ((*POLICY, "--epoch", "nan"), 1, "epoch and period must be seconds from 0 to 2^42"),
+        ((*POLICY, "--threshold", "1,2"), 1, "2 edges make 3 states, not 2"),
+    ],
+)
+def test_policies_that_cannot_be_written(
+    fugu: Fugu, tmp_path: Path, extra: tuple[str, ...], code: int, message: str
+) -> None:
+    done = fugu("plan", "stream", "--q", ".5", "--r", ".5", "--epsilon", 1, *extra, "-o", tmp_path / "p.json")
+    assert (done.code, done.err) == (code, f"fugu: {message}\n")
+    assert not (tmp_path / "p.json").exists()
+
+
+def test_from_a_recording_to_a_policy(fugu: Fugu, tmp_path: Path) -> None:
+    """A model brings its period and its threshold; its class covers both halves, and the plan says so."""
+    data = Path(__file__).parents[1] / "data" / "hr_sleep_N10.csv.gz"
+    chain, file = tmp_path / "chain.json", tmp_path / "policy.json"
+    fugu("model", "fit", data, "--threshold", "mean", "-o", chain)
+    names = ("--fleet", "home", "--device", "wrist-1", "--stream", "heart")
+    document = plan(fugu, "--model", chain, "--epsilon", 2, *names, "-o", file)
+    model = json.loads(chain.read_text())
+    for name, (x, y) in {"q": (0, 1), "r": (1, 0)}.items():
+        low, high = document["chains"][name]
+        for half in model["halves"]:
+            assert low <= half[x][y] / sum(half[x]) <= high
+    assert "widened to cover the estimates of both halves" in document["notes"][0]
+    assert "leaks" in document["warnings"][0]
+    policy = Policy.from_json(file.read_bytes())
+    assert policy.clock.period_us == round(model["period_seconds"] * 1e6)
+    assert policy.discretiser.kind == "thresholds"
+    assert policy.discretiser.edges == (model["threshold"],)
+
+
+def test_more_states_get_randomised_response_with_the_universal_bound(fugu: Fugu, tmp_path: Path) -> None:
+    recording, chain, file = tmp_path / "three.csv", tmp_path / "chain.json", tmp_path / "policy.json"
+    recording.write_text("state\n" + "0\n0\n1\n1\n2\n2\n1\n0\n2\n0\n" * 200)
+    assert fugu("model", "fit", recording, "-o", chain).code == 0
+    edges = ("--fleet", "f", "--device", "d", "--stream", "s", "--period", 60, "--threshold", "1,2")
+    document = plan(fugu, "--model", chain, "--epsilon", 3, *edges, "-o", file)
+    assert (document["rho0"], document["threshold0"], document["baselines"]) == (None, None, [])
+    weights = document["weights"]
+    assert [sum(row) for row in weights] == [2**32] * 3
+    assert weights[0][1] == weights[0][2] == weights[2][0] < weights[0][0]
+    assert 2.9 < document["epsilon"] <= 3.0
+    assert fugu("policy", "check", file, "--ceiling", 3).code == 0
+    assert "Pr(each wrong symbol)" in fugu("plan", "stream", "--model", chain, "--epsilon", 3).out
+
+
+def test_a_broken_model_is_refused_by_name(fugu: Fugu, tmp_path: Path) -> None:
+    file = tmp_path / "chain.json"
+    file.write_text('{"format": 1}')
+    done = fugu("plan", "stream", "--model", file, "--epsilon", 1)
+    assert (done.code, done.err) == (1, f"fugu: {file}: source: Field required\n")

@@ -1,0 +1,205 @@
+"""The guarantee check at its edges: unusual chains and tables, intervals, refusals, and the time it takes.
+
+That losses are never exceeded, and are reached, is judged by enumeration in tests/privacy.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from contract.chains import BinaryChains, BoundedChains
+from contract.errors import GuaranteeError
+from contract.guarantee import Adversary, Guarantee, check_guarantee, informed_side, loss, ratio_loss, tick_ratios
+from contract.table import SCALE, EmissionTable
+from tests.privacy.oracle import best_attack
+
+ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
+
+
+def point(q: float, r: float) -> BinaryChains:
+    return BinaryChains(q=(q, q), r=(r, r))
+
+
+def flips(rho0: float, rho1: float) -> EmissionTable:
+    return EmissionTable.binary(round(rho0 * SCALE), round(rho1 * SCALE))
+
+
+def emission(table: EmissionTable) -> np.ndarray:
+    return np.array(table.weights()) / SCALE
+
+
+# Classes of chains
+
+
+def test_the_worst_alternating_chain_for_a_direction_can_be_inside_its_interval() -> None:
+    """So the highest corner does not bound the class: an actual attack on a member beats both ends of its interval."""
+    table = flips(0.4242594, 2.02831e-5)
+    inside, ends, r = 0.9938877, (0.9638877, 0.9997976), 0.9241383
+    attack = best_attack(inside, r, emission(table), 0, informed=True)
+    assert attack > max(loss(point(q, r), table, "informed").epsilon_01 for q in ends) + 0.5
+    assert attack <= loss(BinaryChains(q=ends, r=(r, r)), table, "informed").epsilon_01
+
+
+def test_the_worst_alternating_chain_for_both_directions_can_be_inside_its_interval() -> None:
+    table = flips(0.9132475, 5.597e-6)
+    low, high, r = 0.99311841, 0.99905555, 0.9574038
+    attack = max(best_attack(low, r, emission(table), way, informed=True) for way in (0, 1))
+    assert attack > loss(point(high, r), table, "informed").epsilon + 0.3
+    assert attack <= loss(BinaryChains(q=(low, high), r=(r, r)), table, "informed").epsilon
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_a_class_that_straddles_independence_is_as_bad_as_both_of_its_parts(adversary: Adversary) -> None:
+    table = flips(0.3, 0.2)
+    wide = loss(BinaryChains(q=(0.3, 0.9), r=(0.4, 0.8)), table, adversary)
+    for q, r in ((0.3, 0.4), (0.9, 0.8), (0.6, 0.4), (0.9, 0.4), (0.3, 0.8)):
+        inside = loss(point(q, r), table, adversary)
+        assert inside.epsilon_01 <= wide.epsilon_01
+        assert inside.epsilon_10 <= wide.epsilon_10
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed"])
+def test_a_sticky_class_is_as_bad_as_its_stickiest_corner(adversary: Adversary) -> None:
+    table = flips(0.3, 0.2)
+    assert loss(BinaryChains(q=(0.1, 0.3), r=(0.2, 0.5)), table, adversary) == loss(point(0.1, 0.2), table, adversary)
+
+
+def test_sticky_chains_lose_more_the_stickier_they_are() -> None:
+    """The informed corner is worst for q + r < 1: no exception in a search with close and far neighbours."""
+    generator = np.random.default_rng(7)
+    for _ in range(400):
+        q, r = 10.0 ** generator.uniform(-5, 0, size=2)
+        spare = 1 - q - r
+        if spare <= 1e-3:
+            continue
+        share, size = generator.choice([0, 1, generator.random()]), 10.0 ** generator.uniform(-5, -0.01)
+        near = Fraction(q), Fraction(r)
+        far = Fraction(q + spare * size * share), Fraction(r + spare * size * (1 - share))
+        ratio = 1 + Fraction(10.0 ** generator.uniform(-3, 6))
+        sides = [informed_side(*pair, ratio, 1 / ratio) for pair in (near, far)]
+        if sides[0].exact:
+            assert sides[1].ratio <= sides[0].ratio
+
+
+# Chains and tables at the edge
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_independent_readings_lose_what_one_symbol_says(adversary: Adversary) -> None:
+    found = loss(point(0.25, 0.75), flips(0.25, 0.25), adversary)
+    assert math.log(3) <= found.epsilon <= math.log(3) * (1 + 1e-15)
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+@pytest.mark.parametrize(("q", "r"), [(0.2, 0.35), (0.9, 0.8), (1e-9, 1e-9)])
+def test_a_symbol_that_says_nothing_loses_nothing(adversary: Adversary, q: float, r: float) -> None:
+    assert loss(point(q, r), flips(0.25, 0.75), adversary).epsilon == 0.0
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+@pytest.mark.parametrize(("q", "r"), [(0.2, 0.35), (0.95, 0.9), (1e-3, 0.5), (0.5, 0.5)])
+def test_one_threshold_step_is_told_apart(adversary: Adversary, q: float, r: float) -> None:
+    chains = point(q, r)
+    for thresholds, fewer in (
+        ((1 << 30, 1 << 29), ((1 << 30) - 1, (1 << 29) - 1)),
+        ((SCALE // 2, SCALE // 2 - 1), (SCALE // 2 - 1, SCALE // 2 - 1)),
+    ):
+        more_noise, less_noise = (loss(chains, EmissionTable.binary(*pair), adversary) for pair in (thresholds, fewer))
+        assert more_noise.epsilon < less_noise.epsilon
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_merging_symbols_never_loses_more(adversary: Adversary) -> None:
+    """Four symbols, then the same with the last two merged: less is said."""
+    fine = EmissionTable(rows=((1 << 31, 3 << 30, 7 << 29), (1 << 29, 1 << 30, 1 << 31)))
+    coarse = EmissionTable(rows=((1 << 31, 3 << 30), (1 << 29, 1 << 30)))
+    for q, r in ((0.2, 0.35), (0.9, 0.6)):
+        a, b = loss(point(q, r), fine, adversary), loss(point(q, r), coarse, adversary)
+        assert a.epsilon_01 >= b.epsilon_01
+        assert a.epsilon_10 >= b.epsilon_10
+
+
+def test_the_ratios_of_a_tick_are_exact() -> None:
+    assert tick_ratios(EmissionTable.binary(1 << 30, 1 << 31)) == (Fraction(3, 2), Fraction(2))
+    assert tick_ratios(EmissionTable.randomised_response(3, 1 << 30)) == (Fraction(2), Fraction(2))
+
+
+@pytest.mark.parametrize("ratio", [Fraction(3), 1 + Fraction(1, 10**6), Fraction(10**6)])
+@pytest.mark.parametrize(
+    ("q", "r"),
+    [(1e-3, 1e-3), (1e-6, 1e-6), (1e-12, 0.3), (1e-300, 1e-300), (0.49, 0.002), (0.4, 1e-4), (0.5, 0.499999)],
+)
+def test_sticky_chains_are_checked_quickly_and_in_order(q: float, r: float, ratio: Fraction) -> None:
+    """A policy for a chain that hardly ever moves must not hang the device that reads it."""
+    started = time.perf_counter()
+    found = [ratio_loss(point(q, r), ratio, ratio, adversary).epsilon for adversary in ADVERSARIES]
+    assert time.perf_counter() - started < 5
+    assert math.log(ratio) <= found[0] <= found[1] <= found[2] < math.inf
+
+
+@pytest.mark.parametrize(("q", "r"), [(0.003, 0.002), (0.0007, 0.4), (0.01, 0.02)])
+def test_skipping_ticks_misses_no_attack(q: float, r: float) -> None:
+    """The search skips stretches of ticks; an attack on each of thousands of ticks finds the same worst one."""
+    table = flips(0.45, 0.4)
+    found = loss(point(q, r), table, "informed")
+    for direction, reported in ((0, found.epsilon_01), (1, found.epsilon_10)):
+        reached = best_attack(q, r, emission(table), direction, informed=True, ticks=5000)
+        assert reported == pytest.approx(reached, abs=1e-9)
+
+
+def test_the_result_does_not_depend_on_the_callers_decimal_context() -> None:
+    from decimal import ROUND_DOWN, Context, localcontext
+
+    table = flips(0.3, 0.2)
+    expected = [loss(point(0.2, 0.35), table, adversary) for adversary in ADVERSARIES]
+    with localcontext(Context(prec=5, rounding=ROUND_DOWN)):
+        assert [loss(point(0.2, 0.35), table, adversary) for adversary in ADVERSARIES] == expected
+
+
+# Refusals
+
+
+def test_a_table_above_its_guarantee_is_refused_with_both_numbers() -> None:
+    chains, table = point(0.2, 0.35), flips(0.3, 0.3)
+    real = loss(chains, table, "informed").epsilon
+    with pytest.raises(GuaranteeError, match=rf"loses epsilon {real!r} to the informed adversary, above the 2\.0 "):
+        check_guarantee(chains, table, Guarantee(epsilon=2.0, adversary="informed"))
+    assert check_guarantee(chains, table, Guarantee(epsilon=real, adversary="informed")).epsilon == real
+
+
+@pytest.mark.parametrize(("chains", "states"), [(point(0.1, 0.1), 3), (BoundedChains(states=3, odds_ratio=9.0), 2)])
+def test_a_table_with_another_number_of_states_is_refused(chains: BinaryChains | BoundedChains, states: int) -> None:
+    with pytest.raises(GuaranteeError, match=f"the table has {states} states and its class of chains {5 - states}"):
+        loss(chains, EmissionTable.randomised_response(states, 1 << 28), "informed")
+
+
+def test_a_likelihood_ratio_below_one_is_refused() -> None:
+    with pytest.raises(GuaranteeError, match="at least 1"):
+        ratio_loss(point(0.1, 0.1), Fraction(1, 2), Fraction(2), "informed")
+
+
+@pytest.mark.parametrize("text", ["0.0", "-1.0", "NaN", "Infinity", '"1"'])
+def test_a_guarantee_needs_a_positive_finite_epsilon(text: str) -> None:
+    with pytest.raises(ValidationError):
+        Guarantee.model_validate_json(f'{{"epsilon":{text},"adversary":"informed"}}')
+
+
+def test_a_guarantee_names_its_adversary() -> None:
+    with pytest.raises(ValidationError):
+        Guarantee.model_validate_json('{"epsilon":1.0,"adversary":"weak"}')
+    with pytest.raises(ValidationError):
+        Guarantee.model_validate_json('{"epsilon":1.0}')
+
+
+def test_a_bounded_class_answers_for_every_adversary_with_the_universal_bound() -> None:
+    chains, table = BoundedChains(states=3, odds_ratio=16.0), EmissionTable.randomised_response(3, 1 << 28)
+    found = [loss(chains, table, adversary) for adversary in ADVERSARIES]
+    assert {f.epsilon for f in found} == {f.epsilon_01 for f in found} == {f.epsilon_10 for f in found}
+    assert [f.adversary for f in found] == list(ADVERSARIES)
+    assert {f.bound for f in found} == {"odds-ratio bound"}

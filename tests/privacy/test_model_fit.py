@@ -1,0 +1,92 @@
+"""Counts by hand, intervals and tests against values that can be checked on paper or in tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from gateway.privacy import model_fit
+
+STATES = np.array([0, 0, 1, 1, 1, 0, 1, 0, 0, 0])
+SEGMENTS = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1])
+
+
+def test_transitions_are_counted_inside_segments_only() -> None:
+    # 0>0 0>1 1>1 1>1 1>0 | 1>0 0>0 0>0; the step 0 | 1 between the segments is not one.
+    assert model_fit.count_transitions(STATES, SEGMENTS, 2).tolist() == [[3, 1], [2, 2]]
+
+
+def test_triples_are_counted_inside_segments_only() -> None:
+    # 001 011 111 110 | 100 000
+    assert model_fit.count_triples(STATES, SEGMENTS, 2).tolist() == [[[1, 1], [0, 1]], [[1, 0], [1, 1]]]
+
+
+def test_decimation_restarts_in_every_segment() -> None:
+    states, segments = model_fit.decimate(STATES, SEGMENTS, 3)
+    assert states.tolist() == [0, 1, 1, 0]
+    assert segments.tolist() == [0, 0, 1, 1]
+
+
+def test_a_state_that_is_never_left_has_a_uniform_row() -> None:
+    assert model_fit.transition_matrix(np.array([[3, 1], [0, 0]])).tolist() == [[0.75, 0.25], [0.5, 0.5]]
+
+
+def test_clopper_pearson_without_successes_is_the_rule_in_closed_form() -> None:
+    low, high = model_fit.clopper_pearson(0, 20, 0.95)
+    assert low == 0.0
+    assert high == pytest.approx(1.0 - 0.025 ** (1 / 20), abs=1e-12)
+    assert model_fit.clopper_pearson(20, 20, 0.95) == pytest.approx((0.025 ** (1 / 20), 1.0), abs=1e-12)
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(1, 10), (7, 23), (400, 1000)])
+def test_clopper_pearson_leaves_half_the_error_in_each_tail(successes: int, trials: int) -> None:
+    low, high = model_fit.clopper_pearson(successes, trials, 0.9)
+    assert stats.binom.sf(successes - 1, trials, low) == pytest.approx(0.05, abs=1e-10)
+    assert stats.binom.cdf(successes, trials, high) == pytest.approx(0.05, abs=1e-10)
+
+
+def test_without_trials_anything_is_possible() -> None:
+    assert model_fit.clopper_pearson(0, 0, 0.95) == (0.0, 1.0)
+
+
+def test_homogeneity_is_the_likelihood_ratio_test_of_the_textbook() -> None:
+    halves = [np.array([[90, 10], [20, 80]]), np.array([[70, 30], [25, 75]])]
+    test = model_fit.homogeneity_test(halves)
+    rows = [
+        stats.chi2_contingency([half[x] for half in halves], lambda_="log-likelihood", correction=False) for x in (0, 1)
+    ]
+    assert test.statistic == pytest.approx(sum(row.statistic for row in rows), rel=1e-12)
+    assert test.degrees == sum(row.dof for row in rows) == 2
+    assert test.p_value == pytest.approx(stats.chi2.sf(test.statistic, 2), rel=1e-9)
+
+
+def test_equal_halves_are_homogeneous() -> None:
+    half = np.array([[30, 10], [5, 20]])
+    test = model_fit.homogeneity_test([half, half])
+    assert test.statistic == pytest.approx(0.0, abs=1e-9)
+    assert test.p_value == pytest.approx(1.0, abs=1e-4)
+
+
+def test_a_second_order_chain_is_found_out_and_a_first_order_chain_is_not() -> None:
+    generator = np.random.default_rng(5)
+    copies = np.zeros(20_000, dtype=np.int64)
+    plain = np.zeros(20_000, dtype=np.int64)
+    draws = generator.random(20_000)
+    for t in range(2, 20_000):
+        copies[t] = copies[t - 2] if draws[t] < 0.8 else 1 - copies[t - 2]
+        plain[t] = plain[t - 1] if draws[t] < 0.8 else 1 - plain[t - 1]
+    one = np.zeros(20_000, dtype=np.int64)
+    assert model_fit.order_test(model_fit.count_triples(copies, one, 2)).p_value < 1e-100
+    assert model_fit.order_test(model_fit.count_triples(plain, one, 2)).p_value > 0.01
+
+
+def test_sojourns_leave_out_stays_that_touch_an_end() -> None:
+    counts = model_fit.count_transitions(STATES, SEGMENTS, 2)
+    zero, one = model_fit.sojourns(STATES, SEGMENTS, counts)
+    assert (zero.stays, zero.mean, zero.median) == (0, None, None)
+    assert (one.stays, one.mean, one.median) == (1, 3.0, 3.0)
+    assert zero.geometric_mean == 4.0
+    assert zero.geometric_median == 3.0  # 0.75^3 < 1/2 < 0.75^2
+    assert one.geometric_mean == 2.0
+    assert one.geometric_median == 1.0

@@ -1,0 +1,107 @@
+"""The class of a decimated chain holds every decimated chain, and the odds ratio of a product is attained."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from contract.chains import BinaryChains, BoundedChains, odds_ratio
+from gateway.privacy.sampling import DecimationError, decimated_class, decimated_odds_ratio, decimated_transition
+
+probability = st.floats(1e-4, 1.0 - 1e-4)
+steps = st.integers(1, 60)
+
+
+def chain(q: float, r: float) -> NDArray[np.float64]:
+    return np.array([[1.0 - q, q], [r, 1.0 - r]])
+
+
+def box(bounds: tuple[float, float, float, float]) -> BinaryChains:
+    (q0, q1), (r0, r1) = sorted(bounds[:2]), sorted(bounds[2:])
+    return BinaryChains(q=(q0, q1), r=(r0, r1))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.tuples(probability, probability, probability, probability), steps, st.floats(0, 1), st.floats(0, 1))
+@example((0.9, 0.999, 0.9, 0.999), 3, 0.3, 0.8)
+@example((0.3, 0.9, 0.2, 0.9), 2, 0.5, 0.5)
+def test_every_chain_of_the_box_is_covered(
+    bounds: tuple[float, float, float, float], step: int, across: float, up: float
+) -> None:
+    chains = box(bounds)
+    try:
+        decimated = decimated_class(chains, step)
+    except DecimationError:
+        return
+    assert isinstance(decimated, BinaryChains)
+    q = chains.q[0] + across * (chains.q[1] - chains.q[0])
+    r = chains.r[0] + up * (chains.r[1] - chains.r[0])
+    power = decimated_transition(chain(q, r), step)
+    slack = 1e-13
+    assert decimated.q[0] - slack <= power[0, 1] <= decimated.q[1] + slack
+    assert decimated.r[0] - slack <= power[1, 0] <= decimated.r[1] + slack
+
+
+def test_the_box_of_positively_correlated_chains_is_tight() -> None:
+    decimated = decimated_class(BinaryChains(q=(0.05, 0.1), r=(0.1, 0.2)), 7)
+    assert isinstance(decimated, BinaryChains)
+    assert decimated.q[0] == pytest.approx(decimated_transition(chain(0.05, 0.2), 7)[0, 1], rel=1e-9)
+    assert decimated.q[1] == pytest.approx(decimated_transition(chain(0.1, 0.1), 7)[0, 1], rel=1e-9)
+    assert decimated.r[0] == pytest.approx(decimated_transition(chain(0.1, 0.1), 7)[1, 0], rel=1e-9)
+    assert decimated.r[1] == pytest.approx(decimated_transition(chain(0.05, 0.2), 7)[1, 0], rel=1e-9)
+
+
+def test_tiny_probabilities_do_not_cancel() -> None:
+    decimated = decimated_class(BinaryChains(q=(1e-12, 1e-12), r=(1e-12, 1e-12)), 10)
+    assert isinstance(decimated, BinaryChains)
+    assert decimated.q[0] == pytest.approx(1e-11, rel=1e-9)
+
+
+def test_a_single_tick_changes_nothing() -> None:
+    chains = BinaryChains(q=(0.1, 0.2), r=(0.3, 0.3))
+    assert decimated_class(chains, 1) is chains
+    assert decimated_odds_ratio(7.0, 1) == 7.0
+
+
+def test_the_odds_ratio_of_a_product_is_reached_with_soft_evidence_between() -> None:
+    a, b = 3.0, 3.0
+    step = np.array([[a, 1.0], [1.0, b]]) / 4.0
+    ratio = a * b
+    product = step @ step
+    reached = product[0, 0] * product[1, 1] / (product[0, 1] * product[1, 0])
+    assert decimated_odds_ratio(ratio, 2) == pytest.approx(reached, rel=1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.integers(2, 6))
+def test_no_product_of_changing_matrices_exceeds_the_bound(seed: int, k: int, step: int) -> None:
+    generator = np.random.default_rng(seed)
+    matrices = [np.exp(generator.normal(0.0, 1.5, (k, k))) for _ in range(step)]
+    stochastic = [matrix / matrix.sum(axis=1, keepdims=True) for matrix in matrices]
+    worst = max(odds_ratio(tuple(map(tuple, matrix.tolist()))) for matrix in stochastic)
+    product = stochastic[0]
+    for matrix in stochastic[1:]:
+        evidence = np.exp(generator.normal(0.0, 2.0, k))
+        product = product @ np.diag(evidence) @ matrix
+    product = product / product.sum(axis=1, keepdims=True)
+    assert odds_ratio(tuple(map(tuple, product.tolist()))) <= decimated_odds_ratio(worst, step) * (1 + 1e-9)
+
+
+def test_bounded_chains_keep_a_typical_member() -> None:
+    transition = ((0.8, 0.1, 0.1), (0.2, 0.7, 0.1), (0.1, 0.2, 0.7))
+    decimated = decimated_class(BoundedChains(states=3, odds_ratio=odds_ratio(transition), transition=transition), 4)
+    assert isinstance(decimated, BoundedChains)
+    assert decimated.transition is not None
+    assert np.allclose(decimated.transition, np.linalg.matrix_power(np.array(transition), 4))
+    assert 1.0 < decimated.odds_ratio < odds_ratio(transition)
+
+
+def test_a_class_that_would_reach_zero_is_refused() -> None:
+    with pytest.raises(DecimationError, match="rounds to 0"):
+        decimated_class(BinaryChains(q=(5e-324, 0.9), r=(0.95, 0.95)), 2)
+    assert math.isfinite(decimated_odds_ratio(1e300, 50))
