@@ -44,7 +44,7 @@ Adversary = Literal["ignorant", "informed", "universal"]
 # _ROUNDING is far above that and far below what a float can tell.
 _CONTEXT = Context(prec=50, rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999)
 _ROUNDING = Decimal("1e-30")
-_STOP = 1 + Decimal("1e-32")
+_STOP = Decimal("1.00000000000000000000000000000001")  # a literal: a sum here would be rounded to 28 digits
 _MAX_TICKS = 1 << 40
 _MAX_STEPS = 10_000
 

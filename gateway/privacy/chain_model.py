@@ -36,11 +36,20 @@ from pydantic import Field, ValidationError, model_validator
 from contract._document import Document
 from contract.chains import BinaryChains, BoundedChains
 from contract.errors import FuguError
-from gateway.chain import stationary_law
 from gateway.privacy import model_fit
 from gateway.privacy.model_fit import Interval
 
-__all__ = ["WARNING", "ChainModel", "ModelError", "fit"]
+__all__ = [
+    "WARNING",
+    "Cells",
+    "ChainModel",
+    "Counts",
+    "LikelihoodRatio",
+    "Matrix",
+    "ModelError",
+    "Stay",
+    "interval_cells",
+]
 
 WARNING = (
     "a chain fitted to readings that will be released leaks about them: fit on other data than will be released, "
@@ -141,13 +150,14 @@ class ChainModel(Document):
 
     def cells(self, confidence: float) -> Cells:
         """Clopper-Pearson intervals of every transition probability, each for itself."""
-        return _cells(_array(self.counts), confidence)
+        return interval_cells(_array(self.counts), confidence)
 
     def chain_class(self, confidence: float) -> ModelClass:
         """Make the class that holds this chain with a given confidence, and both halves' estimates.
 
         The intervals hold together at the level asked for (Bonferroni: the error is shared out among them). A class
-        of k > 2 states is bounded by the largest odds ratio that the intervals allow.
+        of k > 2 states is bounded by the largest odds ratio that the intervals allow. A half that never showed a
+        transition does not say that it is impossible: it counts with the upper end of its own interval.
 
         Args:
             confidence: inside (0, 1).
@@ -158,9 +168,9 @@ class ChainModel(Document):
         k = self.states
         cell_confidence = 1.0 - (1.0 - confidence) / (k if k == 2 else k * k)
         cells = self.cells(cell_confidence)
-        estimates = [model_fit.transition_matrix(_array(half)) for half in self.halves if _every_row(half)]
-        low = np.min([np.array(cells.low), *estimates], axis=0)
-        high = np.max([np.array(cells.high), *estimates], axis=0)
+        estimates = [_half_estimate(_array(half), cell_confidence) for half in self.halves]
+        low = np.fmin.reduce([np.array(cells.low), *estimates])
+        high = np.fmax.reduce([np.array(cells.high), *estimates])
         widened = bool((low < np.array(cells.low)).any() or (high > np.array(cells.high)).any())
         self._refuse_unbounded(low, high)
         if k == 2:
@@ -175,8 +185,8 @@ class ChainModel(Document):
                 never = low[x, y] <= 0.0 or (self.states == 2 and high[x, y] >= 1.0)
                 if never and (self.states > 2 or x != y):
                     raise ModelError(
-                        f"{self.source}: state {x} was never followed by state {y} (in one half at least), so no "
-                        "guarantee covers the chain: merge states, sample less often (--decimate) or give a class"
+                        f"{self.source}: state {x} was never followed by state {y}, so no guarantee covers "
+                        "the chain: merge states, sample less often (--decimate) or give a class"
                     )
 
     def to_json(self) -> str:
@@ -200,65 +210,8 @@ class ChainModel(Document):
             raise ModelError(f"{where}: {first['msg']}") from None
 
 
-def fit(
-    states: NDArray[np.int64],
-    segments: NDArray[np.int64],
-    *,
-    decimate: int = 1,
-    period_seconds: float | None = None,
-    source: str = "",
-    column: str = "",
-    threshold: float | None = None,
-    confidences: tuple[float, ...] = (0.9, 0.95, 0.99, 0.999),
-) -> ChainModel:
-    """Fit a chain to a recording.
-
-    Args:
-        states: (n,) states in 0..k-1.
-        segments: (n,) segment numbers; no transition is counted from one segment to the next.
-        decimate: D >= 1, keep every D-th row of each segment.
-        period_seconds: of the recording, before decimation.
-        source, column, threshold: noted in the file.
-        confidences: levels of the intervals in the file.
-
-    Raises:
-        ModelError: fewer than two states, or no transition at all.
-    """
-    states, segments = model_fit.decimate(states, segments, decimate)
-    k = int(states.max()) + 1 if states.size else 0
-    if k < 2 or np.unique(states).size < 2:
-        raise ModelError(f"{source}: {states.size} row(s) with fewer than two different states tell nothing of a chain")
-    if k > 255:
-        raise ModelError(f"{source}: state {k - 1} is above 254, the largest state")
-    counts = model_fit.count_transitions(states, segments, k)
-    if not counts.sum():
-        raise ModelError(f"{source}: no two neighbouring rows, so there is no transition to count")
-    middle = states.size // 2
-    halves = [model_fit.count_transitions(states[part], segments[part], k) for part in (np.s_[:middle], np.s_[middle:])]
-    transition = model_fit.transition_matrix(counts)
-    return ChainModel(
-        source=source,
-        column=column,
-        threshold=threshold,
-        states=k,
-        n=int(states.size),
-        decimate=decimate,
-        period_seconds=None if period_seconds is None else period_seconds * decimate,
-        counts=_counts(counts),
-        halves=(_counts(halves[0]), _counts(halves[1])),
-        transition=_matrix(transition),
-        initial=_stationary(transition),
-        q=float(transition[0, 1]) if k == 2 else None,
-        r=float(transition[1, 0]) if k == 2 else None,
-        intervals=tuple(_cells(counts, confidence) for confidence in confidences),
-        homogeneity=LikelihoodRatio(**model_fit.homogeneity_test(halves)._asdict()),
-        order=LikelihoodRatio(**model_fit.order_test(model_fit.count_triples(states, segments, k))._asdict()),
-        sojourns=tuple(Stay(**stay._asdict()) for stay in model_fit.sojourns(states, segments, counts)),
-        warning=WARNING,
-    )
-
-
-def _cells(counts: NDArray[np.int64], confidence: float) -> Cells:
+def interval_cells(counts: NDArray[np.int64], confidence: float) -> Cells:
+    """Clopper-Pearson intervals of every transition probability, from (k, k) counts."""
     intervals = [[_interval(row, y, confidence) for y in range(row.size)] for row in counts]
     return Cells(
         confidence=confidence,
@@ -285,25 +238,15 @@ def _largest_odds(low: NDArray[np.float64], high: NDArray[np.float64]) -> float:
     return math.exp(max(logs)) * (1.0 + 1e-12)
 
 
-def _stationary(transition: NDArray[np.float64]) -> tuple[float, ...] | None:
-    try:
-        return tuple(float(p) for p in stationary_law(transition))
-    except ValueError:
-        return None
-
-
-def _every_row(half: Counts) -> bool:
-    """Whether every state was left or kept at least once, so that the half has an estimate of its own."""
-    return all(sum(row) for row in half)
+def _half_estimate(counts: NDArray[np.int64], confidence: float) -> NDArray[np.float64]:
+    """Estimate (k, k) of one half, NaN where it says nothing; a cell at 0 or 1 is at the near end of its interval."""
+    estimate = model_fit.transition_matrix(counts)
+    estimate[counts.sum(axis=1) == 0] = np.nan
+    for x, y in zip(*np.nonzero((estimate == 0.0) | (estimate == 1.0)), strict=True):
+        interval = _interval(counts[x], int(y), confidence)
+        estimate[x, y] = interval.high if counts[x, y] == 0 else interval.low
+    return estimate
 
 
 def _array(counts: Counts) -> NDArray[np.int64]:
     return np.array(counts, dtype=np.int64)
-
-
-def _counts(counts: NDArray[np.int64]) -> Counts:
-    return tuple(tuple(int(n) for n in row) for row in counts)
-
-
-def _matrix(values: NDArray[np.float64]) -> Matrix:
-    return tuple(tuple(float(p) for p in row) for row in values)

@@ -1,0 +1,129 @@
+"""The texts of options become values; what cannot be read is a usage problem, what is out of range is not."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+
+from fugu.errors import CommandError, CommandLineError
+
+if TYPE_CHECKING:
+    from contract.guarantee import Adversary
+
+__all__ = ["adversary", "confidence", "exact_probability", "interval", "number", "objective", "one_of", "positive"]
+
+Objective = Literal["information", "flips"]
+_Choice = TypeVar("_Choice", bound=str)
+_MAX_DIGITS = 400
+
+
+def number(text: str, name: str) -> float:
+    """Read a finite number.
+
+    Raises:
+        CommandLineError: the text is no finite number.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise CommandLineError(f"{name} must be a number, got {_shown(text)}")
+    return value
+
+
+def positive(value: float, name: str) -> float:
+    """Refuse a number that is not above zero, or not finite.
+
+    Raises:
+        CommandError: out of range.
+    """
+    if not 0.0 < value < math.inf:
+        raise CommandError(f"{name} must be above 0 and finite, got {value:g}")
+    return value
+
+
+def confidence(value: float) -> float:
+    """Refuse a confidence level outside (0, 1).
+
+    Raises:
+        CommandError: out of range.
+    """
+    if not 0.0 < value < 1.0:
+        raise CommandError(f"confidence must lie inside (0, 1), got {value:g}")
+    return value
+
+
+def interval(text: str, name: str) -> tuple[float, float]:
+    """Read `x` or `low:high` with both inside (0, 1).
+
+    Raises:
+        CommandLineError: the text is neither.
+        CommandError: a number is not inside (0, 1), or low is above high.
+    """
+    low, colon, high = text.partition(":")
+    values = (number(low, name), number(high if colon else low, name))
+    if not 0.0 < values[0] <= values[1] < 1.0:
+        raise CommandError(f"{name} must lie strictly inside (0, 1), as NUMBER or LOW:HIGH, got {_shown(text)}")
+    return values
+
+
+def exact_probability(text: str, name: str) -> Fraction:
+    """Read a decimal number (or a fraction like 1/3) inside (0, 1), exactly.
+
+    Raises:
+        CommandLineError: the text is no number.
+        CommandError: the number is not inside (0, 1).
+    """
+    try:
+        if len(text) > _MAX_DIGITS or abs(number(text, name) if "/" not in text else 0.0) > 2.0:
+            raise ValueError
+        # A long exponent would make a huge integer: the float has told that the number is small.
+        if "e" in text.lower() and abs(int(text.lower().partition("e")[2])) > _MAX_DIGITS:
+            raise ValueError
+        value = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise CommandLineError(f"{name} must be a number, got {_shown(text)}") from None
+    if not 0 < value < 1:
+        raise CommandError(f"{name} must lie strictly inside (0, 1), got {_shown(text)}")
+    return value
+
+
+def one_of(text: str, name: str, allowed: tuple[_Choice, ...]) -> _Choice:
+    """Read one of several words.
+
+    Raises:
+        CommandLineError: it is none of them.
+    """
+    for word in allowed:
+        if text == word:
+            return word
+    raise CommandLineError(f"{name} must be one of {', '.join(allowed)}, got {_shown(text)}")
+
+
+def adversary(text: str) -> Adversary:
+    """Read the name of an adversary.
+
+    Raises:
+        CommandLineError: there is none of that name.
+    """
+    from contract.guarantee import Adversary
+
+    words: tuple[Adversary, ...] = get_args(Adversary)
+    return one_of(text, "adversary", words)
+
+
+def objective(text: str) -> Objective:
+    """Read the name of an objective.
+
+    Raises:
+        CommandLineError: there is none of that name.
+    """
+    words: tuple[Objective, ...] = get_args(Objective)
+    return one_of(text, "objective", words)
+
+
+def _shown(text: str) -> str:
+    """The text as an error shows it: short, on one line."""
+    return repr(text if len(text) <= 40 else text[:37] + "...")

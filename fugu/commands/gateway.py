@@ -1,0 +1,64 @@
+"""`fugu gateway run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fugu.options import BrokerOption, CaFile, CertFile, KeyFile, PasswordFile, Protocol, Username, broker_of
+
+__all__ = ["app"]
+
+app = typer.Typer(help="The side that tracks and estimates.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def _group() -> None:
+    """The side that tracks and estimates."""
+
+
+@app.command("run")
+def run(
+    fleet: Annotated[str, typer.Option(help="Name of the fleet to serve.")],
+    policies: Annotated[Path, typer.Option(metavar="DIR", help="Folder of policy files, *.json.")],
+    store: Annotated[Path, typer.Option(metavar="FILE", help="SQLite file for symbols and estimates.")],
+    broker: BrokerOption = "127.0.0.1:1883",
+    lag: Annotated[int, typer.Option(help="Ticks of later symbols that each estimate sees.")] = 8,
+    username: Username = None,
+    password_file: PasswordFile = None,
+    ca_file: CaFile = None,
+    cert_file: CertFile = None,
+    key_file: KeyFile = None,
+    protocol: Protocol = "auto",
+    verbose: Annotated[bool, typer.Option(help="Log what happens, not only what goes wrong.")] = False,
+) -> int:
+    """Serve a fleet until SIGTERM or SIGINT.
+
+    \b
+    examples:
+      fugu gateway run --fleet home --policies /etc/fugu/policies --store /var/lib/fugu/home.db
+      fugu gateway run --fleet home --policies policies --store home.db --broker gw.example:8883 --ca-file ca.pem
+    """
+    import logging
+    import sys
+
+    connection = broker_of(
+        broker,
+        username=username,
+        password_file=password_file,
+        ca_file=ca_file,
+        cert_file=cert_file,
+        key_file=key_file,
+        protocol=protocol,
+    )
+    from gateway.service import GatewaySettings
+    from gateway.service import run as serve
+
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    return serve(GatewaySettings(fleet=fleet, broker=connection, store=store, policies=policies, lag=lag))

@@ -1,0 +1,60 @@
+"""`fugu loss stream`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fugu.options import AdversaryOption, ConfidenceOption, JsonOption, ModelOption, QOption, ROption
+
+__all__ = ["app"]
+
+app = typer.Typer(help="What given noise really loses.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def _group() -> None:
+    """What given noise really loses."""
+
+
+@app.command("stream")
+def stream(
+    rho0: Annotated[str, typer.Option(metavar="P", help="Pr(symbol 1 | state 0), read exactly.")],
+    rho1: Annotated[str, typer.Option(metavar="P", help="Pr(symbol 0 | state 1), read exactly.")],
+    q: QOption = None,
+    r: ROption = None,
+    model: ModelOption = None,
+    confidence: ConfidenceOption = 0.99,
+    adversary: AdversaryOption = "informed",
+    as_json: JsonOption = False,
+) -> None:
+    """The real epsilon of a stream of randomised bits, from its noise.
+
+    rho0 and rho1 are taken as the exact decimal numbers (or fractions) that are written; the result is rounded up.
+
+    \b
+    examples:
+      fugu loss stream --q .2 --r .35 --rho0 .3 --rho1 .3
+      fugu loss stream --q .08:.1 --r .1:.12 --rho0 .45 --rho1 .45 --adversary universal
+      fugu loss stream --model chain.json --rho0 1/3 --rho1 1/3 --json
+    """
+    from fugu.arguments import adversary as named
+    from fugu.arguments import exact_probability
+    from fugu.chain_source import chain_source
+    from fugu.real_loss import real_loss
+
+    notion = named(adversary)
+    flips = exact_probability(rho0, "rho0"), exact_probability(rho1, "rho1")
+    source = chain_source(q, r, model, confidence)
+    loss = real_loss(source.chains, *flips, notion)
+    if as_json:
+        import json
+
+        print(json.dumps({**loss._asdict(), "rho0": float(flips[0]), "rho1": float(flips[1])}))
+        return
+    for note in source.notes:
+        print(note)
+    print(f"epsilon {loss.epsilon:.10g} ({loss.adversary} adversary; {loss.bound})")
+    print(f"  state 0 rather than 1: {loss.epsilon_01:.10g}")
+    print(f"  state 1 rather than 0: {loss.epsilon_10:.10g}")

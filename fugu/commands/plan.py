@@ -1,0 +1,86 @@
+"""`fugu plan stream`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fugu.options import AdversaryOption, ConfidenceOption, JsonOption, ModelOption, QOption, ROption
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Noise for a guarantee.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def _group() -> None:
+    """Noise for a guarantee."""
+
+
+@app.command("stream")
+def stream(
+    epsilon: Annotated[float, typer.Option(help="The most that may be lost about one reading, in nats.")],
+    q: QOption = None,
+    r: ROption = None,
+    model: ModelOption = None,
+    confidence: ConfidenceOption = 0.99,
+    adversary: AdversaryOption = "informed",
+    objective: Annotated[
+        str, typer.Option(help="information (most informative symbols) or flips (fewest wrong symbols, rho <= 1/2).")
+    ] = "information",
+    every: Annotated[int, typer.Option(metavar="D", help="Take one reading every D ticks of the chain.")] = 1,
+    period: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Length of one tick of the chain (default: the model's).")
+    ] = None,
+    as_json: JsonOption = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a policy.")] = None,
+    fleet: Annotated[str | None, typer.Option(help="Policy: name of the fleet.")] = None,
+    device: Annotated[str | None, typer.Option(help="Policy: name of the device.")] = None,
+    stream_name: Annotated[str | None, typer.Option("--stream", help="Policy: name of the stream.")] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(metavar="NUMBER[,NUMBER...]", help="Policy: edges between states (default: the model's)."),
+    ] = None,
+    states: Annotated[str | None, typer.Option(metavar="NAME,NAME...", help="Policy: names of the states.")] = None,
+    hysteresis: Annotated[float, typer.Option(help="Policy: how far past an edge a value must be.")] = 0.0,
+    frame_ticks: Annotated[int, typer.Option(help="Policy: symbols in a frame.")] = 32,
+    version: Annotated[int, typer.Option(help="Policy: its version.")] = 1,
+    epoch: Annotated[
+        float | None, typer.Option(metavar="UNIX", help="Policy: time of tick 0 (default: now, to the second).")
+    ] = None,
+    valid_until: Annotated[int | None, typer.Option(metavar="UNIX", help="Policy: when it expires.")] = None,
+) -> None:
+    """Plan a stream: how to randomise each reading, what that costs, and what else could be done.
+
+    With --model the class of chains is what the recording allows at the given confidence, widened to cover both halves.
+
+    \b
+    examples:
+      fugu plan stream --q .08938 --r .10924 --epsilon 1
+      fugu plan stream --q .08:.10 --r .10:.12 --epsilon 1 --adversary universal --json
+      fugu plan stream --model chain.json --epsilon 2 --every 10 -o policy.json \\
+          --fleet home --device wrist-1 --stream heart --threshold 61.5
+    """
+    from fugu.plan_command import PlanOptions, plan_stream
+    from fugu.policy_builder import PolicyOptions
+
+    plan_stream(
+        PlanOptions(q, r, model, confidence, epsilon, adversary, objective, every, period),
+        as_json=as_json,
+        output=output,
+        edges=threshold,
+        policy=PolicyOptions(
+            fleet=fleet,
+            device=device,
+            stream=stream_name,
+            edges=None,
+            states=None if states is None else tuple(name.strip() for name in states.split(",")),
+            hysteresis=hysteresis,
+            frame_ticks=frame_ticks,
+            version=version,
+            epoch=epoch,
+            valid_until=valid_until,
+        ),
+    )

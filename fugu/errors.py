@@ -1,0 +1,19 @@
+"""What can be wrong with a command line itself."""
+
+from __future__ import annotations
+
+from contract.errors import FuguError
+
+__all__ = ["CommandError", "CommandLineError"]
+
+
+class CommandError(FuguError):
+    """A command cannot do what was asked; exit code 1."""
+
+    reason = "command"
+
+
+class CommandLineError(FuguError):
+    """The command line does not say what is needed, or cannot be read; exit code 2."""
+
+    reason = "usage"

@@ -1,0 +1,108 @@
+"""The entry point: commands for devices and subscribers start at once, all others through the application.
+
+`fugu agent run` and `fugu subscribe` are dispatched before the framework of the other commands is loaded, so that
+they start fast and run where it is not installed. Whatever goes wrong is one line on stderr: exit code 1 for what
+cannot be done, 2 for a command line that cannot be read.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+__all__ = ["main"]
+
+_FRAMEWORK = ("typer", "rich", "numpy", "numba", "scipy")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: the words after `fugu`; those of the process if not given.
+
+    Returns:
+        The exit code.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _guarded(_command(words))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of our output has gone, as `head` does: not an error. Nothing more may be written there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _command(words: list[str]) -> Callable[[], int]:
+    """Choose how to run a command, loading as little as it needs."""
+    match words:
+        case ["--version"]:
+            return _version
+        case ["agent", "run", *rest]:
+            from edge_agent.__main__ import main as agent
+
+            return lambda: agent(rest)
+        case ["subscribe", *rest]:
+            from fugu.subscribe import main as subscribe
+
+            return lambda: subscribe(rest)
+        case _:
+            return lambda: _application(words)
+
+
+def _version() -> int:
+    from importlib.metadata import version
+
+    print(f"fugu {version('fugu-edge')}")
+    return 0
+
+
+def _application(words: list[str]) -> int:
+    from fugu.app import run
+
+    return run(words)
+
+
+def _guarded(command: Callable[[], int]) -> int:
+    """Run a command; every expected failure becomes one line and an exit code."""
+    from contract.errors import FuguError
+
+    try:
+        return command()
+    except FuguError as error:
+        return _fail(str(error), 2 if error.reason == "usage" else 1)
+    except BrokenPipeError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _FRAMEWORK:
+            raise
+        return _fail(f"this command needs {error.name}: pip install 'fugu-edge[gateway]'", 1)
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
+    except KeyboardInterrupt:
+        return 130
+    except ValueError as error:
+        # A document's own check; anything else is a programming error and keeps its traceback.
+        if type(error).__name__ != "ValidationError":
+            raise
+        return _fail(_first_problem(error), 1)
+
+
+def _first_problem(error: ValueError) -> str:
+    """The first line of a pydantic error that says what is wrong, without the value that was given."""
+    first = error.errors(include_url=False, include_input=False)[0]  # type: ignore[attr-defined]
+    where = ".".join(str(part) for part in first["loc"])
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"fugu: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

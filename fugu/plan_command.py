@@ -1,0 +1,84 @@
+"""The work of `fugu plan stream`: options to plan, plan to terminal, JSON and policy."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fugu import arguments
+from fugu.chain_source import ChainSource, chain_source
+from fugu.comparison import compare
+from fugu.errors import CommandError
+from fugu.plan_view import plan_document, show_plan
+from fugu.planner import Request, make_plan
+from fugu.policy_builder import PolicyOptions, build_policy
+from fugu.terminal import say, warn
+
+__all__ = ["PlanOptions", "plan_stream"]
+
+_LONGEST = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """The options of a plan as they were written."""
+
+    q: str | None
+    r: str | None
+    model: str | None
+    confidence: float
+    epsilon: float
+    adversary: str
+    objective: str
+    every: int
+    period: float | None
+
+
+def plan_stream(
+    options: PlanOptions, *, as_json: bool, output: Path | None, edges: str | None, policy: PolicyOptions
+) -> None:
+    """Plan a stream, print the plan, and write its policy if a file is named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such plan.
+        OSError: a file cannot be read or written.
+    """
+    request, source = _request(options)
+    plan = make_plan(request)
+    if output is not None:
+        document = build_policy(plan, replace(policy, edges=_edges(edges, source)))
+        output.write_text(document.to_json(), encoding="utf-8")
+    others = compare(plan)
+    if as_json:
+        print(json.dumps(plan_document(plan, source, others), indent=2))
+    else:
+        show_plan(plan, source, others)
+        if output is not None:
+            say(f"policy written to {output}")
+    for warning in source.warnings:
+        warn(warning)
+
+
+def _request(options: PlanOptions) -> tuple[Request, ChainSource]:
+    adversary, objective = arguments.adversary(options.adversary), arguments.objective(options.objective)
+    source = chain_source(options.q, options.r, options.model, options.confidence)
+    if not 1 <= options.every <= _LONGEST:
+        raise CommandError(f"every must be from 1 to {_LONGEST}, got {options.every}")
+    period = source.period_seconds if options.period is None else arguments.positive(options.period, "period")
+    request = Request(
+        chains=source.chains,
+        transition=source.transition,
+        epsilon=arguments.positive(options.epsilon, "epsilon"),
+        adversary=adversary,
+        objective=objective,
+        every=options.every,
+        period_seconds=period,
+    )
+    return request, source
+
+
+def _edges(text: str | None, source: ChainSource) -> tuple[float, ...] | None:
+    if text is not None:
+        return tuple(arguments.number(part, "threshold") for part in text.split(","))
+    return None if source.threshold is None else (source.threshold,)

@@ -1,0 +1,224 @@
+"""A plan as JSON, or as tables and sentences."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from contract.chains import BinaryChains
+from contract.table import SCALE
+from fugu.chain_source import ChainSource
+from fugu.comparison import Comparison
+from fugu.planner import Option, Plan, Refusal
+from fugu.terminal import say, show_table
+from gateway.privacy.attack_bound import success_bound
+
+__all__ = ["advice", "plan_document", "show_plan"]
+
+_FEW_BITS = 0.01
+_ROUNDING = 1e-6
+
+
+def plan_document(plan: Plan, source: ChainSource, others: list[Comparison]) -> dict[str, Any]:
+    """Return a plan as an object for JSON.
+
+    rho0 and rho1 are the exact values threshold / 2^32; epsilon is what the table really loses, epsilon_asked what was
+    asked for. Information per hour is null, and bits_per_tick still given, if the length of a tick is not known.
+    """
+    request, chosen = plan.request, plan.chosen
+    return {
+        **_option_document(plan, chosen),
+        "adversary": request.adversary,
+        "objective": request.objective,
+        "epsilon_asked": request.epsilon,
+        "chains": chosen.chains.model_dump(mode="json"),
+        "transition": chosen.transition.tolist(),
+        "weights": chosen.table.weights(),
+        "periods": [
+            {"every": option.every, "refused": option.reason}
+            if isinstance(option, Refusal)
+            else _option_document(plan, option)
+            for option in plan.periods
+        ],
+        "baselines": [_baseline_document(other) for other in others],
+        "better_every": None if plan.better is None else plan.better.every,
+        "advice": advice(plan),
+        "notes": list(source.notes),
+        "warnings": list(source.warnings),
+    }
+
+
+def _option_document(plan: Plan, option: Option) -> dict[str, Any]:
+    seconds = plan.request.period_seconds
+    binary = option.table.states == 2
+    thresholds = (option.table.threshold0, option.table.threshold1) if binary else (None, None)
+    return {
+        "every": option.every,
+        "period_seconds": None if seconds is None else seconds * option.every,
+        "rho0": None if thresholds[0] is None else thresholds[0] / SCALE,
+        "rho1": None if thresholds[1] is None else thresholds[1] / SCALE,
+        "threshold0": thresholds[0],
+        "threshold1": thresholds[1],
+        "epsilon": option.loss.epsilon,
+        "epsilon_01": option.loss.epsilon_01,
+        "epsilon_10": option.loss.epsilon_10,
+        "bound": option.loss.bound,
+        "expected_flips": option.flips,
+        **option.utility._asdict(),
+        "bits_per_tick": option.utility.bits_per_reading / option.every,
+        "bits_per_hour": None if seconds is None else option.bits_per_hour,
+    }
+
+
+def _baseline_document(other: Comparison) -> dict[str, Any]:
+    return {
+        "name": other.name,
+        "rho0": other.rho0,
+        "rho1": other.rho1,
+        "epsilon": None if other.loss is None else other.loss.epsilon,
+        **other.utility._asdict(),
+    }
+
+
+def show_plan(plan: Plan, source: ChainSource, others: list[Comparison]) -> None:
+    """Print a plan."""
+    request, chosen = plan.request, plan.chosen
+    for note in source.notes:
+        say(note)
+    say(f"Chains: {_chains(chosen)}; {_sampling(plan, chosen)}")
+    show_table("The stream", ("", ""), _facts(plan))
+    show_table(
+        f"The same epsilon ({request.epsilon:g}, {request.adversary}) at longer sampling periods",
+        ("a reading every", *_noise_titles(chosen), "estimate right", "majority", "bits/reading", _rate(plan)),
+        [_period_row(plan, option) for option in plan.periods],
+    )
+    if others:
+        show_table(
+            f"Other noise for epsilon {request.epsilon:g}: what it really loses to the {request.adversary} adversary",
+            ("", "rho0", "rho1", "real epsilon", "estimate right", "promise"),
+            [
+                _baseline_row("this plan", chosen.table.threshold0 / SCALE, chosen.table.threshold1 / SCALE, chosen),
+                *(_other_row(plan, other) for other in others),
+            ],
+        )
+    for sentence in advice(plan):
+        say(sentence, style="bold")
+
+
+def advice(plan: Plan) -> list[str]:
+    """Return what the comparison says, in plain sentences."""
+    chosen = plan.chosen
+    sentences = []
+    if chosen.utility.bits_per_reading < _FEW_BITS:
+        sentences.append(
+            f"At this period a symbol carries only {chosen.utility.bits_per_reading:.2g} bits: neighbouring readings "
+            "tell so much of one another that each must be hidden almost entirely."
+        )
+    if plan.better is not None:
+        sentences.append(_recommendation(plan, plan.better))
+    elif any(isinstance(o, Option) and o.utility.accuracy > chosen.utility.accuracy + 0.01 for o in plan.periods):
+        sentences.append(
+            "Sampling less often makes each estimate better, but an hour of them carries less information."
+        )
+    else:
+        sentences.append("Sampling less often gains nothing here.")
+    return sentences
+
+
+def _recommendation(plan: Plan, better: Option) -> str:
+    chosen = plan.chosen
+    factor = better.bits_per_hour / chosen.bits_per_hour
+    right = f"{better.utility.accuracy:.1%} of the estimates right instead of {chosen.utility.accuracy:.1%}"
+    if better.utility.accuracy < better.utility.majority + 0.01:
+        right += " (a guess without any symbol is as good: epsilon is small for so rare a state)"
+    return (
+        f"Sampling less often is the better choice: one reading every {_length(plan, better.every)} makes {right}, and "
+        f"carries {factor:.3g} times the information in the same time, at the same epsilon. "
+        f"Plan it with --every {better.every}."
+    )
+
+
+def _facts(plan: Plan) -> list[tuple[str, str]]:
+    chosen, table = plan.chosen, plan.chosen.table
+    if table.states == 2:
+        noise = [
+            ("rho0 = Pr(symbol 1 | state 0)", f"{table.threshold0 / SCALE:.10f}  ({table.threshold0} of 2^32)"),
+            ("rho1 = Pr(symbol 0 | state 1)", f"{table.threshold1 / SCALE:.10f}  ({table.threshold1} of 2^32)"),
+        ]
+    else:
+        flip = table.weights()[0][1]
+        noise = [("Pr(each wrong symbol)", f"{flip / SCALE:.10f}  ({flip} of 2^32)")]
+    return [
+        *noise,
+        ("epsilon achieved", f"{chosen.loss.epsilon:.10f}  ({plan.request.adversary}; {chosen.loss.bound})"),
+        ("symbols that are not the state", f"{chosen.flips:.2%}"),
+        ("gateway's estimate is right", f"{chosen.utility.accuracy:.2%}"),
+        ("a guess without any symbol", f"{chosen.utility.majority:.2%}"),
+        *_attacker(chosen),
+    ]
+
+
+def _attacker(chosen: Option) -> list[tuple[str, str]]:
+    """The ceiling of any attacker's success, for a typical chain of two states."""
+    if chosen.table.states != 2:
+        return []
+    enter, leave = chosen.transition[0, 1], chosen.transition[1, 0]
+    bound = success_bound(enter / (enter + leave), chosen.loss.epsilon_01, chosen.loss.epsilon_10)
+    return [("no attacker is right more often than", f"{bound:.2%}")]
+
+
+def _noise_titles(chosen: Option) -> tuple[str, ...]:
+    return ("rho0", "rho1") if chosen.table.states == 2 else ("wrong symbol",)
+
+
+def _period_row(plan: Plan, option: Option | Refusal) -> list[str]:
+    width = len(_noise_titles(plan.chosen))
+    mark = " *" if option.every == plan.chosen.every else ""
+    name = _length(plan, option.every) + mark
+    if isinstance(option, Refusal):
+        return [name, *["-"] * (width + 4)]
+    table = option.table
+    cells = (table.threshold0, table.threshold1) if table.states == 2 else (table.weights()[0][1],)
+    return [
+        name,
+        *(f"{cell / SCALE:.5f}" for cell in cells),
+        f"{option.utility.accuracy:.2%}",
+        f"{option.utility.majority:.2%}",
+        f"{option.utility.bits_per_reading:.4f}",
+        f"{option.bits_per_hour:.4g}",
+    ]
+
+
+def _baseline_row(name: str, rho0: float, rho1: float, option: Option) -> list[str]:
+    return [name, f"{rho0:.5f}", f"{rho1:.5f}", f"{option.loss.epsilon:.6f}", f"{option.utility.accuracy:.2%}", "kept"]
+
+
+def _other_row(plan: Plan, other: Comparison) -> list[str]:
+    real = math.inf if other.loss is None else other.loss.epsilon
+    promise = "kept" if real <= plan.request.epsilon * (1.0 + _ROUNDING) else "BROKEN"
+    epsilon = "no bound" if other.loss is None else f"{real:.6f}"
+    accuracy = f"{other.utility.accuracy:.2%}"
+    return [other.name, f"{other.rho0:.5f}", f"{other.rho1:.5f}", epsilon, accuracy, promise]
+
+
+def _length(plan: Plan, every: int) -> str:
+    seconds = plan.request.period_seconds
+    if seconds is not None:
+        return f"{seconds * every:g} s"
+    return "tick" if every == 1 else f"{every} ticks"
+
+
+def _rate(plan: Plan) -> str:
+    return "bits/tick" if plan.request.period_seconds is None else "bits/hour"
+
+
+def _sampling(plan: Plan, option: Option) -> str:
+    return f"one reading every {_length(plan, option.every)}"
+
+
+def _chains(option: Option) -> str:
+    chains = option.chains
+    if isinstance(chains, BinaryChains):
+        q, r = (f"{low:.6g}" if low == high else f"{low:.6g}..{high:.6g}" for low, high in (chains.q, chains.r))
+        return f"q = {q}, r = {r}"
+    return f"{chains.states} states, odds ratio up to {chains.odds_ratio:.6g}"

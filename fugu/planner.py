@@ -1,0 +1,183 @@
+"""Plan a stream: noise for a class of chains, what it costs, and what the same epsilon gives at longer periods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contract.chains import BinaryChains, BoundedChains, odds_ratio
+from contract.errors import FuguError
+from contract.guarantee import Adversary, Loss
+from contract.table import EmissionTable
+from fugu.chain_source import Matrix
+from gateway.chain import stationary_law
+from gateway.privacy.randomised_response import Objective, calibrate_binary, calibrate_kary
+from gateway.privacy.sampling import decimated_class, decimated_odds_ratio, decimated_transition
+from gateway.privacy.utility import Utility, utility
+
+__all__ = ["PERIODS", "Option", "Plan", "Refusal", "Request", "assess", "make_plan"]
+
+PERIODS = (1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
+"""Sampling periods that may be compared, in ticks of the class of chains."""
+
+_SEED = 20201
+_NOTICEABLE = 0.005
+_WORTHWHILE = 1.05
+_FORGOTTEN = 0.01
+
+Chains = BinaryChains | BoundedChains
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to plan for.
+
+    Attributes:
+        chains: the class of chains, one step per tick.
+        transition: a typical member, for forecasts only.
+        epsilon: the most that may be lost.
+        adversary: to whom.
+        objective: what the noise is best for.
+        every: D >= 1, take one reading every D ticks.
+        period_seconds: length of a tick of `chains`, or none.
+        ticks: length of each simulation.
+    """
+
+    chains: Chains
+    transition: Matrix
+    epsilon: float
+    adversary: Adversary
+    objective: Objective
+    every: int = 1
+    period_seconds: float | None = None
+    ticks: int = 200_000
+
+
+class Option(NamedTuple):
+    """A calibrated stream at one sampling period.
+
+    Attributes:
+        every: one reading every so many ticks.
+        chains: the class of the chain of readings.
+        transition: the typical chain of readings.
+        table: the emission table.
+        loss: what it loses.
+        flips: share of symbols that are not the state, for the typical chain.
+        utility: what the symbols are worth.
+        bits_per_hour: information per hour; per tick of the class of chains if its length is not known.
+    """
+
+    every: int
+    chains: Chains
+    transition: NDArray[np.float64]
+    table: EmissionTable
+    loss: Loss
+    flips: float
+    utility: Utility
+    bits_per_hour: float
+
+
+class Refusal(NamedTuple):
+    """A sampling period for which there is no table."""
+
+    every: int
+    reason: str
+
+
+class Plan(NamedTuple):
+    """The plan for a stream.
+
+    Attributes:
+        request: what was asked.
+        chosen: the stream at the period that was asked for.
+        periods: the same at all compared periods.
+        better: the longer period that beats `chosen` per reading and per hour, if there is one.
+    """
+
+    request: Request
+    chosen: Option
+    periods: tuple[Option | Refusal, ...]
+    better: Option | None
+
+
+def make_plan(request: Request) -> Plan:
+    """Calibrate a stream at the period asked for, and at others to compare.
+
+    Raises:
+        FuguError: there is no table for the period that was asked for.
+    """
+    chosen = _option(request, request.every)
+    periods: list[Option | Refusal] = []
+    for every in sorted({*_compared(request.transition), request.every}):
+        try:
+            periods.append(chosen if every == request.every else _option(request, every))
+        except FuguError as error:
+            periods.append(Refusal(every, str(error)))
+    return Plan(request, chosen, tuple(periods), _better(chosen, periods))
+
+
+def assess(table: EmissionTable, transition: NDArray[np.float64], chains: Chains, ticks: int) -> Utility:
+    """Measure what a table leaves of a typical chain, to a gateway that estimates with the middle of the class.
+
+    Every call uses the same random numbers, so that options differ by what they are and less by chance.
+    """
+    assumed = transition
+    if isinstance(chains, BinaryChains):
+        q, r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
+        assumed = np.array([[1.0 - q, q], [r, 1.0 - r]])
+    return utility(transition, table, np.random.default_rng(_SEED), assumed=assumed, ticks=ticks)
+
+
+def _compared(transition: Matrix) -> list[int]:
+    """The periods up to the first at which readings hardly tell of one another; longer ones add nothing."""
+    moduli = np.sort(np.abs(np.linalg.eigvals(np.array(transition))))
+    useful = [every for every in PERIODS if moduli[-2] ** every > _FORGOTTEN]
+    return list(PERIODS[: len(useful) + 1])
+
+
+def _option(request: Request, every: int) -> Option:
+    chains = _sampled(request, every)
+    transition = decimated_transition(np.array(request.transition), every)
+    if chains.states == 2:
+        calibration = calibrate_binary(chains, request.epsilon, request.adversary, request.objective)
+        table, loss = calibration.table, calibration.loss
+    else:
+        assert isinstance(chains, BoundedChains)
+        table, loss = calibrate_kary(chains, request.epsilon, request.adversary)
+    law = stationary_law(transition)
+    kept = sum(p * row[x] for x, (p, row) in enumerate(zip(law, table.weights(), strict=True))) / 2.0**32
+    worth = assess(table, transition, chains, request.ticks)
+    hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
+    return Option(every, chains, transition, table, loss, float(1.0 - kept), worth, worth.bits_per_reading / hours)
+
+
+def _sampled(request: Request, every: int) -> Chains:
+    """The class of the readings that are taken.
+
+    Against the universal adversary the steps may change from tick to tick, so that powers of one chain are not
+    enough: the class is then that of all products, by its odds ratio.
+    """
+    chains = request.chains
+    if every == 1 or request.adversary != "universal" or isinstance(chains, BoundedChains):
+        return decimated_class(chains, every)
+    corners = [((1.0 - q, q), (r, 1.0 - r)) for q in chains.q for r in chains.r]
+    ratio = decimated_odds_ratio(max(odds_ratio(corner) for corner in corners), every)
+    power = decimated_transition(np.array(request.transition), every)
+    transition = tuple(tuple(float(p) for p in row) for row in power)
+    return BoundedChains(states=2, odds_ratio=ratio, transition=transition)
+
+
+def _better(chosen: Option, periods: list[Option | Refusal]) -> Option | None:
+    """The period with most information per hour, of those whose estimates are not worse than the chosen one's."""
+    candidates = [
+        option
+        for option in periods
+        if isinstance(option, Option)
+        and option.every > chosen.every
+        and option.utility.accuracy > chosen.utility.accuracy - _NOTICEABLE
+        and option.bits_per_hour > chosen.bits_per_hour * _WORTHWHILE
+    ]
+    return max(candidates, key=lambda option: option.bits_per_hour, default=None)

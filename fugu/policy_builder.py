@@ -1,0 +1,90 @@
+"""A plan becomes a policy document."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from contract.guarantee import Guarantee
+from contract.policy import Clock, Policy, Thresholds
+from fugu.errors import CommandError, CommandLineError
+from fugu.planner import Plan
+
+__all__ = ["PolicyOptions", "build_policy"]
+
+_MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOptions:
+    """What a policy needs beside the plan.
+
+    Attributes:
+        fleet, device, stream: names.
+        edges: numbers between neighbouring states.
+        states: names of the states; low and high, or state0, state1, ... if there are none.
+        hysteresis: how far beyond an edge a value must be to change the state.
+        frame_ticks: symbols in a frame.
+        version: of the policy.
+        epoch: Unix time in seconds of tick 0; now, rounded to a second, if not given.
+        valid_until: Unix time in seconds from which the policy may not run, or none.
+    """
+
+    fleet: str | None
+    device: str | None
+    stream: str | None
+    edges: tuple[float, ...] | None
+    states: tuple[str, ...] | None
+    hysteresis: float = 0.0
+    frame_ticks: int = 32
+    version: int = 1
+    epoch: float | None = None
+    valid_until: int | None = None
+
+
+def build_policy(plan: Plan, options: PolicyOptions) -> Policy:
+    """Make the policy of a plan, and check it as a device would.
+
+    Raises:
+        CommandLineError: something that a policy needs was not given.
+        CommandError: the clock is out of range.
+        pydantic.ValidationError: a field is not what a policy allows.
+        GuaranteeError: the guarantee does not hold (it always does, for a plan).
+    """
+    chains, seconds = plan.chosen.chains, plan.request.period_seconds
+    wanted = {
+        "--fleet": options.fleet,
+        "--device": options.device,
+        "--stream": options.stream,
+        "--period": seconds,
+        "--threshold": options.edges,
+    }
+    missing = [name for name, value in wanted.items() if value is None]
+    if missing:
+        raise CommandLineError(f"a policy needs {', '.join(missing)} (try 'fugu plan stream --help')")
+    assert seconds is not None
+    period = seconds * plan.chosen.every
+    epoch = float(round(time.time())) if options.epoch is None else options.epoch
+    if not (0.0 <= epoch < 2**42 and 0.0 < period < 2**42):
+        raise CommandError("epoch and period must be seconds from 0 to 2^42")
+    default_names = ("low", "high") if chains.states == 2 else tuple(f"state{x}" for x in range(chains.states))
+    guarantee = Guarantee(epsilon=plan.request.epsilon, adversary=plan.request.adversary)
+    clock = Clock(epoch_us=round(epoch * _MICROSECONDS), period_us=round(period * _MICROSECONDS))
+    discretiser = Thresholds(
+        edges=options.edges or (), states=options.states or default_names, hysteresis=options.hysteresis
+    )
+    policy = Policy(
+        fleet=options.fleet or "",
+        device=options.device or "",
+        stream=options.stream or "",
+        version=options.version,
+        valid_until=options.valid_until,
+        clock=clock,
+        frame_ticks=options.frame_ticks,
+        discretiser=discretiser,
+        table=plan.chosen.table,
+        chains=chains,
+        guarantee=guarantee,
+    )
+    policy.verify(plan.request.epsilon)
+    return policy

@@ -1,0 +1,143 @@
+"""Read a recording: a CSV file with a header, plain or gzip, one row per tick.
+
+Columns that have a meaning: `t` (seconds), `seg` and `subject` (a new value begins a new segment, and no transition is
+counted across). An empty cell or "nan" is a missing reading; it ends a segment as well. Errors name rows and columns,
+never a value.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fugu.errors import CommandError
+
+__all__ = ["Recording", "read_recording"]
+
+_BOUNDARIES = ("seg", "subject")
+_LARGEST_STATE = 254
+
+
+class Recording(NamedTuple):
+    """States of a recording.
+
+    Attributes:
+        states: (n,) states.
+        segments: (n,) segment numbers, counting up.
+        period_seconds: median step of column t inside segments, or none.
+        threshold: states are "value >= threshold"; none if the column held states.
+        column: the column that was read.
+        missing: rows that were left out because they have no reading.
+    """
+
+    states: NDArray[np.int64]
+    segments: NDArray[np.int64]
+    period_seconds: float | None
+    threshold: float | None
+    column: str
+    missing: int
+
+
+class _Rows(NamedTuple):
+    values: NDArray[np.float64]
+    times: NDArray[np.float64] | None
+    segments: NDArray[np.int64]
+
+
+def read_recording(path: Path, column: str | None, threshold: float | str | None) -> Recording:
+    """Read the states of a recording.
+
+    Args:
+        path: the file; compressed if its name ends in .gz.
+        column: name of the column; by default `value` with a threshold, `state` without.
+        threshold: a number, or "mean"; without one the column holds states.
+
+    Raises:
+        CommandError: a column is missing, or a cell is no number or no state.
+        OSError: the file cannot be read.
+    """
+    name = column or ("state" if threshold is None else "value")
+    try:
+        rows = _read(path, name)
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CommandError(f"{path.name} is no CSV file: {type(error).__name__}") from None
+    present = ~np.isnan(rows.values)
+    missing = int((~present).sum())
+    # A missing row separates: every row after it belongs to a new segment.
+    segments = (rows.segments + np.cumsum(~present))[present]
+    values = rows.values[present]
+    if not values.size:
+        raise CommandError(f"{path.name}: no row has a reading in column {name}")
+    edge = float(values.mean()) if isinstance(threshold, str) else threshold
+    states = _states(values, path.name, name) if edge is None else (values >= edge).astype(np.int64)
+    times = None if rows.times is None else rows.times[present]
+    return Recording(states, segments, _period(times, segments), edge, name, missing)
+
+
+def _read(path: Path, name: str) -> _Rows:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8", newline="") as file:
+        rows = csv.reader(file)
+        header = [cell.strip() for cell in next(rows, [])]
+        if name not in header:
+            raise CommandError(f"{path.name} has no column {name!r}; it has {', '.join(header)[:200] or 'no header'}")
+        boundaries = [header.index(boundary) for boundary in _BOUNDARIES if boundary in header]
+        at = header.index("t") if "t" in header else None
+        values, times, segments = [], [], []
+        segment, last = 0, None
+        for line, row in _numbered(rows, len(header), path.name):
+            marks = [row[i] for i in boundaries]
+            if last is not None and marks != last:
+                segment += 1
+            last = marks
+            segments.append(segment)
+            values.append(_number(row[header.index(name)], path.name, line, name))
+            if at is not None:
+                times.append(_number(row[at], path.name, line, "t"))
+    return _Rows(np.array(values), np.array(times) if at is not None else None, np.array(segments, dtype=np.int64))
+
+
+def _numbered(rows: Iterator[list[str]], width: int, file: str) -> Iterator[tuple[int, list[str]]]:
+    for line, row in enumerate(rows, start=2):
+        if not row:
+            continue
+        if len(row) != width:
+            raise CommandError(f"{file}: line {line} has {len(row)} columns, not {width}")
+        yield line, row
+
+
+def _number(cell: str, file: str, line: int, column: str) -> float:
+    if not cell.strip():
+        return math.nan
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.inf
+    if math.isinf(value):
+        raise CommandError(f"{file}: line {line}, column {column} is no finite number")
+    return value
+
+
+def _states(values: NDArray[np.float64], file: str, column: str) -> NDArray[np.int64]:
+    if ((values != np.floor(values)) | (values < 0) | (values > _LARGEST_STATE)).any():
+        raise CommandError(
+            f"{file}: column {column} does not hold states (whole numbers from 0 to {_LARGEST_STATE}): give --threshold"
+        )
+    return values.astype(np.int64)
+
+
+def _period(times: NDArray[np.float64] | None, segments: NDArray[np.int64]) -> float | None:
+    """Return the median step of time inside segments, in seconds."""
+    if times is None:
+        return None
+    steps = np.diff(times)[segments[1:] == segments[:-1]]
+    steps = steps[steps > 0]
+    return float(np.median(steps)) if steps.size else None

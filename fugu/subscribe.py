@@ -1,0 +1,163 @@
+"""`fugu subscribe`: print the readings of a fleet as they arrive; needs neither numpy nor a terminal library."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from fugu.errors import CommandLineError
+
+if TYPE_CHECKING:
+    from mqtt_link import Broker, Subscription
+    from mqtt_link.subscription import Reading
+
+__all__ = ["HELP", "main"]
+
+HELP = "Print private readings of a fleet, symbols and estimates, as they arrive."
+_EPILOG = """examples:
+  fugu subscribe --fleet home
+  fugu subscribe --fleet home --device wrist-1 --stream heart --estimates --json
+  fugu subscribe --fleet home --broker gw.example:8883 --ca-file ca.pem --count 100
+"""
+
+
+class _Stopped(Exception):  # noqa: N818 - it is no error
+    """A signal asked for the end."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that raises what is wrong instead of printing it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse a command line."""
+        raise CommandLineError(f"{message} (try '{self.prog} --help')")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print readings until a signal, a count or a timeout; 0 at any of these.
+
+    Raises:
+        FuguError: a name, an address or a file of the connection cannot be used.
+    """
+    options = _parser().parse_args(arguments)
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        return _print_readings(options)
+    except _Stopped:
+        return 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _print_readings(options: argparse.Namespace) -> int:
+    from mqtt_link import Subscription
+
+    both = options.symbols == options.estimates
+    subscription = Subscription(
+        _broker(options),
+        fleet=options.fleet,
+        device=options.device,
+        stream=options.stream,
+        symbols=both or options.symbols,
+        estimates=both or options.estimates,
+        timeout=options.timeout,
+    )
+    left: int | None = options.count
+    try:
+        with subscription as readings:
+            for reading in readings:
+                print(_json(reading) if options.json else _line(reading), flush=True)
+                left = None if left is None else left - 1
+                if left == 0:
+                    break
+    finally:
+        _report(subscription)
+    return 0
+
+
+def _report(subscription: Subscription) -> None:
+    """Say on stderr what kept readings from arriving, if something did."""
+    if subscription.link.last_error:
+        print(f"fugu: {subscription.link.last_error}", file=sys.stderr)
+    if subscription.rejected:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(subscription.rejected.items()))
+        print(f"fugu: invalid messages were left out: {reasons}", file=sys.stderr)
+
+
+def _stop(_number: int, _frame: object) -> None:
+    raise _Stopped
+
+
+def _json(reading: Reading) -> str:
+    """One JSON object: kind, device, stream, tick, and what the kind has."""
+    from mqtt_link import SymbolReading
+
+    kind = "symbol" if isinstance(reading, SymbolReading) else "estimate"
+    return json.dumps({"kind": kind, **reading._asdict()}, separators=(",", ":"))
+
+
+def _line(reading: Reading) -> str:
+    """A line for people."""
+    from mqtt_link import SymbolReading
+
+    where = f"{reading.device}/{reading.stream} tick {reading.tick}"
+    if isinstance(reading, SymbolReading):
+        return f"{where}: symbol {reading.symbol}"
+    probabilities = " ".join(f"{p:.4f}" for p in reading.probabilities)
+    return f"{where}: most likely state {reading.most_likely}, probabilities {probabilities}"
+
+
+def _broker(options: argparse.Namespace) -> Broker:
+    from dataclasses import replace
+
+    from mqtt_link import Broker
+
+    fields = ("username", "password_file", "ca_file", "cert_file", "key_file", "protocol")
+    return replace(Broker.parse(options.broker), **{name: getattr(options, name) for name in fields})
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="fugu subscribe",
+        description=HELP,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--fleet", required=True, metavar="NAME")
+    parser.add_argument("--device", default="+", metavar="NAME", help="one device (default: all)")
+    parser.add_argument("--stream", default="+", metavar="NAME", help="one stream (default: all)")
+    parser.add_argument("--symbols", action="store_true", help="only symbols, unless --estimates is given as well")
+    parser.add_argument("--estimates", action="store_true", help="only estimates, unless --symbols is given as well")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--count", type=_count, metavar="N", help="stop after N readings")
+    parser.add_argument("--timeout", type=_seconds, metavar="S", help="stop after S seconds without a reading")
+    parser.add_argument("--broker", default="127.0.0.1:1883", metavar="HOST:PORT", help="(default: %(default)s)")
+    parser.add_argument("--username", metavar="NAME")
+    parser.add_argument("--password-file", metavar="FILE", help="its first line is the password")
+    parser.add_argument("--ca-file", metavar="FILE", help="certificate authority; switches TLS on")
+    parser.add_argument("--cert-file", metavar="FILE", help="client certificate")
+    parser.add_argument("--key-file", metavar="FILE", help="key of the client certificate")
+    parser.add_argument("--protocol", choices=("auto", "5", "3.1.1"), default="auto", help="MQTT version")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= len(text) <= 18 or int(text) < 1:
+        raise argparse.ArgumentTypeError("must be a whole number above 0")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds < 1e9:
+        raise argparse.ArgumentTypeError("must be a number of seconds above 0")
+    return seconds

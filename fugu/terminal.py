@@ -1,0 +1,46 @@
+"""Printing for people: one console, plain tables, sentences under them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["say", "show_table", "warn"]
+
+_PIPE_WIDTH = 120
+
+
+def _console() -> Console:
+    """The console of the present standard output; a pipe gets plain text of a fixed width."""
+    return Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+
+
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table: the first column to the left, the others to the right."""
+    table = Table(
+        title=Text(title, style="bold"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD if any(columns) else None,
+        show_header=any(columns),
+        pad_edge=False,
+    )
+    for index, column in enumerate(columns):
+        table.add_column(Text(column), justify="left" if index == 0 else "right")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    _console().print(table)
+
+
+def say(text: str, style: str = "") -> None:
+    """Print a sentence."""
+    _console().print(Text(text, style=style))
+
+
+def warn(text: str) -> None:
+    """Print a warning on stderr, on one line."""
+    print(f"fugu: warning: {text}", file=sys.stderr)

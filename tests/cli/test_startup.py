@@ -1,0 +1,97 @@
+"""The edge commands carry no framework, every command explains itself, and the version is that of the package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Fugu
+
+ROOT = Path(__file__).parents[2]
+FRAMEWORK = {"typer", "rich", "click"}
+NUMBERS = {"numpy", "numba", "scipy"}
+MODULES = """
+import sys
+from fugu.main import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as stop:
+    code = stop.code
+print(code, *sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)
+"""
+
+
+def loaded(*words: str) -> tuple[str, set[str]]:
+    """Exit code and top-level modules of a command run in a fresh interpreter."""
+    done = subprocess.run([sys.executable, "-c", MODULES, *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    code, *modules = done.stderr.splitlines()[-1].split()
+    return code, set(modules)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("agent", "run", "--help"), "0"),
+        (("agent", "run", "no-such.toml"), "1"),
+        (("subscribe", "--help"), "0"),
+        (("subscribe", "--fleet", "f", "--broker", "127.0.0.1:1", "--timeout", "0.1"), "0"),
+        (("--version",), "0"),
+    ],
+)
+def test_edge_commands_load_neither_framework_nor_numbers(words: tuple[str, ...], code: str) -> None:
+    ended, modules = loaded(*words)
+    assert ended == code
+    assert not modules & (FRAMEWORK | NUMBERS | {"gateway"})
+
+
+@pytest.mark.parametrize("words", [("plan", "stream", "--help"), ("policy", "check", "none.json"), ("--help",)])
+def test_other_commands_load_numbers_only_to_compute(words: tuple[str, ...]) -> None:
+    _, modules = loaded(*words)
+    assert not modules & (NUMBERS | {"gateway", "paho"})
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["model fit", "plan stream", "loss stream", "policy check", "gateway run", "subscribe", "demo", "agent run"],
+)
+def test_every_command_has_help_with_an_example(fugu: Fugu, command: str) -> None:
+    done = fugu(*command.split(), "--help")
+    assert (done.code, done.err) == (0, "")
+    assert "example" in done.out
+    assert f"fugu {command}" in done.out or command == "agent run"
+
+
+def test_the_list_of_commands_is_complete(fugu: Fugu) -> None:
+    done = fugu("--help")
+    for group in ("model", "plan", "loss", "policy", "gateway", "agent", "subscribe", "demo"):
+        assert f"\n  {group} " in done.out
+
+
+def test_without_words_it_explains_itself(fugu: Fugu) -> None:
+    done = fugu()
+    assert done.code == 2
+    assert "Usage: fugu" in done.err
+
+
+@pytest.mark.parametrize("words", [("--version",), ("--version", "plan")])
+def test_version(fugu: Fugu, words: tuple[str, ...]) -> None:
+    assert fugu(*words).out == f"fugu {version('fugu-edge')}\n"
+
+
+def test_the_installed_command_is_this_one() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fugu", "--version"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("fugu ")
+
+
+def test_a_missing_framework_is_named(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "typer", None)
+    monkeypatch.delitem(sys.modules, "fugu.app", raising=False)
+    done = fugu("plan", "stream")
+    assert done.code == 1
+    assert done.err == "fugu: this command needs typer: pip install 'fugu-edge[gateway]'\n"

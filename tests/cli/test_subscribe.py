@@ -1,0 +1,126 @@
+"""`fugu subscribe` as a process of its own, at a real broker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import IO
+
+from contract import Estimate, SymbolFrame, estimate_topic, symbols_topic
+from contract.frames import encode_estimate, encode_symbols
+from mqtt_link import Link
+from tests.brokers import Mosquitto, wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+class Device:
+    """Publishes one new frame, and one estimate, at each call of `publish`."""
+
+    def __init__(self, broker: Mosquitto) -> None:
+        self.link = Link(broker.broker, client_id="device")
+        self._first = count(step=3)
+
+    def publish(self) -> None:
+        first = next(self._first)
+        frame = SymbolFrame(policy_version=1, previous=first - 1, first=first, symbols=b"\x00\x01\x01")
+        self.link.publish(symbols_topic("home", "wrist", "heart"), encode_symbols(frame))
+        estimate = Estimate(
+            lag=0,
+            first=first,
+            probabilities=((0.25, 0.75),),
+            most_likely=b"\x01",
+            current_tick=first,
+            current=(0.25, 0.75),
+        )
+        self.link.publish(estimate_topic("home", "wrist", "heart"), encode_estimate(estimate))
+
+
+@contextmanager
+def device(broker: Mosquitto) -> Iterator[Device]:
+    running = Device(broker)
+    running.link.start()
+    try:
+        wait_until(lambda: running.link.connected, what="the device's connection")
+        yield running
+    finally:
+        running.link.stop()
+
+
+def start(broker: Mosquitto, *words: str, stdout: IO[bytes] | int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "fugu", "subscribe", "--fleet", "home", "--broker", f"127.0.0.1:{broker.port}"]
+    return subprocess.Popen([*command, *words], cwd=ROOT, stdout=stdout, stderr=subprocess.PIPE)
+
+
+def publish_until(running: Device, condition: Callable[[], object]) -> None:
+    def step() -> object:
+        running.publish()
+        return condition()
+
+    wait_until(step, what="the subscriber")
+
+
+def test_json_lines_until_a_count(broker: Mosquitto) -> None:
+    with device(broker) as running:
+        process = start(broker, "--json", "--count", "8")
+        publish_until(running, lambda: process.poll() is not None)
+    out, err = process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    readings = [json.loads(line) for line in out.splitlines()]
+    assert len(readings) == 8
+    symbols = [reading for reading in readings if reading["kind"] == "symbol"]
+    estimates = [reading for reading in readings if reading["kind"] == "estimate"]
+    assert symbols
+    assert estimates
+    for reading in symbols:
+        assert list(reading) == ["kind", "device", "stream", "tick", "symbol"]
+        assert (reading["device"], reading["stream"]) == ("wrist", "heart")
+        assert reading["symbol"] == (0 if reading["tick"] % 3 == 0 else 1)
+    for reading in estimates:
+        assert list(reading) == ["kind", "device", "stream", "tick", "probabilities", "most_likely"]
+        assert (reading["probabilities"], reading["most_likely"]) == ([0.25, 0.75], 1)
+
+
+def test_one_kind_for_people(broker: Mosquitto) -> None:
+    with device(broker) as running:
+        process = start(broker, "--device", "wrist", "--stream", "heart", "--estimates", "--count", "2")
+        publish_until(running, lambda: process.poll() is not None)
+    out, _ = process.communicate()
+    lines = out.decode().splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("wrist/heart tick ") for line in lines)
+    assert all(line.endswith("most likely state 1, probabilities 0.2500 0.7500") for line in lines)
+
+
+def test_a_signal_ends_it_in_order(broker: Mosquitto, tmp_path: Path) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        file = tmp_path / number.name
+        with device(broker) as running, file.open("wb") as out:
+            process = start(broker, "--json", stdout=out)
+            publish_until(running, lambda file=file: file.stat().st_size)  # type: ignore[misc]
+            process.send_signal(number)
+            _, err = process.communicate()
+        assert (process.returncode, err) == (0, b"")
+        assert all(json.loads(line)["device"] == "wrist" for line in file.read_bytes().splitlines())
+
+
+def test_a_reader_that_leaves_is_no_error(broker: Mosquitto) -> None:
+    with device(broker) as running:
+        process = start(broker)
+        assert process.stdout is not None
+        process.stdout.close()
+        publish_until(running, lambda: process.poll() is not None)
+    assert process.stderr is not None
+    assert (process.returncode, process.stderr.read()) == (0, b"")
+
+
+def test_a_broker_that_is_down_is_named_after_the_timeout() -> None:
+    command = [sys.executable, "-m", "fugu", "subscribe", "--fleet", "home", "--broker", "127.0.0.1:1"]
+    done = subprocess.run([*command, "--timeout", "0.4"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "fugu: no broker at 127.0.0.1:1\n")

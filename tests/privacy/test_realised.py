@@ -1,0 +1,65 @@
+"""What a stream really gives away, tick by tick, never exceeds its guarantee."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains
+from contract.guarantee import Adversary
+from edge_agent.randomiser import randomiser, system_entropy
+from edge_agent.recording import read_recording
+from gateway.chain import log_likelihood_ratio, simulate, stationary_law
+from gateway.privacy.randomised_response import Calibration, calibrate_binary
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def evidence(calibration: Calibration, q: float, r: float, symbols: np.ndarray) -> np.ndarray:
+    transition = np.array([[1 - q, q], [r, 1 - r]])
+    emission = np.array(calibration.table.weights()) / 2**32
+    return log_likelihood_ratio(symbols, stationary_law(transition), transition, emission)
+
+
+def assert_kept(calibration: Calibration, ratios: np.ndarray) -> None:
+    assert ratios.max() <= calibration.loss.epsilon_01 + 1e-12
+    assert -ratios.min() <= calibration.loss.epsilon_10 + 1e-12
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
+@pytest.mark.parametrize(("q", "r"), [(0.2, 0.35), (0.01, 0.3), (0.08938, 0.10924), (0.7, 0.6)])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
+def test_simulated_streams(q: float, r: float, epsilon: float, adversary: Adversary) -> None:
+    calibration = calibrate_binary(BinaryChains(q=(q, q), r=(r, r)), epsilon, adversary)
+    transition = np.array([[1 - q, q], [r, 1 - r]])
+    emission = np.array(calibration.table.weights()) / 2**32
+    path = simulate(5_000, stationary_law(transition), transition, emission, np.random.default_rng(11))
+    assert_kept(calibration, evidence(calibration, q, r, path.symbols))
+    gaps = np.where(np.random.default_rng(12).random(5_000) < 0.1, -1, path.symbols)
+    assert_kept(calibration, evidence(calibration, q, r, gaps))
+
+
+@pytest.mark.parametrize(("q", "r"), [(0.2, 0.35), (0.01, 0.3), (0.7, 0.6)])
+def test_the_worst_outputs_come_close(q: float, r: float) -> None:
+    """The test above can fail: constant (or alternating) outputs reach the ignorant bound."""
+    calibration = calibrate_binary(BinaryChains(q=(q, q), r=(r, r)), 2.0, "ignorant")
+    tick = np.arange(2001)
+    worst = (tick + tick[1000]) % 2 if q + r > 1 else np.zeros(2001, dtype=np.int64)
+    for symbols in (worst, 1 - worst):
+        ratios = evidence(calibration, q, r, symbols)
+        assert_kept(calibration, ratios)
+        assert np.abs(ratios).max() > 2.0 - 1e-6
+
+
+@pytest.mark.parametrize("name", ["N10", "N05", "N07"])
+def test_recorded_hearts_through_the_devices_randomiser(name: str) -> None:
+    states = np.array(read_recording(DATA / f"hr_sleep_{name}.csv.gz", "state"), dtype=np.int64)
+    before, after = states[:-1], states[1:]
+    q, r = float(after[before == 0].mean()), float((1 - after[before == 1]).mean())
+    calibration = calibrate_binary(BinaryChains(q=(q * 0.8, q * 1.2), r=(r * 0.8, r * 1.2)), 1.0)
+    draw = randomiser(calibration.table.rows, system_entropy())
+    symbols = np.array([draw(int(state)) for state in states])
+    for inside_q, inside_r in ((q, r), (q * 0.8, r * 0.8), (q * 1.2, r * 0.8)):
+        assert_kept(calibration, evidence(calibration, inside_q, inside_r, symbols))
