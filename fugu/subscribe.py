@@ -40,6 +40,8 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str]) -> int:
     """Print readings until a signal, a count or a timeout; 0 at any of these.
 
+    1 if the time is over without a reading because there was no connection, or the broker refused it.
+
     Raises:
         FuguError: a name, an address or a file of the connection cannot be used.
     """
@@ -68,16 +70,18 @@ def _print_readings(options: argparse.Namespace) -> int:
         timeout=options.timeout,
     )
     left: int | None = options.count
+    arrived = False
     try:
         with subscription as readings:
             for reading in readings:
+                arrived = True
                 print(_json(reading) if options.json else _line(reading), flush=True)
                 left = None if left is None else left - 1
                 if left == 0:
                     break
     finally:
         _report(subscription)
-    return 0
+    return 0 if arrived or not subscription.link.last_error else 1
 
 
 def _report(subscription: Subscription) -> None:

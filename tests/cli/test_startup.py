@@ -38,7 +38,7 @@ def loaded(*words: str) -> tuple[str, set[str]]:
         (("agent", "run", "--help"), "0"),
         (("agent", "run", "no-such.toml"), "1"),
         (("subscribe", "--help"), "0"),
-        (("subscribe", "--fleet", "f", "--broker", "127.0.0.1:1", "--timeout", "0.1"), "0"),
+        (("subscribe", "--fleet", "f", "--broker", "127.0.0.1:1", "--timeout", "0.1"), "1"),
         (("--version",), "0"),
     ],
 )

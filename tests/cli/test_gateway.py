@@ -1,0 +1,40 @@
+"""`fugu gateway run` with a policy that `fugu plan stream` wrote."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.brokers import Mosquitto, wait_until
+from tests.cli.command import Fugu
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_it_serves_a_planned_fleet_until_told_to_stop(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
+    policies, store, log = tmp_path / "policies", tmp_path / "home.db", tmp_path / "log"
+    policies.mkdir()
+    names = ("--fleet", "home", "--device", "wrist", "--stream", "heart", "--period", "1", "--threshold", "60")
+    planned = fugu(
+        "plan", "stream", "--q", ".4", "--r", ".4", "--epsilon", 1, *names, "-o", policies / "p.json", "--json"
+    )
+    assert planned.code == 0
+    command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", "home", "--policies", str(policies)]
+    command += ["--store", str(store), "--broker", f"127.0.0.1:{broker.port}", "--lag", "4", "--verbose"]
+    with log.open("wb") as written:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=written, stderr=written)
+        wait_until(lambda: b"has started" in log.read_bytes() or process.poll() is not None, what="the gateway")
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(20)
+    assert code == 0, log.read_text()
+    assert b"Traceback" not in log.read_bytes()
+    assert store.exists()
+
+
+def test_a_folder_without_policies_is_refused(fugu: Fugu, tmp_path: Path) -> None:
+    done = fugu("gateway", "run", "--fleet", "home", "--policies", tmp_path / "none", "--store", tmp_path / "home.db")
+    assert done.code == 1
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "home.db").exists()
