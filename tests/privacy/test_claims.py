@@ -236,11 +236,11 @@ def test_noise_from_bdp_theorem_1_really_loses_more_than_it_says(
     assert loss(point(q, r), ours, "informed").epsilon <= nominal
 
 
-def test_ordinary_randomised_response_at_one_leaks_almost_eight_on_sticky_data() -> None:
-    """MATH: the stickiness of an occupied office; its readings are nearly all alike for minutes."""
+def test_ordinary_randomised_response_at_one_really_leaks_much_more_on_sticky_data() -> None:
+    """A sleeping heart by the beat, and whether an office is occupied by the minute."""
     ordinary = flips(1 / (1 + math.e), 1 / (1 + math.e))
-    assert loss(point(0.0893, 0.1092), ordinary, "informed").epsilon > 5
-    assert loss(point(0.0036, 0.0120), ordinary, "informed").epsilon > 7
+    assert loss(point(0.0893, 0.1092), ordinary, "informed").epsilon == pytest.approx(5.3258, abs=1e-3)
+    assert loss(point(0.0036, 0.0120), ordinary, "informed").epsilon == pytest.approx(14.9972, abs=1e-3)
 
 
 def test_a_start_that_is_not_stationary_breaks_theorem_1_and_universal_covers_it() -> None:
