@@ -29,19 +29,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(message)s",
         stream=sys.stderr,
     )
-    from edge_agent.config import load_in_child
+    from edge_agent.config import check_in_child
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     try:
-        plan = load_in_child(options.config)
-        if options.check:
-            print(f"{options.config}: {len(plan.streams)} stream(s), every guarantee holds")
-            return 0
+        checked = check_in_child(options.config)
+        # Loaded while the child is at work.
         from edge_agent.agent import Agent
         from edge_agent.randomiser import system_entropy
         from edge_agent.sensors import open_sensor
 
+        plan = checked()
+        if options.check:
+            print(f"{options.config}: {len(plan.streams)} stream(s), every guarantee holds")
+            return 0
         sensors = [open_sensor(stream.sensor) for stream in plan.streams]
         agent = Agent(plan, sensors, system_entropy())
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,6 +1,6 @@
 """An agent's configuration file, checked together with the policies it names.
 
-The check needs a document parser that costs more memory than the agent itself, so `load_in_child` does it in a child
+The check needs a document parser that costs more memory than the agent itself, so `check_in_child` does it in a child
 process that ends at once; what comes back are plain values.
 """
 
@@ -10,14 +10,14 @@ import json
 import os
 import signal
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from contract.errors import FuguError
 from edge_agent.plan import AgentPlan, StreamPlan
-from mqtt_link import Broker
 
-__all__ = ["ConfigError", "load", "load_in_child"]
+__all__ = ["ConfigError", "check_in_child", "load"]
 
 
 class ConfigError(FuguError):
@@ -40,23 +40,31 @@ def load(path: str | Path) -> AgentPlan:
     return _plan(_checked(Path(path)))
 
 
-def load_in_child(path: str | Path) -> AgentPlan:
-    """The same as `load`, in a forked child that ends at once; call it before any thread is started."""
+def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
+    """Begin the same as `load` in a forked child that ends at once; call it before any thread is started.
+
+    Returns:
+        A function that waits for the outcome, and raises ConfigError with the text of whatever `load` would raise.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         _answer(Path(path), writer)
     os.close(writer)
-    with os.fdopen(reader) as pipe:
-        text = pipe.read()
-    os.waitpid(child, 0)
-    if not text:
-        raise ConfigError("the check of the configuration died")
-    answer = json.loads(text)
-    if "error" in answer:
-        raise ConfigError(answer["error"])
-    return _plan(answer["plan"])
+
+    def outcome() -> AgentPlan:
+        with os.fdopen(reader) as pipe:
+            text = pipe.read()
+        os.waitpid(child, 0)
+        if not text:
+            raise ConfigError("the check of the configuration died")
+        answer = json.loads(text)
+        if "error" in answer:
+            raise ConfigError(answer["error"])
+        return _plan(answer["plan"])
+
+    return outcome
 
 
 def _answer(path: Path, writer: int) -> NoReturn:
@@ -76,6 +84,8 @@ def _answer(path: Path, writer: int) -> NoReturn:
 
 
 def _plan(checked: dict[str, Any]) -> AgentPlan:
+    from mqtt_link import Broker  # here, so that the child is forked before this is loaded
+
     streams = tuple(StreamPlan.of(policy, sensor) for policy, sensor in checked.pop("streams"))
     return AgentPlan(**{**checked, "broker": Broker(**checked["broker"]), "streams": streams})
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from mqtt_link import Broker
+if TYPE_CHECKING:
+    from mqtt_link import Broker
 
 __all__ = ["AgentPlan", "StreamPlan"]
 

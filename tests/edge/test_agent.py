@@ -17,7 +17,7 @@ from contract.frames import ABSENT, Committed, Gap, StreamCommit, SymbolFrame, d
 from contract.policy import Policy
 from contract.topics import committed_topic
 from edge_agent.agent import Agent
-from edge_agent.config import ConfigError, load, load_in_child
+from edge_agent.config import ConfigError, check_in_child, load
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, StreamPlan
 from edge_agent.randomiser import system_entropy
@@ -232,7 +232,7 @@ def test_a_policy_that_is_false_too_weak_or_not_ours_is_refused(
     with pytest.raises(error, match=text):
         load(config)
     with pytest.raises(ConfigError, match=text):
-        load_in_child(config)
+        check_in_child(config)()
     done = subprocess.run([sys.executable, "-m", "edge_agent", str(config)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
@@ -240,7 +240,7 @@ def test_a_policy_that_is_false_too_weak_or_not_ours_is_refused(
 
 
 def test_at_the_ceiling_it_runs(tmp_path: Path) -> None:
-    assert load_in_child(write(tmp_path, lambda _document: None)) == load(tmp_path / "agent.toml")
+    assert check_in_child(write(tmp_path, lambda _document: None))() == load(tmp_path / "agent.toml")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, message: s
     keep = [line for line in config.read_text().splitlines() if not line.startswith(text.partition(" ")[0] + " ")]
     config.write_text(text + "\n" if text.startswith("fleet") else "\n".join([text, *keep]))
     with pytest.raises(ConfigError, match=message):
-        load_in_child(config)
+        check_in_child(config)()
 
 
 def test_policies_have_two_forms_and_one_meaning() -> None:
