@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
@@ -17,8 +18,6 @@ from gateway.service.estimation import model_of
 from mqtt_link import Broker
 from tests.brokers import Mosquitto, wait_until
 from tests.system.fleet import GatewayProcess, Recorder, by_tick, policy
-
-KILLS = 200
 
 
 class Device:
@@ -50,8 +49,9 @@ class Device:
             outbox.close()
 
 
-def test_an_agent_killed_at_two_hundred_random_moments_randomises_no_tick_twice(
-    broker: Mosquitto, tmp_path: Path
+@pytest.mark.parametrize("kills", [200, pytest.param(3000, marks=pytest.mark.soak)])
+def test_an_agent_killed_at_random_moments_randomises_no_tick_twice(
+    broker: Mosquitto, tmp_path: Path, kills: int
 ) -> None:
     """The union of all frames ever published has one symbol a tick, and the gateway ends with exactly that."""
     device = Device(tmp_path, broker.port, period_us=2000)
@@ -60,7 +60,7 @@ def test_an_agent_killed_at_two_hundred_random_moments_randomises_no_tick_twice(
     moments = random.Random(2026)
     pause = threading.Event()
     published_between = 0
-    for _ in range(KILLS):
+    for _ in range(kills):
         before = len(recorder.payloads)
         agent = device.start()
         pause.wait(moments.uniform(0.0, 0.7))
@@ -76,7 +76,7 @@ def test_an_agent_killed_at_two_hundred_random_moments_randomises_no_tick_twice(
     assert by_tick(gateway.frames()) == published
     assert gateway.stop() == 0
     recorder.link.stop()
-    assert published_between > KILLS / 10, "the kills came too early to test anything"
+    assert published_between > kills / 10, "the kills came too early to test anything"
     assert len(published) > 1000
 
 
