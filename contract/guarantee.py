@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from fractions import Fraction
-from typing import Annotated, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import Field
 
@@ -47,8 +47,10 @@ _ROUNDING = Decimal("1e-30")
 _STOP = Decimal("1.00000000000000000000000000000001")  # a literal: a sum here would be rounded to 28 digits
 _MAX_TICKS = 1 << 40
 _MAX_STEPS = 10_000
+_MAX_CLIMB = 100
 
 _Matrix: TypeAlias = tuple[Fraction, Fraction, Fraction, Fraction]
+_N = TypeVar("_N", Fraction, Decimal)
 _DecimalMatrix: TypeAlias = tuple[Decimal, Decimal, Decimal, Decimal]
 
 
@@ -213,7 +215,7 @@ def _stationary(chains: BinaryChains, ratio_01: Fraction, ratio_10: Fraction, ad
     and increases for u <= 1. With q+r < 1 it is applied to u >= 1 only, so its fixed point is largest at the
     lowest corner; with q+r > 1, M = f(gN) (gN <= 1) and N = f(GM) (GM >= 1) drive each other apart as q and r
     grow, so it is largest at the highest corner. A straddling class needs both; at q+r = 1 f is 1. That
-    proves the ignorant case. For the informed one, with q+r < 1, the search in tests/privacy stands in for a
+    proves the ignorant case. For the informed one, with q+r < 1, a search in the tests stands in for a
     proof of the same. With q+r > 1 the same is false: a direction can be worst inside an interval. There a class
     that is more than a point gets the universal bound of its highest corner.
     """
@@ -262,7 +264,7 @@ def _tick(way: _Way, ratio: Fraction) -> _Matrix:
     return (1 - way.q) * ratio, way.q, way.r * ratio, 1 - way.r
 
 
-def _product(left: _Matrix, right: _Matrix) -> _Matrix:
+def _product(left: tuple[_N, _N, _N, _N], right: tuple[_N, _N, _N, _N]) -> tuple[_N, _N, _N, _N]:
     a, b, c, d = left
     e, f, g, h = right
     return a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h
@@ -329,11 +331,16 @@ def _apply(matrix: _Matrix, ratio: Fraction) -> Fraction:
 def _search(best: Side, way: _Way, limit: Decimal, start: tuple[int, int, Decimal, Decimal]) -> Side:
     """Follow one monotone subsequence until what is left of it cannot exceed the best side.
 
-    Stretches of 2^level ticks that provably stay below the best are skipped, so that sticky chains are quick too.
+    Stretches of 2^level steps that provably stay below the best are skipped, and a climb to a peak goes first, so
+    that sticky chains are quick too.
     """
     loaded, unloaded = (_Powers(_decimals(_period(way, loaded=x))) for x in (True, False))
     known, gap, m, n = start
-    positive, rising, level = way.q + way.r < 1, n < 1, 0
+    stride = 1 if way.q + way.r < 1 else 2
+    rising, level = n < 1, 0
+    steps, peak = _climb(loaded, unloaded, m, n)
+    if peak > best.ratio:
+        best = Side(peak, known, gap + stride * steps, best.exact)
     rest = m / n
     for _ in range(_MAX_STEPS):
         if m / n > best.ratio:
@@ -348,23 +355,50 @@ def _search(best: Side, way: _Way, limit: Decimal, start: tuple[int, int, Decima
             level -= 1
             after = _image(unloaded[level], n)
         m, n = _image(loaded[level], m), after
-        gap += (1 if positive else 2) << level
-        level += positive
+        gap += stride << level
+        level += 1
     return Side(max(rest, best.ratio), known, gap, False)
 
 
-def _stretch_bound(way: _Way, level: int, ratio: Decimal, ends: tuple[Decimal, Decimal]) -> Decimal:
-    """Bound h over the next 2^level ticks of a positively correlated side, from h = `ratio` and n at both ends.
+def _climb(loaded: _Powers, unloaded: _Powers, m: Decimal, n: Decimal) -> tuple[int, Decimal]:
+    """Walk uphill in strides of powers of two; return how many steps lead to the top, and its h = m/n."""
+    top, steps, level = (0, m / n), 0, 0
+    for _ in range(_MAX_CLIMB):
+        if level < 0 or steps > _MAX_TICKS:
+            break
+        ahead = _image(loaded[level], m), _image(unloaded[level], n)
+        here = ahead[0] / ahead[1]
+        top = max(top, (steps + (1 << level), here), key=lambda point: point[1])
+        if _image(loaded[0], ahead[0]) / _image(unloaded[0], ahead[1]) > here * _STOP:
+            (m, n), steps, level = ahead, steps + (1 << level), level + 1
+        else:
+            level -= 1
+    return top
 
-    h_{t+1} = f(n G h)/f(n) = (x G h + 1)(1 + y)/((1 + x)(y G h + 1)) with x = n(1-q)/q and y = n r/(1-r). It grows
-    with x and h and falls with y, so the largest x and the least y of the stretch bound every step of it; repeated,
-    that map is monotone, hence largest at one of its ends.
+
+def _stretch_bound(way: _Way, level: int, ratio: Decimal, ends: tuple[Decimal, Decimal]) -> Decimal:
+    """Bound h over the next 2^level steps of a subsequence, from h = `ratio` and n at both ends.
+
+    A step of h is _bridge (q+r < 1), or two of them with n and f(n) (q+r > 1). For v >= 1 a bridge grows with x and
+    falls with y; for v <= 1 it is the reverse. So the ends of n bound every step of the stretch by one map that
+    increases in h; repeated, it is monotone, hence largest at one of its ends.
     """
-    x = max(ends) * _decimal((1 - way.q) / way.q)
-    y = min(ends) * _decimal(way.r / (1 - way.r))
-    g = _decimal(way.largest)
-    bounding = _Powers((g * x * (1 + y), 1 + y, g * y * (1 + x), 1 + x))
-    return max(ratio, _image(bounding[level], ratio))
+    low, high = min(ends), max(ends)
+    if way.q + way.r < 1:
+        step = _bridge(way, way.largest, high, low)
+    else:
+        f = _decimals(_tick(way, Fraction(1)))
+        near = _bridge(way, way.smallest, _image(f, high), _image(f, low))
+        step = _product(near, _bridge(way, way.largest, low, high))
+    return max(ratio, _image(_Powers(step)[level], ratio))
+
+
+def _bridge(way: _Way, ratio: Fraction, n_of_x: Decimal, n_of_y: Decimal) -> _DecimalMatrix:
+    """Return h -> f(n G h)/f(n) = (x v + 1)(1 + y)/((1 + x)(y v + 1)), v = G h, x = n(1-q)/q, y = n r/(1-r)."""
+    x = n_of_x * _decimal((1 - way.q) / way.q)
+    y = n_of_y * _decimal(way.r / (1 - way.r))
+    g = _decimal(ratio)
+    return g * x * (1 + y), 1 + y, g * y * (1 + x), 1 + x
 
 
 class _Powers:

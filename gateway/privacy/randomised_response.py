@@ -23,8 +23,8 @@ __all__ = ["Calibration", "CalibrationError", "Objective", "allowed_ratios", "ca
 Objective = Literal["information", "flips"]
 _SCALE = 1 << 32
 _LEAST_LOG_RATIO = 1e-13
+_MOST_LOG_RATIO = 40.0  # no cell of a table is below 2^-32, so larger ratios are the same
 _OUTWARD = 1 + Fraction(1, 10**12)
-_ROUNDS = 100
 _BUMPS = 64
 
 
@@ -142,8 +142,7 @@ def allowed_ratios(chains: BinaryChains | BoundedChains, epsilon: float, adversa
 
     The universal bound is the same for both directions, so its pair is equal. For the other adversaries each direction
     depends on its own ratio only where readings are positively correlated. Where they alternate it depends on both, and
-    the two are found in turns, from the largest pair of equal ratios; if the turns do not settle, that pair is the
-    answer: it is allowed, if not the best.
+    the answer is the largest pair of equal ratios: rho0 + rho1 is then within 3% of the least, in a search.
 
     Args:
         chains: class of chains.
@@ -157,38 +156,18 @@ def allowed_ratios(chains: BinaryChains | BoundedChains, epsilon: float, adversa
     """
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise CalibrationError(f"epsilon must be a finite number above 0, got {epsilon:g}")
+    highest = min(epsilon, _MOST_LOG_RATIO)
     if adversary == "universal" or isinstance(chains, BoundedChains):
-        equal = _root(lambda log: _losses(chains, adversary, log, log)[0] - epsilon, 0.0, epsilon)
+        equal = _root(lambda log: _losses(chains, adversary, log, log)[0] - epsilon, 0.0, highest)
         return math.exp(equal), math.exp(equal)
     # Losses are ordered ignorant <= informed <= universal, and so, the other way round, is what they allow.
     low = math.log(allowed_ratios(chains, epsilon, "universal")[0])
     if chains.q[1] + chains.r[1] <= 1:
-        log01 = _root(lambda log: _losses(chains, adversary, log, log)[0] - epsilon, low, epsilon)
-        log10 = _root(lambda log: _losses(chains, adversary, log, log)[1] - epsilon, low, epsilon)
+        log01 = _root(lambda log: _losses(chains, adversary, log, log)[0] - epsilon, low, highest)
+        log10 = _root(lambda log: _losses(chains, adversary, log, log)[1] - epsilon, low, highest)
         return math.exp(log01), math.exp(log10)
-    return _in_turns(chains, epsilon, adversary, low)
-
-
-def _in_turns(chains: BinaryChains, epsilon: float, adversary: Adversary, low: float) -> tuple[float, float]:
-    """Both ratios where each direction depends on both of them."""
-
-    def best(direction: int, other: float) -> float:
-        def excess(log: float) -> float:
-            pair = (log, other) if direction == 0 else (other, log)
-            return _losses(chains, adversary, *pair)[direction] - epsilon
-
-        return _root(excess, 0.0, epsilon)
-
-    equal = _root(lambda log: max(_losses(chains, adversary, log, log)) - epsilon, low, epsilon)
-    pair = (equal, equal)
-    for _ in range(_ROUNDS):
-        log01 = best(0, pair[1])
-        before, pair = pair, (log01, best(1, log01))
-        if max(abs(new - old) for new, old in zip(pair, before, strict=True)) <= 1e-13 * epsilon:
-            break
-    if max(_losses(chains, adversary, *pair)) > epsilon * (1 + 1e-12):
-        pair = (equal, equal)
-    return math.exp(pair[0]), math.exp(pair[1])
+    equal = _root(lambda log: max(_losses(chains, adversary, log, log)) - epsilon, low, highest)
+    return math.exp(equal), math.exp(equal)
 
 
 def _losses(
