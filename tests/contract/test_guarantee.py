@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from contract.chains import BinaryChains, BoundedChains
 from contract.errors import GuaranteeError
-from contract.guarantee import Adversary, Guarantee, check_guarantee, informed_side, loss, ratio_loss, tick_ratios
+from contract.guarantee import Adversary, Guarantee, check_guarantee, loss, ratio_loss, tick_ratios
+from contract.sides import informed_side
 from contract.table import SCALE, EmissionTable
 from tests.privacy.oracle import best_attack
 

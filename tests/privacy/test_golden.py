@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from contract.chains import BinaryChains, BoundedChains
-from contract.guarantee import Adversary, informed_side, loss, ratio_loss
+from contract.guarantee import Adversary, loss, ratio_loss
+from contract.sides import informed_side
 from contract.table import EmissionTable
 from gateway.privacy.attack_bound import success_bound
 from gateway.privacy.baselines import baselines, corollary_2, ordinary_dp, zhao_eps3, zhao_eps6
