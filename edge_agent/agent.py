@@ -210,17 +210,16 @@ class Agent:
     def _communicate(self) -> None:
         """Handle what the network thread has left, and send what there is to send."""
         self._link.maintain()
-        while not self._events.empty():
-            self._events.get()()
-        if not self._link.connected:
-            return
-        self._resend_unanswered()
         try:
-            while len(self._in_flight) < IN_FLIGHT and self._send_next():
-                pass
-        except sqlite3.Error as error:
+            while not self._events.empty():
+                self._events.get()()
+            if self._link.connected:
+                self._resend_unanswered()
+                while len(self._in_flight) < IN_FLIGHT and self._send_next():
+                    pass
+                self._send_status()
+        except sqlite3.Error as error:  # what was not forgotten or sent now will be, once there is room again
             self._storage_error = f"outbox: {error}"
-        self._send_status()
 
     def _send_next(self) -> bool:
         """Publish the next frame, if there is one and a connection."""
@@ -310,19 +309,19 @@ class Agent:
 
     def _drain(self) -> None:
         """Close the frames that are not full, and wait for the outbox to empty, but not for ever."""
-        for stream in self._streams:
-            try:
+        try:
+            for stream in self._streams:
                 self._outbox.close_frame(stream.plan)
-            except sqlite3.Error as error:
-                _log.error("outbox: %s", error)
-        deadline = time.monotonic() + self._plan.drain_seconds
-        while self._outbox.depth() and (left := deadline - time.monotonic()) > 0:
-            self._communicate()
-            self._wake.wait(min(left, RETRY_SECONDS))
-            self._wake.clear()
-        self._publish_status(self._status(online=False))
-        if depth := self._outbox.depth():
-            _log.warning("stopped with %d frames in the outbox; they will be sent after the next start", depth)
+            deadline = time.monotonic() + self._plan.drain_seconds
+            while self._outbox.depth() and (left := deadline - time.monotonic()) > 0:
+                self._communicate()
+                self._wake.wait(min(left, RETRY_SECONDS))
+                self._wake.clear()
+            self._publish_status(self._status(online=False))
+            if depth := self._outbox.depth():
+                _log.warning("stopped with %d frames in the outbox; they will be sent after the next start", depth)
+        except sqlite3.Error as error:
+            _log.error("outbox: %s; what it holds will be sent after the next start", error)
 
 
 def _version() -> str:

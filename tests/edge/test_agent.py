@@ -191,6 +191,29 @@ def test_status_is_retained_and_the_last_will_tells_of_a_crash(broker: Mosquitto
     observer.stop()
 
 
+def test_a_full_disk_stops_the_symbols_and_not_the_agent(broker: Mosquitto, tmp_path: Path) -> None:
+    """It says so, keeps what it has, and goes on when there is room again."""
+    plan = agent_plan(tmp_path, Broker(port=broker.port), forget="committed", drain_seconds=0.0)
+    clock = JumpingClock(0)
+    agent = Agent(plan, [ReplaySensor([0.0, 1.0], loop=True)], system_entropy(), clock)
+    thread = threading.Thread(target=agent.run)
+    (pages,) = agent._outbox._db.execute("PRAGMA page_count").fetchone()
+    agent._outbox._db.execute(f"PRAGMA max_page_count = {pages}")
+    thread.start()
+    wait_until(lambda: "full" in agent._errors(), 30)
+    until = clock.now + 500 * SECOND
+    wait_until(lambda: clock.now > until, 30)
+    assert thread.is_alive()
+    agent._later(lambda: agent._outbox._db.execute("PRAGMA max_page_count = 100000") and None)
+    wait_until(lambda: agent._errors() == "", 30)
+    agent.stop()
+    thread.join(30)
+    assert not thread.is_alive()
+    kept = ticks(frames_left(plan))
+    assert len(set(kept)) == len(kept)
+    assert kept[0] == 1
+
+
 # Refusals
 
 
