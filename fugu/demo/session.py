@@ -124,8 +124,7 @@ def _watch(
             if view is not None:
                 view.update(observer.table(f"Fugu Edge demo over {name}: at most {left:.0f} s more"))
             time.sleep(min(0.25, left))
-    if view is None:
-        console.print(observer.table(f"Fugu Edge demo over {name}"))
+    console.print(observer.table(f"Fugu Edge demo over {name}") if view is None else "")
 
 
 def _await(what: str, condition: Callable[[], bool], seconds: float) -> None:
@@ -215,15 +214,15 @@ def _summary(results: Sequence[DeviceResult]) -> Table:
     table = Table(
         title="How often an attacker who uses the correlation guesses a reading right",
         title_justify="left",
-        caption="promised: the most that epsilon allows. ordinary: against ordinary randomised response at that "
-        "epsilon, whose real one comes next. ours: reached against Fugu Edge, with the proven ceiling. "
-        "gateway: how often its own estimate is right.",
+        caption="guess: always the more frequent state. promise: the most that epsilon allows. ordinary: against ordinary "
+        "randomised response at that epsilon, whose real one comes next. ours: against Fugu Edge, with the proven "
+        "ceiling. gateway: how often its own estimate is right.",
         caption_justify="left",
         box=SIMPLE_HEAD,
         pad_edge=False,
     )
     table.add_column("device")
-    for heading in ("ε", "majority", "promised", "ordinary", "real ε", "ours", "ceiling", "gateway"):
+    for heading in ("ε", "guess", "promise", "ordinary", "real ε", "ours", "ceiling", "gateway"):
         table.add_column(heading, justify="right")
     for result in results:
         a = result.attack
