@@ -215,8 +215,8 @@ def _summary(results: Sequence[DeviceResult]) -> Table:
         title="How often an attacker who uses the correlation guesses a reading right",
         title_justify="left",
         caption="guess: always the more frequent state. promise: the most that epsilon allows. ordinary: against "
-        "ordinary randomised response at that epsilon, whose real one comes next. ours: against Fugu Edge, with the proven "
-        "ceiling. gateway: how often its own estimate is right.",
+        "ordinary randomised response at that epsilon, whose real one comes next. ours: against Fugu Edge, with the "
+        "proven ceiling. gateway: how often its own estimate is right.",
         caption_justify="left",
         box=SIMPLE_HEAD,
         pad_edge=False,
