@@ -142,10 +142,6 @@ class Policy(Document):
             )
         return achieved
 
-    def valid_at(self, unix_seconds: float) -> bool:
-        """Whether the policy may run at a time."""
-        return self.valid_from <= unix_seconds and (self.valid_until is None or unix_seconds < self.valid_until)
-
     def to_json(self) -> str:
         """The form for people: indented JSON."""
         return self.model_dump_json(indent=2) + "\n"

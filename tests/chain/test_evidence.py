@@ -39,8 +39,6 @@ def test_the_ratio_is_posterior_odds_over_prior_odds(case):
 
 
 def test_golden_values():
-    if not GOLDEN.exists():
-        pytest.skip("tests/golden/bdp.json is not there")
     entries = json.loads(GOLDEN.read_text())["llr"]
     assert entries
     for entry in entries:
