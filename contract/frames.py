@@ -7,20 +7,11 @@ Values are checked in the dataclasses themselves, so that what cannot be decoded
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-import msgpack
-
-from contract.errors import (
-    FrameLengthError,
-    FrameRangeError,
-    FrameTypeError,
-    MalformedFrameError,
-    TrailingBytesError,
-    UnknownSchemaError,
-)
+from contract._wire import array, binary, each, fields, identity, integer, kind, length, pack, text
+from contract.errors import FrameLengthError, FrameRangeError, FrameTypeError
 
 __all__ = [
     "ABSENT",
@@ -75,11 +66,11 @@ class SymbolFrame:
 
     def __post_init__(self) -> None:
         """Refuse values that no frame can hold."""
-        _integer(self.policy_version, 1, 2**32 - 1, "policy_version")
-        _integer(self.previous, -1, MAX_TICK, "previous")
-        _integer(self.first, 0, MAX_TICK, "first")
-        _binary(self.symbols, 1, MAX_FRAME_TICKS, "symbols")
-        _integer(self.padding, 0, MAX_FRAME_TICKS - len(self.symbols), "padding")
+        integer(self.policy_version, 1, 2**32 - 1, "policy_version")
+        integer(self.previous, -1, MAX_TICK, "previous")
+        integer(self.first, 0, MAX_TICK, "first")
+        binary(self.symbols, 1, MAX_FRAME_TICKS, "symbols")
+        integer(self.padding, 0, MAX_FRAME_TICKS - len(self.symbols), "padding")
         if self.previous >= self.first:
             raise FrameRangeError(f"previous tick {self.previous} is not before the first tick {self.first}")
         if self.last > MAX_TICK:
@@ -100,8 +91,8 @@ class Gap:
 
     def __post_init__(self) -> None:
         """Refuse an empty gap."""
-        _integer(self.after, -1, MAX_TICK, "after")
-        _integer(self.through, 0, MAX_TICK, "through")
+        integer(self.after, -1, MAX_TICK, "after")
+        integer(self.through, 0, MAX_TICK, "through")
         if self.after >= self.through:
             raise FrameRangeError(f"gap from {self.after} to {self.through} is empty")
 
@@ -116,9 +107,9 @@ class StreamCommit:
 
     def __post_init__(self) -> None:
         """Refuse values that no message can hold."""
-        _text(self.stream, 1, 64, "stream")
-        _integer(self.through, -1, MAX_TICK, "through")
-        _length(self.gaps, 0, MAX_GAPS, "gaps")
+        text(self.stream, 1, 64, "stream")
+        integer(self.through, -1, MAX_TICK, "through")
+        length(self.gaps, 0, MAX_GAPS, "gaps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +120,7 @@ class Committed:
 
     def __post_init__(self) -> None:
         """Refuse values that no message can hold."""
-        _length(self.streams, 0, MAX_STREAMS, "streams")
+        length(self.streams, 0, MAX_STREAMS, "streams")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +133,9 @@ class StreamStatus:
 
     def __post_init__(self) -> None:
         """Refuse values that no message can hold."""
-        _text(self.stream, 1, 64, "stream")
-        _integer(self.policy_version, 1, 2**32 - 1, "policy_version")
-        _integer(self.next_tick, 0, MAX_TICK, "next_tick")
+        text(self.stream, 1, 64, "stream")
+        integer(self.policy_version, 1, 2**32 - 1, "policy_version")
+        integer(self.next_tick, 0, MAX_TICK, "next_tick")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +151,11 @@ class Status:
     def __post_init__(self) -> None:
         """Refuse values that no message can hold."""
         if not isinstance(self.online, bool):
-            raise FrameTypeError(f"online is {_kind(self.online)}, not a boolean")
-        _text(self.agent_version, 1, 64, "agent_version")
-        _integer(self.outbox_depth, 0, MAX_TICK, "outbox_depth")
-        _text(self.last_error, 0, MAX_TEXT, "last_error")
-        _length(self.streams, 0, MAX_STREAMS, "streams")
+            raise FrameTypeError(f"online is {kind(self.online)}, not a boolean")
+        text(self.agent_version, 1, 64, "agent_version")
+        integer(self.outbox_depth, 0, MAX_TICK, "outbox_depth")
+        text(self.last_error, 0, MAX_TEXT, "last_error")
+        length(self.streams, 0, MAX_STREAMS, "streams")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,16 +180,16 @@ class Estimate:
 
     def __post_init__(self) -> None:
         """Refuse values that no message can hold."""
-        _integer(self.lag, 0, MAX_FRAME_TICKS, "lag")
-        _integer(self.first, 0, MAX_TICK, "first")
-        _integer(self.current_tick, 0, MAX_TICK, "current_tick")
-        _length(self.probabilities, 0, 2 * MAX_FRAME_TICKS, "probabilities")
-        _binary(self.most_likely, len(self.probabilities), len(self.probabilities), "most_likely")
+        integer(self.lag, 0, MAX_FRAME_TICKS, "lag")
+        integer(self.first, 0, MAX_TICK, "first")
+        integer(self.current_tick, 0, MAX_TICK, "current_tick")
+        length(self.probabilities, 0, 2 * MAX_FRAME_TICKS, "probabilities")
+        binary(self.most_likely, len(self.probabilities), len(self.probabilities), "most_likely")
         for row in (*self.probabilities, self.current):
-            _length(row, 2, 255, "probabilities")
+            length(row, 2, 255, "probabilities")
             for value in row:
                 if not isinstance(value, float):
-                    raise FrameTypeError(f"a probability is {_kind(value)}, not a float")
+                    raise FrameTypeError(f"a probability is {kind(value)}, not a float")
                 if not 0.0 <= value <= 1.0 + PROBABILITY_SLACK:
                     raise FrameRangeError(f"{value} is not a probability")
             if len(row) != len(self.current):
@@ -228,9 +219,9 @@ def decode_symbols(payload: bytes) -> SymbolFrame:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    version, previous, first, count, symbols = _fields(payload, SYMBOLS, 5)
-    _binary(symbols, 1, MAX_FRAME_TICKS, "symbols")
-    _integer(count, 1, len(symbols), "count")
+    version, previous, first, count, symbols = fields(payload, SYMBOLS, 5)
+    binary(symbols, 1, MAX_FRAME_TICKS, "symbols")
+    integer(count, 1, len(symbols), "count")
     padding = symbols[count:]
     if padding.strip(bytes([ABSENT])):
         raise FrameRangeError("the padding of a frame holds symbols")
@@ -240,7 +231,7 @@ def decode_symbols(payload: bytes) -> SymbolFrame:
 def encode_committed(message: Committed) -> bytes:
     """Bytes of a watermark message."""
     rows = [[c.stream, c.through, [[g.after, g.through] for g in c.gaps]] for c in message.streams]
-    return _pack(COMMITTED, [rows])
+    return pack(COMMITTED, [rows])
 
 
 def decode_committed(payload: bytes) -> Committed:
@@ -249,19 +240,19 @@ def decode_committed(payload: bytes) -> Committed:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    (rows,) = _fields(payload, COMMITTED, 1)
+    (rows,) = fields(payload, COMMITTED, 1)
 
     def commit(row: Any) -> StreamCommit:
-        stream, through, gaps = _array(row, 3, "stream")
-        return StreamCommit(stream, through, _each(gaps, lambda gap: Gap(*_array(gap, 2, "gap")), "gaps"))
+        stream, through, gaps = array(row, 3, "stream")
+        return StreamCommit(stream, through, each(gaps, lambda gap: Gap(*array(gap, 2, "gap")), "gaps"))
 
-    return Committed(_each(rows, commit, "streams"))
+    return Committed(each(rows, commit, "streams"))
 
 
 def encode_status(message: Status) -> bytes:
     """Bytes of a status message."""
     rows = [[s.stream, s.policy_version, s.next_tick] for s in message.streams]
-    return _pack(STATUS, [message.online, message.agent_version, message.outbox_depth, message.last_error, rows])
+    return pack(STATUS, [message.online, message.agent_version, message.outbox_depth, message.last_error, rows])
 
 
 def decode_status(payload: bytes) -> Status:
@@ -270,15 +261,15 @@ def decode_status(payload: bytes) -> Status:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    online, agent, depth, error, rows = _fields(payload, STATUS, 5)
-    streams = _each(rows, lambda row: StreamStatus(*_array(row, 3, "stream")), "streams")
+    online, agent, depth, error, rows = fields(payload, STATUS, 5)
+    streams = each(rows, lambda row: StreamStatus(*array(row, 3, "stream")), "streams")
     return Status(online, agent, depth, error, streams)
 
 
 def encode_estimate(message: Estimate) -> bytes:
     """Bytes of an estimate; probabilities travel as 32-bit floats."""
     body = [message.lag, message.first, message.probabilities, message.most_likely]
-    return _pack(ESTIMATE, [*body, message.current_tick, message.current])
+    return pack(ESTIMATE, [*body, message.current_tick, message.current])
 
 
 def decode_estimate(payload: bytes) -> Estimate:
@@ -287,75 +278,6 @@ def decode_estimate(payload: bytes) -> Estimate:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    lag, first, rows, most_likely, tick, current = _fields(payload, ESTIMATE, 6)
-    probabilities = _each(rows, lambda row: _each(row, _identity, "row"), "probabilities")
-    return Estimate(lag, first, probabilities, most_likely, tick, _each(current, _identity, "current"))
-
-
-_T = TypeVar("_T")
-
-
-def _pack(schema: int, body: list[Any]) -> bytes:
-    packed: bytes = msgpack.packb(body, use_single_float=True)
-    return bytes([schema]) + packed
-
-
-def _fields(payload: bytes, schema: int, count: int) -> list[Any]:
-    """The fields of a payload of the given schema."""
-    if not payload:
-        raise MalformedFrameError("empty payload")
-    if payload[0] != schema:
-        raise UnknownSchemaError(f"schema {payload[0]}, expected {schema}")
-    try:
-        body = msgpack.unpackb(memoryview(payload)[1:], raw=False, strict_map_key=True)
-    except msgpack.ExtraData:
-        raise TrailingBytesError("bytes follow the end of the message") from None
-    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
-        raise MalformedFrameError(f"no msgpack message: {type(error).__name__}") from None
-    return _array(body, count, "message")
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__
-
-
-def _identity(value: Any) -> Any:
-    return value
-
-
-def _array(value: Any, count: int, name: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise FrameTypeError(f"{name} is {_kind(value)}, not an array")
-    if len(value) != count:
-        raise FrameLengthError(f"{name} has {len(value)} fields, not {count}")
-    return value
-
-
-def _each(value: Any, item: Callable[[Any], _T], name: str) -> tuple[_T, ...]:
-    if not isinstance(value, list):
-        raise FrameTypeError(f"{name} is {_kind(value)}, not an array")
-    return tuple([item(element) for element in value])
-
-
-def _integer(value: Any, low: int, high: int, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise FrameTypeError(f"{name} is {_kind(value)}, not an integer")
-    if not low <= value <= high:
-        raise FrameRangeError(f"{name} {value} is not in {low}..{high}")
-
-
-def _length(value: tuple[Any, ...] | bytes | str, low: int, high: int, name: str) -> None:
-    if not low <= len(value) <= high:
-        raise FrameLengthError(f"{name} has length {len(value)}, not {low}..{high}")
-
-
-def _binary(value: Any, low: int, high: int, name: str) -> None:
-    if not isinstance(value, bytes):
-        raise FrameTypeError(f"{name} is {_kind(value)}, not a byte string")
-    _length(value, low, high, name)
-
-
-def _text(value: Any, low: int, high: int, name: str) -> None:
-    if not isinstance(value, str):
-        raise FrameTypeError(f"{name} is {_kind(value)}, not a string")
-    _length(value, low, high, name)
+    lag, first, rows, most_likely, tick, current = fields(payload, ESTIMATE, 6)
+    probabilities = each(rows, lambda row: each(row, identity, "row"), "probabilities")
+    return Estimate(lag, first, probabilities, most_likely, tick, each(current, identity, "current"))
