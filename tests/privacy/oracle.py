@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 
 import numpy as np
@@ -55,6 +55,83 @@ def worst_loss(initial: Array, transitions: list[Array], emission: Array, *, inf
                 if laws[a] is not None and laws[b] is not None:
                     worst[a, b] = max(worst[a, b], np.log(laws[a] / laws[b]).max())
     return worst
+
+
+def worst_release_loss(
+    initial: Array, transition: Array, n: int, log_density: Callable[[Array], Array], *, informed: bool = False
+) -> Array:
+    """The largest log-likelihood ratio of each pair of states at each tick, (n, k, k), of any release.
+
+    Args:
+        initial: (k,) law of the first state.
+        transition: (k, k).
+        log_density: from all paths (paths, n) to the log-density (paths, outputs) of what is released.
+    """
+    k = len(initial)
+    paths = np.array(list(product(range(k), repeat=n)))
+    weight = initial[paths[:, 0]].copy()
+    for step in range(n - 1):
+        weight *= transition[paths[:, step], paths[:, step + 1]]
+    logs = log_density(paths)
+    joint = weight[:, None] * np.exp(logs - logs.max(axis=0))  # a factor for each output cancels in every ratio
+    worst = np.zeros((n, k, k))
+    for position in range(n):
+        for known in known_states(n, k, position, informed=informed):
+            match = np.all([paths[:, tick] == state for tick, state in known.items()] or [np.ones(len(paths), bool)], 0)
+            laws = []
+            for state in range(k):
+                chosen = match & (paths[:, position] == state)
+                mass = weight[chosen].sum()
+                laws.append(joint[chosen].sum(axis=0) / mass if mass > 0 else None)
+            for a, b in product(range(k), repeat=2):
+                if laws[a] is not None and laws[b] is not None:
+                    worst[position, a, b] = max(worst[position, a, b], np.log(laws[a] / laws[b]).max())
+    return worst
+
+
+def count_density(scale: float, first: int, last: int, states: tuple[int, ...] = (1,)) -> Callable[[Array], Array]:
+    """Log-densities of the count of some states in ticks first..last plus Laplace(scale), on a grid and far outside."""
+    outputs = np.concatenate([[-60.0 * scale - 9], np.arange(-2.0, last - first + 4.0, 0.5), [60.0 * scale + 99]])
+
+    def density(paths: Array) -> Array:
+        counts = np.isin(paths[:, first : last + 1], states).sum(axis=1)
+        return -np.abs(outputs[None, :] - counts[:, None]) / scale
+
+    return density
+
+
+def histogram_density(scale: float, first: int, last: int, k: int) -> Callable[[Array], Array]:
+    """Log-densities of the histogram of ticks first..last plus Laplace(scale) in every bin, each bin near or far."""
+    length = last - first + 1
+    outputs = np.array(list(product((-50.0 * scale - 9, 0.5, length / 2, length + 50.0 * scale + 9), repeat=k)))
+
+    def density(paths: Array) -> Array:
+        counts = np.stack([(paths[:, first : last + 1] == state).sum(axis=1) for state in range(k)], axis=1)
+        return -np.abs(outputs[None] - counts[:, None]).sum(axis=2) / scale
+
+    return density
+
+
+def symbol_density(emission: Array, n: int) -> Callable[[Array], Array]:
+    """Log-densities of all symbol sequences."""
+    outputs = np.array(list(product(range(emission.shape[1]), repeat=n)))
+
+    def density(paths: Array) -> Array:
+        return sum(np.log(emission[paths[:, tick]][:, outputs[:, tick]]) for tick in range(n))
+
+    return density
+
+
+def together(*densities: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Log-densities of independent releases, for all combinations of their outputs."""
+
+    def density(paths: Array) -> Array:
+        total = densities[0](paths)
+        for other in densities[1:]:
+            total = (total[:, :, None] + other(paths)[:, None, :]).reshape(len(paths), -1)
+        return total
+
+    return density
 
 
 def best_attack(q: float, r: float, emission: Array, direction: int, *, informed: bool, ticks: int = 400) -> float:

@@ -1,0 +1,405 @@
+"""The chain accountant: from what every tick says of its state to the epsilon of a whole stream, and back.
+
+A mechanism, or any number of them together, has a per-tick loss `rate[x, x']`: changing the state of one tick from x'
+to x, all others held fixed, changes the log-density of everything that is released by at most that. Rates of
+independent mechanisms add. The accountant adds what the chain lets an adversary infer from the other ticks.
+
+Source: docs/privacy.md, "The chain accountant".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+
+from contract.chains import BinaryChains, BoundedChains
+from contract.guarantee import Adversary, ratio_loss
+from gateway.chain.kernel import Floats, Ints
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.chain_schedule import informed_losses, left_sides, losses, pair_rates, reversed_stationary
+from gateway.privacy.chain_sides import LIMIT_STATES, EndlessSide, log_ratios, odds_ratio_side
+from gateway.privacy.inner_maximum import EXACT_STATES, closed, step
+from gateway.privacy.interval_schedule import interval_losses, odds_ratio_losses
+
+__all__ = ["ChainAccountant", "ChainLoss", "Chains"]
+
+Chains = tuple[MarkovChain, ...] | BinaryChains | BoundedChains
+_LONGEST_RECURSION = 4096
+_LONGEST_INFORMED = 128
+_LEAST_SHARE = 1e-9
+_OUTWARD = 1e-12
+_FINE = 4e-15
+_ROUGH = 1e-4  # for chains of many states, where one loss takes a second
+_FAR_RATIO = 40.0
+
+
+@dataclass(frozen=True)
+class ChainLoss:
+    """What a stream loses, rounded up.
+
+    Attributes:
+        epsilon: bound on the log-likelihood ratio between two states of a tick, over all ticks, in nats.
+        adversary: what the adversary may know.
+        bound: how it was found: "exact", or the name of a bound.
+        chains: the class of chains that it holds for, in words.
+        length: ticks of the stream, or None for an endless one.
+        by_tick: (n,) the largest loss of each tick, for streams that end.
+    """
+
+    epsilon: float
+    adversary: Adversary
+    bound: str
+    chains: str
+    length: int | None
+    by_tick: Floats | None = None
+
+
+class ChainAccountant:
+    """Accounts for one class of chains; what takes long is computed once.
+
+    Args:
+        chains: a finite set of chains, each with its start; or a class of `contract.chains`.
+
+    Raises:
+        ChainClassError: the set is empty, or its chains have different numbers of states.
+    """
+
+    def __init__(self, chains: Chains) -> None:
+        if isinstance(chains, tuple) and len({chain.states for chain in chains}) != 1:
+            raise ChainClassError("a class needs at least one chain, and one number of states")
+        self.chains = chains
+        self._members = tuple(_Member(chain) for chain in chains) if isinstance(chains, tuple) else ()
+
+    @property
+    def states(self) -> int:
+        """k, the number of states."""
+        return self._members[0].chain.states if self._members else self.chains.states  # type: ignore[union-attr]
+
+    def loss(self, rate: ArrayLike, adversary: Adversary = "ignorant", length: int | None = None) -> ChainLoss:
+        """The loss of a stream whose every tick has the same rate.
+
+        Args:
+            rate: a number, or (k, k) for each pair of states, >= 0.
+            adversary: what the adversary may know.
+            length: ticks, or None for an endless stream.
+
+        Raises:
+            ChainClassError: a rate is negative, or no bound exists for such a class.
+        """
+        pairs = self._pairs(rate)
+        if length is not None and length < 1:
+            raise ChainClassError(f"a stream needs at least 1 tick, got {length}")
+        if length is not None and length <= (_LONGEST_INFORMED if adversary == "informed" else _LONGEST_RECURSION):
+            return self.schedule_loss(np.broadcast_to(pairs, (length, *pairs.shape)), adversary)
+        endless = self._endless(pairs, adversary)
+        if length is None or endless.epsilon <= length * float(pairs.max()):
+            return ChainLoss(endless.epsilon, adversary, endless.bound, endless.chains, length)
+        everything = length * float(pairs.max()) * (1.0 + _OUTWARD)
+        return ChainLoss(everything, adversary, "every tick in full", endless.chains, length)
+
+    def schedule_loss(self, rates: ArrayLike, adversary: Adversary = "ignorant") -> ChainLoss:
+        """The loss of a stream that ends, tick by tick.
+
+        Args:
+            rates: (n,) or (n, k, k) per-tick losses.
+            adversary: what the adversary may know.
+
+        Raises:
+            ChainClassError: a rate is negative; or `informed` was asked for more than 128 ticks (use `loss` with the
+                largest rate: it covers any schedule below).
+        """
+        schedule = np.asarray(rates, dtype=np.float64)
+        if schedule.ndim not in (1, 3) or not len(schedule) or not np.all(schedule >= 0.0):
+            raise ChainClassError("rates must be non-negative, of shape (n,) or (n, k, k)")
+        pairs = pair_rates(schedule, self.states)
+        if adversary == "informed" and len(pairs) > _LONGEST_INFORMED:
+            raise ChainClassError(
+                f"at most {_LONGEST_INFORMED} ticks can be accounted for one by one with known states"
+            )
+        if isinstance(self.chains, tuple):
+            total, bound = self._finite(pairs, adversary)
+        elif adversary == "ignorant" and isinstance(self.chains, BinaryChains):
+            total, bound = interval_losses(self.chains, pairs), "exact" if _same_sign(self.chains) else "corners"
+        elif (
+            adversary == "informed"
+            and isinstance(self.chains, BinaryChains)
+            and sum(self.chains.q[1:] + self.chains.r[1:]) <= 1.0
+        ):
+            corner = MarkovChain.stationary(
+                [[1 - self.chains.q[0], self.chains.q[0]], [self.chains.r[0], 1 - self.chains.r[0]]]
+            )
+            total, bound = informed_losses(corner, pairs), "bridge recursion"
+        else:
+            total, bound = odds_ratio_losses(self._odds(), pairs), "odds-ratio bound"
+        by_tick = np.asarray(total.max(axis=(1, 2)))
+        return ChainLoss(float(by_tick.max()), adversary, bound, self._words(), len(pairs), by_tick)
+
+    def allowance(
+        self, epsilon: float, adversary: Adversary = "ignorant", length: int | None = None, pattern: ArrayLike = 1.0
+    ) -> float:
+        """The largest rate, the same at every tick, with a loss of at most epsilon; rounded down.
+
+        Args:
+            epsilon: in nats.
+            adversary: what the adversary may know.
+            length: ticks, or None for an endless stream.
+            pattern: what the rate is multiplied by, for each pair of states; (k, k) or 1.
+
+        Raises:
+            ChainClassError: epsilon is not a positive number, or the chain never forgets: no rate is small enough.
+        """
+        if not (math.isfinite(epsilon) and epsilon > 0.0):
+            raise ChainClassError(f"epsilon must be a finite number above 0, got {epsilon:g}")
+        pairs = self._pairs(pattern)
+        if pairs.max() == 0.0:
+            raise ChainClassError("a pattern of zeros has no largest rate")
+
+        found: dict[float, float] = {}
+
+        def excess(rate: float) -> float:
+            if rate not in found:
+                found[rate] = min(self.loss(rate * pairs, adversary, length).epsilon, 1e6) - epsilon
+            return found[rate]
+
+        guess = self._closed_form(epsilon, adversary, length) / float(pairs.max()) * (1.0 - _OUTWARD)
+        if guess > 0.0 and excess(guess) <= 0.0:
+            return guess
+        high = min(epsilon, _FAR_RATIO) / float(pairs.max())
+        if excess(high) <= 0.0:
+            return high
+        large = self.states > LIMIT_STATES
+        low = self._quick(epsilon, adversary, length, pairs, high) if large else high / 2.0
+        while excess(low) > 0.0:
+            high, low = low, low / 2.0
+            if low * pairs.max() < _LEAST_SHARE * epsilon:
+                raise ChainClassError(f"no noise is enough for epsilon {epsilon:g}: the chain does not forget its past")
+        while large and 1.5 * low < high and excess(1.5 * low) <= 0.0:
+            low *= 1.5
+        rate = float(
+            brentq(excess, low, min(high, 1.5 * low if large else high), xtol=1e-300, rtol=_ROUGH if large else _FINE)
+        )
+        back = _ROUGH if large else _OUTWARD
+        while excess(rate * (1.0 - back)) > 0.0:
+            back *= 2.0
+        return rate * (1.0 - back)
+
+    def _quick(self, epsilon: float, adversary: Adversary, length: int | None, pairs: Floats, high: float) -> float:
+        """A rate below the allowance and not far from it, from bounds that are had at once; `high` if there is none."""
+        if adversary != "ignorant" or not all(member.chain.is_stationary for member in self._members):
+            return high / 2.0
+
+        def excess(rate: float) -> float:
+            return max(member.quick(rate * pairs) for member in self._members) - epsilon
+
+        low = high
+        while excess(low) > 0.0 and low * pairs.max() > _LEAST_SHARE * epsilon:
+            low /= 2.0
+        return float(brentq(excess, low, 2.0 * low, xtol=1e-300, rtol=_ROUGH)) * (1.0 - 2.0 * _ROUGH)
+
+    def _pairs(self, rate: ArrayLike) -> Floats:
+        values = np.asarray(rate, dtype=np.float64)
+        if values.ndim not in (0, 2) or not np.all(values >= 0.0) or not np.all(np.isfinite(values)):
+            raise ChainClassError("a rate must be a finite number >= 0, or such a number for each pair of states")
+        pairs = np.asarray(values * (1.0 - np.eye(self.states)))
+        return closed(pairs)
+
+    def _endless(self, pairs: Floats, adversary: Adversary) -> ChainLoss:
+        if not isinstance(self.chains, tuple):
+            return _of_contract(self.chains, pairs, adversary, self._words())
+        if adversary == "universal":
+            side = odds_ratio_side(self._odds(), float(pairs.max()))
+            return ChainLoss(
+                (float(pairs.max()) + 2.0 * side) * (1.0 + 1e-14), adversary, "odds-ratio bound", self._words(), None
+            )
+        found = [member.endless(pairs, adversary) for member in self._members]
+        epsilon, bound = max(found)
+        return ChainLoss(epsilon, adversary, bound, self._words(), None)
+
+    def _finite(self, pairs: Floats, adversary: Adversary) -> tuple[Floats, str]:
+        """Losses (n, k, k), the largest of the class."""
+        if adversary == "universal":
+            return odds_ratio_losses(self._odds(), pairs), "odds-ratio bound"
+        of = informed_losses if adversary == "informed" else losses
+        total = np.max([of(member.chain, pairs) for member in self._members], axis=0)
+        return total, _recursion(self.states)
+
+    def _odds(self) -> float:
+        """The largest odds ratio of a step, or its inverse, rounded up."""
+        if isinstance(self.chains, BoundedChains):
+            return self.chains.odds_ratio
+        if isinstance(self.chains, BinaryChains):
+            corners = [(q, r) for q in self.chains.q for r in self.chains.r]
+            log_odds = [abs(math.log((1 - q) / q) + math.log((1 - r) / r)) for q, r in corners]
+            return math.exp(max(log_odds)) * (1.0 + _OUTWARD)
+        forward = [log_ratios(member.chain.transition) for member in self._members]
+        return math.exp(min(max(float((table + table.T).max()) for table in forward), 700.0)) * (1.0 + _OUTWARD)
+
+    def _closed_form(self, epsilon: float, adversary: Adversary, length: int | None) -> float:
+        """The allowance of two states that are positively correlated, to within rounding; 0 for all others."""
+        if adversary != "ignorant" or length is not None or isinstance(self.chains, BoundedChains):
+            return 0.0
+        if isinstance(self.chains, BinaryChains):
+            corners = [(self.chains.q[0], self.chains.r[0])] if self.chains.q[1] + self.chains.r[1] < 1.0 else []
+        else:
+            corners = [member.rates or (1.0, 1.0) for member in self._members]
+        if not corners or any(q + r >= 1.0 for q, r in corners):
+            return 0.0
+        return min(_one_direction(*pair, epsilon) for q, r in corners for pair in ((q, r), (r, q)))
+
+    def _words(self) -> str:
+        if isinstance(self.chains, BinaryChains):
+            return f"all stationary two-state chains with q in {list(self.chains.q)} and r in {list(self.chains.r)}"
+        if isinstance(self.chains, BoundedChains):
+            return f"all {self.chains.states}-state chains with odds ratios up to {self.chains.odds_ratio:g}"
+        count = len(self.chains)
+        starts = {_start(chain) for chain in self.chains}
+        return f"{count} chain{'s' * (count > 1)} of {self.states} states, started {' or '.join(sorted(starts))}"
+
+
+class _Member:
+    """One chain of a class, with what endless streams need of it."""
+
+    def __init__(self, chain: MarkovChain) -> None:
+        self.chain = chain
+
+    @property
+    def rates(self) -> tuple[float, float] | None:
+        """q and r of a stationary two-state chain that changes both ways; else none."""
+        if self.chain.states != 2 or not self.chain.is_stationary:
+            return None
+        q, r = float(self.chain.transition[0, 1]), float(self.chain.transition[1, 0])
+        return (q, r) if 0.0 < q < 1.0 and 0.0 < r < 1.0 else None
+
+    @cached_property
+    def _support(self) -> Ints:
+        """Indices of the states of the stationary law."""
+        return np.flatnonzero(self.chain.stationary_law > 1e-15)
+
+    @cached_property
+    def _future(self) -> EndlessSide:
+        inside = self.chain.transition[np.ix_(self._support, self._support)]
+        return EndlessSide(inside / inside.sum(axis=1, keepdims=True))
+
+    @cached_property
+    def _past(self) -> EndlessSide:
+        inside, law = self._future.transition, self.chain.stationary_law[self._support]
+        joint = (law[:, None] * inside).T
+        backward = joint / joint.sum(axis=1, keepdims=True)
+        same = np.allclose(backward, inside, rtol=1e-14, atol=0.0) and len(inside) == 2
+        return self._future if same else EndlessSide(backward)
+
+    def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
+        """Epsilon and the name of its bound."""
+        if self.rates is not None:
+            q, r = self.rates
+            found = _of_contract(BinaryChains(q=(q, q), r=(r, r)), pairs, adversary, "")
+            return found.epsilon, found.bound
+        if not self.chain.is_stationary:
+            return self._endless_from_start(pairs, adversary)
+        rate = pairs[np.ix_(self._support, self._support)]
+        sides = []
+        for side in (self._future, self._past):
+            bound = side.ignorant(rate)
+            sides.append(side.informed(rate, bound) if adversary == "informed" else bound)
+        return _upward(float((rate + sides[0] + sides[1]).max())), self._name(rate, sides[0], adversary)
+
+    def quick(self, pairs: Floats) -> float:
+        """A bound on epsilon for a stationary start that is had at once."""
+        rate = pairs[np.ix_(self._support, self._support)]
+        return float((rate + self._future.quick(rate) + self._past.quick(rate)).max())
+
+    def _endless_from_start(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
+        """A start that is not stationary: the left sides of all ticks, until the start is forgotten."""
+        stationary = reversed_stationary(self.chain)
+        if stationary is None:
+            raise ChainClassError("an endless stream with this start needs a chain that visits all its states for ever")
+        law, kernel, order = stationary
+        future = self._future.ignorant(pairs)
+        limit = self._past.ignorant(pairs)
+        others = 1.0 - np.eye(len(law))
+        ticks = 64
+        while True:
+            off = self._distance(ticks, law) + 1e-13 * ticks
+            if off < 1e-9 or ticks >= _LONGEST_RECURSION:
+                break
+            ticks *= 2
+        if not off < 1e-3:
+            raise ChainClassError("the chain forgets its start too slowly: give it a stationary start, or a length")
+        sides = left_sides(self.chain, np.broadcast_to(pairs, (ticks, *pairs.shape)))
+        extra = 2.0 * off * others
+        back = step(kernel, order, extra).T
+        tail = self._past.certified(
+            np.maximum(sides[-1], limit), lambda bound: step(kernel, order, pairs + bound + extra) + back
+        )
+        past = np.maximum(sides.max(axis=0), tail)
+        if adversary == "informed":
+            past = np.maximum(past, self._past.informed(pairs, limit))
+            future = self._future.informed(pairs, future)
+        return _upward(float((pairs + future + past).max())), _recursion(self.chain.states)
+
+    def _distance(self, ticks: int, law: Floats) -> float:
+        """The largest |log| of the law after so many ticks over the stationary one."""
+        power = np.linalg.matrix_power(self.chain.transition, ticks - 1)
+        laws = power if self.chain.initial is None else self.chain.initial @ power
+        with np.errstate(divide="ignore"):
+            return float(np.abs(np.log(laws / law)).max())
+
+    def _name(self, rate: Floats, side: Floats, adversary: Adversary) -> str:
+        if self.chain.states <= LIMIT_STATES:
+            return _recursion(self.chain.states)
+        if adversary == "informed" or side.max() >= self._future.quilt_bound(rate).max():
+            return "quilts"
+        hockey = self._future.hockey_stick(float(rate.max()))
+        return "hockey-stick" if side.max() >= hockey else "box recursion"
+
+
+def _of_contract(chains: BinaryChains | BoundedChains, pairs: Floats, adversary: Adversary, words: str) -> ChainLoss:
+    """The device's own check, in exact arithmetic."""
+    if pairs.max() > _FAR_RATIO * 4:
+        return ChainLoss(math.inf, adversary, "none", words, None)
+    if chains.states == 2:
+        ratios = [_ratio_above(pairs[0, 1]), _ratio_above(pairs[1, 0])]
+    else:
+        ratios = [_ratio_above(pairs.max())] * 2
+    found = ratio_loss(chains, ratios[0], ratios[1], adversary)
+    exact = found.bound in ("BDP theorem 1", "bridge recursion")
+    return ChainLoss(found.epsilon, adversary, "exact" if exact else found.bound, words, None)
+
+
+def _ratio_above(rate: float) -> Fraction:
+    return Fraction(math.exp(rate) * (1.0 + 2.0**-51)) if rate > 0.0 else Fraction(1)
+
+
+def _one_direction(q: float, r: float, epsilon: float) -> float:
+    """The allowance of a positively correlated two-state chain, in one direction; docs/privacy.md has the formula."""
+    e = math.exp(min(epsilon, 500.0))
+    b = r * e - q
+    root = math.sqrt(b * b + 4.0 * (1.0 - q) * (1.0 - r) * e)
+    u = 2.0 * e * (1.0 - q) / (b + root) if b > 0.0 else (root - b) / (2.0 * (1.0 - r))
+    return epsilon - 2.0 * math.log(u)
+
+
+def _same_sign(chains: BinaryChains) -> bool:
+    return chains.q[1] + chains.r[1] <= 1.0 or chains.q[0] + chains.r[0] >= 1.0
+
+
+def _recursion(states: int) -> str:
+    if states == 2:
+        return "exact"
+    return "linear programme" if states <= EXACT_STATES else "box recursion"
+
+
+def _upward(value: float) -> float:
+    return value * (1.0 + 1e-15) if math.isfinite(value) else math.inf
+
+
+def _start(chain: MarkovChain) -> str:
+    if chain.initial is None:
+        return "anyhow"
+    return "stationary" if chain.is_stationary else "as given"

@@ -1,0 +1,207 @@
+"""The Markov quilt mechanism on a small Bayesian network: readings that depend on one another in any pattern.
+
+Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 2. Every set of up
+to a few nodes is tried as a quilt; influences are read off the joint distribution, hence small networks only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from gateway.privacy.chain_class import ChainClassError, Floats
+
+__all__ = ["BayesNet", "BayesNode", "NetworkQuilt", "network_quilt_scale"]
+
+_MOST_STATES = 2**20
+_UP = 1.0 + 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class BayesNode:
+    """One reading.
+
+    Attributes:
+        name: unique in its network.
+        parents: names of the nodes that it depends on.
+        table: (states of each parent ..., own states), the law of the node given its parents.
+    """
+
+    name: str
+    parents: tuple[str, ...]
+    table: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class BayesNet:
+    """A directed network of readings without cycles.
+
+    Attributes:
+        nodes: parents before children.
+    """
+
+    nodes: tuple[BayesNode, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what is no network, and what is too large to write out."""
+        sizes: dict[str, int] = {}
+        for node in self.nodes:
+            table = np.asarray(node.table, dtype=np.float64)
+            if node.name in sizes:
+                raise ChainClassError(f"two nodes are called {node.name!r}")
+            if missing := [parent for parent in node.parents if parent not in sizes]:
+                raise ChainClassError(f"{node.name!r} comes before its parent {missing[0]!r}")
+            if table.ndim != len(node.parents) + 1 or table.shape[:-1] != tuple(sizes[p] for p in node.parents):
+                raise ChainClassError(f"the table of {node.name!r} needs an axis for each parent and one of its own")
+            # negated, so that it also refuses what is not a number
+            if not (np.all(table >= 0.0) and np.all(np.abs(table.sum(axis=-1) - 1.0) <= 1e-9)):
+                raise ChainClassError(f"the table of {node.name!r} must hold laws along its last axis")
+            sizes[node.name] = table.shape[-1]
+        if not sizes:
+            raise ChainClassError("a network needs at least one node")
+        if math.prod(sizes.values()) > _MOST_STATES:
+            raise ChainClassError(
+                f"the network has {math.prod(sizes.values())} joint states, more than {_MOST_STATES}: "
+                "cut it into independent parts, or merge states"
+            )
+
+    @cached_property
+    def joint(self) -> Floats:
+        """The joint distribution, one axis per node in order."""
+        place = {node.name: axis for axis, node in enumerate(self.nodes)}
+        joint = np.ones((1,) * len(self.nodes))
+        for node in self.nodes:
+            axes = [place[name] for name in (*node.parents, node.name)]
+            shape = [1] * len(self.nodes)
+            for axis, size in zip(axes, np.shape(node.table), strict=True):
+                shape[axis] = size
+            joint = joint * np.transpose(node.table, np.argsort(axes)).reshape(shape)
+        return np.asarray(joint / joint.sum())
+
+    def connected(self, node: str, given: Iterable[str]) -> frozenset[str]:
+        """The nodes that are not d-separated from a node.
+
+        Args:
+            node: a name.
+            given: names of the observed nodes, not the node itself.
+
+        Returns:
+            Names, the node's own among them and none of the observed ones.
+        """
+        seen = set(given)
+        parents = {each.name: each.parents for each in self.nodes}
+        children: dict[str, list[str]] = {each.name: [] for each in self.nodes}
+        for each in self.nodes:
+            for parent in each.parents:
+                children[parent].append(each.name)
+        # a path arrives at a node from a child ("up") or from a parent ("down"), and that decides where it may go on;
+        # an observed node sends what comes from a parent back to its parents, which opens colliders above it
+        waiting, visited = [(node, True)], set()
+        while waiting:
+            name, up = waiting.pop()
+            if (name, up) in visited:
+                continue
+            visited.add((name, up))
+            if name not in seen:
+                waiting += [(child, False) for child in children[name]]
+            if (up and name not in seen) or (not up and name in seen):
+                waiting += [(parent, True) for parent in parents[name]]
+        return frozenset(name for name, _ in visited) - seen
+
+    def influence(self, quilt: Iterable[str], node: str) -> float:
+        """The max-influence of a set of nodes on a node (definition 4.1 of the paper).
+
+        Args:
+            quilt: names; none has no influence.
+            node: not in the quilt.
+
+        Returns:
+            The largest log Pr(quilt | node = x) / Pr(quilt | node = x') over the node's possible states.
+        """
+        names = [each.name for each in self.nodes]
+        at, keep = names.index(node), {names.index(name) for name in quilt}
+        others = tuple(axis for axis in range(len(names)) if axis != at and axis not in keep)
+        together = np.moveaxis(self.joint.sum(axis=others, keepdims=True), at, 0)
+        together = together.reshape(self.joint.shape[at], -1)
+        laws = together[together.sum(axis=1) > 0.0]
+        laws = laws / laws.sum(axis=1, keepdims=True)
+        high, low = laws.max(axis=0), laws.min(axis=0)
+        with np.errstate(divide="ignore"):
+            return float(np.log(high[high > 0.0] / low[high > 0.0]).max())
+
+
+class NetworkQuilt(NamedTuple):
+    """A Laplace scale for a query that changes by at most 1 with one reading, and the quilt that decides it.
+
+    Attributes:
+        scale: rounded up.
+        node: the name of the worst node.
+        quilt: its quilt.
+        nearby: what is left with the node, itself included.
+        influence: of the quilt.
+        network: index in the class.
+    """
+
+    scale: float
+    node: str
+    quilt: tuple[str, ...]
+    nearby: frozenset[str]
+    influence: float
+    network: int
+
+
+def network_quilt_scale(
+    networks: BayesNet | tuple[BayesNet, ...], epsilon: float, *, largest_quilt: int = 2
+) -> NetworkQuilt:
+    """The scale of the Markov quilt mechanism for a class of networks.
+
+    Args:
+        networks: one or more.
+        epsilon: above 0.
+        largest_quilt: nodes in a quilt, at most; 2 is all that a chain can use.
+
+    Returns:
+        The scale of the worst node of the worst network.
+
+    Raises:
+        ChainClassError: no network, or epsilon out of range.
+    """
+    members = networks if isinstance(networks, tuple) else (networks,)
+    if not members or not 0.0 < epsilon < math.inf:
+        raise ChainClassError(f"the mechanism needs a network and an epsilon above 0, got {len(members)} and {epsilon}")
+    worst: NetworkQuilt | None = None
+    for index, network in enumerate(members):
+        for node in network.nodes:
+            found = _node_scale(network, node.name, epsilon, largest_quilt, worst.scale if worst else 0.0)
+            if worst is None or found.scale > worst.scale:
+                worst = found._replace(network=index)
+    assert worst is not None
+    return worst._replace(scale=worst.scale * _UP)
+
+
+def _node_scale(network: BayesNet, node: str, epsilon: float, largest_quilt: int, enough: float) -> NetworkQuilt:
+    """The best quilt of one node, or any with a scale not above `enough`; the scale is not rounded."""
+    everything = frozenset(each.name for each in network.nodes)
+    best = NetworkQuilt(len(everything) / epsilon, node, (), everything, 0.0, 0)
+    for nearby, quilt in sorted(_quilts(network, node, largest_quilt), key=lambda found: len(found[0])):
+        # no influence could make up for this card, nor for any later one
+        if best.scale <= enough or len(nearby) / epsilon >= best.scale:
+            break
+        influence = network.influence(quilt, node) if quilt else 0.0
+        if influence < epsilon and len(nearby) / (epsilon - influence) < best.scale:
+            best = NetworkQuilt(len(nearby) / (epsilon - influence), node, quilt, nearby, influence, 0)
+    return best
+
+
+def _quilts(network: BayesNet, node: str, largest: int) -> Iterator[tuple[frozenset[str], tuple[str, ...]]]:
+    """(nearby, quilt) for every set of at most so many other nodes."""
+    others = [each.name for each in network.nodes if each.name != node]
+    for size in range(largest + 1):
+        for quilt in combinations(others, size):
+            yield network.connected(node, quilt), quilt

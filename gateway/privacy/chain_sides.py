@@ -1,0 +1,322 @@
+"""One side of a tick in an endless stream: how much its future (or its past) adds to what an adversary learns.
+
+A side is a matrix R (k, k): the log-likelihood ratio of everything beyond the tick, between its states x and x', is
+at most R[x,x']. With the same per-tick loss at every tick, the side's loss is the limit of R <- F(rate + R) from 0,
+where F is one step of `inner_maximum`. Any R with F(rate + R) <= R bounds that limit, because F is monotone; so does
+every step down from a bound. That is how results are certified, however they were found.
+
+The past is the future of the reversed chain: the functions take either kernel.
+
+Source: docs/privacy.md, "The chain accountant".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import brentq
+
+from gateway.chain.kernel import Floats, kernel
+from gateway.privacy.inner_maximum import EXACT_STATES, Order, ratio_order, step
+
+__all__ = ["LIMIT_STATES", "EndlessSide", "log_ratios", "odds_ratio_side", "odds_ratio_step"]
+
+Step = Callable[[Floats], Floats]
+_SLACK = 1e-13
+_MOST_SLACK = 1.0
+_MOST_STEPS = 20_000
+_SETTLED = 1e-15
+_SETTLED_HALVING = 1e-11  # transport finds its ratios by halving
+_FORGOTTEN = 1e-10
+_FORGOTTEN_LARGE = 1e-7
+_CLOSE = 1e-6
+_CHECK_EVERY = 64
+_MOST_DISTANCE = 20_000
+_MOST_DISTANCE_LARGE = 2_000
+_SWEEPS = 2
+LIMIT_STATES = 10
+"""The most states for which the recursion is followed to its limit."""
+_LARGEST = 600.0
+_UNIT = 2.0**-53
+
+
+@kernel
+def log_ratios(laws: Floats) -> Floats:
+    """(a, a): max over y of log(laws[x,y] / laws[x',y]), rounded up; infinite where only the denominator is 0."""
+    rows, columns = laws.shape
+    result = np.zeros((rows, rows))
+    for x in range(rows):
+        for other in range(rows):
+            if x == other:
+                continue
+            largest = 1.0
+            for y in range(columns):
+                if laws[x, y] > largest * laws[other, y]:
+                    largest = laws[x, y] / laws[other, y] if laws[other, y] > 0.0 else np.inf
+            result[x, other] = np.log(largest) + 1e-14
+    return result
+
+
+@dataclass
+class EndlessSide:
+    """What sides of one kernel need again and again.
+
+    Args:
+        transition: (k, k), row-stochastic: a chain's transition matrix, or that of the reversed chain.
+
+    Attributes:
+        quilts: (n, k, k): quilts[m - 1] bounds what the state m ticks away tells, whatever is said of it.
+        blocks: (m, P^m, its order) for some m: the recursion may also take m ticks at once.
+    """
+
+    transition: Floats
+    quilts: Floats = field(init=False)
+    blocks: list[tuple[int, Floats, Order]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Tabulate powers of the kernel until it has forgotten."""
+        self.transition = np.ascontiguousarray(self.transition)
+        small = len(self.transition) <= LIMIT_STATES
+        most, forgotten = (_MOST_DISTANCE, _FORGOTTEN) if small else (_MOST_DISTANCE_LARGE, _FORGOTTEN_LARGE)
+        tables, power = [], np.eye(len(self.transition))
+        self.blocks = [(1, self.transition, ratio_order(self.transition))]
+        for distance in range(1, most + 1):
+            power = np.ascontiguousarray(power @ self.transition)
+            # A product of laws is a law: without this, rounding errors of many ticks would add up.
+            power /= power.sum(axis=1, keepdims=True)
+            tables.append(log_ratios(power) + 4.0 * len(power) * distance * _UNIT)
+            if not small and distance >= 2 * self.blocks[-1][0]:
+                self.blocks.append((distance, power, ratio_order(power)))
+            if tables[-1].max() < forgotten or (distance > 2 * len(power) ** 2 and not np.isfinite(tables[-1]).any()):
+                break
+        self.quilts = np.array(tables)
+
+    @property
+    def states(self) -> int:
+        """k."""
+        return len(self.transition)
+
+    def quilt_bound(self, rate: Floats) -> Floats:
+        """Everything nearer than some tick is paid for in full, and that tick's state given away."""
+        paid = np.arange(len(self.quilts)) * rate.max()
+        return np.asarray((paid[:, None, None] + self.quilts).min(axis=0))
+
+    def ignorant(self, rate: Floats) -> Floats:
+        """The side's loss to an adversary who knows no state: the least of all bounds.
+
+        Args:
+            rate: (k, k) per-tick loss, 0 on the diagonal.
+
+        Returns:
+            (k, k) bounds, infinite if none was found.
+        """
+        if self.states <= LIMIT_STATES:
+            return self._descend(rate, np.minimum(self.quilt_bound(rate), self._limit(rate)))
+        return self._descend(rate, self.quick(rate))
+
+    def quick(self, rate: Floats) -> Floats:
+        """The same without the recursion: quilts, and the hockey-stick bound for all pairs."""
+        hockey = self.hockey_stick(float(rate.max())) * (1.0 - np.eye(self.states))
+        return np.minimum(self.quilt_bound(rate), hockey)
+
+    def _step(self, bounds: Floats) -> Floats:
+        _, matrix, order = self.blocks[0]
+        return step(matrix, order, bounds)
+
+    def _limit(self, rate: Floats) -> Floats:
+        """The limit from below, and as little above it as is certified."""
+        side = np.zeros_like(rate)
+        change = np.zeros_like(rate)
+        for _ in range(_MOST_STEPS):
+            before, side = side, self._step(rate + side)
+            last, change = change, side - before
+            if side.max() > _LARGEST:
+                return _unbounded(self.states)
+            if np.abs(change).max() <= (_SETTLED if self.states <= EXACT_STATES else _SETTLED_HALVING) * max(
+                1.0, side.max()
+            ):
+                break
+        else:  # a geometric series: what is left of it
+            shrink = min(float(change.max() / max(last.max(), 1e-300)), 1.0 - 1e-9)
+            side = side + change * shrink / (1.0 - shrink)
+        return self.certified(side, lambda bound: self._step(rate + bound))
+
+    def certified(self, candidate: Floats, step_of: Step) -> Floats:
+        """The candidate, raised until one more step does not exceed it."""
+        slack = _SLACK
+        off_diagonal = 1.0 - np.eye(self.states)
+        while slack < _MOST_SLACK:
+            bound = candidate + slack * off_diagonal
+            if np.all(step_of(bound) <= bound):
+                return bound
+            slack *= 2.0
+        return _unbounded(self.states)
+
+    def _descend(self, rate: Floats, bound: Floats) -> Floats:
+        """Steps down from a bound, of one tick and of blocks of ticks: anything between is paid for in full."""
+        largest = float(rate.max())
+        for _ in range(_SWEEPS):
+            before = bound
+            for ticks, matrix, order in reversed(self.blocks):
+                if (ticks - 1) * largest < bound.max() < _LARGEST:
+                    bound = np.minimum(bound, (ticks - 1) * largest + step(matrix, order, rate + bound))
+            if np.all(bound >= before - _SETTLED):
+                break
+        return bound
+
+    def hockey_stick(self, rate: float) -> float:
+        """One number for all pairs, from the hockey-stick divergence of blocks of m ticks.
+
+        With H_g(m) = max over u, u' of the sum over y of (P^m[u,y] - g P^m[u',y])_+, any rho with
+        (e^rate rho - 1) H_g(m) <= g - 1, where g = rho e^(-rate (m-1)), bounds e^R.
+
+        Source: docs/privacy.md, "The chain accountant".
+        """
+        best = _LARGEST * 10.0  # a number, so that it may be multiplied by 0
+        for ticks, matrix, order in self.blocks:
+            paid = (ticks - 1) * rate
+            if paid < best:
+                best = min(best, paid + _hockey_root(matrix, order, rate, paid, float(self.quilts[ticks - 1].max())))
+        return best
+
+    def informed(self, rate: Floats, ignorant: Floats) -> Floats:
+        """The side's loss to an adversary who may know true states of that side.
+
+        With the nearest known state c beyond s unknown ticks, the kernel is the bridge
+        K_s[a,b] = P[a,b] P^s[b,c] / P^(s+1)[a,c]. Once the distance is so long that the columns of P^s are constant
+        up to e^d, a step of the bridge is at most a step of P with bounds larger by d, plus d: that covers all longer
+        ones.
+
+        Args:
+            rate: (k, k) per-tick loss.
+            ignorant: (k, k), the result of `ignorant`.
+        """
+        quilts = self._informed_quilts(rate)
+        if self.states > LIMIT_STATES:
+            return np.maximum(quilts, ignorant)
+        bridges = self._bridges(rate, ignorant)
+        return np.maximum(np.minimum(quilts, bridges), ignorant)
+
+    def _informed_quilts(self, rate: Floats) -> Floats:
+        """As `quilt_bound`; a known state beyond tells at most as much again, the other way round, at m + 1 ticks."""
+        if len(self.quilts) < 2:
+            return _unbounded(self.states)
+        paid = np.arange(len(self.quilts) - 1) * rate.max()
+        both = self.quilts[:-1] + self.quilts[1:].transpose(0, 2, 1)
+        return np.asarray((paid[:, None, None] + both).min(axis=0))
+
+    def _bridges(self, rate: Floats, ignorant: Floats) -> Floats:
+        worst = ignorant.copy()
+        states = self.states
+        sides = np.zeros((states, states, states))
+        powers = self.transition
+        others, tail = 1.0 - np.eye(states), _unbounded(states)
+        for distance in range(1, _MOST_DISTANCE):
+            after = self.transition @ powers
+            after /= after.sum(axis=1, keepdims=True)
+            margin = 4.0 * distance * (states + 2.0) * _UNIT * others  # of powers that many products long
+            for known in range(states):
+                bridge = _bridge_step(self.transition, powers[:, known], after[:, known], rate, sides[known])
+                sides[known] = bridge + margin
+            np.maximum(worst, np.where(np.isfinite(sides), sides, 0.0).max(axis=0), out=worst)
+            if sides.max() + rate.max() > _LARGEST:
+                return _unbounded(states)
+            powers = after
+            if distance % _CHECK_EVERY == 0:
+                reached = np.maximum(sides.max(axis=0), ignorant)
+                forgotten = float(log_ratios(after).max() + margin.max())
+                tail = self._tail(rate, reached, forgotten)
+                if forgotten < _CLOSE or np.all(tail <= reached * (1.0 + _CLOSE) + _SLACK):
+                    break
+        return np.maximum(worst, tail)
+
+    def _tail(self, rate: Floats, reached: Floats, forgotten: float) -> Floats:
+        """What all bridges that are longer than those that have reached a bound can reach."""
+        extra = forgotten * (1.0 - np.eye(self.states))
+        return self.certified(reached, lambda bound: self._step(rate + bound + extra) + extra)
+
+
+def _bridge_step(transition: Floats, near: Floats, far: Floats, rate: Floats, side: Floats) -> Floats:
+    """One more tick before a known state, between the states that can lead there; other pairs are no secrets: 0."""
+    rows, columns = np.flatnonzero(far > 0.0), np.flatnonzero(near > 0.0)
+    bridge = transition[np.ix_(rows, columns)] * near[columns] / far[rows, None]
+    bridge = np.ascontiguousarray(bridge / bridge.sum(axis=1, keepdims=True))
+    bounds = (rate + side)[np.ix_(columns, columns)]
+    result = np.zeros_like(side)
+    result[np.ix_(rows, rows)] = step(bridge, ratio_order(bridge), bounds)
+    return result
+
+
+@kernel
+def _spread_ratio(matrix: Floats, order: Order, spread: float) -> float:
+    """Largest E_u[h] / E_u'[h] over all pairs of rows and all h in [1, spread]."""
+    rows, columns = matrix.shape
+    largest = 1.0
+    for x in range(rows):
+        for other in range(rows):
+            top, bottom = 1.0, 1.0
+            for index in range(columns):
+                y = order[x, other, index]
+                if matrix[x, y] * bottom <= top * matrix[other, y]:
+                    break
+                top += matrix[x, y] * (spread - 1.0)
+                bottom += matrix[other, y] * (spread - 1.0)
+            largest = max(largest, top / bottom)
+    return largest
+
+
+def _hockey_root(matrix: Floats, order: Order, rate: float, paid: float, high: float) -> float:
+    """The least log g, up to rounding, with log of the largest ratio at spread e^(rate + paid) g at most log g."""
+    high = min(high, _LARGEST - rate - paid)
+    margin = (8.0 * len(matrix) + 32.0) * _UNIT
+
+    def excess(log_ratio: float) -> float:
+        spread = float(np.exp(rate + paid + log_ratio))
+        return float(np.log(_spread_ratio(matrix, order, spread))) + margin - log_ratio
+
+    if high <= 0.0 or excess(high) > 0.0:
+        return np.inf
+    if excess(0.0) <= 0.0:
+        return 0.0
+    root, above = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14)), 1e-14
+    while excess(root) > 0.0:
+        root, above = root * (1.0 + above), 2.0 * above
+    return root
+
+
+def _unbounded(states: int) -> Floats:
+    bound = np.full((states, states), np.inf)
+    np.fill_diagonal(bound, 0.0)
+    return bound
+
+
+def odds_ratio_step(odds: float, bound: float) -> float:
+    """One step over kernels of which only the odds ratio is known, rounded up.
+
+    max log(E h / E' h) over h in [1, e^bound] and laws whose likelihood ratio varies by at most the factor `odds`:
+    2 log((sqrt(odds G) + 1) / (sqrt(odds) + sqrt(G))), G = e^bound.
+
+    Source: docs/privacy.md, "The chain accountant"; Birkhoff (1957).
+    """
+    if not np.isfinite(odds):
+        return bound
+    half_odds, half_bound = np.log(odds) / 2.0, bound / 2.0
+    # log((e^(a+b) + 1) / (e^a + e^b)) without overflow
+    value = np.logaddexp(half_odds + half_bound, 0.0) - np.logaddexp(half_odds, half_bound)
+    return float(max(0.0, 2.0 * value)) + 64.0 * _UNIT * (1.0 + bound)
+
+
+def odds_ratio_side(odds: float, rate: float) -> float:
+    """The endless side of steps of bounded odds ratio, for every adversary and every start, rounded up.
+
+    Source: docs/privacy.md, "Binary chains in closed form" (the universal adversary).
+    """
+    if rate == 0.0 or odds == 1.0:
+        return 0.0
+    if not np.isfinite(odds):
+        return float(np.inf)
+    g, root = np.exp(rate / 2.0), np.sqrt(odds)
+    w = (root * (g - 1.0) + np.sqrt(odds * (g - 1.0) ** 2 + 4.0 * g)) / (2.0 * g)
+    return float(2.0 * np.log(w)) * (1.0 + 1e-13) + 1e-14

@@ -1,0 +1,200 @@
+"""The approximate Markov quilt mechanism: a scale from two numbers of a class, its eigengap and its rarest state.
+
+Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 4, lemmas 4.8, 4.9
+and C.4. Two things differ from print: the eigengap drops exactly one unit eigenvalue (dropping all of them finds a
+gap for a clock, whose past is never forgotten), and arms too short for lemma 4.8 are not used.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contract.chains import BinaryChains
+from gateway.privacy.chain_class import ChainClassError, Floats, MarkovChain
+from gateway.privacy.quilt_kernels import smallest_scale
+from gateway.privacy.quilt_tables import settled
+from gateway.privacy.quilts import ENDLESS, QuiltScale, corner_chains
+
+__all__ = ["Mixing", "arm_influence", "eigengap", "fast_path_length", "is_reversible", "mixing", "mqm_approx"]
+
+_UP = 1.0 + 1e-12
+_LEAST_GAP = 1e-10
+_MOST_ARMS = 2**22
+
+
+class Mixing(NamedTuple):
+    """What MQMApprox knows of a class.
+
+    Attributes:
+        gap: the smallest eigengap, rounded down.
+        rarest: the smallest stationary probability of a state, rounded down.
+    """
+
+    gap: float
+    rarest: float
+
+
+def mqm_approx(
+    chains: tuple[MarkovChain, ...] | BinaryChains,
+    length: int | None,
+    epsilon: float,
+    reversible: bool | None = None,
+    *,
+    sharp: bool = False,
+    stationary: bool = False,
+) -> QuiltScale:
+    """The scale of MQMApprox for a class of chains; any initial law is covered.
+
+    Args:
+        chains: a finite class, or every two-state chain with q and r in intervals.
+        length: T, the ticks of the window, or None for a stream without end.
+        epsilon: above 0.
+        reversible: use the larger eigengap of reversible chains; None uses it if all of them are reversible.
+        sharp: for reversible chains, use -2 log|lambda_2| itself and not its bound 2 (1 - |lambda_2|).
+        stationary: every chain starts stationary, so that the term for the node's own law is not needed.
+
+    Returns:
+        The scale; its influence is lemma 4.8's bound, its chain is always 0.
+
+    Raises:
+        ChainClassError: the class has no eigengap or no rarest state, is not reversible or stationary as said, or
+            the stream has no end and epsilon is too small.
+    """
+    if not 0.0 < epsilon < math.inf or (length is not None and length < 1):
+        raise ChainClassError(f"epsilon must be above 0 and a window has at least one tick: {epsilon}, {length}")
+    members = corner_chains(chains) if isinstance(chains, BinaryChains) else chains
+    if stationary and not all(chain.is_stationary for chain in members):
+        raise ChainClassError("a chain of the class does not start stationary")
+    known = mixing(members, reversible, sharp=sharp)
+    trivial = math.inf if length is None else length / epsilon
+    middle = _best(known, epsilon, ENDLESS, ENDLESS, trivial, stationary)
+    if not middle.scale < math.inf:
+        raise ChainClassError("no Markov quilt has an influence below epsilon: give the length of the window")
+    # lemma 4.9: on a long window the middle node decides; on a short one a node may do with a single arm
+    if length is None or length >= fast_path_length(known, epsilon):
+        return middle._replace(scale=middle.scale * _UP)
+    worst: QuiltScale | None = None
+    for node in range((length + 1) // 2, 0, -1):
+        for at in {node, length + 1 - node}:
+            enough = worst.scale if worst is not None else 0.0
+            found = _best(known, epsilon, at - 1, length - at, trivial, stationary, enough=enough)
+            if worst is None or found.scale > worst.scale:
+                worst = found._replace(node=at)
+        if worst is not None and worst.scale >= middle.scale:
+            break
+    assert worst is not None
+    return worst._replace(scale=worst.scale * _UP)
+
+
+def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None, *, sharp: bool = False) -> Mixing:
+    """The smallest eigengap and the smallest stationary probability of a class; arguments as for `mqm_approx`."""
+    if not chains:
+        raise ChainClassError("a class needs at least one chain")
+    laws = [settled(chain) for chain in chains]
+    rarest = min(float(law.min()) for law in laws)
+    if not rarest > 0.0:
+        raise ChainClassError("a state dies out: MQMApprox needs a positive stationary probability of every state")
+    if reversible is None:
+        reversible = all(is_reversible(chain) for chain in chains)
+    if sharp and not reversible:
+        raise ChainClassError("the sharp eigengap holds for reversible chains only")
+    gap = min(eigengap(chain, reversible, sharp=sharp) for chain in chains)
+    return Mixing(gap, rarest * (1.0 - 1e-14))
+
+
+def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = False) -> float:
+    """The eigengap g: the law b ticks on is within exp(-g b / 2) / min(pi) of stationary, relatively.
+
+    Args:
+        chain: its start does not matter.
+        reversible: 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8).
+        sharp: with `reversible`, -2 log|lambda_2|.
+
+    Returns:
+        g > 0, rounded down.
+
+    Raises:
+        ChainClassError: the chain is not reversible as said, or its gap is 0.
+    """
+    law = settled(chain)
+    if not law.min() > 0.0:
+        raise ChainClassError("a state dies out: there is no eigengap")
+    if reversible and not is_reversible(chain):
+        raise ChainClassError("the chain is not reversible: pi(x) P(x,y) differs from pi(y) P(y,x)")
+    root = np.sqrt(law)
+    # similar to P; for a reversible chain it is symmetric, and singular values are absolute eigenvalues
+    values = np.linalg.svd(root[:, None] * chain.transition / root, compute_uv=False)
+    # exactly one unit value belongs to the stationary law; any other one is something never forgotten
+    second = float(values[1]) + 4e-16 * chain.states
+    if reversible and sharp:
+        gap = -2.0 * math.log(second)
+    elif reversible:
+        gap = 2.0 * (1.0 - second)
+    else:
+        gap = 1.0 - second**2
+    if gap < _LEAST_GAP:
+        raise ChainClassError(
+            "the eigengap is 0: a part of the state is handed on without loss for a tick, so that MQMApprox has "
+            "no bound; use MQMExact"
+        )
+    return gap
+
+
+def is_reversible(chain: MarkovChain) -> bool:
+    """Whether pi(x) P(x,y) = pi(y) P(y,x) for all x, y, to within rounding."""
+    flow: Floats = settled(chain)[:, None] * chain.transition
+    return bool(np.all(np.abs(flow - flow.T) <= 1e-12 * (flow + flow.T) + 1e-16))
+
+
+def arm_influence(known: Mixing, arm: int) -> float:
+    """Lemma 4.8's bound for one arm: log((p + d) / (p - d)) with p the rarest state and d = exp(-g arm / 2).
+
+    A right arm costs it once, a left arm twice, for the arm and for the node's own law.
+
+    Returns:
+        inf unless arm > 2 log(1 / p) / g, strictly: without that the formula is not a bound.
+    """
+    return float(_arm_influences(known, np.array([arm]))[0])
+
+
+def fast_path_length(known: Mixing, epsilon: float) -> int:
+    """Lemma 4.9: from this length on, the middle node decides, by arms of at most half of it."""
+    # 1 / tanh(x / 2) is (e^x + 1) / (e^x - 1), here with x = epsilon / 6
+    return 8 * 2 * math.ceil(math.log(1.0 / math.tanh(epsilon / 12.0) / known.rarest) / known.gap)
+
+
+def _arm_influences(known: Mixing, arms: NDArray[np.int64]) -> Floats:
+    """`arm_influence` of (n,) arms."""
+    distance = np.exp(-known.gap * arms / 2.0)
+    inside = (arms > 2.0 * math.log(1.0 / known.rarest) / known.gap) & (distance < known.rarest)
+    bound = np.full(arms.shape, np.inf)
+    bound[inside] = np.log((known.rarest + distance[inside]) / (known.rarest - distance[inside]))
+    return bound
+
+
+def _best(
+    known: Mixing,
+    epsilon: float,
+    room_left: int,
+    room_right: int,
+    trivial: float,
+    stationary: bool,
+    *,
+    enough: float = 0.0,
+) -> QuiltScale:
+    """The best quilt of a node; lemma 4.8 sees neither states nor nodes, so its tables have one entry."""
+    # half of lemma 4.9's length, 4 a*, is more than any best arm
+    count = min(fast_path_length(known, epsilon) // 2, _MOST_ARMS, max(room_left, room_right))
+    right = _arm_influences(known, np.arange(1, max(count, 1) + 1)).reshape(-1, 1, 1)
+    zero = np.zeros((1, 1))
+    scale, a, b, e, _ = smallest_scale(
+        zero, zero, right if stationary else 2.0 * right, right, room_left, room_right, trivial, epsilon, enough, 0, 0
+    )
+    card = (a - 1 if a else room_left) + (b if b else room_right + 1)
+    if not a and not b:
+        card = 0 if trivial == math.inf else round(trivial * epsilon)
+    return QuiltScale(scale, None, (a or None, b or None), card, e, 0)

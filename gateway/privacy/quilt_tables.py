@@ -1,0 +1,274 @@
+"""What the Markov quilts of a chain are made of: one table per arm length, and one term per node.
+
+The influence of the nodes {i-a, i+b} on node i is the largest of start + column[a] + right[b] over pairs of states
+x, x' (Song, Wang, Chaudhuri 2017, equation 5), where
+    right[b][x,x'] = max over y of log P^b(x,y) / P^b(x',y),
+    column[a][x,x'] = max over y of log P^a(y,x) / P^a(y,x'),
+    start[x,x'] = log Pr(X_i=x') / Pr(X_i=x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gateway.privacy.chain_class import ChainClassError, Floats, MarkovChain
+from gateway.privacy.quilt_kernels import grow_tables, largest_ratio
+
+__all__ = ["Arms", "NodeTerms", "log_ratio_table", "node_terms", "quilt_side_tables", "settled", "walk"]
+
+Bools = NDArray[np.bool_]
+
+# Products of two entries above this are exact to the last bit, and so are quotients: no ratio is ever made up.
+_TINY = 1e-150
+# At most this many numbers in either set of tables (128 MB); fewer arms can only raise a scale.
+_MOST_ENTRIES = 2**24
+
+
+def log_ratio_table(kernel: ArrayLike) -> Floats:
+    """How far apart the rows of a kernel are.
+
+    Args:
+        kernel: (k, m), non-negative.
+
+    Returns:
+        (k, k): max over y of log kernel[x,y] / kernel[x',y]; inf where only a denominator is 0, 0/0 is passed over.
+    """
+    rows = np.ascontiguousarray(kernel, dtype=np.float64)
+    table = np.empty((rows.shape[0], rows.shape[0]))
+    with np.errstate(all="ignore"):
+        largest_ratio(rows, table)
+        return np.log(np.maximum(table, 0.0), out=table)
+
+
+def quilt_side_tables(transition: ArrayLike, distances: Sequence[int]) -> Floats:
+    """The influence of a right arm, by distance.
+
+    Args:
+        transition: (k, k) row-stochastic; for left arms of a stationary chain, its reversal.
+        distances: each at least 1.
+
+    Returns:
+        (len(distances), k, k): `log_ratio_table` of the transition over so many ticks.
+    """
+    matrix = np.asarray(transition, dtype=np.float64)
+    powers = (np.linalg.matrix_power(matrix, distance) for distance in distances)
+    return np.stack([log_ratio_table(power) for power in powers])
+
+
+class Arms:
+    """The tables of a transition matrix, grown as far as a search asks.
+
+    Attributes:
+        transition: (k, k).
+        column, right: (n, k, k); entry m - 1 is distance m.
+    """
+
+    transition: Floats
+    column: Floats
+    right: Floats
+
+    def __init__(self, transition: Floats) -> None:
+        """Start without any arm."""
+        k = transition.shape[0]
+        self.transition = np.ascontiguousarray(transition)
+        self._power = np.eye(k)
+        self.column, self.right = np.empty((0, k, k)), np.empty((0, k, k))
+        self._most = max(1, _MOST_ENTRIES // k**2)
+
+    @property
+    def count(self) -> int:
+        """The longest arm there is."""
+        return len(self.right)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether longer arms have stopped to know less, as on a chain that alternates or falls apart."""
+        k = len(self._power)
+        if self.count <= 2 * k**2:  # a chain that mixes has only positive entries after (k - 1)^2 + 1 steps
+            return False
+        return bool(self.right[-1].max() >= 0.999_999 * self.right[self.count // 2].max() > 0.0)
+
+    def grow(self, count: int) -> bool:
+        """Make tables for arms up to `count`.
+
+        Returns:
+            Whether there are more than before; if not, these are all that can be had.
+        """
+        done, wanted = self.count, min(count, self._most)
+        if wanted <= done:
+            return False
+        k = self.transition.shape[0]
+        column, right = np.empty((wanted, k, k)), np.empty((wanted, k, k))
+        column[:done], right[:done] = self.column, self.right
+        with np.errstate(all="ignore"):
+            reached = grow_tables(self.transition, self._power, column, right, done, wanted, _TINY)
+            for fresh in column[done:reached], right[done:reached]:
+                np.log(np.maximum(fresh, 0.0, out=fresh), out=fresh)
+        if reached < wanted:
+            self._most = reached
+        self.column, self.right = column[:reached], right[:reached]
+        return reached > done
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTerms:
+    """What a node adds to the tables of its arms.
+
+    Attributes:
+        start: (k, k), for quilts with a left arm; -inf where a state is impossible here.
+        base: (k, k), for quilts without: 0, or -inf for pairs that are left out.
+        spread: start is nowhere further than this from its stationary value, here and at every later node.
+        earlier: (k,) for every earlier node, in order, the states possible there; empty if that does not matter.
+        clear: how many of the nearest earlier nodes may have every state.
+    """
+
+    start: Floats
+    base: Floats
+    spread: float
+    earlier: Sequence[Bools] = ()
+    clear: int = 0
+
+    def column(self, arms: Arms) -> Floats:
+        """(n, k, k) tables of the left arms, maximised over possible states only if that was asked for."""
+        if self.clear >= min(arms.count, len(self.earlier)):
+            return arms.column
+        column, power = arms.column.copy(), np.eye(len(self.start))
+        for arm, possible in enumerate(self.earlier[: -arms.count - 1 : -1]):
+            power = power @ arms.transition
+            if not possible.all():
+                column[arm] = log_ratio_table(power[possible].T)
+        return column
+
+
+def node_terms(chain: MarkovChain, node: int | None, *, support_aware: bool = False) -> NodeTerms:
+    """The terms of one node.
+
+    Args:
+        chain: any; without an initial law, the term is the worst over all of them.
+        node: 1.., or None for a node of the stationary chain.
+        support_aware: leave impossible states out everywhere, and not only where the equation is undefined.
+
+    Raises:
+        ChainClassError: node is None and the chain has no single stationary law.
+    """
+    if node is None or chain.is_stationary:
+        law = settled(chain)
+        return _terms(law[None, :], law[None, :] > 0.0, law)
+    rows, reach = _first(chain)
+    step, earlier, clear = chain.transition > 0.0, [], 0
+    if support_aware:
+        possible = _somewhere(reach)
+        for _ in range(node - 1):
+            earlier.append(possible)
+            clear = clear + 1 if possible.all() else 0
+            possible = _follow(possible, step)
+    rows = rows @ np.linalg.matrix_power(chain.transition, node - 1)
+    reach = _follow(reach, _boolean_power(step, node - 1))
+    terms = _terms(rows, reach, _settled_or_none(chain))
+    return _aware(terms, reach, earlier, clear) if support_aware else terms
+
+
+def walk(chain: MarkovChain, *, support_aware: bool = False) -> Iterator[NodeTerms]:
+    """The terms of the nodes 1, 2, 3 ... for ever, as `node_terms` gives them."""
+    if chain.is_stationary:
+        yield from repeat(node_terms(chain, 1, support_aware=support_aware))
+    fixed, step = _settled_or_none(chain), chain.transition > 0.0
+    rows, reach = _first(chain)
+    earlier: list[Bools] = []
+    clear = 0
+    while True:
+        terms = _terms(rows, reach, fixed)
+        if support_aware:
+            yield _aware(terms, reach, earlier.copy() if clear < len(earlier) else (), clear)
+            earlier.append(_somewhere(reach))
+            clear = clear + 1 if earlier[-1].all() else 0
+        else:
+            yield terms
+        rows, reach = rows @ chain.transition, _follow(reach, step)
+
+
+def settled(chain: MarkovChain) -> Floats:
+    """The stationary law of a chain, exactly 0 where a state dies out.
+
+    Args:
+        chain: one that starts stationary, or whose stationary law is wanted.
+
+    Returns:
+        (k,) the law.
+
+    Raises:
+        ChainClassError: there is more than one.
+    """
+    law = chain.initial if chain.is_stationary and chain.initial is not None else chain.stationary_law
+    if np.all(chain.transition > 0.0):
+        return law
+    reach = np.eye(chain.states, dtype=np.bool_) | (chain.transition > 0.0)
+    for _ in range(chain.states.bit_length()):
+        reach = _follow(reach, reach)
+    # computed laws leave 1e-17 in states that are never seen again, and ratios to that would mean nothing
+    returns = np.all(~reach | reach.T, axis=1)
+    law = np.where(returns, law, 0.0)
+    return np.asarray(law / law.sum(), dtype=np.float64)
+
+
+def _first(chain: MarkovChain) -> tuple[Floats, Bools]:
+    """The laws (n, k) of the first tick between which all others lie, and where they are positive."""
+    rows = np.eye(chain.states) if chain.initial is None else chain.initial[None, :]
+    return rows, rows > 0.0
+
+
+def _terms(rows: Floats, reach: Bools, fixed: Floats | None) -> NodeTerms:
+    """Terms from the laws (n, k) that a node may have, where they are positive, and the stationary law."""
+    possible = _somewhere(reach)
+    pair = possible[:, None] & possible[None, :]
+    # reachable in the graph, and yet too small for exact ratios: nothing is known of the ratio
+    vague = _somewhere(reach & (rows < _TINY))
+    start = log_ratio_table(np.where(reach, rows, 0.0).T).T.copy()
+    start[vague[:, None] | vague[None, :]] = np.inf
+    start[~pair] = -np.inf
+    spread = np.inf
+    if fixed is not None and not vague.any() and not (possible & (fixed <= 0.0)).any():
+        ratios = rows[:, fixed > 0.0] / fixed[fixed > 0.0]
+        if ratios.min() > 0.0:
+            spread = float(np.log(ratios.max() / ratios.min()))
+    return NodeTerms(start, np.zeros_like(start), spread)
+
+
+def _aware(terms: NodeTerms, reach: Bools, earlier: Sequence[Bools], clear: int) -> NodeTerms:
+    """The terms with impossible states left out of every quilt."""
+    possible = _somewhere(reach)
+    base = np.where(possible[:, None] & possible[None, :], 0.0, -np.inf)
+    return replace(terms, base=base, earlier=earlier, clear=clear)
+
+
+def _settled_or_none(chain: MarkovChain) -> Floats | None:
+    try:
+        return settled(chain)
+    except ChainClassError:
+        return None
+
+
+def _somewhere(reach: Bools) -> Bools:
+    """(k,): the states that any row (n, k) has."""
+    return np.asarray(reach.any(axis=0), dtype=np.bool_)
+
+
+def _follow(reach: Bools, step: Bools) -> Bools:
+    """Boolean product: where one gets from `reach` by `step`. Products of small floats are the fast ones."""
+    return (reach.astype(np.float32) @ step.astype(np.float32)) > 0.0
+
+
+def _boolean_power(step: Bools, power: int) -> Bools:
+    """Which states reach which in exactly `power` steps."""
+    result, square = np.eye(len(step), dtype=np.bool_), step
+    while power:
+        if power & 1:
+            result = _follow(result, square)
+        square = _follow(square, square)
+        power >>= 1
+    return result

@@ -1,0 +1,276 @@
+"""The Markov quilt mechanism on a chain, exactly: how much Laplace noise a 1-Lipschitz query needs.
+
+Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 3, with every quilt
+{i-a, i+b}, {i-a}, {i+b} and {}; the paper's own sets are asymmetric and miss the last node. The guarantee is against
+an adversary who believes some chain of the class and knows no state for certain.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from contract.chains import BinaryChains
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.quilt_kernels import smallest_scale
+from gateway.privacy.quilt_tables import Arms, NodeTerms, node_terms, settled, walk
+
+__all__ = [
+    "QuiltScale",
+    "best_quilt",
+    "corner_chains",
+    "entry_dp_scale",
+    "group_dp_scale",
+    "influence",
+    "mqm_exact",
+    "node_scale",
+]
+
+ENDLESS = 2**61
+_UP = 1.0 + 1e-12
+_CLOSE = 1.0 + 2e-13
+_NEAR = 1.0 + 1e-9
+_MOST_NODES = 100_000
+_NO_QUILT = "no Markov quilt has an influence below epsilon: give the length of the window"
+
+
+class QuiltScale(NamedTuple):
+    """A Laplace scale and the quilt that decides it.
+
+    Attributes:
+        scale: for a query that changes by at most 1 with one state, rounded up.
+        node: 1..T; None where every node far enough from the ends decides, or none is worse than their limit.
+        quilt: arms (a, b) of {i-a, i+b}; None for an absent arm, both None for the empty quilt.
+        card: nodes nearby, the node itself included.
+        influence: of the quilt on the node.
+        chain: index of the worst chain in its class.
+    """
+
+    scale: float
+    node: int | None
+    quilt: tuple[int | None, int | None]
+    card: int
+    influence: float
+    chain: int
+
+
+def mqm_exact(
+    chains: tuple[MarkovChain, ...] | BinaryChains,
+    length: int | None,
+    epsilon: float,
+    *,
+    support_aware: bool = False,
+) -> QuiltScale:
+    """The scale of MQMExact for a class of chains.
+
+    Args:
+        chains: a finite class, or every two-state chain with q and r in intervals, started stationary.
+        length: T, the ticks of the window, or None for a stream without end.
+        epsilon: above 0.
+        support_aware: leave out impossible states; the paper's equation 5 counts them, which is safe.
+
+    Returns:
+        The scale of the worst chain, and where it comes from.
+
+    Raises:
+        ChainClassError: epsilon or length is out of range, or no quilt is good enough on an endless stream.
+
+    The scale of a node is never above that of a stationary chain at epsilon - spread, where spread bounds how far
+    the laws of this node and of all later ones are from stationary: likelihood ratios to the stationary law are
+    averaged at each step. The walk over the nodes stops there; on a long stationary window, at the first one.
+    """
+    _check(epsilon, length)
+    members = corner_chains(chains) if isinstance(chains, BinaryChains) else chains
+    if not members:
+        raise ChainClassError("a class needs at least one chain")
+    scales = (_chain_scale(chain, length, epsilon, support_aware) for chain in members)
+    worst = max((scale._replace(chain=index) for index, scale in enumerate(scales)), key=lambda scale: scale.scale)
+    return worst._replace(scale=worst.scale * _UP)
+
+
+def node_scale(
+    chain: MarkovChain, length: int, node: int, epsilon: float, *, support_aware: bool = False
+) -> QuiltScale:
+    """The scale that one node needs; arguments as for `mqm_exact`, node 1..length."""
+    _check(epsilon, length)
+    if not 1 <= node <= length:
+        raise ChainClassError(f"node {node} is not among 1..{length}")
+    chain = _possible(chain) if support_aware else chain
+    terms = node_terms(chain, node, support_aware=support_aware)
+    found = best_quilt(Arms(chain.transition), terms, node - 1, length - node, epsilon)
+    return found._replace(node=node, scale=found.scale * _UP)
+
+
+def influence(
+    chain: MarkovChain, node: int | None, before: int | None, after: int | None, *, support_aware: bool = False
+) -> float:
+    """The influence of the nodes {node - before, node + after} on a node (equation 5).
+
+    Args:
+        chain: any.
+        node: 1.., or None for a node of the stationary chain.
+        before, after: arms, at least 1, or None for an absent arm.
+        support_aware: leave out impossible states.
+
+    Returns:
+        At least 0, inf if the nodes can rule a state out.
+    """
+    too_long = node is not None and node <= (before or 0)
+    if too_long or any(arm is not None and arm < 1 for arm in (before, after)):
+        raise ChainClassError("arms are at least 1, and the left one ends at node 1 or later")
+    chain = _possible(chain) if support_aware else chain
+    arms = Arms(chain.transition)
+    arms.grow(max(before or 1, after or 1))
+    if arms.count < max(before or 1, after or 1):
+        return float("inf")
+    terms = node_terms(chain, node, support_aware=support_aware)
+    total = terms.base if before is None else terms.start + terms.column(arms)[before - 1]
+    with np.errstate(invalid="ignore"):
+        total = total if after is None else total + arms.right[after - 1]
+    return max(0.0, float(np.nanmax(total)))
+
+
+def corner_chains(chains: BinaryChains) -> tuple[MarkovChain, ...]:
+    """The stationary chains that are the worst of a class of two-state chains, for every quilt.
+
+    With q + r = s and L = (1 - s)^b, the ratios of a table are 1 + (s/q) L/(1 - L) and, for L < 0,
+    1 + |L| s/(q - r|L|), and the same with q and r swapped. They fall in q and r while s <= 1 and grow while s >= 1,
+    so the stickiest and the most alternating corner are the worst; the other two are there for the rarest state.
+    """
+    return tuple(
+        MarkovChain.stationary([[1.0 - q, q], [r, 1.0 - r]])
+        for q, r in dict.fromkeys((q, r) for q in chains.q for r in chains.r)
+    )
+
+
+def group_dp_scale(length: int, epsilon: float, *, sensitivity: float = 1.0) -> float:
+    """The Laplace scale that protects all ticks of a window as one: sensitivity 1 for a count, 2 for a histogram."""
+    _check(epsilon, length)
+    return sensitivity * length / epsilon
+
+
+def entry_dp_scale(epsilon: float, *, sensitivity: float = 1.0) -> float:
+    """The Laplace scale of ordinary differential privacy; it does not protect correlated readings."""
+    _check(epsilon, None)
+    return sensitivity / epsilon
+
+
+def best_quilt(
+    arms: Arms,
+    terms: NodeTerms,
+    room_left: int,
+    room_right: int,
+    epsilon: float,
+    *,
+    trivial: float | None = None,
+    enough: float = 0.0,
+    seed: tuple[int | None, int | None] = (None, None),
+) -> QuiltScale:
+    """The best quilt of one node, over arms of every length that could matter.
+
+    Args:
+        arms: grown on demand.
+        terms: of the node.
+        room_left, room_right: nodes on either side, or `ENDLESS`.
+        epsilon: above 0.
+        trivial: the scale of the empty quilt; by default from the rooms.
+        enough: do not look for a scale below this.
+        seed: a quilt to try first.
+
+    Returns:
+        Scale, not rounded, without node and chain; scale inf if nothing is good enough.
+    """
+    length = room_left + room_right + 1
+    if trivial is None:
+        trivial = length / epsilon if length < ENDLESS else float("inf")
+    arms.grow(min(32, max(1, length - 1)))
+    while True:
+        column = terms.column(arms)
+        scale, a, b, e, wanted = smallest_scale(
+            terms.start, terms.base, column, arms.right, room_left, room_right,
+            trivial, epsilon, enough, seed[0] or 0, seed[1] or 0,
+        )  # fmt: skip
+        if scale <= enough or arms.count >= wanted or (scale >= trivial and arms.stalled):
+            break
+        if not arms.grow(int(min(1.5 * arms.count, wanted)) + 1):
+            break
+    card = (a - 1 if a else room_left) + (b if b else room_right + 1)
+    return QuiltScale(scale, None, (a or None, b or None), card, e, 0)
+
+
+def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float, support_aware: bool) -> QuiltScale:
+    """The scale of one chain, not rounded."""
+    chain = _possible(chain) if support_aware else chain
+    arms = Arms(chain.transition)
+    empty = float("inf") if length is None else length / epsilon
+    steady = _steady(arms, chain, epsilon, empty)
+    if length is None:
+        if steady is None or not steady.scale < float("inf"):
+            raise ChainClassError(_NO_QUILT)
+        if chain.is_stationary:
+            return steady
+        worst = steady
+    else:
+        # a node in the middle of things decides for all that have room, so ask it first
+        far = max(length // 2 + 1, length - min(arms.count, length))
+        terms = node_terms(chain, far, support_aware=support_aware)
+        worst = best_quilt(arms, terms, far - 1, length - far, epsilon)._replace(node=far)
+    seed, spread = worst.quilt, float("inf")
+    for node, terms in enumerate(walk(chain, support_aware=support_aware), 1):
+        if node - 1 == length or worst.scale >= empty:
+            break
+        bound = empty if steady is None else _later(steady, terms.spread, epsilon, empty)
+        if bound <= worst.scale * _CLOSE:
+            break
+        if node > _MOST_NODES or (spread <= terms.spread and bound <= worst.scale * _NEAR):
+            worst = worst._replace(scale=bound)  # as close as rounding, or patience, allows
+            break
+        if length is None and node > chain.states**2 and terms.spread == float("inf"):
+            raise ChainClassError("the chain does not settle to a stationary law: give the length of the window")
+        spread = terms.spread
+        room = ENDLESS if length is None else length - node
+        found = best_quilt(arms, terms, node - 1, room, epsilon, enough=worst.scale, seed=seed)
+        if found.scale > worst.scale:
+            worst = found._replace(node=node)
+            seed = worst.quilt
+    if not worst.scale < float("inf"):
+        raise ChainClassError(_NO_QUILT)
+    return worst
+
+
+def _steady(arms: Arms, chain: MarkovChain, epsilon: float, empty: float) -> QuiltScale | None:
+    """The best quilt of a stationary node with room on both sides; the empty quilt costs `empty`."""
+    try:
+        terms = node_terms(chain, None)
+    except ChainClassError:
+        return None
+    return best_quilt(arms, terms, ENDLESS, ENDLESS, epsilon, trivial=empty)
+
+
+def _later(steady: QuiltScale, spread: float, epsilon: float, empty: float) -> float:
+    """What no node from here on needs more than. A node too near an end drops the arm, and both terms fall."""
+    if steady.quilt == (None, None):
+        return empty
+    left = epsilon - spread - steady.influence
+    return min(empty, steady.card / left) if left > 0.0 else empty
+
+
+def _possible(chain: MarkovChain) -> MarkovChain:
+    """The chain without the states that it never visits."""
+    if chain.initial is None:
+        return chain
+    first = settled(chain) if chain.is_stationary else chain.initial
+    seen = first > 0.0
+    for _ in range(chain.states):
+        seen = seen | (seen @ (chain.transition > 0.0))
+    if seen.all() or seen.sum() < 2:
+        return chain
+    return MarkovChain(chain.transition[np.ix_(seen, seen)], first[seen])
+
+
+def _check(epsilon: float, length: int | None) -> None:
+    if not 0.0 < epsilon < float("inf"):
+        raise ChainClassError(f"epsilon must be above 0 and finite, got {epsilon}")
+    if length is not None and length < 1:
+        raise ChainClassError(f"a window has at least one tick, got {length}")

@@ -1,0 +1,219 @@
+"""The Wasserstein mechanism: noise for the largest distance that a secret can move the law of the answer.
+
+Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 1: add Laplace noise
+of scale W / epsilon. It is for one scalar answer and does not compose: a second release voids it.
+
+Everything is exact: whether a quantile belongs to one value or to the next can hang on the last digit of a tail, and
+the distance then jumps. Laws are polynomials with whole coefficients, kept in one long integer each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from itertools import accumulate, permutations
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from gateway.privacy.chain_class import ChainClassError, Floats, MarkovChain
+from gateway.privacy.quilt_tables import settled
+
+__all__ = ["WassersteinBound", "infinity_wasserstein", "wasserstein_count", "wasserstein_joint"]
+
+Number: TypeAlias = int | float | Fraction
+Outcome = TypeVar("Outcome")
+Exact: TypeAlias = int | Fraction
+Law: TypeAlias = Sequence[tuple[Exact, Exact]]
+"""(value, weight) in rising order of the values; weights need not sum to 1."""
+
+_FINEST = 2**53
+_LARGEST_DENOMINATOR = 10**6
+_MOST_BYTES = 2**29
+
+
+class WassersteinBound(NamedTuple):
+    """W, in units of the answer, and where it is attained.
+
+    Attributes:
+        distance: W; the mechanism's Laplace scale is distance / epsilon.
+        node: 1..T.
+        states: the two states of the node.
+        chain: index in the class.
+    """
+
+    distance: Fraction
+    node: int
+    states: tuple[int, int]
+    chain: int
+
+
+def wasserstein_count(
+    chains: tuple[MarkovChain, ...], length: int, weights: Sequence[Number] = (0, 1)
+) -> WassersteinBound:
+    """W of a window's weighted sum of states.
+
+    Args:
+        chains: a finite class, each chain with its initial law. Probabilities are read as the simple fraction that
+            they are within rounding, or else as multiples of 2^-53.
+        length: T, the ticks of the window.
+        weights: (k,) what a tick in each state adds; by default, the count of state 1 of two. Integers, fractions,
+            or floats, which are read as the decimals that they print as: all sums lie on a lattice.
+
+    Returns:
+        The largest distance over chains, nodes, and pairs of states that are possible at the node.
+
+    Raises:
+        ChainClassError: a chain without an initial law, weights that do not fit, or a lattice that is too fine.
+    """
+    if length < 1 or not chains:
+        raise ChainClassError("the Wasserstein mechanism needs a chain and a window of at least one tick")
+    steps, unit = _lattice(weights)
+    worst = WassersteinBound(Fraction(0), 1, (0, 0), 0)
+    for index, chain in enumerate(chains):
+        if chain.initial is None:
+            raise ChainClassError("the Wasserstein mechanism needs an initial law: for all of them, use MQMExact")
+        if chain.states != len(weights):
+            raise ChainClassError(f"{chain.states} states need as many weights, got {len(weights)}")
+        for node, laws in enumerate(_sums(chain, length, steps), 1):
+            for (a, law), (b, other) in permutations(laws.items(), 2):
+                distance = unit * _one_way(law, other)
+                if distance > worst.distance:
+                    worst = WassersteinBound(distance, node, (min(a, b), max(a, b)), index)
+    return worst
+
+
+def wasserstein_joint(
+    joint: Iterable[tuple[Outcome, Number]],
+    answer: Callable[[Outcome], Number],
+    secrets: Iterable[tuple[Callable[[Outcome], bool], Callable[[Outcome], bool]]],
+) -> Fraction:
+    """W of any answer under a joint distribution that is written out.
+
+    Args:
+        joint: (outcome, probability); floats are read as the decimals that they print as.
+        answer: of an outcome, a scalar.
+        secrets: pairs of events that nobody may tell apart.
+
+    Returns:
+        The largest distance over pairs whose events both are possible.
+
+    Raises:
+        ChainClassError: a probability below 0.
+    """
+    table = [(outcome, _fraction(weight)) for outcome, weight in joint]
+    if any(weight < 0 for _, weight in table):
+        raise ChainClassError("a joint distribution has no probability below 0")
+    worst = Fraction(0)
+    for event, other in secrets:
+        laws = [
+            [(_fraction(answer(outcome)), weight) for outcome, weight in table if weight and holds(outcome)]
+            for holds in (event, other)
+        ]
+        if all(laws):
+            worst = max(worst, infinity_wasserstein(*laws))
+    return worst
+
+
+def infinity_wasserstein(law: Iterable[tuple[Number, Number]], other: Iterable[tuple[Number, Number]]) -> Fraction:
+    """The infinity-Wasserstein distance of two laws on the line, by the quantile coupling.
+
+    Args:
+        law, other: (value, weight), in any order; each has some positive weight, and is normalised.
+
+    Returns:
+        The smallest d such that mass can be moved from one to the other with no piece going further than d.
+    """
+    first, second = _sorted(law), _sorted(other)
+    return Fraction(max(_one_way(first, second), _one_way(second, first)))
+
+
+def _one_way(law: Law, other: Law) -> Exact:
+    """The furthest that mass goes up from `law` to `other`, at least 0.
+
+    The mass of a value, taken in rising order, goes at most to the first value of the other law whose running sum
+    is no smaller than its own.
+    """
+    total, other_total = sum(weight for _, weight in law), sum(weight for _, weight in other)
+    running = [weight * total for weight in accumulate(weight for _, weight in other)]
+    furthest: Exact = 0
+    place = 0
+    for value, upto in zip((value for value, _ in law), accumulate(weight for _, weight in law), strict=True):
+        while running[place] < upto * other_total:
+            place += 1
+        furthest = max(furthest, other[place][0] - value)
+    return furthest
+
+
+def _sorted(law: Iterable[tuple[Number, Number]]) -> Law:
+    weights: dict[Fraction, Fraction] = {}
+    for value, weight in law:
+        weights[_fraction(value)] = weights.get(_fraction(value), Fraction(0)) + _fraction(weight)
+    return sorted((value, weight) for value, weight in weights.items() if weight)
+
+
+def _sums(chain: MarkovChain, length: int, steps: list[int]) -> Iterable[dict[int, Law]]:
+    """For each node, the law of the sum of steps over the window, given each possible state there.
+
+    A polynomial sum of c_s z^s is held as the integer that it is at z = 256^size, with room for every coefficient.
+    """
+    assert chain.initial is not None
+    first, k = settled(chain) if chain.is_stationary else chain.initial, chain.states
+    rows = [_whole(_row(row)) for row in chain.transition]
+    scale = math.lcm(*(total for _, total in rows))
+    transition = [[p * (scale // total) for p in row] for row, total in rows]
+    initial, start = _whole(_row(first))
+    size = (start * scale**length).bit_length() // 8 + 1
+    if k * length * (max(steps) * length + 1) * size > _MOST_BYTES:
+        raise ChainClassError("the exact law of so long a window does not fit: use MQMExact or the chain accountant")
+    shift = [8 * size * step for step in steps]
+    after = [[1] * k]
+    for _ in range(length - 1):
+        ahead = [value << shift[y] for y, value in enumerate(after[-1])]
+        after.append([sum(transition[x][y] * ahead[y] for y in range(k) if transition[x][y]) for x in range(k)])
+    before = [initial[x] << shift[x] for x in range(k)]
+    for node in range(length):
+        if node:
+            before = [sum(before[x] * transition[x][y] for x in range(k)) << shift[y] for y in range(k)]
+        yield {x: _coefficients(before[x] * after[length - 1 - node][x], size) for x in range(k) if before[x]}
+
+
+def _coefficients(packed: int, size: int) -> Law:
+    """(power, coefficient) of a packed polynomial, where the coefficient is positive."""
+    terms = packed.bit_length() // (8 * size) + 1
+    raw = packed.to_bytes(terms * size, "little")
+    whole = ((power, int.from_bytes(raw[power * size : (power + 1) * size], "little")) for power in range(terms))
+    return [(power, coefficient) for power, coefficient in whole if coefficient]
+
+
+def _lattice(weights: Sequence[Number]) -> tuple[list[int], Fraction]:
+    """Each weight as steps above the smallest, and the length of a step."""
+    values = [_fraction(weight) for weight in weights]
+    denominator = math.lcm(*(value.denominator for value in values))
+    above = [int((value - min(values)) * denominator) for value in values]
+    common = math.gcd(*above) or 1
+    return [steps // common for steps in above], Fraction(common, denominator)
+
+
+def _row(law: Floats) -> list[Fraction]:
+    """Probabilities as fractions that sum to 1."""
+    simple = [Fraction(float(p)).limit_denominator(_LARGEST_DENOMINATOR) for p in law]
+    exact = all(abs(float(s) - p) <= 4e-16 and (s > 0) == (p > 0) for s, p in zip(simple, law, strict=True))
+    if exact and sum(simple) == 1:
+        return simple
+    fine = [Fraction(max(round(float(p) * _FINEST), 1), _FINEST) if p > 0 else Fraction(0) for p in law]
+    fine[int(law.argmax())] += 1 - sum(fine)
+    return fine
+
+
+def _whole(row: list[Fraction]) -> tuple[list[int], int]:
+    """A row over its common denominator."""
+    denominator = math.lcm(*(p.denominator for p in row))
+    return [int(p * denominator) for p in row], denominator
+
+
+def _fraction(value: Number) -> Fraction:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ChainClassError(f"{value} is no number to add up")
+        return Fraction(repr(value))
+    return Fraction(value)

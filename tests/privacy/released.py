@@ -1,0 +1,55 @@
+"""What noisy sums over windows of a chain really give away, by adding up every path: a judge of batch mechanisms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from gateway.privacy.chain_class import MarkovChain
+
+Array = npt.NDArray[np.float64]
+Release = tuple[Iterable[int], Sequence[float], float]
+"""(ticks from 1, what each state adds, Laplace scale)"""
+
+
+def paths_of(initial: Array, transition: Array, length: int) -> tuple[npt.NDArray[np.int64], Array]:
+    """All paths (paths, n), and their probabilities."""
+    paths = np.array(list(product(range(len(initial)), repeat=length)))
+    weight = initial[paths[:, 0]].copy()
+    for step in range(length - 1):
+        weight *= transition[paths[:, step], paths[:, step + 1]]
+    return paths, weight
+
+
+def losses(paths: npt.NDArray[np.int64], weight: Array, releases: Sequence[Release]) -> Array:
+    """The largest log-likelihood ratio between two possible states of each node (n,), over every output.
+
+    Between two neighbouring values of a sum the densities are A e^z + B e^-z, so that their ratios are monotone:
+    the worst outputs are the values themselves. Beyond the outermost ones the ratio is constant.
+    """
+    density = weight[:, None]
+    for ticks, adds, scale in releases:
+        answer = np.asarray(adds, dtype=float)[paths[:, [tick - 1 for tick in ticks]]].sum(axis=1)
+        kernel = np.exp(-np.abs(answer[:, None] - np.unique(answer)[None, :]) / scale)
+        density = (density[:, :, None] * kernel[:, None, :]).reshape(len(paths), -1)
+    found = []
+    for node in range(paths.shape[1]):
+        laws = []
+        for state in np.unique(paths[:, node]):
+            at = paths[:, node] == state
+            if weight[at].sum() > 0:
+                laws.append(np.log(density[at].sum(axis=0) / weight[at].sum()))
+        found.append(max(float((a - b).max()) for a in laws for b in laws))
+    return np.array(found)
+
+
+def chain_losses(chain: MarkovChain, length: int, releases: Sequence[Release]) -> Array:
+    """`losses` under a chain; without an initial law, the worst over starts close to one state."""
+    if chain.initial is not None:
+        return losses(*paths_of(chain.initial, chain.transition, length), releases)
+    k = chain.states
+    starts = np.vstack([np.eye(k) * (1 - 1e-9) + 1e-9 / k, np.full((1, k), 1 / k)])
+    return np.max([losses(*paths_of(start, chain.transition, length), releases) for start in starts], axis=0)

@@ -1,0 +1,279 @@
+"""The chain accountant against the enumeration of all paths, published numbers, and itself backward."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains, BoundedChains
+from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from tests.privacy.oracle import (
+    count_density,
+    histogram_density,
+    symbol_density,
+    together,
+    worst_release_loss,
+)
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
+THETA = {"theta1": np.array([[0.9, 0.1], [0.4, 0.6]]), "theta2": np.array([[0.8, 0.2], [0.3, 0.7]])}
+EPSILONS = (0.2, 1.0, 5.0)
+
+
+def stationary(transition: np.ndarray) -> ChainAccountant:
+    return ChainAccountant((MarkovChain.stationary(transition),))
+
+
+def random_chain(seed: int, k: int, *, sticky: float = 0.0) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    return sticky * np.eye(k) + (1 - sticky) * generator.dirichlet(np.ones(k), size=k)
+
+
+def spread(rate: float, k: int) -> np.ndarray:
+    return rate * (1 - np.eye(k))
+
+
+# Published numbers
+
+
+@pytest.mark.parametrize("name", THETA)
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_endless_scale(name: str, epsilon: float) -> None:
+    expected = GOLDEN["C_coupling"][f"{name}_stationary|eps={epsilon}"]
+    accountant = stationary(THETA[name])
+    assert 1 / accountant.allowance(epsilon) == pytest.approx(expected["scale_coupling_endless"], rel=1e-9)
+
+
+@pytest.mark.parametrize(("name", "key", "start"), [("theta1", "q10", [1, 0]), ("theta2", "q.9.1", [0.9, 0.1])])
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_scale_of_a_hundred_ticks_from_a_given_start(name: str, key: str, start: list[float], epsilon: float) -> None:
+    expected = GOLDEN["C_coupling"][f"{name}_{key}|T=100|eps={epsilon}"]["scale_coupling"]
+    accountant = ChainAccountant((MarkovChain(THETA[name], np.array(start, dtype=float)),))
+    assert 1 / accountant.allowance(epsilon, length=100) == pytest.approx(expected, rel=1e-9)
+
+
+def test_overlapping_releases_of_unequal_scale() -> None:
+    expected = GOLDEN["5_composition"]["heterogeneous_T60"]
+    rates = np.zeros(60)
+    for first, last, scale in ((1, 20, 12.839964231247), (21, 40, 10), (41, 60, 15), (11, 50, 50)):
+        rates[first - 1 : last] += 1 / scale
+    found = stationary(THETA["theta1"]).schedule_loss(rates)
+    assert found.epsilon == pytest.approx(expected["coupling_max"], rel=1e-9)
+    for tick, loss in expected["coupling"].items():
+        assert found.by_tick[int(tick) - 1] == pytest.approx(loss, rel=1e-9)
+
+
+def test_every_golden_rate_of_endless_streams() -> None:
+    checked = 0
+    for key, numbers in GOLDEN["5_composition"]["endless_stream"].items():
+        name, _, what = key.partition("|")
+        rate = float(what[7:]) if what.startswith("rate c=") else 1 / numbers["sigma_window"]
+        expected = numbers.get("coupling", numbers.get("coupling_accountant"))
+        assert stationary(THETA[name]).loss(rate).epsilon == pytest.approx(expected, rel=1e-9), key
+        checked += 1
+    assert checked >= 18
+
+
+@pytest.mark.parametrize("dp", [0.001, 0.01, 0.05])
+def test_a_wrong_model_costs_what_the_accountant_says_under_the_other_chain(dp: float) -> None:
+    """Noise for theta1, where every switch is really less likely by dp: no need of a bound that grows with T."""
+    expected = GOLDEN["10_delta"][f"dp={dp:g}|T=1000"]
+    other = stationary(THETA["theta1"] + dp * np.array([[1, -1], [-1, 1]]))
+    scales = {"mqm": 12.839964231247047, "coupling": 3.336408922083244}
+    assert other.loss(1 / scales["mqm"]).epsilon == pytest.approx(expected["direct_coupling_at_sigma_mqm"], rel=1e-9)
+    found = other.loss(1 / scales["coupling"]).epsilon
+    assert found == pytest.approx(expected["direct_coupling_at_coupling_scale"], rel=1e-9)
+
+
+@pytest.mark.parametrize("key", sorted(GOLDEN["9_synthetic_coupling_[allq_numeric,stationary]"]))
+def test_synthetic_classes(key: str) -> None:
+    alpha, epsilon = map(float, key.split("|"))
+    searched, expected = GOLDEN["9_synthetic_coupling_[allq_numeric,stationary]"][key]
+    interval = ChainAccountant(BinaryChains(q=(alpha, 1 - alpha), r=(alpha, 1 - alpha)))
+    assert 1 / interval.allowance(epsilon) == pytest.approx(expected, rel=1e-9)
+    anyhow = ChainAccountant((MarkovChain(np.array([[1 - alpha, alpha], [alpha, 1 - alpha]]), None),))
+    assert 1 / anyhow.allowance(epsilon, length=100) >= searched * (1 - 1e-9)
+
+
+# Enumeration
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_binary_count_is_exact(seed: int) -> None:
+    """Positively correlated: the bound is attained by an output far outside the range."""
+    generator = np.random.default_rng(seed)
+    q, r = generator.uniform(0.02, 0.48, 2)
+    n, scale = int(generator.integers(3, 9)), float(generator.uniform(0.3, 4.0))
+    transition, initial = np.array([[1 - q, q], [r, 1 - r]]), generator.dirichlet(np.ones(2))
+    worst = worst_release_loss(initial, transition, n, count_density(scale, 0, n - 1))
+    found = ChainAccountant((MarkovChain(transition, initial),)).schedule_loss(np.full(n, 1 / scale))
+    assert found.by_tick == pytest.approx(worst.max(axis=(1, 2)), rel=1e-9)
+
+
+@pytest.mark.parametrize("informed", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_no_binary_release_loses_more(seed: int, informed: bool) -> None:
+    """Any sign of correlation, two overlapping counts, symbols beside them."""
+    generator = np.random.default_rng(100 + seed)
+    q, r = generator.uniform(0.02, 0.98, 2)
+    n = 5 if informed else 7
+    s1, s2 = generator.uniform(0.4, 4.0, 2)
+    rho = generator.uniform(0.1, 0.45, 2)
+    emission = np.array([[1 - rho[0], rho[0]], [rho[1], 1 - rho[1]]])
+    transition, initial = np.array([[1 - q, q], [r, 1 - r]]), generator.dirichlet(np.ones(2))
+    rates = np.zeros((n, 2, 2))
+    rates[:4] += spread(1 / s1, 2)
+    rates[2:] += spread(1 / s2, 2)
+    rates[:, 0, 1] += np.log(emission[0] / emission[1]).max()
+    rates[:, 1, 0] += np.log(emission[1] / emission[0]).max()
+    release = together(count_density(s1, 0, 3), count_density(s2, 2, n - 1), symbol_density(emission, n))
+    worst = worst_release_loss(initial, transition, n, release, informed=informed)
+    adversary = "informed" if informed else "ignorant"
+    found = ChainAccountant((MarkovChain(transition, initial),)).schedule_loss(rates, adversary)
+    assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
+
+
+@pytest.mark.parametrize("start", ["given", "zeros", "any", "stationary"])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_release_of_three_states_loses_more(seed: int, start: str) -> None:
+    generator = np.random.default_rng(200 + seed)
+    transition = random_chain(seed, 3, sticky=0.4)
+    if start == "zeros":
+        transition[0], transition[2] = [0.7, 0.3, 0.0], [0.0, 0.6, 0.4]
+    initial = generator.dirichlet(np.ones(3))
+    chain = MarkovChain(transition, None if start == "any" else initial)
+    if start == "zeros":
+        chain = MarkovChain(transition, np.array([1.0, 0.0, 0.0]))
+    if start == "stationary":
+        chain = MarkovChain.stationary(transition)
+    law = initial if chain.initial is None else chain.initial
+    n, s1, s2 = 6, float(generator.uniform(0.5, 3)), float(generator.uniform(0.5, 3))
+    for release, rates in (
+        (count_density(s1, 0, n - 1, (1, 2)), np.full(n, 1 / s1)),
+        (histogram_density(s2, 0, n - 1, 3), np.full(n, 2 / s2)),
+        (
+            together(count_density(s1, 0, 3), histogram_density(s2, 2, 5, 3)),
+            np.array([1, 1, 1, 1, 0, 0]) / s1 + np.array([0, 0, 2, 2, 2, 2]) / s2,
+        ),
+    ):
+        worst = worst_release_loss(law, transition, n, release)
+        found = ChainAccountant((chain,)).schedule_loss(rates)
+        assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_release_of_three_states_tells_the_informed_more(seed: int) -> None:
+    transition, n, scale = random_chain(seed, 3, sticky=0.5), 5, 1.5
+    initial = np.random.default_rng(seed).dirichlet(np.ones(3))
+    worst = worst_release_loss(initial, transition, n, histogram_density(scale, 0, n - 1, 3), informed=True)
+    found = ChainAccountant((MarkovChain(transition, initial),)).schedule_loss(np.full(n, 2 / scale), "informed")
+    assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_member_of_an_interval_class_loses_more(seed: int) -> None:
+    generator = np.random.default_rng(300 + seed)
+    q, r = np.sort(generator.uniform(0.05, 0.95, 2)), np.sort(generator.uniform(0.05, 0.95, 2))
+    chains = BinaryChains(q=(q[0], q[1]), r=(r[0], r[1]))
+    rates = generator.uniform(0.1, 1.5, 6)
+    scales = 1 / rates
+    release = together(*(count_density(scale, tick, tick) for tick, scale in list(enumerate(scales))[:2]))
+    wide = np.concatenate([rates[:2], np.zeros(4)])
+    for q1 in (*q, q.mean()):
+        for r1 in (*r, r.mean()):
+            transition = np.array([[1 - q1, q1], [r1, 1 - r1]])
+            law = np.array([r1, q1]) / (q1 + r1)
+            worst = worst_release_loss(law, transition, 6, release)
+            found = ChainAccountant(chains).schedule_loss(wide)
+            assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
+
+
+def test_a_state_that_cannot_occur_is_no_secret() -> None:
+    """Started in state 0, the first tick has nothing to hide, whatever is released."""
+    chain = MarkovChain(THETA["theta1"], np.array([1.0, 0.0]))
+    found = ChainAccountant((chain,)).schedule_loss(np.full(5, 0.5))
+    assert found.by_tick[0] == 0.0
+    assert found.by_tick[1] > 0.5
+
+
+# Backward, and from both sides
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
+@pytest.mark.parametrize("k", [2, 3, 4, 6])
+def test_the_allowance_is_the_inverse(k: int, adversary: str) -> None:
+    accountant = stationary(random_chain(k, k, sticky=0.6))
+    allowance = accountant.allowance(0.7, adversary)
+    assert accountant.loss(allowance, adversary).epsilon == pytest.approx(0.7, rel=1e-9)
+    assert accountant.loss(allowance, adversary).epsilon <= 0.7
+    assert accountant.loss(allowance * (1 + 1e-6), adversary).epsilon > 0.7
+
+
+def test_the_allowance_of_many_states_is_safe_and_near() -> None:
+    accountant = stationary(random_chain(0, 14, sticky=0.5))
+    allowance = accountant.allowance(1.0)
+    assert 0.999 < accountant.loss(allowance).epsilon <= 1.0
+    assert accountant.loss(allowance * 1.001).epsilon > 1.0
+
+
+@pytest.mark.parametrize("k", [3, 4, 5, 7])
+def test_adversaries_are_ordered_and_time_only_adds(k: int) -> None:
+    accountant = stationary(random_chain(k, k, sticky=0.7))
+    ignorant, informed, universal = (accountant.loss(0.1, a).epsilon for a in ("ignorant", "informed", "universal"))
+    assert ignorant <= informed <= universal
+    lengths = [accountant.loss(0.1, length=length).epsilon for length in (1, 2, 5, 40)]
+    assert lengths == sorted(lengths)
+    assert lengths[0] == pytest.approx(0.1, rel=1e-9)
+    assert lengths[-1] <= ignorant * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_an_endless_stream_is_the_limit_of_long_ones(k: int) -> None:
+    accountant = stationary(random_chain(k + 9, k, sticky=0.5))
+    assert accountant.loss(0.2, length=300).epsilon == pytest.approx(accountant.loss(0.2).epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize("start", [np.array([0.97, 0.02, 0.01]), None])
+def test_an_endless_stream_from_any_start_is_covered(start: np.ndarray | None) -> None:
+    transition = random_chain(4, 3, sticky=0.6)
+    accountant = ChainAccountant((MarkovChain(transition, start),))
+    endless = accountant.loss(0.2).epsilon
+    assert max(accountant.loss(0.2, length=length).epsilon for length in (2, 3, 5, 9, 30, 200)) <= endless
+    assert endless >= stationary(transition).loss(0.2).epsilon * (1 - 1e-9)
+
+
+def test_a_class_is_as_bad_as_its_worst_chain() -> None:
+    one, two = MarkovChain.stationary(THETA["theta1"]), MarkovChain.stationary(THETA["theta2"])
+    both = ChainAccountant((one, two)).loss(0.3).epsilon
+    assert both == max(ChainAccountant((one,)).loss(0.3).epsilon, ChainAccountant((two,)).loss(0.3).epsilon)
+
+
+def test_a_bounded_class_has_the_universal_bound() -> None:
+    transition = random_chain(2, 3, sticky=0.3)
+    odds = max(
+        transition[a, c] * transition[b, d] / (transition[a, d] * transition[b, c])
+        for a in range(3)
+        for b in range(3)
+        for c in range(3)
+        for d in range(3)
+    )
+    bounded = ChainAccountant(BoundedChains(states=3, odds_ratio=odds))
+    assert bounded.loss(0.2).epsilon == pytest.approx(stationary(transition).loss(0.2, "universal").epsilon, rel=1e-9)
+
+
+def test_a_chain_that_never_forgets_has_no_allowance() -> None:
+    accountant = stationary(np.roll(np.eye(3), 1, axis=1))
+    assert accountant.loss(0.1).epsilon == np.inf
+    with pytest.raises(ChainClassError, match="does not forget"):
+        accountant.allowance(1.0)
+    assert accountant.loss(0.1, length=10).epsilon == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("rate", [-0.1, float("nan"), float("inf"), [0.1, 0.2]])
+def test_a_rate_must_be_one(rate: object) -> None:
+    with pytest.raises(ChainClassError, match="rate"):
+        stationary(THETA["theta1"]).loss(rate)  # type: ignore[arg-type]

@@ -1,0 +1,147 @@
+"""Markov quilts on networks: separation against probabilities, chains against MQMExact, and real losses."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from gateway.privacy.bayes_net import BayesNet, BayesNode, network_quilt_scale
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.quilts import mqm_exact
+from tests.privacy.released import losses
+
+
+def chain_network(chain: MarkovChain, length: int) -> BayesNet:
+    assert chain.initial is not None
+    later = [BayesNode(f"X{i + 1}", (f"X{i}",), chain.transition) for i in range(1, length)]
+    return BayesNet((BayesNode("X1", (), chain.initial), *later))
+
+
+def random_network(rng: np.random.Generator, size: int, k: int = 2) -> BayesNet:
+    nodes = []
+    for i in range(size):
+        parents = tuple(f"n{j}" for j in range(i) if rng.random() < 0.4)[:3]
+        nodes.append(BayesNode(f"n{i}", parents, rng.dirichlet(np.ones(k), (k,) * len(parents))))
+    return BayesNet(tuple(nodes))
+
+
+def real_losses(network: BayesNet, scale: float) -> np.ndarray:
+    """Loss of each node when the number of ones is released with Laplace noise."""
+    paths = np.array(list(product(*(range(size) for size in network.joint.shape))))
+    adds = np.eye(max(network.joint.shape))[1]
+    return losses(paths, network.joint.ravel(), [(range(1, paths.shape[1] + 1), adds, scale)])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_chain_is_a_network_too(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    k, length = 2 + seed % 2, 3 + seed % 4
+    chain = MarkovChain(rng.dirichlet(np.ones(k), k), rng.dirichlet(np.ones(k)))
+    for epsilon in (0.3, 1.0, 5.0):
+        found = network_quilt_scale(chain_network(chain, length), epsilon)
+        assert found.scale == pytest.approx(mqm_exact((chain,), length, epsilon).scale, rel=1e-9)
+    larger = network_quilt_scale(chain_network(chain, length), 2.0, largest_quilt=3)
+    assert larger.scale == pytest.approx(network_quilt_scale(chain_network(chain, length), 2.0).scale, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_separated_is_independent_and_connected_is_not(seed: int) -> None:
+    """Tables drawn at random have no independence that the graph does not show."""
+    network = random_network(np.random.default_rng(seed), 5)
+    names = [node.name for node in network.nodes]
+    for node, size in product(names, range(4)):
+        for given in combinations([name for name in names if name != node], size):
+            connected = network.connected(node, given)
+            for other in set(names) - {node, *given}:
+                axes = [names.index(name) for name in (node, other, *given)]
+                joint = network.joint.sum(axis=tuple(set(range(5)) - set(axes)), keepdims=True)
+                joint = np.moveaxis(joint, axes, range(len(axes))).reshape(2, 2, -1)
+                product_law = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
+                dependence = np.abs(joint * joint.sum(axis=(0, 1), keepdims=True) - product_law).max()
+                assert (dependence > 1e-9) == (other in connected)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_noise_of_this_scale_really_gives_epsilon(seed: int) -> None:
+    rng = np.random.default_rng(50 + seed)
+    network = random_network(rng, 7)
+    for epsilon in (0.5, 1.0, 4.0):
+        found = network_quilt_scale(network, epsilon)
+        assert real_losses(network, found.scale).max() <= epsilon
+        assert found.scale <= 7 / epsilon * (1 + 1e-9)
+
+
+def test_a_hub_separates_its_sensors() -> None:
+    """Four sensors of one room: each is told by the hub alone, the hub by all of them."""
+    noisy = np.array([[0.6, 0.4], [0.4, 0.6]])
+    hub = BayesNode("hub", (), np.array([0.5, 0.5]))
+    network = BayesNet((hub, *(BayesNode(f"s{i}", ("hub",), noisy) for i in range(4))))
+    assert network.connected("s0", ["hub"]) == {"s0"}
+    assert network.connected("s0", ["s1"]) == {"s0", "hub", "s2", "s3"}
+    assert network.influence(["hub"], "s0") == pytest.approx(math.log(1.5))
+    assert network.influence(["s0", "s1", "s2", "s3"], "hub") == pytest.approx(4 * math.log(1.5))
+    found = network_quilt_scale(network, 2.5, largest_quilt=4)
+    assert (found.node, found.quilt) == ("hub", ("s0", "s1", "s2", "s3"))
+    assert found.scale == pytest.approx(1 / (2.5 - 4 * math.log(1.5)), rel=1e-9)
+    assert real_losses(network, found.scale).max() <= 2.5
+
+
+def test_a_common_effect_separates_only_while_unseen() -> None:
+    either = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.3, 0.7], [0.1, 0.9]]])
+    coin = np.array([0.5, 0.5])
+    network = BayesNet((BayesNode("a", (), coin), BayesNode("b", (), coin), BayesNode("c", ("a", "b"), either)))
+    assert network.connected("a", []) == {"a", "c"}
+    assert network.connected("a", ["c"]) == {"a", "b"}
+    assert network.connected("b", ["a"]) == {"b", "c"}
+
+
+def test_independent_parts_do_not_pay_for_one_another() -> None:
+    coin = np.array([0.5, 0.5])
+    copy = np.array([[0.99, 0.01], [0.01, 0.99]])
+    parts = []
+    for room in range(3):
+        parts += [BayesNode(f"door{room}", (), coin), BayesNode(f"lamp{room}", (f"door{room}",), copy)]
+    found = network_quilt_scale(BayesNet(tuple(parts)), 1.0)
+    assert found.scale == pytest.approx(2.0, rel=1e-9)
+    assert found.nearby == {"door0", "lamp0"}
+
+
+def test_parents_in_any_order_and_of_any_size() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.dirichlet(np.ones(2)), rng.dirichlet(np.ones(3), 2)
+    c = rng.dirichlet(np.ones(4), (3, 2))
+    joint = BayesNet((BayesNode("a", (), a), BayesNode("b", ("a",), b), BayesNode("c", ("b", "a"), c))).joint
+    np.testing.assert_allclose(joint, a[:, None, None] * b[:, :, None] * c.transpose(1, 0, 2))
+
+
+def test_the_worst_network_of_a_class_decides() -> None:
+    chains = [MarkovChain.stationary([[1 - p, p], [p, 1 - p]]) for p in (0.4, 0.2, 0.3)]
+    networks = tuple(chain_network(chain, 5) for chain in chains)
+    found = network_quilt_scale(networks, 3.0)
+    assert found.network == 1
+    assert found.scale == max(network_quilt_scale(network, 3.0).scale for network in networks)
+
+
+def test_what_is_no_small_network() -> None:
+    coin = np.array([0.5, 0.5])
+    wrong = [
+        (),
+        (BayesNode("a", (), coin), BayesNode("a", (), coin)),
+        (BayesNode("a", ("b",), np.full((2, 2), 0.5)), BayesNode("b", (), coin)),
+        (BayesNode("a", (), np.array([0.5, 0.6])),),
+        (BayesNode("a", (), np.array([1.5, -0.5])),),
+        (BayesNode("a", (), np.array([0.5, np.nan])),),
+        (BayesNode("a", (), coin), BayesNode("b", ("a",), coin)),
+        (BayesNode("a", (), coin), BayesNode("b", ("a",), np.full((3, 2), 0.5))),
+    ]
+    for nodes in wrong:
+        with pytest.raises(ChainClassError):
+            BayesNet(nodes)
+    with pytest.raises(ChainClassError, match="joint states"):
+        BayesNet(tuple(BayesNode(f"n{i}", (), coin) for i in range(21)))
+    for networks, epsilon in (((), 1.0), (BayesNet((BayesNode("a", (), coin),)), 0.0)):
+        with pytest.raises(ChainClassError):
+            network_quilt_scale(networks, epsilon)

@@ -1,0 +1,245 @@
+"""MQMApprox: golden numbers, and the two ways in which the printed one fails."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains
+from gateway.chain import stationary_law
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.eigengap import (
+    Mixing,
+    arm_influence,
+    eigengap,
+    fast_path_length,
+    is_reversible,
+    mixing,
+    mqm_approx,
+)
+from gateway.privacy.quilts import influence, mqm_exact
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
+THETA1 = MarkovChain.stationary([[0.9, 0.1], [0.4, 0.6]])
+THETA2 = MarkovChain.stationary([[0.8, 0.2], [0.3, 0.7]])
+VARIANTS: dict[str, tuple[tuple[MarkovChain, ...], dict[str, Any]]] = {
+    "Theta_g0.75_pi0.2": ((THETA1, THETA2), {"reversible": False}),
+    "Theta_rev_g1_pi0.2": ((THETA1, THETA2), {}),
+    "theta2_g0.75_pi0.4": ((THETA2,), {"reversible": False}),
+    "theta2_rev_g1_pi0.4": ((THETA2,), {"reversible": True}),
+    "theta1_sharp_-2loglam": ((THETA1,), {"sharp": True}),
+    "theta2_sharp_-2loglam": ((THETA2,), {"sharp": True}),
+}
+THREE = MarkovChain.stationary(GOLDEN["eigengap_bug"]["three_state"]["P"])
+
+
+def close(value: float) -> Any:
+    return pytest.approx(value, rel=1e-9)
+
+
+def clock() -> MarkovChain:
+    """Twenty hours; at hour 0, one of them is skipped now and then."""
+    transition = np.roll(np.eye(20), 1, axis=1)
+    transition[0, 1] = transition[0, 2] = 0.5
+    return MarkovChain.stationary(transition)
+
+
+def printed_gap(chain: MarkovChain) -> float:
+    """Equation 7 to the letter: 1 less the largest eigenvalue of P P* other than 1."""
+    law = chain.stationary_law
+    reverse = (law[:, None] * chain.transition).T / law[:, None]
+    values = np.linalg.eigvals(chain.transition @ reverse).real
+    return float(1.0 - max(value for value in values if abs(value - 1.0) > 1e-9))
+
+
+@pytest.mark.parametrize("key", GOLDEN["2_mqm_approx"])
+def test_golden_scales(key: str) -> None:
+    golden = GOLDEN["2_mqm_approx"][key]
+    name, eps = key.split("|eps=")
+    (chains, options), epsilon = VARIANTS[name], float(eps)
+    endless = mqm_approx(chains, None, epsilon, **options)
+    assert (endless.scale, endless.influence) == (close(golden["sigma"]), close(golden["e"]))
+    assert endless.quilt == (golden["a"], golden["b"])
+    assert mqm_approx(chains, 100, epsilon, **options).scale == close(golden["sigma_T100"])
+    assert endless.scale > endless.card / (epsilon - endless.influence)  # rounded up
+    stationary = mqm_approx(chains, None, epsilon, **options, stationary=True)
+    assert stationary.scale == close(golden["sigma_stationary_start"])
+    known = mixing(chains, options.get("reversible"), sharp=options.get("sharp", False))
+    assert fast_path_length(known, epsilon) == golden["T_needed_fast_path"] == 8 * golden["a_star"]
+    assert 2.0 * math.log(1.0 / known.rarest) / known.gap == close(golden["min_arm_strict_gt"])
+    assert math.ceil(epsilon * endless.scale) == golden["T_where_beats_trivial"]
+
+
+@pytest.mark.parametrize("key", GOLDEN["3_wasserstein"])
+def test_windows_of_many_lengths(key: str) -> None:
+    golden = GOLDEN["3_wasserstein"][key]
+    name, ticks, eps = key.split("|")
+    chain = THETA1 if name.startswith("th1") else THETA2
+    length, epsilon = int(ticks[2:]), float(eps[4:])
+    assert mqm_approx((chain,), length, epsilon).scale == close(golden["approx_rev"])
+    assert mqm_approx((chain,), length, epsilon, False).scale == close(golden["approx_gen"])
+
+
+@pytest.mark.parametrize("key", GOLDEN["9_synthetic"])
+def test_the_synthetic_experiment(key: str) -> None:
+    golden = GOLDEN["9_synthetic"][key]
+    alpha, epsilon = map(float, key.split("|"))
+    whole = BinaryChains(q=(alpha, 1 - alpha), r=(alpha, 1 - alpha))
+    found = mqm_approx(whole, 100, epsilon)
+    assert (found.scale, list(found.quilt)) == (close(golden["approx_rev"]), golden["approx_quilt"])
+    assert mqm_approx(whole, 100, epsilon, False).scale == close(golden["approx_gen"])
+
+
+@pytest.mark.parametrize("name", ["theta1", "theta2"])
+def test_golden_gaps(name: str) -> None:
+    golden, chain = GOLDEN["1_mqm_exact"][f"{name}_spectral"], {"theta1": THETA1, "theta2": THETA2}[name]
+    assert eigengap(chain) == close(golden["gap_PPstar"])
+    assert eigengap(chain, True) == close(golden["g_reversible"])
+    assert eigengap(chain, True, sharp=True) == close(-2.0 * math.log(golden["lam"]))
+    assert mixing((chain,)).rarest == close(min(golden["pi"]))
+
+
+def test_a_unit_eigenvalue_too_many_is_not_thrown_away() -> None:
+    """The clock's phase is handed on for ever; the printed gap sees none of it."""
+    golden, chain = GOLDEN["eigengap_bug"], clock()
+    assert printed_gap(chain) == close(golden["printed_g"])
+    assert chain.stationary_law.min() == close(golden["pi_min"])
+    for reversible in (None, False):
+        with pytest.raises(ChainClassError, match="the eigengap is 0"):
+            mqm_approx((chain,), 200, 1.0, reversible)
+
+
+def test_the_printed_gap_breaks_its_promise_on_a_clock() -> None:
+    """Ticks are counted that show the hour expected of a clock that was at hour 0 at tick 100."""
+    golden, chain, ticks = GOLDEN["eigengap_bug"], clock(), 200
+    scale = golden["mqm_approx_sigma_eps1"]  # of the printed mechanism, at epsilon 1
+    law = chain.stationary_law
+    reverse = (law[:, None] * chain.transition).T / law[:, None]
+    hours = [np.eye(20)[0]] * ticks
+    for t in range(100, ticks):
+        hours[t] = hours[t - 1] @ chain.transition
+    for t in range(98, -1, -1):
+        hours[t] = hours[t + 1] @ reverse
+    adds = np.array([np.eye(20)[hour.argmax()] for hour in hours]) / scale
+    # far above the range of the count, an output has density proportional to E[exp(count / scale)]
+    right, left = [np.ones(20)], [np.ones(20)]
+    for t in range(ticks - 1, 0, -1):
+        right.append(chain.transition @ (right[-1] * np.exp(adds[t])))
+    for t in range(ticks - 1):
+        left.append(reverse @ (left[-1] * np.exp(adds[t])))
+    told = np.log(np.array(left)) + np.log(np.array(right[::-1])) + adds
+    true = told.max(axis=1) - told.min(axis=1)
+    assert true[99] == close(golden["true_loss_T200_matched_count"])
+    assert true.max() > 2.65  # at tick 101
+    assert mqm_exact((chain,), ticks, 1.0).scale == close(ticks)  # there is no way but to protect all as one
+
+
+def test_the_printed_gap_asks_for_less_noise_than_the_exact_mechanism() -> None:
+    """A bound on the influence cannot lie below the influence."""
+    golden = GOLDEN["eigengap_bug"]["three_state"]
+    assert printed_gap(THREE) == close(golden["printed_g"])
+    assert mqm_exact((THREE,), None, 1.0).scale == close(golden["exact"])
+    assert golden["approx"] < golden["exact"]
+    with pytest.raises(ChainClassError, match="the eigengap is 0"):
+        mqm_approx((THREE,), None, 1.0)
+
+
+def test_an_arm_too_short_for_the_lemma_is_never_used() -> None:
+    golden = GOLDEN["2_abs_trap"]
+    known = Mixing(golden["g"], golden["pi"])
+    distance = math.exp(-golden["g"] * golden["a"] / 2)
+    trap = 2 * math.log((golden["pi"] + distance) / abs(golden["pi"] - distance))
+    assert trap == close(golden["abs_formula"])
+    assert influence(THETA1, None, 1, None) == close(golden["exact_eL1"])
+    assert trap < golden["exact_eL1"]  # so that the formula is no bound here
+    assert arm_influence(known, golden["a"]) == math.inf
+
+
+def test_the_precondition_is_strict() -> None:
+    known = Mixing(gap=2.0 * math.log(5.0) / 3.0, rarest=0.2)  # an arm of exactly 3 is too short
+    assert arm_influence(known, 3) == math.inf
+    assert arm_influence(known, 4) < math.inf
+
+
+def random_chains(seed: int) -> list[MarkovChain]:
+    """A general, a reversible and a lazy chain, from any start."""
+    rng = np.random.default_rng(seed)
+    general = rng.dirichlet(np.ones(3), 3)
+    flow = rng.random((4, 4)) + 0.05
+    flow = flow + flow.T
+    lazy = 0.8 * np.eye(3) + 0.2 * general
+    return [MarkovChain(matrix / matrix.sum(axis=1, keepdims=True), None) for matrix in (general, flow, lazy)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lemma_4_8_bounds_every_influence(seed: int) -> None:
+    for chain in random_chains(seed):
+        variants = [mixing((chain,), False)]
+        if is_reversible(chain):
+            variants += [mixing((chain,), True), mixing((chain,), sharp=True)]
+        for known, (a, b) in product(variants, product((1, 2, 3, 5, 8, 13, 21), repeat=2)):
+            bound = 2 * arm_influence(known, a) + arm_influence(known, b)
+            assert influence(chain, a + 1, a, b) <= bound * (1 + 1e-9) + 1e-12
+            stationary = arm_influence(known, a) + arm_influence(known, b)
+            assert influence(chain, None, a, b) <= stationary * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_exact_mechanism_never_needs_more(seed: int) -> None:
+    for chain in random_chains(seed):
+        for epsilon, length in product((0.3, 1.0, 5.0), (3, 12, 60, 2000)):
+            exact = mqm_exact((chain,), length, epsilon).scale
+            assert exact <= mqm_approx((chain,), length, epsilon).scale * (1 + 1e-9)
+            assert exact <= mqm_approx((chain,), length, epsilon, False).scale * (1 + 1e-9)
+        settled = MarkovChain.stationary(chain.transition)
+        best = mqm_approx((settled,), 60, 1.0, stationary=True).scale
+        assert mqm_exact((settled,), 60, 1.0).scale <= best * (1 + 1e-9)
+
+
+def test_general_reversible_and_sharp_gaps_are_in_order() -> None:
+    for seed in range(10):
+        chain = random_chains(seed)[1]
+        assert is_reversible(chain)
+        assert eigengap(chain) <= eigengap(chain, True) <= eigengap(chain, True, sharp=True)
+        values = np.sort(np.abs(np.linalg.eigvals(chain.transition)))
+        assert eigengap(chain, True) == close(2 * (1 - values[-2]))
+
+
+def test_beyond_the_fast_path_length_the_window_does_not_matter() -> None:
+    for chain in (THETA1, THETA2):
+        for epsilon in (0.2, 1.0, 5.0):
+            needed = fast_path_length(mixing((chain,)), epsilon)
+            scales = {mqm_approx((chain,), length, epsilon).scale for length in (needed - 1, needed, 10 * needed, None)}
+            assert max(scales) == close(min(scales))
+
+
+def test_what_has_no_approximation() -> None:
+    general = random_chains(0)[0]
+    dying = MarkovChain(np.array([[0.5, 0.5, 0.0], [0.0, 0.6, 0.4], [0.0, 0.3, 0.7]]), None)
+    for chain, options in (
+        (general, {"reversible": True}),
+        (general, {"sharp": True}),
+        (general, {"stationary": True}),
+        (dying, {}),
+        (MarkovChain(np.array([[0.0, 1.0], [1.0, 0.0]]), None), {}),
+        (MarkovChain(np.eye(2), None), {}),
+    ):
+        with pytest.raises(ChainClassError):
+            mqm_approx((chain,), 100, 1.0, **options)
+    for length, epsilon in ((0, 1.0), (10, 0.0), (10, math.inf)):
+        with pytest.raises(ChainClassError):
+            mqm_approx((THETA1,), length, epsilon)
+    with pytest.raises(ChainClassError):
+        mqm_approx((), 10, 1.0)
+
+
+def test_a_rare_state_still_counts() -> None:
+    chain = MarkovChain.stationary([[1 - 1e-9, 1e-9], [0.5, 0.5]])
+    assert mixing((chain,)).rarest == pytest.approx(2e-9, rel=1e-6)
+    assert stationary_law(chain.transition).min() >= mixing((chain,)).rarest

@@ -1,0 +1,86 @@
+"""The inner maximum against a linear programme of another maker, and its relaxations against it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from gateway.privacy.inner_maximum import EXACT_STATES, box_step, closed, exact_step, ratio_order, step, transport_step
+
+
+def by_linear_programme(above: np.ndarray, below: np.ndarray, bounds: np.ndarray) -> float:
+    """log of max above.h subject to below.h = 1 and h_y <= exp(M[y,z]) h_z."""
+    k = len(above)
+    rows = []
+    for y in range(k):
+        for z in range(k):
+            if y != z:
+                row = np.zeros(k)
+                row[y], row[z] = 1.0, -np.exp(bounds[y, z])
+                rows.append(row)
+    found = linprog(-above, A_ub=np.array(rows), b_ub=np.zeros(len(rows)), A_eq=below[None], b_eq=[1.0])
+    assert found.status == 0
+    return float(np.log(-found.fun))
+
+
+def problem(seed: int, rows: int, columns: int, largest: float) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    laws = generator.dirichlet(np.ones(columns) * generator.uniform(0.3, 3), size=rows)
+    bounds = generator.uniform(0, largest, (columns, columns)) * (1 - np.eye(columns))
+    return laws, closed(bounds)
+
+
+@pytest.mark.parametrize("columns", [2, 3, 4, 5])
+@pytest.mark.parametrize("seed", range(6))
+def test_rays_solve_the_linear_programme(seed: int, columns: int) -> None:
+    laws, bounds = problem(seed, 4, columns, [0.1, 1.0, 4.0][seed % 3])
+    found = exact_step(laws, bounds)
+    for x in range(4):
+        for other in range(4):
+            expected = 0.0 if x == other else by_linear_programme(laws[x], laws[other], bounds)
+            assert found[x, other] == pytest.approx(expected, abs=1e-9)
+            assert found[x, other] >= expected - 1e-10
+
+
+@pytest.mark.parametrize("columns", [3, 5, 7, 12])
+@pytest.mark.parametrize("seed", range(4))
+def test_relaxations_are_bounds_in_order(seed: int, columns: int) -> None:
+    laws, bounds = problem(50 + seed, 3, columns, 1.5)
+    box = box_step(laws, ratio_order(laws), bounds)
+    transport = transport_step(laws, bounds, box)
+    assert np.all(transport <= box)
+    for x in range(3):
+        for other in range(3):
+            if x != other:
+                assert transport[x, other] >= by_linear_programme(laws[x], laws[other], bounds) - 1e-9
+
+
+def test_transport_gains_on_the_box() -> None:
+    """What it is there for: bounds of unequal pairs, which no single reference state can use."""
+    gains = []
+    for seed in range(20):
+        laws, bounds = problem(90 + seed, 3, 8, 1.5)
+        box = box_step(laws, ratio_order(laws), bounds)
+        gains.append((transport_step(laws, bounds, box) / np.where(box > 0, box, 1)).max())
+    assert np.mean(gains) < 0.95
+
+
+def test_two_states_need_no_more_than_a_box() -> None:
+    laws, bounds = problem(7, 2, 2, 2.0)
+    assert step(laws, ratio_order(laws), bounds) == pytest.approx(exact_step(laws, bounds), abs=1e-12)
+    assert EXACT_STATES >= 4
+
+
+def test_laws_with_zeros() -> None:
+    laws = np.array([[0.5, 0.5, 0.0], [0.0, 0.3, 0.7]])
+    bounds = closed(np.array([[0, 1.0, 2.0], [0.5, 0, 1.0], [1.0, 0.2, 0]]))
+    found = exact_step(laws, bounds)
+    assert found[0, 1] == pytest.approx(by_linear_programme(laws[0], laws[1], bounds), abs=1e-9)
+    assert box_step(laws, ratio_order(laws), bounds)[0, 1] >= found[0, 1] - 1e-12
+
+
+def test_bounds_too_large_for_a_float_are_not_bounds() -> None:
+    laws, bounds = problem(3, 2, 3, 1.0)
+    bounds[0, 1:] = bounds[1, 2] = 700.0
+    assert np.isinf(step(laws, ratio_order(laws), bounds)[0, 1])

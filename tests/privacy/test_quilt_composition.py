@@ -1,0 +1,257 @@
+"""Several releases about one chain: golden numbers, real joint losses, and where the printed theorems fail."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.quilt_composition import (
+    adjacent_windows_loss,
+    model_distance,
+    quilt_accountant,
+    quilt_rate_loss,
+    two_windows_bound,
+    two_windows_loss,
+)
+from gateway.privacy.quilts import influence, mqm_exact
+from tests.privacy.released import Release, chain_losses, paths_of
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
+COMPOSITION = GOLDEN["5_composition"]
+P1 = np.array([[0.9, 0.1], [0.4, 0.6]])
+STATIONARY = {"theta1": MarkovChain.stationary(P1), "theta2": MarkovChain.stationary([[0.8, 0.2], [0.3, 0.7]])}
+ENDLESS = COMPOSITION["endless_stream"]
+DELTA = [key for key in GOLDEN["10_delta"] if key.startswith("dp")]
+
+
+def close(value: float) -> Any:
+    return pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.parametrize("key", [key for key in ENDLESS if "rate" in key])
+def test_a_constant_rate_on_an_endless_stream(key: str) -> None:
+    name, rate = key.split("|rate c=")
+    assert quilt_rate_loss(STATIONARY[name], float(rate)) == close(ENDLESS[key]["quilt"])
+
+
+@pytest.mark.parametrize("key", [key for key in ENDLESS if "window" in key])
+def test_tumbling_windows_on_an_endless_stream(key: str) -> None:
+    name, window, _ = key.split("|")
+    chain, length = STATIONARY[name], int(window.removeprefix("window="))
+    scale = mqm_exact((chain,), length, 1.0).scale
+    assert scale == close(ENDLESS[key]["sigma_window"])
+    assert quilt_rate_loss(chain, 1.0 / scale) == close(ENDLESS[key]["quilt_accountant"])
+    assert adjacent_windows_loss(chain, 1.0) == close(ENDLESS[key]["thm3_1_chain"])
+
+
+def test_windows_with_the_noise_of_an_endless_stream_compose_for_free() -> None:
+    for chain, epsilon in product(STATIONARY.values(), (0.2, 1.0, 5.0)):
+        scale = mqm_exact((chain,), None, epsilon).scale
+        assert quilt_rate_loss(chain, 1.0 / scale) <= epsilon * (1 + 2e-12)
+        assert quilt_rate_loss(chain, 1.001 / scale) > epsilon
+
+
+def test_windows_of_different_noise_that_overlap() -> None:
+    golden = COMPOSITION["heterogeneous_T60"]["quilt"]
+    charges = np.zeros(60)
+    for first, last, scale in ((1, 20, 12.839964231247), (21, 40, 10.0), (41, 60, 15.0), (11, 50, 50.0)):
+        charges[first - 1 : last] += 1.0 / scale
+    found = quilt_accountant(STATIONARY["theta1"], charges)
+    for node, value in golden.items():
+        assert found[int(node) - 1] == close(value)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_schedule_of_releases_gives_away_more(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    k, length = (2, 8) if seed % 2 else (3, 6)
+    transition = rng.dirichlet(np.ones(k), k)
+    chain = MarkovChain.stationary(transition) if seed % 3 else MarkovChain(transition, rng.dirichlet(np.ones(k)))
+    for _ in range(3):
+        charges, releases = np.zeros(length), []
+        for _ in range(3):
+            first = int(rng.integers(1, length + 1))
+            last = int(rng.integers(first, length + 1))
+            scale = float(np.exp(rng.normal(0.5, 0.8)))
+            charges[first - 1 : last] += 1.0 / scale
+            releases.append((range(first, last + 1), np.eye(k)[rng.integers(k)], scale))
+        assert np.all(chain_losses(chain, length, releases) <= quilt_accountant(chain, charges))
+    anything = quilt_accountant(MarkovChain(transition, None), charges)
+    assert np.all(chain_losses(MarkovChain(transition, None), length, releases) <= anything)
+
+
+def test_one_window_at_the_scale_of_mqm_exact_costs_epsilon() -> None:
+    rng = np.random.default_rng(1)
+    for start in (None, np.array([0.7, 0.2, 0.1])):
+        chain = MarkovChain(rng.dirichlet(np.ones(3), 3), start)
+        for epsilon in (0.5, 3.0):
+            scale = mqm_exact((chain,), 40, epsilon).scale
+            assert quilt_accountant(chain, np.full(40, 1.0 / scale)).max() == pytest.approx(epsilon, rel=1e-9)
+
+
+def test_ticks_without_a_release_cost_nothing_of_their_own() -> None:
+    chain = STATIONARY["theta1"]
+    charges = np.zeros(400)
+    charges[0] = 2.0
+    found = quilt_accountant(chain, charges)
+    assert found[0] == close(2.0)
+    for node in (1, 3, 20, 150):
+        assert found[node] == close(min(2.0, influence(chain, node + 1, node, None)))
+    assert np.all(quilt_accountant(chain, np.zeros(9)) == 0.0)
+    assert quilt_rate_loss(chain, 0.0) == 0.0
+
+
+def test_a_slow_chain_needs_long_arms() -> None:
+    slow = MarkovChain.stationary([[0.99, 0.01], [0.02, 0.98]])
+    found = quilt_accountant(slow, np.full(900, 0.002))
+    endless = quilt_rate_loss(slow, 0.002)
+    assert endless < 0.7
+    assert found[450] == close(endless)
+    assert np.all(found <= endless * (1 + 1e-9))
+    past = np.where(np.arange(900) < 800, 0.002, 0.0)
+    left_arms = [influence(slow, None, arm, None) + past[900 - arm :].sum() for arm in range(1, 400)]
+    assert quilt_accountant(slow, past)[899] == close(min(left_arms))
+
+
+def test_the_worst_chain_of_a_class_decides() -> None:
+    both = tuple(STATIONARY.values())
+    charges = np.linspace(0.0, 0.2, 25)
+    singly = [quilt_accountant(chain, charges) for chain in both]
+    assert np.all(quilt_accountant(both, charges) == np.maximum(*singly))
+    assert quilt_rate_loss(both, 0.1) == max(quilt_rate_loss(chain, 0.1) for chain in both)
+
+
+# ---- where the printed theorems fail
+
+
+def counterexample() -> tuple[MarkovChain, np.ndarray]:
+    """A release about tick 2 at epsilon 8, one about tick 3 at epsilon 7; the chain, and the real joint losses."""
+    golden = COMPOSITION["thm3.1_counterexample"]
+    chain = MarkovChain(np.array(golden["P"]), np.array(golden["q"]))
+    releases: list[Release] = [([2], (0, 1), 1 / golden["epsA"]), ([3], (0, 1), 1 / golden["epsB"])]
+    return chain, chain_losses(chain, 4, releases)
+
+
+def test_theorem_3_1_as_printed_is_broken_and_as_corrected_is_not() -> None:
+    golden = COMPOSITION["thm3.1_counterexample"]
+    chain, real = counterexample()
+    on_last, on_first = influence(chain, 2, None, 1), influence(chain, 3, 1, None)
+    assert (on_last, on_first) == (close(golden["e_X3_given_X2"]), close(golden["e_X2_given_X3"]))
+    for node, loss in golden["joint_loss_by_secret"].items():
+        assert real[int(node) - 1] == close(loss)
+    printed = two_windows_bound(8.0, 7.0, on_first, on_last)  # the influences swapped
+    assert printed == close(golden["printed_bound"])
+    assert real.max() > printed
+    corrected = two_windows_loss(chain, 2, 3, 8.0, 7.0)
+    assert corrected == close(golden["corrected_bound"])
+    assert real.max() <= corrected
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_theorem_3_1_as_corrected_holds_for_random_windows(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    chain = MarkovChain(rng.dirichlet(np.full(2, 0.4), 2) * 0.98 + 0.01, rng.dirichlet(np.ones(2)))
+    for _ in range(5):
+        last, first, length = (3, 4, 6) if rng.random() < 0.5 else (2, 4, 6)
+        early: Release = (range(1, last + 1), (0, 1), float(np.exp(rng.normal(0.0, 1.0))))
+        late: Release = (range(first, length + 1), (0, 1), float(np.exp(rng.normal(0.0, 1.0))))
+        epsilon_a = chain_losses(chain, length, [early])[:last].max()
+        epsilon_b = chain_losses(chain, length, [late])[first - 1 :].max()
+        both = chain_losses(chain, length, [early, late])
+        inside = np.r_[both[:last], both[first - 1 :]]
+        assert inside.max() <= two_windows_loss(chain, last, first, epsilon_a, epsilon_b) * (1 + 1e-12)
+
+
+def test_summing_over_windows_the_least_of_loss_and_influence_is_broken() -> None:
+    golden = COMPOSITION["naive_sum_counterexample"]
+    chain = MarkovChain.stationary(golden["P"])
+    early: Release = (range(1, 5), (0, 1), 0.6)
+    late: Release = (range(5, 7), (0, 1), 0.2)
+    epsilon_a, epsilon_b = chain_losses(chain, 6, [early])[:4].max(), chain_losses(chain, 6, [late])[4:].max()
+    assert (epsilon_a, epsilon_b) == (close(golden["epsA"]), close(golden["epsB"]))
+    told = influence(chain, golden["secret"], None, 3)
+    assert told == close(golden["e_X5_given_X2"])
+    naive = epsilon_a + min(epsilon_b, told)
+    assert naive == close(golden["naive_bound"])
+    real = chain_losses(chain, 6, [early, late])
+    assert real[golden["secret"] - 1] == close(golden["joint_loss"])
+    assert real[golden["secret"] - 1] > naive
+    assert real[:4].max() <= adjacent_windows_loss(chain, epsilon_a)
+    assert real[4:].max() <= adjacent_windows_loss(chain, epsilon_b)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_three_adjacent_windows_cost_a_window_and_its_neighbours(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    chain = MarkovChain.stationary(rng.dirichlet(np.full(2, 0.6), 2) * 0.98 + 0.01)
+    windows = [range(1, 4), range(4, 6), range(6, 9)]
+    releases: list[Release] = [(window, (0, 1), float(np.exp(rng.normal(-0.5, 0.8)))) for window in windows]
+    both = chain_losses(chain, 8, releases)
+    for window, release in zip(windows, releases, strict=True):
+        nodes = [tick - 1 for tick in window]
+        epsilon = chain_losses(chain, 8, [release])[nodes].max()
+        assert both[nodes].max() <= adjacent_windows_loss(chain, epsilon) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("key", DELTA)
+def test_the_distance_of_a_wrong_model_grows_with_the_window(key: str) -> None:
+    golden = GOLDEN["10_delta"][key]
+    shift, length = (float(part.partition("=")[2]) for part in key.split("|"))
+    actual = MarkovChain.stationary(P1 + shift * np.array([[1, -1], [-1, 1]]))
+    delta = model_distance(STATIONARY["theta1"], actual, int(length))
+    assert delta == close(golden["Delta"])
+    assert 1.0 + 2.0 * delta == close(golden["thm24"])
+    # accounting under the other chain does not
+    scale = mqm_exact((STATIONARY["theta1"],), None, 1.0).scale
+    direct = quilt_rate_loss(actual, 1.0 / scale)
+    assert direct == close(golden["direct_quilt_at_sigma_mqm"])
+    assert direct < golden["thm24"]
+
+
+def test_the_distance_of_models_is_that_of_their_paths() -> None:
+    rng = np.random.default_rng(4)
+    for k in (2, 3):
+        one, two = (MarkovChain(rng.dirichlet(np.ones(k), k), rng.dirichlet(np.ones(k))) for _ in range(2))
+        assert one.initial is not None
+        assert two.initial is not None
+        paths, weight = paths_of(one.initial, one.transition, 5)
+        _, other = paths_of(two.initial, two.transition, 5)
+        worst = 0.0
+        for node, state in product(range(5), range(k)):
+            at = paths[:, node] == state
+            ratios = np.log(weight[at] / weight[at].sum()) - np.log(other[at] / other[at].sum())
+            worst = max(worst, float(np.abs(ratios).max()))
+        assert model_distance(one, two, 5) == close(worst)
+        assert model_distance(one, one, 5) == 0.0
+
+
+def test_a_path_that_only_one_model_allows_is_infinitely_far() -> None:
+    strict = MarkovChain(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([0.5, 0.5]))
+    loose = MarkovChain(np.array([[0.5, 0.5], [0.9, 0.1]]), np.array([0.5, 0.5]))
+    assert model_distance(strict, loose, 4) == math.inf
+    assert model_distance(strict, strict, 4) == 0.0
+
+
+def test_questions_without_an_answer() -> None:
+    chain, anywhere = STATIONARY["theta1"], MarkovChain(P1, None)
+    for charges in ([], [[0.1]], [-0.1, 0.2], [math.nan], [math.inf]):
+        with pytest.raises(ChainClassError):
+            quilt_accountant(chain, charges)
+    for other in (anywhere, (), MarkovChain(np.eye(2), np.array([0.5, 0.5]))):
+        with pytest.raises(ChainClassError):
+            quilt_rate_loss(other, 0.1)
+    with pytest.raises(ChainClassError):
+        quilt_rate_loss(chain, -1.0)
+    with pytest.raises(ChainClassError):
+        adjacent_windows_loss(anywhere, 1.0)
+    with pytest.raises(ChainClassError):
+        two_windows_loss(chain, 3, 3, 1.0, 1.0)
+    with pytest.raises(ChainClassError):
+        model_distance(chain, anywhere, 5)

@@ -1,0 +1,350 @@
+"""MQMExact: the paper's examples, golden numbers, and what its noise really gives away."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.quilt_tables import Arms, log_ratio_table, node_terms, quilt_side_tables
+from gateway.privacy.quilts import (
+    ENDLESS,
+    best_quilt,
+    entry_dp_scale,
+    group_dp_scale,
+    influence,
+    mqm_exact,
+    node_scale,
+)
+from tests.privacy.released import chain_losses, paths_of
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
+P1 = [[0.9, 0.1], [0.4, 0.6]]
+P2 = [[0.8, 0.2], [0.3, 0.7]]
+CHAINS = {
+    "theta1": MarkovChain(np.array(P1), np.array([1.0, 0.0])),
+    "theta2": MarkovChain(np.array(P2), np.array([0.9, 0.1])),
+    "theta1 stationary": MarkovChain.stationary(P1),
+    "theta2 stationary": MarkovChain.stationary(P2),
+}
+SHORT = {
+    "th1": "theta1",
+    "th2": "theta2",
+    "th1stat": "theta1 stationary",
+    "th2stat": "theta2 stationary",
+}
+CLOCK = np.roll(np.eye(5), 1, axis=1)
+
+
+def close(value: float) -> Any:
+    return pytest.approx(value, rel=1e-9)
+
+
+def random_chain(rng: np.random.Generator, k: int, start: str = "given") -> MarkovChain:
+    transition = rng.dirichlet(np.full(k, 1.5), k)
+    if start == "stationary":
+        return MarkovChain.stationary(transition)
+    return MarkovChain(transition, None if start == "any" else rng.dirichlet(np.ones(k)))
+
+
+def sticky_chain(rng: np.random.Generator, k: int, jumps: float) -> MarkovChain:
+    """Mostly steps to neighbours, like a discretised sensor."""
+    steps = np.triu(np.tril(rng.random((k, k)) + 3.0 * np.eye(k), 1), -1)
+    jump = 0.95 * rng.dirichlet(np.ones(k)) + 0.05 / k
+    return MarkovChain.stationary((1 - jumps) * steps / steps.sum(axis=1, keepdims=True) + jumps * jump)
+
+
+# ---- golden numbers
+
+
+@pytest.mark.parametrize("name", ["theta1", "theta2"])
+@pytest.mark.parametrize(("kind", "aware"), [("literal", False), ("exact", True), ("all_initial", False)])
+def test_the_running_examples(name: str, kind: str, aware: bool) -> None:
+    golden = GOLDEN["1_mqm_exact"][kind][name]
+    chain = CHAINS[name] if kind != "all_initial" else MarkovChain(CHAINS[name].transition, None)
+    found = mqm_exact((chain,), 100, 1.0, support_aware=aware)
+    assert found.scale == close(golden["sigma"])
+    assert (found.node, list(found.quilt), found.card) == (golden["node"], golden["quilt"], golden["card"])
+    assert found.influence == close(golden["e"])
+    both = mqm_exact((CHAINS["theta1"], CHAINS["theta2"]), 100, 1.0)
+    assert (both.scale, both.chain) == (close(13.021923496180), 0)
+
+
+@pytest.mark.parametrize("name", ["theta1", "theta2"])
+@pytest.mark.parametrize(("kind", "aware"), [("literal", False), ("exact", True)])
+def test_what_each_of_the_first_nodes_needs(name: str, kind: str, aware: bool) -> None:
+    golden = GOLDEN["1_mqm_exact"][kind][f"nodes_{name}"]
+    for node, scale in enumerate(golden, 1):
+        if scale > 0.0:  # 0 marks a node whose state is certain: it has no secret
+            assert node_scale(CHAINS[name], 100, node, 1.0, support_aware=aware).scale == close(scale)
+
+
+@pytest.mark.parametrize("name", ["theta1", "theta2"])
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
+def test_the_endless_stream(name: str, epsilon: float) -> None:
+    scale, a, b, e = GOLDEN["1_mqm_exact"]["sigma_infinity"][f"{name}|{epsilon}"]
+    found = mqm_exact((CHAINS[f"{name} stationary"],), None, epsilon)
+    assert (found.scale, found.influence, found.quilt) == (close(scale), close(e), (a, b))
+    assert mqm_exact((CHAINS[f"{name} stationary"],), 1000, epsilon).scale == close(scale)
+
+
+def test_three_ticks_at_epsilon_ten() -> None:
+    golden, chain = GOLDEN["1_mqm_exact"]["T3_eps10"], CHAINS["theta1 stationary"]
+    for key, before, after, card in (("X1", 1, None, 2), ("X3", None, 1, 2), ("X1X3", 1, 1, 1)):
+        e = influence(chain, 2, before, after)
+        assert e == close(golden[key]["e"])
+        assert card / (10 - e) == close(golden[key]["score"])
+    assert node_scale(chain, 3, 2, 10.0).scale == close(min(entry["score"] for entry in golden.values()))
+
+
+@pytest.mark.parametrize("key", GOLDEN["3_wasserstein"])
+def test_windows_of_many_lengths(key: str) -> None:
+    golden = GOLDEN["3_wasserstein"][key]
+    name, ticks, eps = key.split("|")
+    chain, length, epsilon = CHAINS[SHORT[name]], int(ticks[2:]), float(eps[4:])
+    assert mqm_exact((chain,), length, epsilon).scale == close(golden["mqm_literal"])
+    assert mqm_exact((chain,), length, epsilon, support_aware=True).scale == close(golden["mqm_support"])
+    assert group_dp_scale(length, epsilon) == close(golden["group"])
+
+
+@pytest.mark.parametrize("key", GOLDEN["9_synthetic"])
+def test_the_synthetic_experiment(key: str) -> None:
+    golden = GOLDEN["9_synthetic"][key]
+    alpha, epsilon = map(float, key.split("|"))
+    corners = [np.array([[p, 1 - p], [1 - q, q]]) for p, q in product((golden["at"][0], alpha, 1 - alpha), repeat=2)]
+    found = mqm_exact(tuple(MarkovChain(corner, None) for corner in corners), 100, epsilon)
+    assert (found.scale, found.influence) == (close(golden["exact_all"]), close(golden["e"]))
+    assert found.node == golden["node"]
+    assert [arm or 0 for arm in found.quilt] == golden["quilt"]
+    stationary = mqm_exact(tuple(MarkovChain.stationary(corner) for corner in corners), 100, epsilon)
+    assert stationary.scale == close(golden["stationary_only"])
+    interval = mqm_exact(BinaryChains(q=(alpha, 1 - alpha), r=(alpha, 1 - alpha)), 100, epsilon)
+    assert interval.scale == close(golden["stationary_only"])
+
+
+def test_scales_of_the_simple_baselines() -> None:
+    assert group_dp_scale(100, 0.2) == 500.0
+    assert group_dp_scale(100, 0.2, sensitivity=2.0) == 1000.0  # a change of state moves two bins of a histogram
+    assert entry_dp_scale(0.5) == 2.0
+
+
+# ---- what the noise really gives away
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_noise_of_this_scale_really_gives_epsilon(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    k, length = (2, 9) if seed % 2 else (3, 6)
+    chain = random_chain(rng, k, ["given", "stationary", "any"][seed % 3])
+    for epsilon in (0.3, 1.0, 4.0):
+        for aware in (False, True):
+            scale = mqm_exact((chain,), length, epsilon, support_aware=aware).scale
+            for adds in (np.eye(k)[k - 1], rng.random(k)):
+                assert chain_losses(chain, length, [(range(1, length + 1), adds, scale)]).max() <= epsilon
+
+
+def test_a_chain_with_impossible_steps_keeps_its_promise() -> None:
+    transition = np.array([[0.5, 0.5, 0.0], [0.0, 0.2, 0.8], [0.3, 0.7, 0.0]])
+    for chain in (MarkovChain(transition, np.array([1.0, 0.0, 0.0])), MarkovChain.stationary(transition)):
+        for aware in (False, True):
+            scale = mqm_exact((chain,), 8, 5.0, support_aware=aware).scale
+            assert scale < group_dp_scale(8, 5.0)
+            for state in range(3):
+                assert chain_losses(chain, 8, [(range(1, 9), np.eye(3)[state], scale)]).max() <= 5.0
+
+
+def enumerated_influence(chain: MarkovChain, length: int, node: int, quilt: list[int]) -> float:
+    """Definition 4.1, by adding up paths."""
+    assert chain.initial is not None
+    paths, weight = paths_of(chain.initial, chain.transition, length)
+    worst = 0.0
+    for values in product(range(chain.states), repeat=len(quilt)):
+        match = np.all(paths[:, [q - 1 for q in quilt]] == values, axis=1)
+        likelihoods = []
+        for state in range(chain.states):
+            at = paths[:, node - 1] == state
+            if weight[at].sum() > 0:
+                likelihoods.append(weight[at & match].sum() / weight[at].sum())
+        if max(likelihoods) > 0:
+            worst = max(worst, math.log(max(likelihoods) / min(likelihoods)) if min(likelihoods) > 0 else math.inf)
+    return worst
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_scale_is_the_smallest_over_every_quilt(seed: int) -> None:
+    rng = np.random.default_rng(100 + seed)
+    length, k = 6, 2 + seed % 2
+    chain = random_chain(rng, k, "given" if seed < 4 else "stationary")
+    for epsilon in (0.5, 2.0, 6.0):
+        scales = []
+        for node in range(1, length + 1):
+            best = length / epsilon
+            for left, right in product(range(node), range(node + 1, length + 2)):
+                quilt = [at for at in (left, right) if 1 <= at <= length]
+                e = enumerated_influence(chain, length, node, quilt)
+                if e < epsilon:
+                    best = min(best, (right - left - 1) / (epsilon - e))
+            assert node_scale(chain, length, node, epsilon).scale == close(best)
+            scales.append(best)
+        assert mqm_exact((chain,), length, epsilon).scale == close(max(scales))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("start", ["stationary", "given", "any"])
+def test_not_looking_at_every_node_loses_nothing(seed: int, start: str) -> None:
+    rng = np.random.default_rng(200 + seed)
+    chain = random_chain(rng, 2 + seed % 3, start)
+    transition = 0.7 * np.eye(chain.states) + 0.3 * chain.transition
+    chain = MarkovChain.stationary(transition) if start == "stationary" else MarkovChain(transition, chain.initial)
+    for length, epsilon in ((5, 1.0), (40, 0.5), (90, 2.0)):
+        nodes = [node_scale(chain, length, node, epsilon).scale for node in range(1, length + 1)]
+        assert mqm_exact((chain,), length, epsilon).scale == close(max(nodes))
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
+def test_on_a_stationary_stream_the_best_pair_of_arms_decides(epsilon: float) -> None:
+    chain = sticky_chain(np.random.default_rng(5), 7, 0.2)
+    arms = Arms(chain.transition)
+    arms.grow(120)
+    start = node_terms(chain, None).start
+    pairs = start + arms.column[:, None] + arms.right[None, :]
+    e = pairs.reshape(*pairs.shape[:2], -1).max(axis=-1)
+    card = np.arange(120)[:, None] + np.arange(120)[None, :] + 1
+    best = (card[e < epsilon] / (epsilon - e[e < epsilon])).min()
+    assert best * epsilon < 120  # no longer arm could do better
+    assert mqm_exact((chain,), None, epsilon).scale == close(best)
+    assert mqm_exact((chain,), 10**6, epsilon).scale == close(best)
+
+
+def test_fifty_one_states_and_a_million_ticks() -> None:
+    chain = sticky_chain(np.random.default_rng(1), 51, 0.1)
+    found = mqm_exact((chain,), 10**6, 1.0)
+    a, b = found.quilt
+    assert a is not None
+    assert b is not None
+    assert found.scale == close((a + b - 1) / (1.0 - influence(chain, None, a, b)))
+    assert mqm_exact((chain,), None, 1.0).scale == found.scale
+
+
+def test_a_stream_without_end_from_any_start_is_the_limit_of_long_windows() -> None:
+    for chain in (CHAINS["theta1"], CHAINS["theta2"], MarkovChain(np.array(P2), None)):
+        endless = mqm_exact((chain,), None, 1.0)
+        assert endless.scale == close(mqm_exact((chain,), 5000, 1.0).scale)
+        stationary = mqm_exact((MarkovChain.stationary(chain.transition),), None, 1.0)
+        assert endless.scale >= stationary.scale
+
+
+def test_no_initial_law_is_worse_than_the_worst_over_all_of_them() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(5):
+        transition = rng.dirichlet(np.ones(3), 3)
+        everything = mqm_exact((MarkovChain(transition, None),), 30, 1.0).scale
+        for start in [*np.eye(3), *rng.dirichlet(np.ones(3) * 0.3, 20)]:
+            assert mqm_exact((MarkovChain(transition, start),), 30, 1.0).scale <= everything * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("q", "r"),
+    [((0.1, 0.4), (0.2, 0.5)), ((0.6, 0.9), (0.7, 0.8)), ((0.2, 0.9), (0.3, 0.85)), ((0.05, 0.9), (0.4, 0.5))],
+)
+def test_the_worst_chain_of_an_interval_is_a_corner(q: tuple[float, float], r: tuple[float, float]) -> None:
+    for epsilon, length in product((0.3, 1.0, 4.0), (7, None)):
+        whole = mqm_exact(BinaryChains(q=q, r=r), length, epsilon).scale
+        inside = [
+            mqm_exact((MarkovChain.stationary([[1 - a, a], [b, 1 - b]]),), length, epsilon).scale
+            for a, b in product(np.linspace(*q, 9), np.linspace(*r, 9))
+        ]
+        assert max(inside) == close(whole)
+
+
+# ---- tables and edges
+
+
+def test_a_table_tells_impossible_from_never_seen() -> None:
+    table = log_ratio_table([[0.5, 0.5, 0.0], [0.25, 0.75, 0.0], [0.0, 1.0, 0.0]])
+    assert table[0, 1] == close(math.log(2.0))
+    assert table[0, 2] == math.inf  # only the denominator is 0
+    assert table[2, 0] == close(math.log(2.0))  # the zero numerator is no threat, and 0/0 is passed over
+    assert np.all(np.diag(table) == 0.0)
+
+
+def test_side_tables_only_fall_with_the_distance() -> None:
+    chain = random_chain(np.random.default_rng(0), 4)
+    tables = quilt_side_tables(chain.transition, range(1, 12))
+    assert np.all(np.diff(tables, axis=0) <= 1e-12)
+    arms = Arms(chain.transition)
+    arms.grow(11)
+    np.testing.assert_allclose(arms.right, tables, rtol=1e-9, atol=1e-12)
+
+
+def test_a_periodic_chain_needs_the_noise_of_a_whole_window() -> None:
+    clock = MarkovChain(CLOCK, np.full(5, 0.2))
+    assert mqm_exact((clock,), 300, 1.0).scale == close(300.0)
+    with pytest.raises(ChainClassError, match="no Markov quilt"):
+        mqm_exact((clock,), None, 1.0)
+    with pytest.raises(ChainClassError, match="no Markov quilt"):
+        mqm_exact((MarkovChain(np.eye(2), None),), None, 1.0)
+
+
+def test_states_that_die_out() -> None:
+    transition = np.array([[0.5, 0.5, 0.0], [0.0, 0.6, 0.4], [0.0, 0.3, 0.7]])
+    settled = MarkovChain(transition, np.array([0.0, 0.5, 0.5]))
+    recurrent = MarkovChain(transition[1:, 1:], np.array([0.5, 0.5]))
+    assert mqm_exact((settled,), 80, 1.0, support_aware=True).scale == close(mqm_exact((recurrent,), 80, 1.0).scale)
+    rounded = MarkovChain.stationary(transition)  # with 1e-17 left in the dying state
+    assert mqm_exact((rounded,), 80, 1.0, support_aware=True).scale == close(mqm_exact((recurrent,), 80, 1.0).scale)
+    assert node_terms(rounded, None).start[0, 1] == -math.inf
+    with pytest.raises(ChainClassError):
+        mqm_exact((MarkovChain(transition, np.array([1.0, 0.0, 0.0])),), None, 1.0)
+    for state in range(3):
+        scale = mqm_exact((MarkovChain(transition, np.array([1.0, 0.0, 0.0])),), 7, 1.0, support_aware=True).scale
+        dying = MarkovChain(transition, np.array([1.0, 0.0, 0.0]))
+        assert chain_losses(dying, 7, [(range(1, 8), np.eye(3)[state], scale)]).max() <= 1.0
+
+
+def test_a_probability_too_small_to_divide_by_is_not_taken_for_impossible() -> None:
+    rare = 1e-200
+    chain = MarkovChain(np.array([[1.0 - 1e-9, 1e-9], [0.5, 0.5]]), np.array([1.0, rare]))
+    assert influence(chain, 1, None, 3) < math.inf
+    drop = MarkovChain(np.array([[1.0, rare], [0.5, 0.5]]), np.array([0.5, 0.5]))
+    assert influence(drop, 3, 1, 1) == math.inf
+    assert mqm_exact((drop,), 20, 1.0).scale == close(20.0)
+    assert node_terms(MarkovChain(np.eye(2), np.array([1.0, rare])), 5).start[0, 1] == math.inf
+
+
+def test_one_tick_is_ordinary_differential_privacy() -> None:
+    for chain in CHAINS.values():
+        assert mqm_exact((chain,), 1, 0.5).scale == close(entry_dp_scale(0.5))
+
+
+def test_the_scale_is_rounded_up_and_not_by_much() -> None:
+    chain = CHAINS["theta1 stationary"]
+    terms, arms = node_terms(chain, None), Arms(chain.transition)
+    raw = best_quilt(arms, terms, ENDLESS, ENDLESS, 1.0).scale
+    assert raw < mqm_exact((chain,), None, 1.0).scale <= raw * (1 + 1.1e-12)
+
+
+@pytest.mark.parametrize(
+    ("length", "epsilon"), [(0, 1.0), (-3, 1.0), (10, 0.0), (10, -1.0), (10, math.inf), (10, math.nan)]
+)
+def test_questions_without_an_answer(length: int, epsilon: float) -> None:
+    with pytest.raises(ChainClassError):
+        mqm_exact((CHAINS["theta1"],), length, epsilon)
+
+
+def test_more_questions_without_an_answer() -> None:
+    with pytest.raises(ChainClassError):
+        mqm_exact((), 10, 1.0)
+    with pytest.raises(ChainClassError):
+        node_scale(CHAINS["theta1"], 10, 11, 1.0)
+    with pytest.raises(ChainClassError):
+        influence(CHAINS["theta1"], 3, 3, None)
+    with pytest.raises(ChainClassError):
+        influence(CHAINS["theta1"], 3, None, 0)

@@ -1,0 +1,167 @@
+"""The Wasserstein mechanism: the papers' examples, distances by another definition, and real losses."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.wasserstein import infinity_wasserstein, wasserstein_count, wasserstein_joint
+from tests.privacy.released import chain_losses, losses, paths_of
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
+CHAINS = {
+    "theta1": MarkovChain(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([1.0, 0.0])),
+    "theta2": MarkovChain(np.array([[0.8, 0.2], [0.3, 0.7]]), np.array([0.9, 0.1])),
+    "theta1_stationary": MarkovChain.stationary([[0.9, 0.1], [0.4, 0.6]]),
+    "theta2_stationary": MarkovChain.stationary([[0.8, 0.2], [0.3, 0.7]]),
+}
+SHORT = {"th1": "theta1", "th2": "theta2", "th1stat": "theta1_stationary", "th2stat": "theta2_stationary"}
+INFECTED = [Fraction(p) for p in ("0.1", "0.15", "0.5", "0.15", "0.1")]
+CLIQUE = [(people, INFECTED[sum(people)] / [1, 4, 6, 4, 1][sum(people)]) for people in product((0, 1), repeat=4)]
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_golden_distances(name: str) -> None:
+    assert wasserstein_count((CHAINS[name],), 100).distance == GOLDEN["3_wasserstein_W"][name]
+
+
+@pytest.mark.parametrize("key", GOLDEN["3_wasserstein"])
+def test_golden_scales(key: str) -> None:
+    name, ticks, eps = key.split("|")
+    if ticks != "T=100":  # those of 100 ticks are tested above, once for every epsilon
+        distance = wasserstein_count((CHAINS[SHORT[name]],), int(ticks[2:])).distance
+        assert float(distance) / float(eps[4:]) == pytest.approx(GOLDEN["3_wasserstein"][key]["W_over_eps"], rel=1e-12)
+
+
+def test_the_distance_does_not_grow_with_the_window() -> None:
+    for name in ("theta1", "theta2"):
+        for length in ("20", "50", "100"):
+            assert wasserstein_count((CHAINS[name],), int(length)).distance == GOLDEN["3_W_by_T"][name][length]
+    assert wasserstein_count((CHAINS["theta1"],), 200).distance == GOLDEN["3_W_by_T"]["theta1"]["200"]
+
+
+def test_the_flu_clique() -> None:
+    """Four people, of whom 0 to 4 are infected with these probabilities, any of them alike."""
+    secrets = [
+        (lambda people, i=i: people[i] == 0, lambda people, i=i: people[i] == 1)  # type: ignore[misc]
+        for i in range(4)
+    ]
+    assert wasserstein_joint(CLIQUE, sum, secrets) == GOLDEN["3_flu"]["W"] == 2
+    floats = [(people, float(probability)) for people, probability in CLIQUE]
+    assert wasserstein_joint(floats, sum, secrets) == 2
+    people, weight = np.array([p for p, _ in CLIQUE]), np.array([float(w) for _, w in CLIQUE])
+    for eps, least in GOLDEN["3_flu"]["exact_laplace_scale"].items():
+        assert losses(people, weight, [(range(1, 5), (0, 1), 2 / float(eps))]).max() <= float(eps)
+        assert losses(people, weight, [(range(1, 5), (0, 1), least)]).max() == pytest.approx(float(eps), rel=1e-9)
+
+
+def smallest_move(law: dict[int, float], other: dict[int, float]) -> int:
+    """The smallest distance within which all mass can be moved: a linear programme for each one."""
+    for distance in range(100):
+        moves = [(u, v) for u in law for v in other if abs(u - v) <= distance]
+        rows = [[float(u == at) for u, _ in moves] for at in law] + [[float(v == at) for _, v in moves] for at in other]
+        demand = [*law.values(), *other.values()]
+        if moves and linprog(np.zeros(len(moves)), A_eq=rows, b_eq=demand, method="highs").status == 0:
+            return distance
+    raise AssertionError
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_quantile_coupling_moves_mass_no_further_than_needed(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    laws = []
+    for _ in range(2):
+        values = rng.choice(12, size=4, replace=False)
+        laws.append(dict(zip(values.tolist(), (rng.multinomial(16, np.full(4, 0.25)) / 16).tolist(), strict=True)))
+    laws = [{value: weight for value, weight in law.items() if weight} for law in laws]
+    assert infinity_wasserstein(laws[0].items(), laws[1].items()) == smallest_move(*laws)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_law_of_a_window_is_that_of_its_paths(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    k, length = (2, 8) if seed % 2 else (3, 6)
+    transition = np.array([row / row.sum() for row in rng.integers(1, 9, (k, k)).astype(float)])
+    chain = MarkovChain(transition, np.full(k, 1 / k))
+    adds = (0, 1, 3)[:k]
+    paths, weight = paths_of(np.full(k, 1 / k), transition, length)
+    sums = np.array(adds)[paths].sum(axis=1)
+    worst = 0
+    for node, a, b in product(range(length), range(k), range(k)):
+        laws = []
+        for state in (a, b):
+            at = paths[:, node] == state
+            laws.append({int(s): float(weight[at & (sums == s)].sum() / weight[at].sum()) for s in np.unique(sums[at])})
+        worst = max(worst, int(infinity_wasserstein(laws[0].items(), laws[1].items())))
+    assert wasserstein_count((chain,), length, adds).distance == worst
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_noise_of_this_scale_really_gives_epsilon(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    k, length = (2, 9) if seed % 2 else (3, 6)
+    chain = MarkovChain(rng.dirichlet(np.ones(k), k), rng.dirichlet(np.ones(k)))
+    adds = (0, 1, 2.5)[:k]
+    distance = float(wasserstein_count((chain,), length, adds).distance)
+    for epsilon in (0.2, 1.0, 4.0):
+        release = (range(1, length + 1), adds, distance / epsilon)
+        assert chain_losses(chain, length, [release]).max() <= epsilon * (1 + 1e-12)
+
+
+def test_two_releases_can_give_away_everything() -> None:
+    """It does not compose, so that a ledger must refuse a second release: each answer hides the secret perfectly,
+    without any noise, and the two together tell it."""
+    joint = [((secret, coin, secret ^ coin), Fraction(1, 4)) for secret, coin in product((0, 1), repeat=2)]
+    secrets = [(lambda at: at[0] == 0, lambda at: at[0] == 1)]
+    assert wasserstein_joint(joint, lambda at: at[1], secrets) == 0
+    assert wasserstein_joint(joint, lambda at: at[2], secrets) == 0
+    assert wasserstein_joint(joint, lambda at: at[1] ^ at[2], secrets) == 1
+
+
+def test_independent_readings_need_no_more_than_one() -> None:
+    """The tails of the two laws are exactly alike, one apart: a rounded comparison would find 2."""
+    for p in (0.5, 0.3, 0.1):
+        chain = MarkovChain.stationary([[1 - p, p], [1 - p, p]])
+        assert wasserstein_count((chain,), 25).distance == 1
+
+
+def test_weights_on_a_lattice_and_other_classes() -> None:
+    chain = CHAINS["theta1_stationary"]
+    count = wasserstein_count((chain,), 12).distance
+    assert wasserstein_count((chain,), 12, (0.0, 0.25)).distance == count / 4
+    assert wasserstein_count((chain,), 12, (7, 5)).distance == 2 * wasserstein_count((chain,), 12, (1, 0)).distance
+    assert wasserstein_count((chain,), 12, (Fraction(1, 3), Fraction(2, 3))).distance == count / 3
+    both = wasserstein_count((CHAINS["theta2"], CHAINS["theta1"]), 12)
+    assert both.distance == max(wasserstein_count((CHAINS[name],), 12).distance for name in ("theta1", "theta2"))
+
+
+def test_a_state_that_cannot_be_is_no_secret() -> None:
+    certain = MarkovChain(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([1.0, 0.0]))
+    assert wasserstein_count((certain,), 9).distance == 0
+    frozen = MarkovChain(np.eye(2), np.array([0.5, 0.5]))
+    assert wasserstein_count((frozen,), 9).distance == 9
+
+
+def test_questions_without_an_answer() -> None:
+    chain = CHAINS["theta1"]
+    for chains, length, weights in (
+        ((), 5, (0, 1)),
+        ((chain,), 0, (0, 1)),
+        ((chain,), 5, (0, 1, 2)),
+        ((chain,), 5, (0, float("inf"))),
+        ((MarkovChain(chain.transition, None),), 5, (0, 1)),
+        ((chain,), 20_000, (0, 1)),
+    ):
+        with pytest.raises(ChainClassError):
+            wasserstein_count(chains, length, weights)
+    with pytest.raises(ChainClassError):
+        wasserstein_count((MarkovChain.stationary(np.full((3, 3), 1 / 3)),), 5, (0, 1e-9, 1.0))
+    with pytest.raises(ChainClassError):
+        wasserstein_joint([(0, -0.5), (1, 1.5)], lambda at: at, [])
