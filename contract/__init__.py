@@ -33,12 +33,19 @@ if TYPE_CHECKING:
     from contract.guarantee import check_guarantee as check_guarantee
     from contract.guarantee import loss as loss
     from contract.policy import Policy as Policy
+    from contract.release_frames import ReleaseFrame as ReleaseFrame
+    from contract.release_frames import decode_release as decode_release
     from contract.table import EmissionTable as EmissionTable
     from contract.topics import Topic as Topic
     from contract.topics import estimate_topic as estimate_topic
     from contract.topics import parse_topic as parse_topic
+    from contract.topics import release_topic as release_topic
     from contract.topics import status_topic as status_topic
     from contract.topics import symbols_topic as symbols_topic
+    from contract.topics import window_topic as window_topic
+    from contract.window_frames import WindowFrame as WindowFrame
+    from contract.window_frames import decode_window as decode_window
+    from contract.windows import Window as Window
 
 _HOME = {
     "chains": ("BinaryChains", "BoundedChains", "ChainClass"),
@@ -49,8 +56,19 @@ _HOME = {
     ),
     "guarantee": ("Adversary", "Guarantee", "Loss", "check_guarantee", "loss"),
     "policy": ("Policy",),
+    "release_frames": ("ReleaseFrame", "decode_release"),
     "table": ("EmissionTable",),
-    "topics": ("Topic", "estimate_topic", "parse_topic", "status_topic", "symbols_topic"),
+    "topics": (
+        "Topic",
+        "estimate_topic",
+        "parse_topic",
+        "release_topic",
+        "status_topic",
+        "symbols_topic",
+        "window_topic",
+    ),
+    "window_frames": ("WindowFrame", "decode_window"),
+    "windows": ("Window",),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

@@ -16,6 +16,7 @@ from contract.errors import FrameLengthError, FrameRangeError, FrameTypeError
 __all__ = [
     "ABSENT",
     "MAX_FRAME_TICKS",
+    "MAX_WINDOW_NAME",
     "Committed",
     "Estimate",
     "Gap",
@@ -42,6 +43,9 @@ MAX_TICK = 2**53
 MAX_STREAMS = 64
 MAX_GAPS = 32
 MAX_TEXT = 200
+MAX_WINDOW_NAME = 32
+MAX_SEQUENCE_NAME = 64 + 1 + MAX_WINDOW_NAME
+"""The name of a stream, or of one of its windows' sequences: `{stream}/{window}`."""
 PROBABILITY_SLACK = 1e-3
 
 
@@ -99,7 +103,10 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class StreamCommit:
-    """What is durable of one stream: every tick up to `through` but those in `gaps`."""
+    """What is durable of one stream: every tick up to `through` but those in `gaps`.
+
+    Of a window's sequence, `{stream}/{window}`, the same with indices of windows instead of ticks.
+    """
 
     stream: str
     through: int
@@ -107,7 +114,7 @@ class StreamCommit:
 
     def __post_init__(self) -> None:
         """Refuse values that no message can hold."""
-        text(self.stream, 1, 64, "stream")
+        text(self.stream, 1, MAX_SEQUENCE_NAME, "stream")
         integer(self.through, -1, MAX_TICK, "through")
         length(self.gaps, 0, MAX_GAPS, "gaps")
 

@@ -29,6 +29,7 @@ __all__ = [
     "Guarantee",
     "Loss",
     "check_guarantee",
+    "check_ratios",
     "loss",
     "ratio_loss",
     "tick_ratios",
@@ -87,10 +88,31 @@ def check_guarantee(chains: BinaryChains | BoundedChains, table: EmissionTable, 
 
     Source: docs/privacy.md, "Binary chains in closed form".
     """
-    actual = loss(chains, table, guarantee.adversary)
+    _check_states(chains, table)
+    return check_ratios(chains, tick_ratios(table), guarantee, "the table")
+
+
+def check_ratios(
+    chains: BinaryChains | BoundedChains, ratios: tuple[Fraction, Fraction], guarantee: Guarantee, what: str
+) -> Loss:
+    """Refuse a mechanism with these likelihood ratios per tick if it loses more than its guarantee allows.
+
+    Args:
+        chains: The class of chains that the readings belong to.
+        ratios: As for `ratio_loss`.
+        guarantee: The promised epsilon, in nats, and its adversary.
+        what: The mechanism's name in an error, in the singular.
+
+    Returns:
+        The loss, not above the guarantee.
+
+    Raises:
+        GuaranteeError: The loss is above the guarantee, or is not finite.
+    """
+    actual = ratio_loss(chains, *ratios, guarantee.adversary)
     if not actual.epsilon <= guarantee.epsilon:
         raise GuaranteeError(
-            f"the table loses epsilon {actual.epsilon!r} to the {guarantee.adversary} adversary, "
+            f"{what} loses epsilon {actual.epsilon!r} to the {guarantee.adversary} adversary, "
             f"above the {guarantee.epsilon!r} of its guarantee"
         )
     return actual
@@ -112,9 +134,13 @@ def loss(chains: BinaryChains | BoundedChains, table: EmissionTable, adversary: 
 
     Source: BDP theorem 1 as corrected in docs/privacy.md, "Binary chains in closed form".
     """
+    _check_states(chains, table)
+    return ratio_loss(chains, *tick_ratios(table), adversary)
+
+
+def _check_states(chains: BinaryChains | BoundedChains, table: EmissionTable) -> None:
     if table.states != chains.states:
         raise GuaranteeError(f"the table has {table.states} states and its class of chains {chains.states}")
-    return ratio_loss(chains, *tick_ratios(table), adversary)
 
 
 def tick_ratios(table: EmissionTable) -> tuple[Fraction, Fraction]:

@@ -7,6 +7,7 @@ checks. The msgpack bytes are what an envelope will sign.
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from typing import Annotated, Literal, Self
 
 import msgpack
@@ -15,10 +16,12 @@ from pydantic import Field, ValidationError, model_validator
 from contract._document import Document
 from contract.chains import ChainClass
 from contract.errors import GuaranteeError, PolicyError
+from contract.exponential import exp_up
 from contract.frames import MAX_FRAME_TICKS
-from contract.guarantee import Guarantee, Loss, check_guarantee
+from contract.guarantee import Guarantee, Loss, check_ratios, tick_ratios
 from contract.table import EmissionTable
 from contract.topics import NAME_PATTERN, RESERVED_DEVICES
+from contract.windows import MAX_OPEN_COUNTS, MAX_WINDOWS, Window, total_rate
 
 __all__ = ["Categories", "Clock", "Discretiser", "Policy", "Thresholds"]
 
@@ -95,7 +98,10 @@ class Policy(Document):
         frame_ticks: symbols in a frame; a frame is published every frame_ticks * period.
         table: the randomisation.
         chains: the class of chains that the guarantee is for.
-        guarantee: epsilon, and the adversary it holds against.
+        guarantee: epsilon, and the adversary it holds against: what those learn who see everything that the device
+            says of the stream, symbols and windows together.
+        windows: counts that the device releases beside the symbols.
+        windows_guarantee: what those learn who see the windows only; given if and only if there are windows.
     """
 
     policy_format: Literal[1] = 1
@@ -111,6 +117,8 @@ class Policy(Document):
     table: EmissionTable
     chains: ChainClass
     guarantee: Guarantee
+    windows: tuple[Window, ...] = Field(default=(), max_length=MAX_WINDOWS)
+    windows_guarantee: Guarantee | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -121,30 +129,71 @@ class Policy(Document):
             raise ValueError("valid_until is not after valid_from")
         if RESERVED_DEVICES & {self.fleet, self.device, self.stream}:
             raise ValueError("'estimate' and 'release' are reserved names")
+        if len({window.name for window in self.windows}) != len(self.windows):
+            raise ValueError("two windows have the same name")
+        if bool(self.windows) != (self.windows_guarantee is not None):
+            raise ValueError("windows and windows_guarantee belong together: give both or neither")
+        for window in self.windows:
+            window.counted(self.discretiser.states)
+        held = sum(window.overlap * window.counts(self.table.states) for window in self.windows)
+        if held > MAX_OPEN_COUNTS:
+            raise ValueError(f"the windows under way would hold {held} counts; at most {MAX_OPEN_COUNTS} are allowed")
         return self
 
+    @property
+    def window_rate(self) -> Fraction:
+        """The loss that all windows together add to every tick, in nats."""
+        return total_rate(self.windows)
+
+    def window(self, name: str) -> Window | None:
+        """The window of a name, if there is one."""
+        return next((window for window in self.windows if window.name == name), None)
+
     def verify(self, ceiling: float) -> Loss:
-        """Re-derive the guarantee from the table and hold it against the owner's ceiling.
+        """Re-derive both guarantees from the table and the windows, and hold them against the owner's ceiling.
+
+        What a device says of a stream is one mechanism: changing one tick's state changes the likelihood of a symbol
+        by the ratios of the table, and that of the counts by at most e^window_rate, in both directions.
 
         Args:
             ceiling: largest epsilon that the device's owner accepts.
 
         Returns:
-            The loss that the table really has.
+            The loss that symbols and windows together really have.
 
         Raises:
-            GuaranteeError: if the claimed guarantee is false, or above the ceiling.
+            GuaranteeError: if a claimed guarantee is false, or the one of everything above the ceiling.
         """
-        achieved = check_guarantee(self.chains, self.table, self.guarantee)
+        self.verify_windows()
+        rate = exp_up(self.window_rate)
+        ratio_01, ratio_10 = tick_ratios(self.table)
+        what = "the table with the windows beside it" if self.windows else "the table"
+        achieved = check_ratios(self.chains, (ratio_01 * rate, ratio_10 * rate), self.guarantee, what)
         if self.guarantee.epsilon > ceiling:
             raise GuaranteeError(
                 f"epsilon {self.guarantee.epsilon:g} of stream {self.stream} is above this device's ceiling {ceiling:g}"
             )
         return achieved
 
+    def verify_windows(self) -> Loss | None:
+        """Re-derive what the windows alone lose; none if there are no windows.
+
+        Raises:
+            GuaranteeError: if it is above the windows' guarantee.
+        """
+        if self.windows_guarantee is None:
+            return None
+        rate = exp_up(self.window_rate)
+        return check_ratios(self.chains, (rate, rate), self.windows_guarantee, "the set of windows")
+
+    @property
+    def _unused(self) -> set[str]:
+        """Fields to leave out: a policy without windows has the bytes that it had before there were any."""
+        return set() if self.windows else {"windows", "windows_guarantee"}
+
     def to_json(self) -> str:
         """The form for people: indented JSON."""
-        return self.model_dump_json(indent=2) + "\n"
+        return self.model_dump_json(indent=2, exclude=self._unused) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -164,7 +213,7 @@ class Policy(Document):
 
     def to_msgpack(self) -> bytes:
         """The form for the wire: schema number, then a msgpack map with the fields of the JSON form."""
-        packed: bytes = msgpack.packb(self.model_dump(mode="json"))
+        packed: bytes = msgpack.packb(self.model_dump(mode="json", exclude=self._unused))
         return bytes([POLICY_SCHEMA]) + packed
 
     @classmethod

@@ -18,25 +18,30 @@ __all__ = [
     "committed_topic",
     "estimate_topic",
     "parse_topic",
+    "release_topic",
     "status_topic",
     "symbols_topic",
+    "window_topic",
 ]
 
 NAME_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
 RESERVED_DEVICES = frozenset({"estimate", "release"})
+RESERVED_RELEASES = frozenset({"status", "committed"})
+"""Names that would make a release's topic look like that of a device called `release`."""
 _ROOT = "fugu/1"
 _NAME = re.compile(NAME_PATTERN)
 
-Kind = Literal["status", "committed", "symbols", "estimate"]
+Kind = Literal["status", "committed", "symbols", "window", "estimate", "release"]
 
 
 class Topic(NamedTuple):
-    """A parsed topic; `stream` is empty for topics that belong to a whole device."""
+    """A parsed topic; `stream` is empty for topics that belong to a whole device, `device` for those of releases."""
 
     kind: Kind
     fleet: str
     device: str
     stream: str
+    release: str = ""
 
 
 def status_topic(fleet: str, device: str) -> str:
@@ -54,9 +59,21 @@ def symbols_topic(fleet: str, device: str, stream: str) -> str:
     return f"{_ROOT}/{_part(fleet)}/{_part(device)}/symbols/{_part(stream)}"
 
 
+def window_topic(fleet: str, device: str, stream: str) -> str:
+    """Topic of a stream's noisy window counts."""
+    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/window/{_part(stream)}"
+
+
 def estimate_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of the gateway's smoothed estimate of a stream."""
     return f"{_ROOT}/{_part(fleet)}/estimate/{_part(device)}/{_part(stream)}"
+
+
+def release_topic(fleet: str, name: str) -> str:
+    """Topic of the gateway's releases of one name; `+` stands for every name."""
+    if name in RESERVED_RELEASES:
+        raise TopicError(f"{name!r} cannot be the name of a release")
+    return f"{_ROOT}/{_part(fleet)}/release/{_part(name)}"
 
 
 def parse_topic(topic: str) -> Topic:
@@ -71,16 +88,22 @@ def parse_topic(topic: str) -> Topic:
     match topic.split("/"):
         case ["fugu", "1", fleet, "estimate", device, stream]:
             parsed = Topic("estimate", fleet, device, stream)
+        case ["fugu", "1", fleet, "release", name] if name not in RESERVED_RELEASES:
+            if not (_NAME.fullmatch(fleet) and _NAME.fullmatch(name)) or name in RESERVED_DEVICES:
+                raise TopicError(f"not a valid name in topic {topic[:100]!r}")
+            return Topic("release", fleet, "", "", name)
         case ["fugu", "1", fleet, device, ("status" | "committed") as kind]:
             parsed = Topic("status" if kind == "status" else "committed", fleet, device, "")
         case ["fugu", "1", fleet, device, "symbols", stream]:
             parsed = Topic("symbols", fleet, device, stream)
+        case ["fugu", "1", fleet, device, "window", stream]:
+            parsed = Topic("window", fleet, device, stream)
         case _:
             raise TopicError(f"not a topic of this protocol: {topic[:100]!r}")
     names = [parsed.fleet, parsed.device] + ([parsed.stream] if parsed.stream else [])
     if not all(_NAME.fullmatch(name) for name in names) or parsed.device in RESERVED_DEVICES:
         raise TopicError(f"not a valid name in topic {topic[:100]!r}")
-    if parsed.kind in ("symbols", "estimate") and not parsed.stream:
+    if parsed.kind in ("symbols", "window", "estimate") and not parsed.stream:
         raise TopicError(f"no stream in topic {topic[:100]!r}")
     return parsed
 

@@ -1,5 +1,8 @@
 """The agent's loop: one symbol a tick on a steady clock, durable before it is sent, sent until it is safe.
 
+A tick is counted in its windows once its symbol is durable, and a window leaves at the first tick at or after its end.
+A symbol or a count that cannot be made durable is thrown away, and never drawn again.
+
 One thread does everything but MQTT's network traffic, whose callbacks only leave events for it. Time comes from a
 clock object, randomness from the `entropy` passed in, readings from the sensors.
 """
@@ -17,12 +20,13 @@ from typing import Protocol
 
 from contract.errors import FrameError
 from contract.frames import MAX_TEXT, Status, StreamStatus, decode_committed, encode_status
-from contract.topics import committed_topic, status_topic, symbols_topic
+from contract.topics import committed_topic, status_topic, symbols_topic, window_topic
 from edge_agent.discretiser import Discretiser
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, StreamPlan
 from edge_agent.randomiser import randomiser
 from edge_agent.sensors import Sensor
+from edge_agent.window import StreamWindows
 from mqtt_link import Link, Will
 
 __all__ = ["Agent", "Clock", "SystemClock"]
@@ -62,10 +66,18 @@ class SystemClock:
 class _Stream:
     """One stream of a running agent."""
 
-    def __init__(self, plan: StreamPlan, sensor: Sensor, draw: Callable[[int], int], last_tick: int) -> None:
+    def __init__(
+        self,
+        plan: StreamPlan,
+        sensor: Sensor,
+        draw: Callable[[int], int],
+        last_tick: int,
+        windows: StreamWindows,
+    ) -> None:
         self.plan = plan
         self.sensor = sensor
         self.draw = draw
+        self.windows = windows
         self.discretiser = Discretiser(plan.discretiser)
         self.last_tick = last_tick
         self.next_tick = last_tick + 1
@@ -96,9 +108,10 @@ class Agent:
         now = self._clock.now_us()
         self._streams: list[_Stream] = []
         for stream_plan, sensor in zip(plan.streams, sensors, strict=True):
-            stream = _Stream(
-                stream_plan, sensor, randomiser(stream_plan.rows, entropy), self._outbox.register(stream_plan)
-            )
+            last_tick = self._outbox.register(stream_plan)
+            released = [self._outbox.register_window(stream_plan.stream, window) for window in stream_plan.windows]
+            windows = StreamWindows(stream_plan.windows, released, entropy)
+            stream = _Stream(stream_plan, sensor, randomiser(stream_plan.rows, entropy), last_tick, windows)
             stream.next_tick = max(stream.last_tick, stream_plan.tick_at(now)) + 1
             self._streams.append(stream)
         self._wake = threading.Event()
@@ -141,6 +154,8 @@ class Agent:
             while not self._stopping and not all(stream.finished for stream in self._streams):
                 self._tick_all()
                 self._communicate()
+                for stream in self._streams:
+                    stream.windows.prepare(stream.next_tick)
                 self._clock.wait(self._wake, self._pause())
                 self._wake.clear()
             self._drain()
@@ -196,6 +211,17 @@ class Agent:
             self._storage_error = ""
             stream.last_tick = tick
             stream.error = stream.sensor.error
+            stream.windows.observe(tick, state)
+        self._release(stream, tick)
+
+    def _release(self, stream: _Stream, tick: int) -> None:
+        """Commit the windows that have ended; what cannot be committed is thrown away."""
+        closed = stream.windows.close(tick)
+        if closed:
+            try:
+                self._outbox.append_windows(stream.plan, closed)
+            except sqlite3.Error as error:
+                self._storage_error = f"outbox: {error}"
 
     def _pause(self) -> float:
         """Seconds until there is something to do without being woken."""
@@ -229,8 +255,10 @@ class Agent:
         if frame is None:
             self._resend.clear()
             return not fresh
-        frame_id, stream, payload = frame
-        mid = self._link.publish(symbols_topic(self._plan.fleet, self._plan.device, stream), payload)
+        frame_id, name, payload = frame
+        stream, _, window = name.partition("/")
+        topic = window_topic if window else symbols_topic
+        mid = self._link.publish(topic(self._plan.fleet, self._plan.device, stream), payload)
         if mid is None:
             return False
         if fresh:

@@ -1,8 +1,11 @@
-"""The durable outbox: symbols, and nothing but symbols, from the moment they are drawn until they are safe elsewhere.
+"""The durable outbox: symbols and noisy counts, nothing else, from when they are drawn until they are safe elsewhere.
 
 A tick's symbol is committed here before anything can publish it, and a tick that has been committed is never drawn
 again, so no tick is ever randomised twice. Symbols gather in `pending` until a frame is full; the frame's bytes are
 then fixed for ever, forced to disk, and re-sent unchanged until they are forgotten.
+
+A window's counts come here once, with their noise, and are a frame at once; the window's index is committed with it, so
+that none is released twice. Such frames are kept under the name of their sequence, `{stream}/{window}`, by index.
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ from pathlib import Path
 
 from contract.errors import FuguError
 from contract.frames import ABSENT, Gap, SymbolFrame, decode_symbols, encode_symbols
-from edge_agent.plan import StreamPlan
+from contract.window_frames import WindowFrame, decode_window, encode_window, sequence_name
+from edge_agent.plan import StreamPlan, WindowPlan
+from edge_agent.window import ClosedWindow
 
 __all__ = ["Outbox", "OutboxError"]
 
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 _SCHEMA = """
     CREATE TABLE device (fleet TEXT NOT NULL, device TEXT NOT NULL);
     CREATE TABLE streams (
@@ -32,6 +37,12 @@ _SCHEMA = """
         last INTEGER NOT NULL, payload BLOB NOT NULL);
     CREATE INDEX frames_by_stream ON frames (stream, last);
 """
+_WINDOWS = """
+    CREATE TABLE windows (
+        stream TEXT NOT NULL, window TEXT NOT NULL, start INTEGER NOT NULL, length INTEGER NOT NULL,
+        stride INTEGER NOT NULL, last_index INTEGER NOT NULL, PRIMARY KEY (stream, window)) WITHOUT ROWID
+"""
+"""New in version 2."""
 
 
 class OutboxError(FuguError):
@@ -74,13 +85,15 @@ class Outbox:
 
     def _open(self, fleet: str, device: str) -> None:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version not in (0, _SCHEMA_VERSION):
+        if not 0 <= version <= _SCHEMA_VERSION:
             raise OutboxError(f"outbox {self.path} is of version {version}; this agent knows {_SCHEMA_VERSION}")
         self._db.execute("BEGIN EXCLUSIVE")
         if version == 0:
             for statement in _SCHEMA.split(";"):
                 self._db.execute(statement)
             self._db.execute("INSERT INTO device VALUES (?, ?)", (fleet, device))
+        if version < _SCHEMA_VERSION:
+            self._db.execute(_WINDOWS)
             self._db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
         owner = self._db.execute("SELECT fleet, device FROM device").fetchone()
         self._db.execute("COMMIT")
@@ -106,6 +119,27 @@ class Outbox:
         if (row[0], row[1]) != (plan.epoch_us, plan.period_us):
             raise OutboxError(f"the clock of stream {plan.stream} has changed: give the stream a new name")
         return int(row[2])
+
+    def register_window(self, stream: str, window: WindowPlan) -> int:
+        """Make a window of a stream known.
+
+        Returns:
+            The index of the last window that has ever been committed, -1 for a new one.
+
+        Raises:
+            OutboxError: if its ticks have changed: its indices would mean other ticks than before.
+        """
+        ticks = (window.start, window.length, window.stride)
+        row = self._db.execute(
+            "SELECT start, length, stride, last_index FROM windows WHERE stream = ? AND window = ?",
+            (stream, window.name),
+        ).fetchone()
+        if row is None:
+            self._db.execute("INSERT INTO windows VALUES (?, ?, ?, ?, ?, -1)", (stream, window.name, *ticks))
+            return -1
+        if row[:3] != ticks:
+            raise OutboxError(f"the ticks of window {stream}/{window.name} have changed: give the window a new name")
+        return int(row[3])
 
     def append(self, plan: StreamPlan, tick: int, symbol: int) -> bool:
         """Commit the symbol of a tick, and close the frame that it completes.
@@ -154,21 +188,41 @@ class Outbox:
             symbols[tick - first] = symbol
         (previous,) = self._db.execute("SELECT last_framed FROM streams WHERE stream = ?", (plan.stream,)).fetchone()
         frame = SymbolFrame(rows[0][2], previous, first, bytes(symbols), max(0, plan.frame_ticks - len(symbols)))
-        self._db.execute("PRAGMA synchronous = FULL")
-        try:
-            with self._transaction():
-                self._db.execute(
-                    "INSERT INTO frames (stream, previous, last, payload) VALUES (?, ?, ?, ?)",
-                    (plan.stream, previous, frame.last, encode_symbols(frame)),
-                )
-                self._db.execute("DELETE FROM pending WHERE stream = ?", (plan.stream,))
-                self._db.execute("UPDATE streams SET last_framed = ? WHERE stream = ?", (frame.last, plan.stream))
-        finally:
-            self._db.execute("PRAGMA synchronous = NORMAL")
+        with self._forced_to_disk(), self._transaction():
+            self._db.execute(
+                "INSERT INTO frames (stream, previous, last, payload) VALUES (?, ?, ?, ?)",
+                (plan.stream, previous, frame.last, encode_symbols(frame)),
+            )
+            self._db.execute("DELETE FROM pending WHERE stream = ?", (plan.stream,))
+            self._db.execute("UPDATE streams SET last_framed = ? WHERE stream = ?", (frame.last, plan.stream))
         return True
 
+    def append_windows(self, plan: StreamPlan, closed: Sequence[ClosedWindow]) -> None:
+        """Turn the noisy counts of windows that have ended into frames; force them to disk.
+
+        Raises:
+            sqlite3.Error: if they could not be made durable; they must not be released any other way.
+            OutboxError: if a window is not later than every committed one of its name.
+        """
+        with self._forced_to_disk(), self._transaction():
+            for one in closed:
+                window, index = one.window, one.index
+                key = (plan.stream, window.name)
+                (previous,) = self._db.execute(
+                    "SELECT last_index FROM windows WHERE stream = ? AND window = ?", key
+                ).fetchone()
+                if previous >= index:
+                    raise OutboxError(f"window {index} of {plan.stream}/{window.name} was committed before")
+                ticks = (window.first(index), window.length)
+                frame = WindowFrame(plan.version, window.name, previous, index, *ticks, one.observed, one.counts)
+                self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (index, *key))
+                self._db.execute(
+                    "INSERT INTO frames (stream, previous, last, payload) VALUES (?, ?, ?, ?)",
+                    (sequence_name(*key), previous, index, encode_window(frame)),
+                )
+
     def next_frame(self, after: int) -> tuple[int, str, bytes] | None:
-        """The oldest frame with an id above `after`: its id, stream and bytes."""
+        """The oldest frame with an id above `after`: its id, stream (or window's sequence) and bytes."""
         row = self._db.execute(
             "SELECT id, stream, payload FROM frames WHERE id > ? ORDER BY id LIMIT 1", (after,)
         ).fetchone()
@@ -182,6 +236,7 @@ class Outbox:
         """Forget the frames that are durable elsewhere.
 
         Args:
+            stream: a stream, or a window's sequence, whose windows' indices then stand for ticks.
             through: last tick of the frames to forget.
             gaps: ticks up to there that are not durable elsewhere.
 
@@ -207,12 +262,27 @@ class Outbox:
         return int(count)
 
     def frames(self) -> list[SymbolFrame]:
-        """All frames kept, oldest first."""
-        return [decode_symbols(row[0]) for row in self._db.execute("SELECT payload FROM frames ORDER BY id")]
+        """All symbol frames kept, oldest first."""
+        query = "SELECT payload FROM frames WHERE stream NOT LIKE '%/%' ORDER BY id"
+        return [decode_symbols(row[0]) for row in self._db.execute(query)]
+
+    def window_frames(self) -> list[WindowFrame]:
+        """All window frames kept, oldest first."""
+        query = "SELECT payload FROM frames WHERE stream LIKE '%/%' ORDER BY id"
+        return [decode_window(row[0]) for row in self._db.execute(query)]
 
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+    @contextmanager
+    def _forced_to_disk(self) -> Iterator[None]:
+        """Commits in here, and all before them, outlast a power cut."""
+        self._db.execute("PRAGMA synchronous = FULL")
+        try:
+            yield
+        finally:
+            self._db.execute("PRAGMA synchronous = NORMAL")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -8,7 +8,61 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from mqtt_link import Broker
 
-__all__ = ["AgentPlan", "StreamPlan"]
+__all__ = ["AgentPlan", "StreamPlan", "WindowPlan"]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """One window of a policy that has been verified.
+
+    Attributes:
+        start, length, stride: window n holds the ticks start + n * stride .. + length - 1.
+        counts: how many numbers are counted.
+        places: for each state the number that it counts towards, or none.
+        scale_numerator, scale_denominator: scale of the noise.
+    """
+
+    name: str
+    start: int
+    length: int
+    stride: int
+    counts: int
+    places: tuple[int | None, ...]
+    scale_numerator: int
+    scale_denominator: int
+
+    @classmethod
+    def of(cls, window: dict[str, Any], labels: list[str]) -> WindowPlan:
+        """Take what the agent needs from a verified window's JSON form; `labels` are the names of the states."""
+        numerator, _, denominator = window["scale"].partition("/")
+        counts = len(labels)
+        places: list[int | None] = list(range(counts))
+        if window["states"] != "histogram":
+            counted = {labels.index(s) if isinstance(s, str) else s for s in window["states"]}
+            counts, places = 1, [0 if state in counted else None for state in places]
+        return cls(
+            name=window["name"],
+            start=window["start"],
+            length=window["length"],
+            stride=window["stride"],
+            counts=counts,
+            places=tuple(places),
+            scale_numerator=int(numerator),
+            scale_denominator=int(denominator or "1"),
+        )
+
+    def holding(self, tick: int) -> range:
+        """Indices of the windows that hold a tick."""
+        after = tick - self.start
+        return range(max(0, (after - self.length) // self.stride + 1), after // self.stride + 1)
+
+    def first(self, index: int) -> int:
+        """First tick of a window."""
+        return self.start + index * self.stride
+
+    def last(self, index: int) -> int:
+        """Last tick of a window."""
+        return self.first(index) + self.length - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +77,7 @@ class StreamPlan:
         rows: for each state the cumulative thresholds over 2^32.
         discretiser: the discretiser's document, as plain values.
         sensor: the sensor's configuration, as plain values.
+        windows: what is counted beside the symbols.
     """
 
     stream: str
@@ -35,6 +90,7 @@ class StreamPlan:
     rows: tuple[tuple[int, ...], ...]
     discretiser: dict[str, Any]
     sensor: dict[str, Any]
+    windows: tuple[WindowPlan, ...] = ()
 
     @classmethod
     def of(cls, policy: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
@@ -50,6 +106,7 @@ class StreamPlan:
             rows=tuple(tuple(row) for row in policy["table"]["rows"]),
             discretiser=policy["discretiser"],
             sensor=sensor,
+            windows=tuple(WindowPlan.of(window, policy["discretiser"]["states"]) for window in policy["windows"]),
         )
 
     def tick_at(self, now_us: int) -> int:

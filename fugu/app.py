@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fugu.commands import gateway, loss, model, plan, policy
+from fugu.commands import gateway, ledger, loss, model, plan, policy, release
 from fugu.errors import CommandLineError
 
 __all__ = ["app", "run"]
@@ -31,6 +31,8 @@ app.add_typer(plan.app, name="plan")
 app.add_typer(loss.app, name="loss")
 app.add_typer(policy.app, name="policy")
 app.add_typer(gateway.app, name="gateway")
+app.command("release")(release.release)
+app.add_typer(ledger.app, name="ledger")
 agent_app = typer.Typer(help="The side that randomises, on a device.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(agent_app, name="agent")
 
@@ -84,7 +86,7 @@ def _agent_run(context: typer.Context) -> int:
 
 @app.command("subscribe", context_settings=_FORWARDED)
 def _subscribe(context: typer.Context) -> int:
-    """Print private readings of a fleet, symbols and estimates, as they arrive."""
+    """Print private readings of a fleet, symbols, estimates and releases, as they arrive."""
     from fugu.subscribe import main
 
     return main(context.args)

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, NoReturn
 from fugu.errors import CommandLineError
 
 if TYPE_CHECKING:
+    from contract.release_frames import ReleaseFrame
     from mqtt_link import Broker, Subscription
-    from mqtt_link.subscription import Reading
+    from mqtt_link.subscription import Reading, WindowReading
 
 __all__ = ["HELP", "main"]
 
-HELP = "Print private readings of a fleet, symbols and estimates, as they arrive."
+HELP = "Print private readings of a fleet, symbols, estimates, window counts and releases, as they arrive."
 _EPILOG = """examples:
   fugu subscribe --fleet home
   fugu subscribe --fleet home --device wrist-1 --stream heart --estimates --json
+  fugu subscribe --fleet home --releases
   fugu subscribe --fleet home --broker gw.example:8883 --ca-file ca.pem --count 100
 """
 
@@ -59,14 +61,18 @@ def main(arguments: Sequence[str]) -> int:
 def _print_readings(options: argparse.Namespace) -> int:
     from mqtt_link import Subscription
 
-    both = options.symbols == options.estimates
+    chosen = options.symbols or options.estimates or options.windows or options.releases
+    if options.releases and options.device != "+":
+        raise CommandLineError("releases are not those of one device: give either --releases or --device")
     subscription = Subscription(
         _broker(options),
         fleet=options.fleet,
         device=options.device,
         stream=options.stream,
-        symbols=both or options.symbols,
-        estimates=both or options.estimates,
+        symbols=options.symbols or not chosen,
+        estimates=options.estimates or not chosen,
+        releases=options.releases or not chosen,
+        windows=options.windows or not chosen,
         timeout=options.timeout,
     )
     left: int | None = options.count
@@ -98,22 +104,45 @@ def _stop(_number: int, _frame: object) -> None:
 
 
 def _json(reading: Reading) -> str:
-    """One JSON object: kind, device, stream, tick, and what the kind has."""
-    from mqtt_link import SymbolReading
+    """One JSON object: kind, device, stream, and what the kind has; of a release, its frame's fields."""
+    from dataclasses import asdict
 
-    kind = "symbol" if isinstance(reading, SymbolReading) else "estimate"
+    from mqtt_link import EstimateReading, ReleaseReading, SymbolReading
+
+    if isinstance(reading, ReleaseReading):
+        return json.dumps({"kind": "release", **asdict(reading.release)}, separators=(",", ":"))
+    kinds = {SymbolReading: "symbol", EstimateReading: "estimate"}
+    kind = kinds.get(type(reading), "window")
     return json.dumps({"kind": kind, **reading._asdict()}, separators=(",", ":"))
 
 
 def _line(reading: Reading) -> str:
     """A line for people."""
-    from mqtt_link import SymbolReading
+    from mqtt_link import ReleaseReading, SymbolReading, WindowReading
 
+    if isinstance(reading, ReleaseReading):
+        return _release_line(reading.release)
+    if isinstance(reading, WindowReading):
+        return _window_line(reading)
     where = f"{reading.device}/{reading.stream} tick {reading.tick}"
     if isinstance(reading, SymbolReading):
         return f"{where}: symbol {reading.symbol}"
     probabilities = " ".join(f"{p:.4f}" for p in reading.probabilities)
     return f"{where}: most likely state {reading.most_likely}, probabilities {probabilities}"
+
+
+def _window_line(window: WindowReading) -> str:
+    ticks = f"ticks {window.first}..{window.first + window.length - 1}, {window.observed} observed"
+    counts = " ".join(map(str, window.counts))
+    return f"{window.device}/{window.stream} window {window.window}, {ticks}: noisy counts {counts}"
+
+
+def _release_line(release: ReleaseFrame) -> str:
+    labels = release.states if release.query == "histogram" else (f"{release.query} of {','.join(release.states)}",)
+    values = zip(labels, release.values, release.low, release.high, strict=True)
+    text = "; ".join(f"{label} {value:.6g} ({low:.6g}..{high:.6g})" for label, value, low, high in values)
+    ticks = f"{release.stream} ticks {release.first}..{release.last}, {release.devices} device(s)"
+    return f"release {release.name}, {ticks}: {text}; epsilon {release.epsilon:g}, entry {release.entry}"
 
 
 def _broker(options: argparse.Namespace) -> Broker:
@@ -136,8 +165,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fleet", required=True, metavar="NAME")
     parser.add_argument("--device", default="+", metavar="NAME", help="one device (default: all)")
     parser.add_argument("--stream", default="+", metavar="NAME", help="one stream (default: all)")
-    parser.add_argument("--symbols", action="store_true", help="only symbols, unless --estimates is given as well")
-    parser.add_argument("--estimates", action="store_true", help="only estimates, unless --symbols is given as well")
+    parser.add_argument("--symbols", action="store_true", help="only symbols, and what else is asked for")
+    parser.add_argument("--estimates", action="store_true", help="only estimates, and what else is asked for")
+    parser.add_argument("--windows", action="store_true", help="only window counts, and what else is asked for")
+    parser.add_argument("--releases", action="store_true", help="only batch releases, and what else is asked for")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--count", type=_count, metavar="N", help="stop after N readings")
     parser.add_argument("--timeout", type=_seconds, metavar="S", help="stop after S seconds without a reading")

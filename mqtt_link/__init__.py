@@ -6,6 +6,16 @@
 from __future__ import annotations
 
 from mqtt_link.link import Broker, Link, LinkError, Will
-from mqtt_link.subscription import EstimateReading, Subscription, SymbolReading
+from mqtt_link.subscription import EstimateReading, ReleaseReading, Subscription, SymbolReading, WindowReading
 
-__all__ = ["Broker", "EstimateReading", "Link", "LinkError", "Subscription", "SymbolReading", "Will"]
+__all__ = [
+    "Broker",
+    "EstimateReading",
+    "Link",
+    "LinkError",
+    "ReleaseReading",
+    "Subscription",
+    "SymbolReading",
+    "Will",
+    "WindowReading",
+]

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from contract.errors import FuguError
+from contract.errors import FuguError, TopicError
 from contract.frames import ABSENT, decode_estimate, decode_symbols
-from contract.topics import estimate_topic, parse_topic, symbols_topic
+from contract.release_frames import ReleaseFrame, decode_release
+from contract.topics import estimate_topic, parse_topic, release_topic, symbols_topic, window_topic
+from contract.window_frames import decode_window, sequence_name
 from mqtt_link.link import Broker, Link
 
-__all__ = ["EstimateReading", "Subscription", "SymbolReading"]
+__all__ = ["EstimateReading", "ReleaseReading", "Subscription", "SymbolReading", "WindowReading"]
 
 _POLL_SECONDS = 0.2
 _REMEMBERED_FRAMES = 1024
@@ -39,13 +41,39 @@ class EstimateReading(NamedTuple):
     most_likely: int
 
 
-Reading = SymbolReading | EstimateReading
+class ReleaseReading(NamedTuple):
+    """A noisy statistic of a window, and all that is known about it."""
+
+    name: str
+    release: ReleaseFrame
+
+
+class WindowReading(NamedTuple):
+    """Noisy counts of a window, as its device has released them.
+
+    Attributes:
+        first, length: the window's ticks.
+        observed: so many of them are counted; the device was not running at the others.
+        counts: ticks in the counted states, or in each state, with noise: one may be negative, or above `observed`.
+    """
+
+    device: str
+    stream: str
+    window: str
+    first: int
+    length: int
+    observed: int
+    counts: tuple[int, ...]
+
+
+Reading = SymbolReading | EstimateReading | ReleaseReading | WindowReading
 
 
 class Subscription:
     """Iterate over the readings of a fleet's streams, as they arrive.
 
     Frames that arrive twice are handed out once; symbols of a tick on which the device was not running are left out.
+    The newest release of each name comes at the beginning, because the broker keeps it.
     Payloads that are not valid are counted in `rejected`, by reason, and otherwise ignored.
 
         with Subscription(Broker("127.0.0.1", 1883), fleet="home") as readings:
@@ -56,7 +84,8 @@ class Subscription:
         broker: where to connect.
         fleet: name of the fleet.
         device, stream: names, or "+" for all.
-        symbols, estimates: which of the two to subscribe to.
+        symbols, estimates, releases, windows: which of them to subscribe to; releases are not a device's, and come only
+            if all devices are wanted.
         timeout: end the iteration after this many seconds without a reading; none waits for ever.
     """
 
@@ -69,6 +98,8 @@ class Subscription:
         stream: str = "+",
         symbols: bool = True,
         estimates: bool = True,
+        releases: bool = True,
+        windows: bool = True,
         timeout: float | None = None,
     ) -> None:
         topics = []
@@ -76,6 +107,10 @@ class Subscription:
             topics.append(symbols_topic(fleet, device, stream))
         if estimates:
             topics.append(estimate_topic(fleet, device, stream))
+        if windows:
+            topics.append(window_topic(fleet, device, stream))
+        if releases and device == "+":
+            topics.append(release_topic(fleet, "+"))
         self.rejected: Counter[str] = Counter()
         self.link = Link(
             broker,
@@ -84,6 +119,7 @@ class Subscription:
             on_message=self._received,
         )
         self._timeout = timeout
+        self._stream = stream
         self._arrived: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
         self._seen: dict[tuple[str, str, int], bytes] = {}
 
@@ -117,6 +153,10 @@ class Subscription:
         """The readings in one message; none if it is invalid or was seen before."""
         try:
             parsed = parse_topic(topic)
+            if parsed.kind == "release":
+                return self._releases(parsed.release, payload)
+            if parsed.kind == "window":
+                return self._windows(parsed.device, parsed.stream, payload)
             if parsed.kind == "estimate":
                 estimate = decode_estimate(payload)
                 return [
@@ -127,17 +167,37 @@ class Subscription:
         except FuguError as error:
             self.rejected[error.reason] += 1
             return []
-        key = (parsed.device, parsed.stream, frame.first)
-        if self._seen.get(key) == frame.symbols:
+        if not self._is_new((parsed.device, parsed.stream, frame.first), frame.symbols):
             return []
-        self._seen[key] = frame.symbols
-        if len(self._seen) > _REMEMBERED_FRAMES:
-            del self._seen[next(iter(self._seen))]
         return [
             SymbolReading(parsed.device, parsed.stream, frame.first + i, symbol)
             for i, symbol in enumerate(frame.symbols)
             if symbol != ABSENT
         ]
+
+    def _releases(self, name: str, payload: bytes) -> list[Reading]:
+        release = decode_release(payload)
+        if release.name != name:
+            raise TopicError(f"a release of the name {release.name} under that of {name}")
+        if self._stream not in ("+", release.stream) or not self._is_new((name, "", release.entry), payload):
+            return []
+        return [ReleaseReading(name, release)]
+
+    def _windows(self, device: str, stream: str, payload: bytes) -> list[Reading]:
+        frame = decode_window(payload)
+        if not self._is_new((device, sequence_name(stream, frame.window), frame.index), payload):
+            return []
+        place = (frame.window, frame.first, frame.length, frame.observed)
+        return [WindowReading(device, stream, *place, frame.counts)]
+
+    def _is_new(self, key: tuple[str, str, int], content: bytes) -> bool:
+        """Whether a frame was not seen before; remembers it."""
+        if self._seen.get(key) == content:
+            return False
+        self._seen[key] = content
+        if len(self._seen) > _REMEMBERED_FRAMES:
+            del self._seen[next(iter(self._seen))]
+        return True
 
     def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
         self._arrived.put((topic, payload))

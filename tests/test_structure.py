@@ -21,7 +21,8 @@ ALLOWED = {
 ROOMS = {
     "gateway.chain": set(),
     "gateway.privacy": {"gateway.chain"},
-    "gateway.service": {"gateway.chain", "gateway.privacy"},
+    "gateway.release": {"gateway.chain", "gateway.privacy"},
+    "gateway.service": {"gateway.chain", "gateway.privacy", "gateway.release"},
 }
 HEAVY = {"numpy", "numba", "scipy"}
 PURE = {"gateway.chain", "gateway.privacy", "contract"}

@@ -26,6 +26,13 @@ def run(
     store: Annotated[Path, typer.Option(metavar="FILE", help="SQLite file for symbols and estimates.")],
     broker: BrokerOption = "127.0.0.1:1883",
     lag: Annotated[int, typer.Option(help="Ticks of later symbols that each estimate sees.")] = 8,
+    releases: Annotated[
+        Path | None, typer.Option("--releases", metavar="FILE", help="Batch releases: audiences and schedules (TOML).")
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option("--ledger", metavar="FILE", help="Ledger of the releases (default: beside the store)."),
+    ] = None,
     username: Username = None,
     password_file: PasswordFile = None,
     ca_file: CaFile = None,
@@ -40,6 +47,7 @@ def run(
     examples:
       fugu gateway run --fleet home --policies /etc/fugu/policies --store /var/lib/fugu/home.db
       fugu gateway run --fleet home --policies policies --store home.db --broker gw.example:8883 --ca-file ca.pem
+      fugu gateway run --fleet home --policies policies --store home.db --releases releases.toml
     """
     import logging
     import sys
@@ -61,4 +69,7 @@ def run(
         format="%(asctime)s %(levelname)s %(message)s",
         stream=sys.stderr,
     )
-    return serve(GatewaySettings(fleet=fleet, broker=connection, store=store, policies=policies, lag=lag))
+    settings = GatewaySettings(
+        fleet=fleet, broker=connection, store=store, policies=policies, lag=lag, releases=releases, ledger=ledger
+    )
+    return serve(settings)

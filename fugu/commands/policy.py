@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fugu.options import JsonOption
+
+if TYPE_CHECKING:
+    from contract.guarantee import Guarantee, Loss
+    from contract.policy import Policy
 
 __all__ = ["app"]
 
@@ -25,7 +29,7 @@ def check(
     ceiling: Annotated[float | None, typer.Option(metavar="E", help="Largest epsilon that is accepted.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a policy as a device does: derive the guarantee from its table anew.
+    """Check a policy as a device does: derive its guarantees from its table and its windows anew.
 
     \b
     examples:
@@ -43,15 +47,32 @@ def check(
         policy = Policy.from_json(file.read_bytes())
     except PolicyError as error:
         raise PolicyError(f"{file}: {error}") from None
-    loss = policy.verify(accepted)
+    loss, alone = policy.verify(accepted), policy.verify_windows()
     if as_json:
         import json
 
-        claim = {"claimed": policy.guarantee.epsilon, "weights": policy.table.weights()}
-        print(json.dumps({**loss._asdict(), **claim}))
+        print(json.dumps(_document(policy, loss, alone)))
         return
-    print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: the guarantee holds")
-    print(f"  claimed  epsilon {policy.guarantee.epsilon:.10g}, {policy.guarantee.adversary} adversary")
-    print(f"  derived  epsilon {loss.epsilon:.10g} ({loss.bound})")
+    holds = "the guarantee holds" if alone is None else "both guarantees hold"
+    print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
+    _show_guarantee(policy.guarantee, loss, "" if alone is None else ", for symbols and windows together")
     for state, (name, weights) in enumerate(zip(policy.discretiser.states, policy.table.weights(), strict=True)):
         print(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
+    if policy.windows_guarantee is not None and alone is not None:
+        _show_guarantee(policy.windows_guarantee, alone, ", for windows alone")
+    for window in policy.windows:
+        print(f"  window {window.name}: scale {window.scale}, adds {float(window.rate):.6g} to the loss of every tick")
+
+
+def _document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str, object]:
+    """What was found, as an object for JSON; `windows` is there if the policy has any."""
+    document = {**loss._asdict(), "claimed": policy.guarantee.epsilon, "weights": policy.table.weights()}
+    if policy.windows_guarantee is not None and alone is not None:
+        rates = {window.name: str(window.rate) for window in policy.windows}
+        document["windows"] = {**alone._asdict(), "claimed": policy.windows_guarantee.epsilon, "rates": rates}
+    return document
+
+
+def _show_guarantee(claimed: Guarantee, derived: Loss, what: str) -> None:
+    print(f"  claimed  epsilon {claimed.epsilon:.10g}, {claimed.adversary} adversary{what}")
+    print(f"  derived  epsilon {derived.epsilon:.10g} ({derived.bound})")

@@ -10,6 +10,7 @@ Source: docs/privacy.md, "The chain accountant".
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,7 +24,7 @@ from contract.guarantee import Adversary, ratio_loss
 from gateway.chain.kernel import Floats, Ints
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.chain_schedule import informed_losses, left_sides, losses, pair_rates, reversed_stationary
-from gateway.privacy.chain_sides import LIMIT_STATES, EndlessSide, log_ratios, odds_ratio_side
+from gateway.privacy.chain_sides import EndlessSide, log_ratios, odds_ratio_side
 from gateway.privacy.inner_maximum import EXACT_STATES, closed, step
 from gateway.privacy.interval_schedule import interval_losses, odds_ratio_losses
 
@@ -35,7 +36,7 @@ _LONGEST_INFORMED = 128
 _LEAST_SHARE = 1e-9
 _OUTWARD = 1e-12
 _FINE = 4e-15
-_ROUGH = 1e-4  # for chains of many states, where one loss takes a second
+_ROUGH = 1e-3  # for chains of many states, where one loss takes a second
 _FAR_RATIO = 40.0
 
 
@@ -170,36 +171,47 @@ class ChainAccountant:
         guess = self._closed_form(epsilon, adversary, length) / float(pairs.max()) * (1.0 - _OUTWARD)
         if guess > 0.0 and excess(guess) <= 0.0:
             return guess
-        high = min(epsilon, _FAR_RATIO) / float(pairs.max())
-        if excess(high) <= 0.0:
-            return high
-        large = self.states > LIMIT_STATES
-        low = self._quick(epsilon, adversary, length, pairs, high) if large else high / 2.0
-        while excess(low) > 0.0:
-            high, low = low, low / 2.0
-            if low * pairs.max() < _LEAST_SHARE * epsilon:
-                raise ChainClassError(f"no noise is enough for epsilon {epsilon:g}: the chain does not forget its past")
-        while large and 1.5 * low < high and excess(1.5 * low) <= 0.0:
-            low *= 1.5
-        rate = float(
-            brentq(excess, low, min(high, 1.5 * low if large else high), xtol=1e-300, rtol=_ROUGH if large else _FINE)
+        large = self.states > EXACT_STATES
+        low, high = self._bracket(
+            excess, epsilon, pairs, self._quick(epsilon, adversary, length, pairs) if large else 0.0
         )
+        if low == high:
+            return low
+        rate = float(brentq(excess, low, high, xtol=1e-300, rtol=_ROUGH if large else _FINE))
         back = _ROUGH if large else _OUTWARD
         while excess(rate * (1.0 - back)) > 0.0:
             back *= 2.0
         return rate * (1.0 - back)
 
-    def _quick(self, epsilon: float, adversary: Adversary, length: int | None, pairs: Floats, high: float) -> float:
-        """A rate below the allowance and not far from it, from bounds that are had at once; `high` if there is none."""
+    def _bracket(
+        self, excess: Callable[[float], float], epsilon: float, pairs: Floats, guess: float
+    ) -> tuple[float, float]:
+        """Rates on either side of the allowance; twice the same if all rates up to it will do."""
+        most = min(epsilon, _FAR_RATIO) / float(pairs.max())
+        low = high = min(guess, most) or most
+        while excess(high) <= 0.0:
+            if high == most:
+                return most, most
+            low, high = high, min(high * 1.5, most)
+        while excess(low) > 0.0:
+            high, low = low, low / 2.0
+            if low * pairs.max() < _LEAST_SHARE * epsilon:
+                raise ChainClassError(f"no noise is enough for epsilon {epsilon:g}: the chain does not forget its past")
+        return low, high
+
+    def _quick(self, epsilon: float, adversary: Adversary, length: int | None, pairs: Floats) -> float:
+        """A rate not far below the allowance, from bounds that are had at once; 0 if there is none."""
         if adversary != "ignorant" or not all(member.chain.is_stationary for member in self._members):
-            return high / 2.0
+            return 0.0
 
         def excess(rate: float) -> float:
             return max(member.quick(rate * pairs) for member in self._members) - epsilon
 
-        low = high
-        while excess(low) > 0.0 and low * pairs.max() > _LEAST_SHARE * epsilon:
+        low = epsilon / float(pairs.max())
+        while excess(low) > 0.0:
             low /= 2.0
+            if low * pairs.max() < _LEAST_SHARE * epsilon:
+                return 0.0
         return float(brentq(excess, low, 2.0 * low, xtol=1e-300, rtol=_ROUGH)) * (1.0 - 2.0 * _ROUGH)
 
     def _pairs(self, rate: ArrayLike) -> Floats:
@@ -279,7 +291,7 @@ class _Member:
     @cached_property
     def _support(self) -> Ints:
         """Indices of the states of the stationary law."""
-        return np.flatnonzero(self.chain.stationary_law > 1e-15)
+        return np.flatnonzero(self.chain.stationary_law)
 
     @cached_property
     def _future(self) -> EndlessSide:
@@ -351,12 +363,12 @@ class _Member:
             return float(np.abs(np.log(laws / law)).max())
 
     def _name(self, rate: Floats, side: Floats, adversary: Adversary) -> str:
-        if self.chain.states <= LIMIT_STATES:
+        if self.chain.states <= EXACT_STATES:
             return _recursion(self.chain.states)
         if adversary == "informed" or side.max() >= self._future.quilt_bound(rate).max():
             return "quilts"
         hockey = self._future.hockey_stick(float(rate.max()))
-        return "hockey-stick" if side.max() >= hockey else "box recursion"
+        return "hockey-stick" if side.max() >= hockey else "transport"
 
 
 def _of_contract(chains: BinaryChains | BoundedChains, pairs: Floats, adversary: Adversary, words: str) -> ChainLoss:
@@ -392,7 +404,7 @@ def _same_sign(chains: BinaryChains) -> bool:
 def _recursion(states: int) -> str:
     if states == 2:
         return "exact"
-    return "linear programme" if states <= EXACT_STATES else "box recursion"
+    return "linear programme" if states <= EXACT_STATES else "transport"
 
 
 def _upward(value: float) -> float:

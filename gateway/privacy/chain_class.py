@@ -70,15 +70,21 @@ class MarkovChain:
 
     @property
     def stationary_law(self) -> Floats:
-        """(k,) the law pi with pi P = pi.
+        """(k,) the law pi with pi P = pi, exactly 0 for states that die out.
 
         Raises:
             ChainClassError: there is more than one.
         """
         try:
-            return stationary_law(self.transition)
+            law = stationary_law(self.transition)
         except ValueError as error:
             raise ChainClassError(f"transition: {error}") from None
+        reach = np.eye(self.states, dtype=np.bool_) | (self.transition > 0.0)
+        for _ in range(self.states.bit_length()):
+            reach = reach @ reach
+        # A computed law leaves 1e-17 in states that are never seen again, and ratios to that would mean nothing.
+        law = np.where(np.all(~reach | reach.T, axis=1), law, 0.0)
+        return np.asarray(law / law.sum(), dtype=np.float64)
 
     @property
     def is_stationary(self) -> bool:

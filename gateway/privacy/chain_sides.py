@@ -21,14 +21,13 @@ from scipy.optimize import brentq
 from gateway.chain.kernel import Floats, kernel
 from gateway.privacy.inner_maximum import EXACT_STATES, Order, ratio_order, step
 
-__all__ = ["LIMIT_STATES", "EndlessSide", "log_ratios", "odds_ratio_side", "odds_ratio_step"]
+__all__ = ["EndlessSide", "log_ratios", "odds_ratio_side", "odds_ratio_step"]
 
 Step = Callable[[Floats], Floats]
 _SLACK = 1e-13
 _MOST_SLACK = 1.0
-_MOST_STEPS = 20_000
-_SETTLED = 1e-15
-_SETTLED_HALVING = 1e-11  # transport finds its ratios by halving
+_MOST_STEPS = 5_000
+_SETTLED = 1e-14
 _FORGOTTEN = 1e-10
 _FORGOTTEN_LARGE = 1e-7
 _CLOSE = 1e-6
@@ -36,8 +35,6 @@ _CHECK_EVERY = 64
 _MOST_DISTANCE = 20_000
 _MOST_DISTANCE_LARGE = 2_000
 _SWEEPS = 2
-LIMIT_STATES = 10
-"""The most states for which the recursion is followed to its limit."""
 _LARGEST = 600.0
 _UNIT = 2.0**-53
 
@@ -78,7 +75,7 @@ class EndlessSide:
     def __post_init__(self) -> None:
         """Tabulate powers of the kernel until it has forgotten."""
         self.transition = np.ascontiguousarray(self.transition)
-        small = len(self.transition) <= LIMIT_STATES
+        small = len(self.transition) <= EXACT_STATES
         most, forgotten = (_MOST_DISTANCE, _FORGOTTEN) if small else (_MOST_DISTANCE_LARGE, _FORGOTTEN_LARGE)
         tables, power = [], np.eye(len(self.transition))
         self.blocks = [(1, self.transition, ratio_order(self.transition))]
@@ -112,7 +109,7 @@ class EndlessSide:
         Returns:
             (k, k) bounds, infinite if none was found.
         """
-        if self.states <= LIMIT_STATES:
+        if self.states <= EXACT_STATES:
             return self._descend(rate, np.minimum(self.quilt_bound(rate), self._limit(rate)))
         return self._descend(rate, self.quick(rate))
 
@@ -134,9 +131,7 @@ class EndlessSide:
             last, change = change, side - before
             if side.max() > _LARGEST:
                 return _unbounded(self.states)
-            if np.abs(change).max() <= (_SETTLED if self.states <= EXACT_STATES else _SETTLED_HALVING) * max(
-                1.0, side.max()
-            ):
+            if np.abs(change).max() <= _SETTLED * max(1.0, side.max()):
                 break
         else:  # a geometric series: what is left of it
             shrink = min(float(change.max() / max(last.max(), 1e-300)), 1.0 - 1e-9)
@@ -194,7 +189,7 @@ class EndlessSide:
             ignorant: (k, k), the result of `ignorant`.
         """
         quilts = self._informed_quilts(rate)
-        if self.states > LIMIT_STATES:
+        if self.states > EXACT_STATES:
             return np.maximum(quilts, ignorant)
         bridges = self._bridges(rate, ignorant)
         return np.maximum(np.minimum(quilts, bridges), ignorant)

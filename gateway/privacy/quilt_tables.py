@@ -193,7 +193,7 @@ def walk(chain: MarkovChain, *, support_aware: bool = False) -> Iterator[NodeTer
 
 
 def settled(chain: MarkovChain) -> Floats:
-    """The stationary law of a chain, exactly 0 where a state dies out.
+    """The stationary law of a chain, as given where it starts with it.
 
     Args:
         chain: one that starts stationary, or whose stationary law is wanted.
@@ -204,16 +204,7 @@ def settled(chain: MarkovChain) -> Floats:
     Raises:
         ChainClassError: there is more than one.
     """
-    law = chain.initial if chain.is_stationary and chain.initial is not None else chain.stationary_law
-    if np.all(chain.transition > 0.0):
-        return law
-    reach = np.eye(chain.states, dtype=np.bool_) | (chain.transition > 0.0)
-    for _ in range(chain.states.bit_length()):
-        reach = _follow(reach, reach)
-    # computed laws leave 1e-17 in states that are never seen again, and ratios to that would mean nothing
-    returns = np.all(~reach | reach.T, axis=1)
-    law = np.where(returns, law, 0.0)
-    return np.asarray(law / law.sum(), dtype=np.float64)
+    return chain.initial if chain.is_stationary and chain.initial is not None else chain.stationary_law
 
 
 def _first(chain: MarkovChain) -> tuple[Floats, Bools]:

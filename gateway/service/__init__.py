@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
+from gateway.service.manual_release import release_now
 from gateway.service.service import Gateway, GatewaySettings, SettingsError, run
 from gateway.service.store import StoreError
 
-__all__ = ["Gateway", "GatewaySettings", "SettingsError", "StoreError", "run"]
+__all__ = ["Gateway", "GatewaySettings", "SettingsError", "StoreError", "release_now", "run"]

@@ -17,9 +17,10 @@ class Message(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """The broker has a message of ours."""
+    """The broker has answered for a message of ours; unless it was accepted, nobody will get it."""
 
     message_id: int
+    accepted: bool = True
 
 
 class Connected(NamedTuple):

@@ -8,12 +8,13 @@ from typing import NamedTuple
 from contract.errors import FuguError
 from contract.frames import MAX_FRAME_TICKS, SymbolFrame, decode_status, decode_symbols, encode_symbols
 from contract.topics import parse_topic
+from contract.window_frames import WindowFrame, decode_window
 from gateway.service.policies import Catalogue, UnknownDeviceError
 
-__all__ = ["MAX_PAYLOAD_BYTES", "Birth", "Ingest", "Received"]
+__all__ = ["MAX_PAYLOAD_BYTES", "Birth", "Ingest", "Received", "ReceivedWindow"]
 
 MAX_PAYLOAD_BYTES = len(encode_symbols(SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS))))
-"""The largest symbol frame; a status message is smaller, too."""
+"""The largest symbol frame; a status message and window counts are smaller, too."""
 
 
 class WrongFleetError(FuguError):
@@ -34,12 +35,32 @@ class SymbolRangeError(FuguError):
     reason = "symbol_out_of_range"
 
 
+class UnknownWindowError(FuguError):
+    """The policy that the frame names has no such window."""
+
+    reason = "unknown_window"
+
+
+class WindowMismatchError(FuguError):
+    """The window's ticks, or its number of counts, are not those of the policy that the frame names."""
+
+    reason = "window_mismatch"
+
+
 class Received(NamedTuple):
-    """A frame that may be stored."""
+    """A frame of symbols that may be stored."""
 
     device: str
     stream: str
     frame: SymbolFrame
+
+
+class ReceivedWindow(NamedTuple):
+    """A frame of window counts that may be stored."""
+
+    device: str
+    stream: str
+    frame: WindowFrame
 
 
 class Birth(NamedTuple):
@@ -60,7 +81,7 @@ class Ingest:
         self._catalogue = catalogue
         self._counters = counters
 
-    def read(self, topic: str, payload: bytes) -> Received | Birth | None:
+    def read(self, topic: str, payload: bytes) -> Received | ReceivedWindow | Birth | None:
         """The message's meaning; none if it is refused, or says that a device is offline."""
         self._counters["received"] += 1
         try:
@@ -71,7 +92,7 @@ class Ingest:
             self._counters["unexpected"] += 1
         return None
 
-    def _read(self, topic: str, payload: bytes) -> Received | Birth | None:
+    def _read(self, topic: str, payload: bytes) -> Received | ReceivedWindow | Birth | None:
         if len(payload) > MAX_PAYLOAD_BYTES:
             raise OversizedError(f"payload of {len(payload)} bytes")
         parsed = parse_topic(topic)
@@ -81,6 +102,8 @@ class Ingest:
             if not self._catalogue.streams(parsed.device):
                 raise UnknownDeviceError(f"no policy for device {parsed.device}")
             return Birth(parsed.device) if decode_status(payload).online else None
+        if parsed.kind == "window":
+            return self._window(parsed.device, parsed.stream, payload)
         if parsed.kind != "symbols":
             return None
         frame = decode_symbols(payload)
@@ -88,3 +111,14 @@ class Ingest:
         if frame.symbols.translate(None, delete=known.allowed):
             raise SymbolRangeError(f"symbol above {known.policy.table.symbols - 1}")
         return Received(parsed.device, parsed.stream, frame)
+
+    def _window(self, device: str, stream: str, payload: bytes) -> ReceivedWindow:
+        frame = decode_window(payload)
+        policy = self._catalogue.find(device, stream, frame.policy_version).policy
+        if (window := policy.window(frame.window)) is None:
+            raise UnknownWindowError(f"policy version {policy.version} has no window {frame.window}")
+        if not window.covers(frame.index, frame.first, frame.length):
+            raise WindowMismatchError(f"window {frame.index} of {frame.window} has other ticks than its policy says")
+        if len(frame.counts) != window.counts(len(policy.discretiser.states)):
+            raise WindowMismatchError(f"{len(frame.counts)} counts in window {frame.window}")
+        return ReceivedWindow(device, stream, frame)

@@ -86,7 +86,7 @@ class Catalogue:
         """
         if policy.fleet != self.fleet:
             raise PolicyError(f"policy is for fleet {policy.fleet}, this gateway serves {self.fleet}")
-        claim = (policy.chains, policy.table, policy.guarantee)
+        claim = (policy.chains, policy.table, policy.guarantee, policy.windows, policy.windows_guarantee)
         if claim not in self._verified:
             policy.verify(float("inf"))
             self._verified.add(claim)
@@ -131,6 +131,21 @@ class Catalogue:
         """The model of a policy in force or retired."""
         retired = self._retired.get((device, stream, version))
         return (retired or self.find(device, stream, version)).model
+
+    def policy(self, device: str, stream: str, version: int) -> Policy:
+        """A policy in force or retired."""
+        retired = self._retired.get((device, stream, version))
+        return (retired or self.find(device, stream, version)).policy
+
+    def policies(self, device: str, stream: str) -> list[Policy]:
+        """All policies of a stream, retired ones first, then in the order of their versions; none if there are none."""
+        retired = [known for key, known in sorted(self._retired.items()) if key[:2] == (device, stream)]
+        loaded = sorted(self._devices.get(device, {}).get(stream, {}).items())
+        return [known.policy for known in (*retired, *(known for _, known in loaded))]
+
+    def devices(self, stream: str) -> tuple[str, ...]:
+        """The devices that have a stream, sorted."""
+        return tuple(sorted(device for device, streams in self._devices.items() if stream in streams))
 
     def streams(self, device: str) -> tuple[str, ...]:
         """The streams of a device, sorted; none if it is not known."""

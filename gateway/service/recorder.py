@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from contract.frames import MAX_STREAMS, Committed, StreamCommit, SymbolFrame
+from contract.window_frames import WindowFrame
 from gateway.service.coverage import Coverage
-from gateway.service.ingest import Received
+from gateway.service.ingest import Received, ReceivedWindow
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
 from gateway.service.tracker import Track, Tracked, replay
+from gateway.service.window_recorder import WindowRecorder
 
 __all__ = ["Recorder"]
 
@@ -41,7 +43,7 @@ class Recorder:
         store: owned by the thread that calls.
         catalogue: the fleet's policies.
         lag: ticks of later symbols that estimates see.
-        counters: counts `stored`, `late`, `duplicate`, `conflict`.
+        counters: counts `stored`, `late`, `duplicate`, `conflict`, and those of windows.
     """
 
     def __init__(self, store: Store, catalogue: Catalogue, lag: int, counters: Counter[str]) -> None:
@@ -50,30 +52,42 @@ class Recorder:
         self._lag = lag
         self._counters = counters
         self._streams: dict[_Key, _Stream] = {}
+        self._windows = WindowRecorder(store, catalogue)
 
-    def record(self, batch: Sequence[Received]) -> None:
+    def record(self, batch: Sequence[Received | ReceivedWindow]) -> None:
         """Store the new frames of a batch and what they change, or nothing of it.
 
         Raises:
             sqlite3.Error: if the store cannot take it.
         """
         frames: dict[_Key, list[SymbolFrame]] = {}
+        windows: dict[_Key, list[WindowFrame]] = {}
         for received in batch:
-            frames.setdefault((received.device, received.stream), []).append(received.frame)
+            key = (received.device, received.stream)
+            if isinstance(received, Received):
+                frames.setdefault(key, []).append(received.frame)
+            else:
+                windows.setdefault(key, []).append(received.frame)
         counted: Counter[str] = Counter()
         try:
             with self._store.transaction():
                 for key, group in frames.items():
                     self._record_stream(key, sorted(group, key=lambda frame: frame.first), counted)
+                for key, some in windows.items():
+                    self._windows.record(*key, some, counted)
         except BaseException:
             for key in frames:
                 self._streams.pop(key, None)  # what is in memory may be ahead of the store: read it again
+            for key in windows:
+                self._windows.forget(*key)
             raise
         self._counters.update(counted)
 
     def committed(self, device: str) -> list[Committed]:
         """The watermark of a device, in as many messages as it takes."""
-        commits = [self._commit(device, stream) for stream in self._catalogue.streams(device)]
+        commits: list[StreamCommit] = []
+        for stream in self._catalogue.streams(device):
+            commits += [self._commit(device, stream), *self._windows.commits(device, stream)]
         return [Committed(tuple(commits[i : i + MAX_STREAMS])) for i in range(0, len(commits), MAX_STREAMS)]
 
     def newest(self, device: str, stream: str) -> Tracked | None:

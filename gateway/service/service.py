@@ -20,13 +20,16 @@ from pathlib import Path
 
 from contract.errors import FuguError
 from contract.frames import MAX_FRAME_TICKS
-from contract.topics import status_topic, symbols_topic
+from contract.topics import status_topic, symbols_topic, window_topic
+from gateway.release.ledger import Ledger
 from gateway.service.estimation import warm
 from gateway.service.inbox import Acknowledged, Connected, Event, Inbox, Message
-from gateway.service.ingest import Birth, Ingest, Received
+from gateway.service.ingest import Birth, Ingest, Received, ReceivedWindow
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import Publisher
 from gateway.service.recorder import Recorder
+from gateway.service.release_schedule import Schedule
+from gateway.service.release_setup import ledger_beside, open_releases
 from gateway.service.store import Store
 from mqtt_link import Broker, Link
 
@@ -57,6 +60,8 @@ class GatewaySettings:
         store: path of the SQLite file.
         policies: directory of policy files, `*.json`.
         lag: ticks of later symbols that each estimate sees.
+        releases: configuration of batch releases, none if there are none.
+        ledger: path of the releases' ledger; beside the store if not given.
     """
 
     fleet: str
@@ -64,6 +69,8 @@ class GatewaySettings:
     store: Path
     policies: Path
     lag: int = 8
+    releases: Path | None = None
+    ledger: Path | None = None
 
     def __post_init__(self) -> None:
         """Refuse a lag that estimates cannot state."""
@@ -87,11 +94,12 @@ class Gateway:
         self.failed = threading.Event()
         fleet = settings.fleet
         self._settings = settings
+        self._ledger: Ledger | None = None
         self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_PATIENCE_SECONDS)
         self._link = Link(
             settings.broker,
             client_id=f"gateway-{fleet}",
-            subscriptions=(symbols_topic(fleet, "+", "+"), status_topic(fleet, "+")),
+            subscriptions=(symbols_topic(fleet, "+", "+"), window_topic(fleet, "+", "+"), status_topic(fleet, "+")),
             durable=True,
             on_connected=lambda: self._inbox.notify(Connected()),
             on_message=self._delivered,
@@ -113,18 +121,34 @@ class Gateway:
             self._ingest = Ingest(catalogue, self.counters)
             self._recorder = Recorder(self._store, catalogue, self._settings.lag, self.counters)
             self._publisher = Publisher(self._link, self._settings.fleet, self._store, self._recorder, self.counters)
+            self._schedule = self._open_schedule(catalogue)
             self._link.start()
         except BaseException:
-            self._store.close()
+            self._close()
             raise
         self._worker.start()
+
+    def _open_schedule(self, catalogue: Catalogue) -> Schedule | None:
+        """The releases, if there are any."""
+        settings = self._settings
+        if settings.releases is None:
+            return None
+        path = settings.ledger or ledger_beside(settings.store)
+        releases = open_releases(settings.releases, path, self._store, catalogue)
+        self._ledger = releases.ledger
+        return Schedule(releases.jobs, releases.maker, self._recorder, self._link, self.counters)
 
     def stop(self) -> None:
         """Store and acknowledge what has arrived, then disconnect."""
         self._inbox.close()
         self._worker.join()
         self._link.stop()
+        self._close()
+
+    def _close(self) -> None:
         self._store.close()
+        if self._ledger is not None:
+            self._ledger.close()
 
     @property
     def last_error(self) -> str:
@@ -138,33 +162,39 @@ class Gateway:
     def _answered(self, message_id: int, accepted: bool) -> None:
         if not accepted:
             self.counters["publish_refused"] += 1
-        self._inbox.notify(Acknowledged(message_id))
+        self._inbox.notify(Acknowledged(message_id, accepted))
 
     def _work(self) -> None:
         try:
             while not self._inbox.drained:
                 self._link.maintain()
-                self._round(self._inbox.take(_BATCH, _IDLE_SECONDS))
+                busy = self._schedule is not None and self._schedule.busy
+                self._round(self._inbox.take(_BATCH, 0.0 if busy else _IDLE_SECONDS))
             deadline = time.monotonic() + _FAREWELL_SECONDS
-            while self._link.connected and not self._publisher.finished and time.monotonic() < deadline:
+            while self._link.connected and not self._finished and time.monotonic() < deadline:
                 self._round(self._inbox.take_after_close(_IDLE_SECONDS))
         except BaseException as error:
             _log.critical("the worker has ended: %s", type(error).__name__)
             self.failed.set()
             raise
 
+    @property
+    def _finished(self) -> bool:
+        return self._publisher.finished and (self._schedule is None or self._schedule.finished)
+
     def _round(self, events: Sequence[Event]) -> None:
-        batch: list[Received] = []
+        batch: list[Received | ReceivedWindow] = []
         for event in events:
             if isinstance(event, Message):
                 meaning = self._ingest.read(event.topic, event.payload)
-                if isinstance(meaning, Received):
+                if isinstance(meaning, Received | ReceivedWindow):
                     batch.append(meaning)
                 elif isinstance(meaning, Birth):
                     self.counters["births"] += 1
                     self._publisher.owe(meaning.device)
             elif isinstance(event, Acknowledged):
                 self._publisher.acknowledged(event.message_id)
+                self._acknowledged_release(event)
         if batch:
             self._record(batch)
             for received in batch:
@@ -173,8 +203,19 @@ class Gateway:
             self._publisher.pump(idle=not events)
         except sqlite3.Error as error:
             self._store_failed(error)
+        if self._schedule is not None:
+            if batch:
+                self._schedule.stored()
+            self._schedule.pump(idle=not events)
 
-    def _record(self, batch: Sequence[Received]) -> None:
+    def _acknowledged_release(self, event: Acknowledged) -> None:
+        try:
+            if self._schedule is not None:
+                self._schedule.acknowledged(event.message_id, event.accepted)
+        except sqlite3.Error:  # the release counts as not published, and is published again at the next start
+            self.counters["ledger_errors"] += 1
+
+    def _record(self, batch: Sequence[Received | ReceivedWindow]) -> None:
         """Store a batch; if one frame brings an error that nobody thought of, only that frame is left out."""
         try:
             self._recorder.record(batch)

@@ -1,4 +1,4 @@
-"""What outlives the gateway: frames, beliefs, estimates and coverage in one SQLite file.
+"""What outlives the gateway: frames, window counts, beliefs, estimates and coverage in one SQLite file.
 
 One thread uses a store at a time. Everything that a batch of frames changes is one transaction, written through to the
 disk (WAL, synchronous=FULL) before anybody is told.
@@ -6,6 +6,7 @@ disk (WAL, synchronous=FULL) before anybody is told.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,14 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract.errors import FuguError
-from contract.frames import SymbolFrame
+from contract.frames import MAX_FRAME_TICKS, SymbolFrame
+from contract.window_frames import WindowFrame
 from gateway.service.coverage import Merge
 from gateway.service.estimation import Beliefs
 from gateway.service.tracker import Run, Tracked, Update
 
 __all__ = ["SCHEMA_VERSION", "Outgoing", "Store", "StoreError"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _CHUNK = 64
 _SCHEMA = """
 CREATE TABLE streams (
@@ -40,6 +42,14 @@ CREATE TABLE estimates (
     stream INTEGER NOT NULL, frame INTEGER NOT NULL, first INTEGER NOT NULL, lag INTEGER NOT NULL,
     states INTEGER NOT NULL, probabilities BLOB NOT NULL, PRIMARY KEY (stream, frame, first)) WITHOUT ROWID;
 CREATE TABLE outbox (serial INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL, frame INTEGER NOT NULL);
+"""
+# New in version 2. A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts
+# windows, not ticks.
+_WINDOWS = """
+CREATE TABLE windows (
+    stream INTEGER NOT NULL, number INTEGER NOT NULL, previous INTEGER NOT NULL, policy_version INTEGER NOT NULL,
+    first INTEGER NOT NULL, length INTEGER NOT NULL, observed INTEGER NOT NULL, counts TEXT NOT NULL,
+    PRIMARY KEY (stream, number)) WITHOUT ROWID;
 """
 _FRAME = "policy_version, previous, first, symbols, belief"
 
@@ -92,10 +102,11 @@ class Store:
             )
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
-        if version == 0:
-            if self._one("SELECT count(*) FROM sqlite_master")[0]:
-                raise StoreError(f"{name} is another program's database")
-            self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
+        if version == 0 and self._one("SELECT count(*) FROM sqlite_master")[0]:
+            raise StoreError(f"{name} is another program's database")
+        if version < SCHEMA_VERSION:
+            statements = _WINDOWS if version else _SCHEMA + _WINDOWS
+            self._db.executescript(f"BEGIN IMMEDIATE;{statements}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
 
     def close(self) -> None:
         """Close the file."""
@@ -114,7 +125,7 @@ class Store:
             raise
 
     def stream_id(self, device: str, stream: str) -> int | None:
-        """The number of a stream, none if nothing of it is stored."""
+        """The number of a stream or of a sequence of windows, none if nothing of it is stored."""
         row = self._one("SELECT id FROM streams WHERE device=? AND stream=?", device, stream)
         return row[0] if row else None
 
@@ -170,6 +181,18 @@ class Store:
                 yield tracked
                 first = tracked[0].first + 1
 
+    def symbols(self, stream: int, first: int, last: int) -> list[SymbolFrame]:
+        """The frames that hold any of the ticks first..last, in tick order."""
+        query = f"SELECT {_FRAME} FROM frames WHERE stream=? AND first BETWEEN ? AND ? AND last>=? ORDER BY first"
+        rows = self._db.execute(query, (stream, first - MAX_FRAME_TICKS + 1, last, first))
+        return [SymbolFrame(*row[:4]) for row in rows]
+
+    def next_frame(self, stream: int, tick: int) -> int | None:
+        """The first tick of the first frame that ends at a tick or later."""
+        query = "SELECT first FROM frames WHERE stream=? AND first>? AND last>=? ORDER BY first LIMIT 1"
+        row = self._one(query, stream, tick - MAX_FRAME_TICKS, tick)
+        return None if row is None else int(row[0])
+
     def belief_at(self, stream: int, tick: int) -> Tracked | None:
         """The frame that holds a tick, or the last one before it."""
         query = f"SELECT {_FRAME} FROM frames WHERE stream=? AND first<=? ORDER BY first DESC LIMIT 1"
@@ -190,6 +213,21 @@ class Store:
         gone = [(stream, after) for after in merge.absorbed]
         self._db.executemany("DELETE FROM coverage WHERE stream=? AND after=?", gone)
         self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, merge.after, merge.through))
+
+    def window(self, sequence: int, name: str, index: int) -> WindowFrame | None:
+        """The stored frame of a window of a sequence, which has the window's name."""
+        query = "SELECT policy_version, previous, number, first, length, observed, counts FROM windows"
+        row = self._one(f"{query} WHERE stream=? AND number=?", sequence, index)
+        if row is None:
+            return None
+        version, previous, number, first, length, observed, counts = row
+        return WindowFrame(version, name, previous, number, first, length, observed, tuple(json.loads(counts)))
+
+    def add_window(self, sequence: int, frame: WindowFrame) -> None:
+        """Store the frame of a window that is not there yet."""
+        counts = json.dumps(frame.counts)
+        place = (sequence, frame.index, frame.previous, frame.policy_version, frame.first, frame.length)
+        self._db.execute("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*place, frame.observed, counts))
 
     def put_estimates(self, stream: int, update: Update, lag: int) -> None:
         """Store what a new frame determines, and put it into the outbox."""

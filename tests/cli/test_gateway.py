@@ -9,6 +9,8 @@ from pathlib import Path
 
 from tests.brokers import Mosquitto, wait_until
 from tests.cli.command import Fugu
+from tests.service.release_scenes import scheduled, write_config
+from tests.service.scenes import write_policies
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,6 +33,15 @@ def test_it_serves_a_planned_fleet_until_told_to_stop(fugu: Fugu, broker: Mosqui
     assert code == 0, log.read_text()
     assert b"Traceback" not in log.read_bytes()
     assert store.exists()
+
+
+def test_a_configuration_of_releases_that_does_not_fit_is_refused(fugu: Fugu, tmp_path: Path) -> None:
+    files = ("--policies", write_policies(tmp_path / "policies"), "--store", tmp_path / "home.db")
+    config = write_config(tmp_path, scheduled(states=["asleep"], devices=["ring"]))
+    done = fugu("gateway", "run", "--fleet", "home", *files, "--releases", config)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "fugu: release active: stream hr has no state 'asleep'\n"
+    assert not (tmp_path / "home-ledger.db").exists()
 
 
 def test_a_folder_without_policies_is_refused(fugu: Fugu, tmp_path: Path) -> None:

@@ -56,7 +56,19 @@ def test_other_commands_load_numbers_only_to_compute(words: tuple[str, ...]) -> 
 
 @pytest.mark.parametrize(
     "command",
-    ["model fit", "plan stream", "loss stream", "policy check", "gateway run", "subscribe", "demo", "agent run"],
+    [
+        "model fit",
+        "plan stream",
+        "loss stream",
+        "policy check",
+        "gateway run",
+        "release",
+        "ledger show",
+        "ledger verify",
+        "subscribe",
+        "demo",
+        "agent run",
+    ],
 )
 def test_every_command_has_help_with_an_example(fugu: Fugu, command: str) -> None:
     done = fugu(*command.split(), "--help")
@@ -67,7 +79,7 @@ def test_every_command_has_help_with_an_example(fugu: Fugu, command: str) -> Non
 
 def test_the_list_of_commands_is_complete(fugu: Fugu) -> None:
     done = fugu("--help")
-    for group in ("model", "plan", "loss", "policy", "gateway", "agent", "subscribe", "demo"):
+    for group in ("model", "plan", "loss", "policy", "gateway", "release", "ledger", "agent", "subscribe", "demo"):
         assert f"\n  {group} " in done.out
 
 

@@ -12,10 +12,12 @@ from itertools import count
 from pathlib import Path
 from typing import IO
 
-from contract import Estimate, SymbolFrame, estimate_topic, symbols_topic
+from contract import Estimate, SymbolFrame, estimate_topic, release_topic, symbols_topic
 from contract.frames import encode_estimate, encode_symbols
+from contract.release_frames import encode_release
 from mqtt_link import Link
 from tests.brokers import Mosquitto, wait_until
+from tests.contract.test_release_frames import FRAME
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,6 +98,30 @@ def test_one_kind_for_people(broker: Mosquitto) -> None:
     assert len(lines) == 2
     assert all(line.startswith("wrist/heart tick ") for line in lines)
     assert all(line.endswith("most likely state 1, probabilities 0.2500 0.7500") for line in lines)
+
+
+def test_releases_come_with_everything_that_is_known_about_them(broker: Mosquitto) -> None:
+    with device(broker) as running:
+        mid = running.link.publish(release_topic("home", "active"), encode_release(FRAME), retain=True)
+        assert mid is not None
+        json_lines = start(broker, "--releases", "--json", "--count", "1")
+        people = start(broker, "--stream", "hr", "--count", "1")
+        publish_until(running, lambda: None not in (json_lines.poll(), people.poll()))
+    out, err = json_lines.communicate()
+    assert (json_lines.returncode, err) == (0, b"")
+    reading = json.loads(out)
+    assert list(reading)[:4] == ["kind", "name", "stream", "audience"]
+    assert (reading["kind"], reading["values"], reading["scale"]) == ("release", [0.1 + 0.2, -4.5], "41/2")
+    assert people.communicate()[0].decode() == (
+        "release active, hr ticks 7200..10799, 3 device(s): low 0.3 (-3..4); high -4.5 (-9..1); epsilon 0.1, entry 12\n"
+    )
+
+
+def test_releases_of_one_device_are_a_contradiction() -> None:
+    command = [sys.executable, "-m", "fugu", "subscribe", "--fleet", "home", "--releases", "--device", "watch"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "either --releases or --device" in done.stderr
 
 
 def test_a_signal_ends_it_in_order(broker: Mosquitto, tmp_path: Path) -> None:

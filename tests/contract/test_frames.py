@@ -40,17 +40,20 @@ from contract.frames import (
     encode_status,
     encode_symbols,
 )
+from contract.window_frames import WindowFrame, decode_window, encode_window
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
 FRAME = SymbolFrame(7, 99, 104, bytes([0, 1, ABSENT, 1]), 2)
 COMMITTED = Committed((StreamCommit("hr", 1000, (Gap(-1, 3), Gap(500, 600))), StreamCommit("power", -1, ())))
 STATUS = Status(True, "0.1.0", 3, "outbox: disk is full", (StreamStatus("hr", 7, 1001),))
 ESTIMATE = Estimate(8, 96, ((0.25, 0.75), (0.5, 0.5)), bytes([1, 0]), 105, (0.125, 0.875))
+WINDOW = WindowFrame(7, "high", 10, 12, 7200, 600, 590, (-3, 412))
 CASES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
     "symbols": (FRAME, encode_symbols, decode_symbols),
     "committed": (COMMITTED, encode_committed, decode_committed),
     "status": (STATUS, encode_status, decode_status),
     "estimate": (ESTIMATE, encode_estimate, decode_estimate),
+    "window": (WINDOW, encode_window, decode_window),
 }
 
 
@@ -122,6 +125,7 @@ def test_a_wrong_symbol_frame_says_what_is_wrong(value: Any, error: type[FrameEr
         (decode_committed, body(2, [[["hr", 5, [[3, 3]]]]]), FrameRangeError, "gap from 3 to 3 is empty"),
         (decode_committed, body(2, [[["hr", 5, [[3, None]]]]]), FrameTypeError, "through is NoneType"),
         (decode_committed, body(2, [[["hr", 5, [[0, 1]] * 33]]]), FrameLengthError, "gaps has length 33"),
+        (decode_committed, body(2, [[["x" * 98, 5, []]]]), FrameLengthError, "stream has length 98, not 1..97"),
         (decode_committed, body(2, ["hr"]), FrameTypeError, "streams is str, not an array"),
         (decode_status, body(3, [1, "0.1", 0, "", []]), FrameTypeError, "online is int"),
         (decode_status, body(3, [True, "0.1", -1, "", []]), FrameRangeError, "outbox_depth -1"),
@@ -132,6 +136,22 @@ def test_a_wrong_symbol_frame_says_what_is_wrong(value: Any, error: type[FrameEr
         (decode_estimate, body(4, [0, 0, [[1, 0]], b"\0", 0, [0.5, 0.5]]), FrameTypeError, "a probability is int"),
         (decode_estimate, body(4, [0, 0, [[0.5, 0.5]], b"\2", 0, [0.5, 0.5]]), FrameRangeError, "does not exist"),
         (decode_estimate, body(4, [0, 0, [], b"", 0, [0.2, 0.3, 0.5]]), None, ""),
+        (decode_window, body(5, [1, "w", -1, 0, 0, 5, 5]), FrameLengthError, "message has 7 fields, not 8"),
+        (decode_window, body(5, [0, "w", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "policy_version 0"),
+        (decode_window, body(5, [1, b"w", -1, 0, 0, 5, 5, [1]]), FrameTypeError, "window is bytes"),
+        (decode_window, body(5, [1, "x" * 33, -1, 0, 0, 5, 5, [1]]), FrameLengthError, "window has length 33"),
+        (decode_window, body(5, [1, "a/b", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "more than letters, digits"),
+        (decode_window, body(5, [1, "w\n", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "more than letters, digits"),
+        (decode_window, body(5, [1, "w", 3, 3, 0, 5, 5, [1]]), FrameRangeError, "previous index 3 is not before"),
+        (decode_window, body(5, [1, "w", -2, 0, 0, 5, 5, [1]]), FrameRangeError, "previous -2"),
+        (decode_window, body(5, [1, "w", -1, 0, 2**53, 5, 5, [1]]), FrameRangeError, "last tick 9007199254740996"),
+        (decode_window, body(5, [1, "w", -1, 0, 0, 2**31 + 1, 5, [1]]), FrameRangeError, "length 2147483649"),
+        (decode_window, body(5, [1, "w", -1, 0, 0, 5, 0, [1]]), FrameRangeError, r"observed 0 is not in 1\.\.5"),
+        (decode_window, body(5, [1, "w", -1, 0, 0, 5, 6, [1]]), FrameRangeError, r"observed 6 is not in 1\.\.5"),
+        (decode_window, body(5, [1, "w", -1, 0, 0, 5, 5, []]), FrameLengthError, "counts has length 0"),
+        (decode_window, body(5, [1, "w", -1, 0, 0, 5, 5, [0] * 256]), FrameLengthError, "counts has length 256"),
+        (decode_window, body(5, [1, "w", -1, 0, 0, 5, 5, [1.0]]), FrameTypeError, "a count is float"),
+        (decode_window, body(5, [1, "w", -1, 0, 0, 5, 5, [2**63]]), FrameRangeError, "a count 9223372036854775808"),
     ],
 )
 def test_wrong_fields_of_the_other_messages(
@@ -189,3 +209,13 @@ def test_the_size_depends_on_nothing_but_the_number_of_ticks(
     frame = SymbolFrame(version, first - 1, first, symbols, padding)
     assert len(encode_symbols(frame)) == 31 + len(symbols) + padding
     assert decode_symbols(encode_symbols(frame)) == frame
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=255), st.integers(0, 2**40), st.data())
+def test_the_size_of_a_window_depends_on_nothing_but_its_name_and_its_number_of_counts(
+    counts: list[int], index: int, data: st.DataObject
+) -> None:
+    name = data.draw(st.text("abcXYZ-_09", min_size=1, max_size=32))
+    frame = WindowFrame(1, name, data.draw(st.integers(-1, index - 1)), index, index, 7, 7, tuple(counts))
+    assert len(encode_window(frame)) == 49 + len(name) + 9 * len(counts)
+    assert decode_window(encode_window(frame)) == frame

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from contract.errors import TopicError
-from contract.topics import Topic, committed_topic, estimate_topic, parse_topic, status_topic, symbols_topic
+from contract.topics import (
+    Topic,
+    committed_topic,
+    estimate_topic,
+    parse_topic,
+    release_topic,
+    status_topic,
+    symbols_topic,
+    window_topic,
+)
 
 
 @pytest.mark.parametrize(
@@ -14,7 +23,9 @@ from contract.topics import Topic, committed_topic, estimate_topic, parse_topic,
         (status_topic("home", "watch"), Topic("status", "home", "watch", "")),
         (committed_topic("home", "watch"), Topic("committed", "home", "watch", "")),
         (symbols_topic("home", "watch", "hr"), Topic("symbols", "home", "watch", "hr")),
+        (window_topic("home", "watch", "hr"), Topic("window", "home", "watch", "hr")),
         (estimate_topic("home", "watch", "hr"), Topic("estimate", "home", "watch", "hr")),
+        (release_topic("home", "active"), Topic("release", "home", "", "", "active")),
     ],
 )
 def test_topics_come_apart_as_they_were_put_together(topic: str, parsed: Topic) -> None:
@@ -33,6 +44,14 @@ def test_a_name_that_could_reach_elsewhere_is_refused(name: str) -> None:
         parse_topic(f"fugu/1/home/watch/symbols/{name}/")
 
 
+@pytest.mark.parametrize("name", ["status", "committed", "estimate", "release", "", "a/b", "x" * 65])
+def test_a_release_cannot_look_like_a_device(name: str) -> None:
+    with pytest.raises(TopicError):
+        release_topic("home", name)
+    with pytest.raises(TopicError):
+        parse_topic(f"fugu/1/home/release/{name}")
+
+
 @pytest.mark.parametrize(
     "topic",
     [
@@ -40,6 +59,8 @@ def test_a_name_that_could_reach_elsewhere_is_refused(name: str) -> None:
         *(
             "fugu/1/h/w/x",
             "fugu/1/home/watch/symbols/",
+            "fugu/1/home/watch/window/",
+            "fugu/1/home/watch/window/hr/high",
             "fugu/1/home/watch/symbols/hr/more",
             "fugu/1/home/estimate/watch",
         ),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edge_agent.plan import AgentPlan, StreamPlan
+from edge_agent.plan import AgentPlan, StreamPlan, WindowPlan
 from mqtt_link import Broker
 
 COIN = ((1 << 31,), (1 << 31,))
@@ -27,6 +27,21 @@ def stream_plan(**changes: Any) -> StreamPlan:
         rows=COIN,
         discretiser=THRESHOLD,
         sensor={},
+    )
+    return replace(plan, **changes)
+
+
+def window_plan(**changes: Any) -> WindowPlan:
+    """Ten ticks at a time, how many are in state 1, next to no noise: above 0 with a probability below e^-99."""
+    plan = WindowPlan(
+        name="high",
+        start=0,
+        length=10,
+        stride=changes.get("length", 10),
+        counts=1,
+        places=(None, 0, None),
+        scale_numerator=1,
+        scale_denominator=100,
     )
     return replace(plan, **changes)
 

@@ -31,11 +31,15 @@ def problem(seed: int, rows: int, columns: int, largest: float) -> tuple[np.ndar
     return laws, closed(bounds)
 
 
-@pytest.mark.parametrize("columns", [2, 3, 4, 5])
+def exactly(laws: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    return exact_step(laws, bounds, box_step(laws, ratio_order(laws), bounds))
+
+
+@pytest.mark.parametrize("columns", [2, 3, 4, 5, 8, 12])
 @pytest.mark.parametrize("seed", range(6))
-def test_rays_solve_the_linear_programme(seed: int, columns: int) -> None:
+def test_the_simplex_method_solves_the_linear_programme(seed: int, columns: int) -> None:
     laws, bounds = problem(seed, 4, columns, [0.1, 1.0, 4.0][seed % 3])
-    found = exact_step(laws, bounds)
+    found = exactly(laws, bounds)
     for x in range(4):
         for other in range(4):
             expected = 0.0 if x == other else by_linear_programme(laws[x], laws[other], bounds)
@@ -68,14 +72,21 @@ def test_transport_gains_on_the_box() -> None:
 
 def test_two_states_need_no_more_than_a_box() -> None:
     laws, bounds = problem(7, 2, 2, 2.0)
-    assert step(laws, ratio_order(laws), bounds) == pytest.approx(exact_step(laws, bounds), abs=1e-12)
+    assert step(laws, ratio_order(laws), bounds) == pytest.approx(exactly(laws, bounds), abs=1e-12)
     assert EXACT_STATES >= 4
+
+
+def test_ties_between_constraints_do_not_stop_the_simplex_method() -> None:
+    """All bounds equal, as in the first step of every stream: the exact maximum has a threshold structure then."""
+    laws, _ = problem(11, 4, 9, 1.0)
+    bounds = 0.7 * (1 - np.eye(9))
+    assert exactly(laws, bounds)[0, 1] == pytest.approx(by_linear_programme(laws[0], laws[1], bounds), abs=1e-9)
 
 
 def test_laws_with_zeros() -> None:
     laws = np.array([[0.5, 0.5, 0.0], [0.0, 0.3, 0.7]])
     bounds = closed(np.array([[0, 1.0, 2.0], [0.5, 0, 1.0], [1.0, 0.2, 0]]))
-    found = exact_step(laws, bounds)
+    found = exactly(laws, bounds)
     assert found[0, 1] == pytest.approx(by_linear_programme(laws[0], laws[1], bounds), abs=1e-9)
     assert box_step(laws, ratio_order(laws), bounds)[0, 1] >= found[0, 1] - 1e-12
 

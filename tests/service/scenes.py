@@ -14,6 +14,7 @@ from contract.frames import ABSENT, Committed, SymbolFrame
 from contract.guarantee import Guarantee
 from contract.policy import Clock, Policy, Thresholds
 from contract.table import EmissionTable
+from contract.windows import Window
 from gateway.service.ingest import Received
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
@@ -34,9 +35,11 @@ def policy(
     fleet: str = "home",
     table: EmissionTable = BINARY,
     chains: ChainClass = STICKY,
+    windows: tuple[Window, ...] = (),
 ) -> Policy:
     """A policy with a guarantee that is true because it promises next to nothing."""
     states = table.states
+    promise = Guarantee(epsilon=50.0, adversary="universal" if isinstance(chains, BoundedChains) else "informed")
     return Policy(
         fleet=fleet,
         device=device,
@@ -50,7 +53,9 @@ def policy(
         ),
         table=table,
         chains=chains,
-        guarantee=Guarantee(epsilon=50.0, adversary="universal" if isinstance(chains, BoundedChains) else "informed"),
+        guarantee=promise,
+        windows=windows,
+        windows_guarantee=promise if windows else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from contract.frames import ABSENT, SymbolFrame, decode_symbols
 from contract.guarantee import Guarantee
 from contract.policy import Clock, Policy, Thresholds
 from contract.table import EmissionTable
+from contract.window_frames import WindowFrame
+from contract.windows import Window
 from mqtt_link import Broker, Link
 from tests.brokers import wait_until
 
@@ -21,8 +24,17 @@ THRESHOLD = 2_050_000_000
 CHAINS = BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35))
 
 
-def policy(*, epoch_us: int, period_us: int, device: str = "watch", frame_ticks: int = 10) -> Policy:
+def policy(
+    *,
+    epoch_us: int,
+    period_us: int,
+    device: str = "watch",
+    frame_ticks: int = 10,
+    windows: tuple[Window, ...] = (),
+    epsilon: float = 1.0,
+) -> Policy:
     """A policy whose guarantee holds with room to spare."""
+    promise = Guarantee(epsilon=epsilon, adversary="universal")
     return Policy(
         fleet="home",
         device=device,
@@ -33,7 +45,9 @@ def policy(*, epoch_us: int, period_us: int, device: str = "watch", frame_ticks:
         discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
         table=EmissionTable.binary(THRESHOLD, THRESHOLD),
         chains=CHAINS,
-        guarantee=Guarantee(epsilon=1.0, adversary="universal"),
+        guarantee=promise,
+        windows=windows,
+        windows_guarantee=promise if windows else None,
     )
 
 
@@ -70,6 +84,19 @@ class GatewayProcess:
             except sqlite3.OperationalError:  # not created yet
                 return []
 
+    def windows(self) -> list[tuple[str, WindowFrame]]:
+        """Stream and frame of every window that is durable, in the order of their indices."""
+        if not self.store.exists():
+            return []
+        columns = "policy_version, previous, number, first, length, observed, counts"
+        query = f"SELECT streams.stream, {columns} FROM windows JOIN streams ON id=windows.stream ORDER BY 1, number"
+        with sqlite3.connect(f"file:{self.store}?mode=ro", uri=True) as db:
+            found = []
+            for name, version, *ticks, counts in db.execute(query):
+                stream, _, window = name.partition("/")
+                found.append((stream, WindowFrame(version, window, *ticks, tuple(json.loads(counts)))))
+            return found
+
 
 def by_tick(frames: Sequence[SymbolFrame]) -> dict[int, int]:
     """The symbol of every tick; fails if two frames hold different ones."""
@@ -83,15 +110,15 @@ def by_tick(frames: Sequence[SymbolFrame]) -> dict[int, int]:
 
 
 class Recorder:
-    """Keeps every symbol frame that a broker delivers, as it was delivered."""
+    """Keeps every symbol frame (or what another topic has) that a broker delivers, as it was delivered."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, topic: str = "fugu/1/home/+/symbols/+") -> None:
         self.payloads: list[bytes] = []
         self._subscribed = threading.Event()
         self.link = Link(
             broker,
-            client_id="recorder",
-            subscriptions=("fugu/1/home/+/symbols/+",),
+            client_id=f"recorder-{topic.split('/')[4]}",
+            subscriptions=(topic,),
             durable=True,
             on_connected=self._subscribed.set,
             on_message=lambda _topic, payload, _retained: self.payloads.append(payload),

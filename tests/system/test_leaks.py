@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from contract.frames import decode_symbols
+from contract.windows import Window
 from edge_agent.agent import Agent
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
@@ -40,7 +41,11 @@ def traces(canary: str) -> list[bytes]:
 def test_no_reading_is_in_any_packet_file_log_or_error(broker: Mosquitto, tmp_path: Path) -> None:
     night = tmp_path / "night.csv"
     night.write_text("value\n" + "\n".join(CANARIES * 40) + "\n")
-    device = policy(epoch_us=time.time_ns() // 1000, period_us=2000)
+    windows = (
+        Window(name="high", length=40, stride=10, states=("high",), scale="20"),
+        Window(name="bars", length=30, stride=30, states="histogram", scale="7/3"),
+    )
+    device = policy(epoch_us=time.time_ns() // 1000, period_us=2000, windows=windows, epsilon=20.0)
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "watch.json").write_text(device.to_json())
     gateway = GatewayProcess(tmp_path, broker.port)
@@ -60,6 +65,7 @@ def test_no_reading_is_in_any_packet_file_log_or_error(broker: Mosquitto, tmp_pa
         wait_until(lambda: len(tap.upstream) > sent + 1000, 60)
         assert agent.stop(90) == 0
         captured = bytes(tap.upstream), bytes(tap.downstream)
+    assert {frame.window for _, frame in gateway.windows()} == {"high", "bars"}
     gateway.stop()
     after = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert len(captured[0]) > 2000

@@ -1,0 +1,138 @@
+"""Counting states over windows of ticks, in memory, with the noise in the count from its first moment.
+
+A count begins at its noise and not at zero, so the true count is nowhere: not in memory, and not on the way out. The
+noise is drawn before the window's first tick, so that the moment at which anything leaves says nothing about it.
+
+A window holds the ticks that one run of the agent has observed, under one version of the policy. After a restart, with
+another version or the same, counting begins anew: the windows that are under way hold the ticks from then on and say
+how many those are. So every tick is in the windows of one version only, the one that was in force when it happened, and
+loses at most that version's rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from contract.discrete_laplace import discrete_laplace, uniform_below
+from contract.window_frames import COUNT_HIGH, COUNT_LOW
+from edge_agent.plan import WindowPlan
+
+__all__ = ["ClosedWindow", "StreamWindows", "WindowCount"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedWindow:
+    """A window that may be released: which one, the number of ticks observed in it, and the noisy counts."""
+
+    window: WindowPlan
+    index: int
+    observed: int
+    counts: tuple[int, ...]
+
+
+class WindowCount:
+    """The noisy counts of one window under way, which cannot be printed, logged, pickled or compared by accident.
+
+    Args:
+        noise: what the counts begin at.
+    """
+
+    __slots__ = ("_counts", "observed")
+
+    def __init__(self, noise: Sequence[int]) -> None:
+        self._counts = list(noise)
+        self.observed = 0
+
+    def add(self, place: int | None) -> None:
+        """Count one observed tick, in a place or in none."""
+        self.observed += 1
+        if place is not None:
+            self._counts[place] += 1
+
+    def take(self) -> tuple[int, ...]:
+        """The noisy counts, as a frame can hold them; afterwards there are none."""
+        counts = tuple(min(max(count, COUNT_LOW), COUNT_HIGH) for count in self._counts)
+        self._counts.clear()
+        return counts
+
+    def __repr__(self) -> str:
+        """Never the counts."""
+        return "<window count>"
+
+    def __format__(self, spec: str) -> str:
+        """Never the counts."""
+        return "<window count>"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied."""
+        raise TypeError("a window count does not leave the process")
+
+
+class _Counter:
+    """The windows of one definition that are under way, and the next that may begin."""
+
+    def __init__(self, plan: WindowPlan, draw: Callable[[int], int], last_index: int) -> None:
+        self.plan = plan
+        self._draw = draw
+        self._next = last_index + 1
+        self._open: dict[int, WindowCount] = {}
+
+    def prepare(self, tick: int) -> None:
+        """Draw the noise of the windows that hold a tick; forget those that ended before it and observed nothing."""
+        for index in [i for i, count in self._open.items() if self.plan.last(i) < tick and not count.observed]:
+            del self._open[index]
+        for index in self.plan.holding(tick):
+            if index >= self._next and index not in self._open:
+                self._open[index] = WindowCount([self._noise() for _ in range(self.plan.counts)])
+
+    def observe(self, tick: int, state: int) -> None:
+        """Count a tick's state in every window that holds the tick."""
+        self.prepare(tick)
+        for index in self.plan.holding(tick):
+            if index in self._open:
+                self._open[index].add(self.plan.places[state])
+
+    def close(self, tick: int) -> list[ClosedWindow]:
+        """Hand out, once, the windows that end at a tick or before it."""
+        closed = []
+        for index in sorted(i for i in self._open if self.plan.last(i) <= tick):
+            count = self._open.pop(index)
+            self._next = index + 1
+            if count.observed:
+                closed.append(ClosedWindow(self.plan, index, count.observed, count.take()))
+        return closed
+
+    def _noise(self) -> int:
+        return discrete_laplace(self._draw, self.plan.scale_numerator, self.plan.scale_denominator)
+
+
+class StreamWindows:
+    """The windows of one stream.
+
+    Args:
+        plans: the windows of the stream's policy.
+        last_indices: for each of them, the index of the last window that was ever released, -1 for none.
+        entropy: fills a buffer with the operating system's randomness.
+    """
+
+    def __init__(
+        self, plans: Sequence[WindowPlan], last_indices: Sequence[int], entropy: Callable[[memoryview], None]
+    ) -> None:
+        draw = uniform_below(entropy)
+        self._counters = [_Counter(plan, draw, last) for plan, last in zip(plans, last_indices, strict=True)]
+
+    def prepare(self, tick: int) -> None:
+        """Draw the noise of windows that a coming tick begins, in good time."""
+        for counter in self._counters:
+            counter.prepare(tick)
+
+    def observe(self, tick: int, state: int) -> None:
+        """Count the state of a tick that is later than every one before."""
+        for counter in self._counters:
+            counter.observe(tick, state)
+
+    def close(self, tick: int) -> list[ClosedWindow]:
+        """The windows that end at a tick or before it and observed anything; each is handed out once."""
+        return [closed for counter in self._counters for closed in counter.close(tick)]

@@ -1,0 +1,155 @@
+"""The audit of a ledger: everything is computed once more from its entries, and compared with what it says.
+
+Entries and changes of allowances are replayed in the order in which they happened, with `runs.overlay` on lists in
+memory, so that each release is held against the allowance that was in force when it was made.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from contract.errors import FrameError
+from contract.release_frames import RELEASE, decode_release
+from gateway.release.charges import nats
+from gateway.release.entries import Key
+from gateway.release.ledger import Ledger
+from gateway.release.runs import Run, clipped, overlay, peak
+
+__all__ = ["Audit", "verify"]
+
+_Row = tuple[Any, ...]
+
+
+class Audit(NamedTuple):
+    """The outcome: `problems` in words, one line each, none if all is well; and how much was looked at."""
+
+    entries: int
+    accounts: int
+    problems: tuple[str, ...]
+
+
+class _Account:
+    """An account as the replay has it."""
+
+    def __init__(self, number: int, key: Key) -> None:
+        self.number = number
+        self.key = key
+        self.allowance = 0
+        self.base = 0
+        self.exclusive = 0
+        self.runs: list[Run] = []
+
+    def charge(self, first: int, last: int, charge: int) -> None:
+        low = max(bisect_left(self.runs, first, key=attrgetter("first")) - 1, 0)
+        high = bisect_left(self.runs, last + 2, key=attrgetter("first"))
+        self.runs[low:high] = overlay(self.runs[low:high], first, last, charge)
+
+
+def verify(ledger: Ledger, published: Mapping[int, bytes] | None = None) -> Audit:
+    """Recompute a ledger.
+
+    Args:
+        ledger: an open ledger.
+        published: releases that were seen, as entry number and bytes; each must be in the ledger as it was published.
+
+    Returns:
+        What does not agree. Ticks above an allowance that was lowered later are no problem.
+    """
+    with ledger.snapshot() as db:
+        accounts = {row[0]: _Account(row[0], Key(*row[1:4])) for row in db.execute("SELECT * FROM accounts")}
+        problems = _replay(db, accounts)
+        problems += _compare(db, accounts)
+        (count,) = db.execute("SELECT count(*) FROM entries").fetchone()
+        for number, payload in (published or {}).items():
+            row = db.execute("SELECT payload FROM entries WHERE number=?", (number,)).fetchone()
+            if row is None or row[0] != payload:
+                problems.append(f"entry {number}: is not what was published")
+    return Audit(count, len(accounts), tuple(problems))
+
+
+def _replay(db: sqlite3.Connection, accounts: dict[int, _Account]) -> list[str]:
+    problems: list[str] = []
+    changes: dict[int, list[_Row]] = defaultdict(list)
+    query = "SELECT after_entry, account, allowance, base FROM allowances ORDER BY serial"
+    for after, *change in db.execute(query):
+        changes[after].append(tuple(change))
+    by_key = {account.key: account for account in accounts.values()}
+    members: dict[int, dict[str, int]] = defaultdict(dict)
+    for group, device, charge in db.execute("SELECT * FROM members"):
+        members[group][device] = charge
+    _change(accounts, changes.pop(0, []))
+    columns = "number, name, audience, stream, first, last, exclusive, reason, payload, in_group"
+    for expected, row in enumerate(db.execute(f"SELECT {columns} FROM entries ORDER BY number"), start=1):
+        number, name, audience, stream, first, last, exclusive, reason, payload, group = row
+        if number != expected and not problems:
+            problems.append(f"entry {expected}: is missing")
+        charges = members[group]
+        problems += _frame_problems(number, (name, audience, stream, first, last), charges, payload)
+        for device, charge in charges.items():
+            if charge == 0:
+                problems += [] if reason else [f"entry {number}: charges nothing and does not say why"]
+                continue
+            account = by_key.get(Key(device, stream, audience))
+            if account is None:
+                problems.append(f"entry {number}: {device}/{stream}, audience {audience}: has no account")
+                continue
+            if account.exclusive or (exclusive and (account.runs or account.base)):
+                problems.append(f"entry {number}: {account.key}: does not compose with another release")
+            account.charge(first, last, charge)
+            account.exclusive = number if exclusive else account.exclusive
+            reached = peak(clipped(_near(account.runs, first, last), first, last)) + account.base
+            if reached > account.allowance:
+                allowed = f"{nats(reached):.12g} of {nats(account.allowance):.12g} allowed"
+                problems.append(f"entry {number}: {account.key}: ticks {first}..{last} reached {allowed}")
+        _change(accounts, changes.pop(number, []))
+    return problems
+
+
+def _near(runs: list[Run], first: int, last: int) -> list[Run]:
+    low = max(bisect_left(runs, first, key=attrgetter("first")) - 1, 0)
+    return runs[low : bisect_left(runs, last + 1, key=attrgetter("first"))]
+
+
+def _change(accounts: dict[int, _Account], changes: list[_Row]) -> None:
+    for number, allowance, base in changes:
+        if number in accounts:
+            accounts[number].allowance, accounts[number].base = allowance, base
+
+
+def _frame_problems(number: int, stated: _Row, charges: dict[str, int], payload: bytes) -> list[str]:
+    """What a stored release says against its entry."""
+    if not charges or not payload:
+        return [f"entry {number}: has no {'devices' if payload else 'release'}"]
+    if payload[0] != RELEASE:
+        return []
+    try:
+        frame = decode_release(payload)
+    except FrameError as error:
+        return [f"entry {number}: holds no release: {error}"]
+    said = (frame.name, frame.audience, frame.stream, frame.first, frame.last)
+    if said != stated or frame.entry != number or frame.devices != len(charges):
+        return [f"entry {number}: holds another release"]
+    if frame.charge != nats(max(charges.values())):
+        return [f"entry {number}: its release states another charge"]
+    return []
+
+
+def _compare(db: sqlite3.Connection, accounts: dict[int, _Account]) -> list[str]:
+    problems = []
+    stored: dict[int, list[Run]] = defaultdict(list)
+    for number, *run in db.execute("SELECT account, first, last, charge FROM runs ORDER BY account, first"):
+        stored[number].append(Run(*run))
+    for number, allowance, base, exclusive in db.execute("SELECT id, allowance, base, exclusive FROM accounts"):
+        account = accounts[number]
+        if stored.pop(number, []) != account.runs:
+            problems.append(f"{account.key}: its charges are not those of its entries")
+        if (allowance, base) != (account.allowance, account.base):
+            problems.append(f"{account.key}: its allowance is not the last one recorded")
+        if exclusive != account.exclusive:
+            problems.append(f"{account.key}: its exclusive release is not that of its entries")
+    return problems + [f"account {number}: has charges and does not exist" for number in stored]

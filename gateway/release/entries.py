@@ -1,0 +1,135 @@
+"""What a ledger holds, as values; all charges are whole units of `gateway.release.charges`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from contract.errors import FuguError
+from gateway.release.charges import nats
+
+__all__ = ["Account", "Allowance", "Entry", "Key", "LedgerError", "Release", "State", "refusal"]
+
+State = Literal["reserved", "published", "abandoned"]
+
+
+class LedgerError(FuguError):
+    """The ledger refuses a release, or cannot be used; one line that says why."""
+
+    reason = "ledger"
+
+
+class Key(NamedTuple):
+    """Whom a charge is for: what an audience may still learn about a stream of a device."""
+
+    device: str
+    stream: str
+    audience: str
+
+    def __str__(self) -> str:
+        """As errors name it."""
+        return f"{self.device}/{self.stream}, audience {self.audience}"
+
+
+class Allowance(NamedTuple):
+    """What may be charged to every tick of an account, and what stands against it.
+
+    Attributes:
+        allowance: the largest total of a tick.
+        base: standing charge of every tick, of what the device itself releases to this audience.
+        epsilon, adversary: what the allowance was computed for.
+    """
+
+    key: Key
+    allowance: int
+    base: int
+    epsilon: float
+    adversary: str
+
+
+class Account(NamedTuple):
+    """The state of an account.
+
+    Attributes:
+        spent: the most that releases have charged to a tick; the base is not in it.
+        first, last: ticks that have been charged, -1 if none has.
+        runs: rows that the charges take.
+        exclusive: number of the one release that this account may ever have, 0 if there is none such.
+    """
+
+    key: Key
+    allowance: int
+    base: int
+    spent: int
+    first: int
+    last: int
+    runs: int
+    exclusive: int
+
+    @property
+    def remaining(self) -> int:
+        """What may still be charged to the tick that has been charged most."""
+        return 0 if self.exclusive else max(self.allowance - self.base - self.spent, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release that asks to be made.
+
+    Attributes:
+        name: of the release; together with `first` it says which window of which schedule this is.
+        charges: for each device, what every tick first..last is charged.
+        mechanism, scale: what adds the noise, and how much.
+        topic: where the release is published.
+        reason: why there is no charge, if there is none.
+        exclusive: the mechanism does not compose: no other release of these streams to this audience, ever.
+    """
+
+    name: str
+    audience: str
+    stream: str
+    first: int
+    last: int
+    charges: Mapping[str, int]
+    mechanism: str
+    scale: str
+    topic: str
+    reason: str = ""
+    exclusive: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be accounted for."""
+        if not 0 <= self.first <= self.last:
+            raise LedgerError(f"release {self.name}: ticks {self.first}..{self.last} are none")
+        if not self.charges or min(self.charges.values()) < 0:
+            raise LedgerError(f"release {self.name}: every device needs a charge of at least 0, and there must be one")
+        if min(self.charges.values()) == 0 and (not self.reason or self.exclusive):
+            raise LedgerError(f"release {self.name}: a charge of 0 needs a reason")
+
+
+class Entry(NamedTuple):
+    """A release that was reserved: its charge stands, whatever became of it."""
+
+    number: int
+    name: str
+    audience: str
+    stream: str
+    time_us: int
+    mechanism: str
+    scale: str
+    first: int
+    last: int
+    exclusive: bool
+    reason: str
+    state: State
+    topic: str
+    payload: bytes
+
+
+def refusal(key: Key, first: int, last: int, reached: int, allowance: int) -> LedgerError:
+    """The error of a release that would push ticks above their allowance."""
+    return LedgerError(
+        f"{key}: ticks {first}..{last} would reach {nats(reached):.12g} of {nats(allowance):.12g} allowed, "
+        f"{nats(reached - allowance):.12g} too much"
+    )

@@ -1,0 +1,275 @@
+"""The ledger: what every audience has been told about every tick, and the refusal to tell more than is allowed.
+
+One SQLite file. A release is one transaction, written through to the disk (WAL, synchronous=FULL) BEFORE it is
+published: its charges on all devices, its entry, and the bytes to publish; or, if one tick of one device would exceed
+its allowance, nothing. So a crash at any point never under-counts: what was reserved stays charged, and is published
+from the stored bytes or abandoned, never drawn again.
+
+An account is a device's stream and an audience. Its charges per tick are run-length encoded, and neighbours of equal
+charge merge, so that an endless stream of windows side by side takes one row. Charges of releases add up tick by tick,
+on top of the account's base. Source: docs/privacy.md; gateway.release.amplification for releases over symbols.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gateway.release.entries import Account, Allowance, Entry, Key, LedgerError, Release, State, refusal
+from gateway.release.ledger_file import open_ledger
+from gateway.release.runs import Run, clipped, overlay, peak
+
+__all__ = ["Ledger"]
+
+_ENTRY = (
+    "number, name, audience, stream, time_us, mechanism, scale, first, last, exclusive, reason, state, topic, payload"
+)
+
+
+class Ledger:
+    """An open ledger; one thread uses it at a time, several processes may have it open.
+
+    Args:
+        path: the file.
+        create: make it if it is not there.
+
+    Raises:
+        LedgerError: it cannot be opened, is no ledger, or was written by a later version.
+    """
+
+    def __init__(self, path: Path, *, create: bool = True) -> None:
+        self._db = open_ledger(path, create)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All of it becomes durable, or nothing does."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._db
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """Reads see one state of the ledger, and hold nobody up."""
+        self._db.execute("BEGIN")
+        try:
+            yield self._db
+        finally:
+            self._db.execute("COMMIT")
+
+    def set_allowances(self, allowances: Iterable[Allowance], *, time_us: int) -> None:
+        """Open accounts, or change them; every change is recorded.
+
+        An allowance may be lower than what is spent: nothing is taken back, and future releases are refused.
+        """
+        with self.transaction():
+            entry = self._one("SELECT COALESCE(MAX(number), 0) FROM entries")[0]
+            for one in allowances:
+                row = self._one(
+                    "SELECT accounts.id, accounts.allowance, accounts.base, epsilon, adversary FROM accounts JOIN "
+                    "allowances ON account=accounts.id WHERE (device, stream, audience)=(?, ?, ?) "
+                    "ORDER BY serial DESC LIMIT 1",
+                    *one.key,
+                )
+                if row and row[1:] == one[1:]:
+                    continue
+                if row:
+                    account = row[0]
+                    values = (one.allowance, one.base, account)
+                    self._db.execute("UPDATE accounts SET allowance=?, base=? WHERE id=?", values)
+                else:
+                    columns = "device, stream, audience, allowance, base"
+                    query = f"INSERT INTO accounts ({columns}) VALUES (?, ?, ?, ?, ?)"
+                    account = self._db.execute(query, (*one.key, one.allowance, one.base)).lastrowid
+                self._db.execute(
+                    "INSERT INTO allowances (account, allowance, base, epsilon, adversary, after_entry, time_us) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (account, *one[1:], entry, time_us),
+                )
+
+    def reserve(
+        self, release: Release, payload: Callable[[int], bytes], *, time_us: int, progress: int | None = None
+    ) -> Entry:
+        """Charge a release and keep what will be published, durably, or refuse it as a whole.
+
+        Args:
+            release: what asks to be made.
+            payload: makes the bytes to publish from the entry's number; called only once nothing stands against the
+                release any more, so that no noise is drawn for a refused one.
+            time_us: now, in microseconds of Unix time.
+            progress: if given, the schedule `release.name` goes on with the window that begins there.
+
+        Raises:
+            LedgerError: a tick would exceed its allowance, or there is no allowance; nothing is charged.
+            sqlite3.Error: the file does not take it; nothing is charged.
+        """
+        with self.transaction():
+            for device, charge in release.charges.items():
+                if charge:
+                    self._charge(Key(device, release.stream, release.audience), release, charge)
+            cursor = self._db.execute(
+                "INSERT INTO entries (name, audience, stream, time_us, mechanism, scale, first, last, exclusive, "
+                "reason, state, topic, payload, in_group) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved', ?, ?, ?)",
+                (
+                    *(release.name, release.audience, release.stream, time_us, release.mechanism, release.scale),
+                    *(release.first, release.last, release.exclusive, release.reason, release.topic, b""),
+                    self._group(release),
+                ),
+            )
+            number = int(cursor.lastrowid or 0)
+            self._db.execute("UPDATE entries SET payload=? WHERE number=?", (payload(number), number))
+            if release.exclusive:
+                query = "UPDATE accounts SET exclusive=? WHERE (device, stream, audience)=(?, ?, ?)"
+                keys = [(number, device, release.stream, release.audience) for device in release.charges]
+                self._db.executemany(query, keys)
+            if progress is not None:
+                self._set_progress(release.name, progress)
+            return self._entries("number=?", number)[0]
+
+    def _charge(self, key: Key, release: Release, charge: int) -> None:
+        """Charge one account, or raise."""
+        row = self._one(
+            "SELECT id, allowance, base, exclusive FROM accounts WHERE (device, stream, audience)=(?, ?, ?)", *key
+        )
+        if row is None:
+            raise LedgerError(f"{key}: has no allowance")
+        account, allowance, base, exclusive = row
+        first, last = release.first, release.last
+        if exclusive:
+            raise LedgerError(
+                f"{key}: ticks {first}..{last} are refused, because entry {exclusive} does not compose with any other "
+                "release of this stream"
+            )
+        if release.exclusive and (base or self._one("SELECT 1 FROM runs WHERE account=?", account)):
+            raise LedgerError(
+                f"{key}: ticks {first}..{last} are refused, because mechanism {release.mechanism} does not compose and "
+                "something was charged to this stream before"
+            )
+        before = self._near(account, first, last)
+        after = overlay(before, first, last, charge)
+        above = [run for run in clipped(after, first, last) if run.charge + base > allowance]
+        if above:
+            raise refusal(key, above[0].first, above[-1].last, peak(above) + base, allowance)
+        gone, new = set(before) - set(after), set(after) - set(before)
+        self._db.executemany("DELETE FROM runs WHERE account=? AND first=?", [(account, run.first) for run in gone])
+        self._db.executemany("INSERT INTO runs VALUES (?, ?, ?, ?)", [(account, *run) for run in new])
+
+    def _near(self, account: int, first: int, last: int) -> list[Run]:
+        """The runs that overlap or touch the ticks; at most one of them begins before the first."""
+        rows = self._db.execute(
+            "SELECT first, last, charge FROM runs WHERE account=:account AND first<=:last+1 AND first>=COALESCE("
+            "(SELECT MAX(first) FROM runs WHERE account=:account AND first<:first), 0) ORDER BY first",
+            {"account": account, "first": first, "last": last},
+        )
+        return [run for run in map(Run._make, rows) if run.last >= first - 1]
+
+    def _group(self, release: Release) -> int:
+        """The number of a set of devices with their charges; equal sets are kept once."""
+        members = sorted(release.charges.items())
+        digest = hashlib.sha256(json.dumps(members).encode()).hexdigest()
+        row = self._one("SELECT id FROM groups WHERE digest=?", digest)
+        if row:
+            return int(row[0])
+        group = int(self._db.execute("INSERT INTO groups (digest) VALUES (?)", (digest,)).lastrowid or 0)
+        self._db.executemany("INSERT INTO members VALUES (?, ?, ?)", [(group, *member) for member in members])
+        return group
+
+    def mark(self, number: int, state: State) -> None:
+        """Record what became of a reserved release; its charge stays, whatever it is."""
+        with self.transaction():
+            self._db.execute("UPDATE entries SET state=? WHERE number=? AND state='reserved'", (state, number))
+
+    def pending(self, after: int = 0, limit: int = 100) -> list[Entry]:
+        """Reserved releases that are not known to be published, oldest first."""
+        return self._entries("state='reserved' AND number>? ORDER BY number LIMIT ?", after, limit)
+
+    def entry(self, number: int) -> Entry | None:
+        """An entry, by its number."""
+        return next(iter(self._entries("number=?", number)), None)
+
+    def entries(self, after: int = 0, limit: int = 2**62) -> list[Entry]:
+        """All entries above a number, oldest first."""
+        return self._entries("number>? ORDER BY number LIMIT ?", after, limit)
+
+    def charges(self, number: int) -> dict[str, int]:
+        """For each device of an entry, what its ticks were charged."""
+        query = "SELECT device, charge FROM members JOIN entries USING (in_group) WHERE number=? ORDER BY device"
+        return dict(self._db.execute(query, (number,)).fetchall())
+
+    def progress(self, name: str) -> int | None:
+        """Where a schedule goes on, none before its first window."""
+        row = self._one("SELECT next FROM progress WHERE name=?", name)
+        return None if row is None else int(row[0])
+
+    def set_progress(self, name: str, following: int) -> None:
+        """Let a schedule go on with the window that begins at a tick, without a release."""
+        with self.transaction():
+            self._set_progress(name, following)
+
+    def accounts(self) -> list[Account]:
+        """Every account, in the order of device, stream and audience."""
+        return self._accounts("")
+
+    def account(self, key: Key) -> Account:
+        """One account.
+
+        Raises:
+            LedgerError: there is none for the key.
+        """
+        number = self._account(key)[0]
+        return self._accounts("WHERE id=?", number)[0]
+
+    def spent(self, key: Key, first: int, last: int) -> list[Run]:
+        """What releases have charged to the ticks first..last; ticks between the runs have charge 0.
+
+        Raises:
+            LedgerError: there is no such account.
+        """
+        return clipped(self._near(self._account(key)[0], first, last), first, last)
+
+    def remaining(self, key: Key, first: int, last: int) -> int:
+        """The largest charge that a release over the ticks first..last may still have.
+
+        Raises:
+            LedgerError: there is no such account.
+        """
+        _, allowance, base, exclusive = self._account(key)
+        return 0 if exclusive else max(allowance - base - peak(self.spent(key, first, last)), 0)
+
+    def _account(self, key: Key) -> Any:
+        query = "SELECT id, allowance, base, exclusive FROM accounts WHERE (device, stream, audience)=(?, ?, ?)"
+        if (row := self._one(query, *key)) is None:
+            raise LedgerError(f"{key}: has no allowance")
+        return row
+
+    def _accounts(self, where: str, *values: object) -> list[Account]:
+        rows = self._db.execute(
+            "SELECT device, stream, audience, allowance, base, COALESCE(MAX(charge), 0), COALESCE(MIN(first), -1), "
+            f"COALESCE(MAX(last), -1), COUNT(charge), exclusive FROM accounts LEFT JOIN runs ON account=id {where} "
+            "GROUP BY id ORDER BY 1, 2, 3",
+            values,
+        )
+        return [Account(Key(*row[:3]), *row[3:]) for row in rows]
+
+    def _set_progress(self, name: str, following: int) -> None:
+        self._db.execute("INSERT OR REPLACE INTO progress VALUES (?, ?)", (name, following))
+
+    def _entries(self, where: str, *values: object) -> list[Entry]:
+        rows = self._db.execute(f"SELECT {_ENTRY} FROM entries WHERE {where}", values)
+        return [Entry._make((*row[:9], bool(row[9]), *row[10:])) for row in rows]
+
+    def _one(self, query: str, *values: object) -> Any:
+        return self._db.execute(query, values).fetchone()

@@ -1,0 +1,114 @@
+"""One release by hand, outside a gateway: the same making, the same ledger, and publishing if a broker is given."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from contract.errors import FuguError, PolicyError
+from contract.release_frames import ReleaseFrame, decode_release
+from gateway.release.entries import Entry, LedgerError, State
+from gateway.release.ledger import Ledger
+from gateway.service.policies import Catalogue
+from gateway.service.release_config import ReleaseConfigError
+from gateway.service.release_maker import finish
+from gateway.service.release_setup import open_releases
+from gateway.service.store import Store, StoreError
+from mqtt_link import Broker, Link, LinkError
+
+__all__ = ["release_now"]
+
+_ANSWER_SECONDS = 20.0
+_POLL_SECONDS = 0.05
+
+
+def release_now(
+    *, config: Path, store: Path, policies: Path, ledger: Path, name: str, first: int, broker: Broker | None = None
+) -> list[ReleaseFrame]:
+    """Make a configured release for the window that begins at a tick.
+
+    Args:
+        config, store, policies, ledger: files and folder of the gateway.
+        name: of a release; one with `per_device` is made for every device.
+        first: first tick of the window.
+        broker: where to publish; if none, nothing is published.
+
+    Returns:
+        What was released.
+
+    Raises:
+        FuguError: one line that says what is wrong; what was charged before stays charged.
+    """
+    if not store.exists():
+        raise StoreError(f"there is no store {store.name}")
+    catalogue = Catalogue.load(policies, _fleet(policies))
+    with closing(Store(store)) as opened:
+        catalogue.retire(opened.policy_documents())
+        releases = open_releases(config, ledger, opened, catalogue)
+        with closing(releases.ledger):
+            wanted = [job for job in releases.jobs if name in (job.name, job.plan.name)]
+            if not wanted:
+                raise ReleaseConfigError(f"no release {name} is configured")
+            entries: list[Entry] = []
+            try:
+                for job in wanted:
+                    entries.append(finish(releases.maker.make(job, first)))
+                _hand_out(entries, releases.ledger, broker, "published")
+            except LinkError:
+                raise
+            except FuguError:
+                _hand_out(entries, releases.ledger, broker, "abandoned")
+                raise
+            except sqlite3.Error as error:
+                raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None
+    return [decode_release(entry.payload) for entry in entries]
+
+
+def _hand_out(entries: list[Entry], ledger: Ledger, broker: Broker | None, printed: State) -> None:
+    """Publish what was made, or record what became of it without a broker: it is printed, or nobody will see it."""
+    for entry in entries if broker is None else _published(entries, broker):
+        ledger.mark(entry.number, printed if broker is None else "published")
+
+
+def _published(entries: list[Entry], broker: Broker) -> Iterator[Entry]:
+    """Publish entries one by one; yields each that the broker has accepted."""
+    answered = threading.Event()
+    link = Link(
+        broker,
+        client_id=f"release-{secrets.token_hex(6)}",
+        on_published=lambda _id, accepted: answered.set() if accepted else None,
+    )
+    link.start()
+    try:
+        for entry in entries:
+            answered.clear()
+            deadline = time.monotonic() + _ANSWER_SECONDS
+            sent: int | None = None
+            while not answered.wait(_POLL_SECONDS):
+                link.maintain()
+                sent = link.publish(entry.topic, entry.payload, retain=True) if sent is None else sent
+                if time.monotonic() > deadline or link.last_error.startswith("broker refuses"):
+                    raise LinkError(
+                        f"{link.last_error or 'the broker does not answer'}; entry {entry.number} stays reserved and "
+                        "charged, and a gateway with this ledger publishes it when it starts"
+                    )
+            yield entry
+    finally:
+        link.stop()
+
+
+def _fleet(policies: Path) -> str:
+    """The fleet that the first policy of a folder is for."""
+    try:
+        path = min(path for path in policies.iterdir() if path.suffix == ".json")
+        return str(json.loads(path.read_bytes())["fleet"])
+    except OSError as error:
+        raise PolicyError(f"cannot read the policies: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise PolicyError("the policies directory holds no policy") from None

@@ -1,0 +1,221 @@
+"""The schedule of releases inside the worker: which window is due, its work in small pieces, and publishing.
+
+A window is due when its ticks are past for all its devices. Where a schedule goes on is in the ledger, in the same
+transaction as the release, so that each window is released at most once, whatever happens in between. What the ledger
+refuses, and windows without symbols, are counted and passed over, never tried again. What was reserved is published
+from the ledger until the broker has acknowledged it: again after a restart, with the same bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections import Counter, deque
+from collections.abc import Generator, Sequence
+from typing import NamedTuple
+
+from contract.errors import FuguError
+from gateway.release.entries import Entry
+from gateway.release.ledger import Ledger
+from gateway.service.recorder import Recorder
+from gateway.service.release_jobs import Job
+from gateway.service.release_maker import EmptyWindowError, Maker
+from gateway.service.store import Store
+from mqtt_link import Link
+
+__all__ = ["Schedule"]
+
+_log = logging.getLogger(__name__)
+_SLICE_SECONDS = 0.05
+_SCAN_SECONDS = 0.25
+_PAUSE_SECONDS = 0.5
+_MAX_IN_FLIGHT = 50
+
+
+class _Work(NamedTuple):
+    """A window in the making."""
+
+    job: Job
+    first: int
+    steps: Generator[None, None, Entry]
+
+
+class Schedule:
+    """Makes and publishes the releases that are due.
+
+    Args:
+        jobs: what to release.
+        maker: makes one release; its store and its ledger belong to the calling thread.
+        recorder: knows how far each stream is.
+        link: the connection.
+        counters: counts `releases`, `releases_published`, `releases_refused`, `releases_empty`, `ledger_errors`.
+    """
+
+    def __init__(
+        self, jobs: Sequence[Job], maker: Maker, recorder: Recorder, link: Link, counters: Counter[str]
+    ) -> None:
+        self._jobs = jobs
+        self._maker = maker
+        self._recorder = recorder
+        self._link = link
+        self._counters = counters
+        self._next: dict[str, int] = {}
+        self._due: deque[tuple[Job, int]] = deque()
+        self._work: _Work | None = None
+        self._changed = True
+        self._scan_after = 0.0
+        self._pause_until = 0.0
+        self._waiting = True
+        self._sent_through = 0
+        self._in_flight: dict[int, int] = {}
+
+    @property
+    def _ledger(self) -> Ledger:
+        return self._maker.ledger
+
+    @property
+    def _store(self) -> Store:
+        return self._maker.store
+
+    @property
+    def finished(self) -> bool:
+        """Whether no release is on its way to the broker."""
+        return not self._in_flight
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is work to do now, or there may be."""
+        waits = self._work is not None or bool(self._due) or self._changed
+        return waits and time.monotonic() >= self._pause_until
+
+    def stored(self) -> None:
+        """New symbols are in the store."""
+        self._changed = True
+
+    def acknowledged(self, message_id: int, accepted: bool) -> None:
+        """The broker has answered for a message.
+
+        Raises:
+            sqlite3.Error: the ledger cannot be used; the release is published again at the next start.
+        """
+        number = self._in_flight.pop(message_id, None)
+        if number is not None and accepted:
+            self._ledger.mark(number, "published")
+            self._counters["releases_published"] += 1
+
+    def pump(self, *, idle: bool) -> None:
+        """Publish what waits, and work on releases for a short while.
+
+        Args:
+            idle: there is nothing else to do.
+        """
+        if time.monotonic() < self._pause_until:
+            return
+        try:
+            self._publish()
+            deadline = time.monotonic() + _SLICE_SECONDS
+            while time.monotonic() < deadline and self._advance(idle):
+                pass
+            self._publish()
+        except sqlite3.Error as error:
+            self._work = None
+            self._changed = True
+            self._pause_until = time.monotonic() + _PAUSE_SECONDS
+            self._counters["ledger_errors"] += 1
+            if self._counters["ledger_errors"] == 1:
+                _log.error("releases wait, because a file cannot be used: %s", error)
+
+    def _advance(self, idle: bool) -> bool:
+        """Do a step of work; false if there is none."""
+        if self._work is None:
+            if not self._due:
+                self._scan(idle)
+            if not self._due:
+                return False
+            job, first = self._due.popleft()
+            self._work = _Work(job, first, self._maker.make(job, first, first + job.plan.step))
+        job, first, steps = self._work
+        try:
+            next(steps)
+        except StopIteration:
+            self._counters["releases"] += 1
+            self._waiting = True
+            self._done(job, first + job.plan.step)
+        except sqlite3.Error:  # the window is tried again when the file can be used
+            raise
+        except EmptyWindowError as error:
+            self._pass_over(job, self._after_gap(job, first), "releases_empty", str(error))
+        except FuguError as error:
+            self._pass_over(job, first + job.plan.step, "releases_refused", str(error))
+        except Exception as error:  # what nobody thought of must not stop the gateway
+            self._pass_over(job, first + job.plan.step, "unexpected", f"{type(error).__name__} in release {job.name}")
+        return True
+
+    def _pass_over(self, job: Job, following: int, counter: str, text: str) -> None:
+        self._counters[counter] += 1
+        _log.log(logging.INFO if counter == "releases_empty" else logging.WARNING, "no release: %s", text)
+        self._ledger.set_progress(job.name, following)
+        self._done(job, following)
+
+    def _done(self, job: Job, following: int) -> None:
+        self._next[job.name] = following
+        self._work = None
+        self._changed = True
+
+    def _scan(self, idle: bool) -> None:
+        """Look for windows that are due, if anything has changed, and not too often while symbols stream in."""
+        now = time.monotonic()
+        if not self._changed or (now < self._scan_after and not idle):
+            return
+        self._changed = False
+        self._scan_after = now + _SCAN_SECONDS
+        for job in self._jobs:
+            first = self._first(job)
+            if first is not None and self._is_past(job, first):
+                self._due.append((job, first))
+
+    def _first(self, job: Job) -> int | None:
+        """Where a schedule goes on: at first with the first whole window after the first symbol; none without one."""
+        if job.name not in self._next:
+            following = self._ledger.progress(job.name)
+            if following is None:
+                begun = self._next_frame(job, 0)
+                following = None if begun is None else -(-begun // job.plan.step) * job.plan.step
+            if following is None:
+                return None
+            self._next[job.name] = following
+        return self._next[job.name]
+
+    def _is_past(self, job: Job, first: int) -> bool:
+        newest = [self._recorder.newest(device, job.plan.stream) for device in job.devices]
+        reached = [-1 if tracked is None else tracked.frame.last for tracked in newest]
+        end = first + job.plan.length - 1
+        patience = job.plan.patience
+        return min(reached) > end + job.plan.grace or (patience is not None and max(reached) > end + patience)
+
+    def _after_gap(self, job: Job, first: int) -> int:
+        """The first window after an empty one that a stored frame reaches into."""
+        step, following = job.plan.step, first + job.plan.step
+        frame = self._next_frame(job, following)
+        if frame is None:
+            return following
+        return max(following, ((frame - job.plan.length) // step + 1) * step)
+
+    def _next_frame(self, job: Job, tick: int) -> int | None:
+        numbers = [self._store.stream_id(device, job.plan.stream) for device in job.devices]
+        found = [self._store.next_frame(number, tick) for number in numbers if number is not None]
+        return min((frame for frame in found if frame is not None), default=None)
+
+    def _publish(self) -> None:
+        while self._waiting and self._link.connected and len(self._in_flight) < _MAX_IN_FLIGHT:
+            entries = self._ledger.pending(self._sent_through, 1)
+            if not entries:
+                self._waiting = False
+                return
+            entry = entries[0]
+            message_id = self._link.publish(entry.topic, entry.payload, retain=True)
+            if message_id is None:
+                return
+            self._in_flight[message_id] = entry.number
+            self._sent_through = entry.number

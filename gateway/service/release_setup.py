@@ -1,0 +1,59 @@
+"""Puts together what releases need: configuration, ledger, allowances; for the gateway, and for one release by hand."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from gateway.release.ledger import Ledger
+from gateway.service.policies import Catalogue
+from gateway.service.release_config import load_releases
+from gateway.service.release_jobs import Job, allowances, jobs
+from gateway.service.release_maker import Maker
+from gateway.service.store import Store
+
+__all__ = ["Releases", "ledger_beside", "open_releases"]
+
+
+class Releases(NamedTuple):
+    """Ready to release."""
+
+    ledger: Ledger
+    maker: Maker
+    jobs: list[Job]
+
+
+def ledger_beside(store: Path) -> Path:
+    """Where a gateway's ledger is, if nobody says otherwise: `home-ledger.db` for the store `home.db`."""
+    return store.with_name(f"{store.stem}-ledger{store.suffix}")
+
+
+def open_releases(
+    config: Path, ledger: Path, store: Store, catalogue: Catalogue, now_us: Callable[[], int] | None = None
+) -> Releases:
+    """Read the configuration, open the ledger and bring its allowances up to date.
+
+    Args:
+        config: TOML file.
+        ledger: the ledger's file; created if it is not there.
+        store: holds the symbols.
+        catalogue: all policies, retired ones too.
+        now_us: the time in microseconds of Unix time; the system's if not given.
+
+    Raises:
+        FuguError: one line that says what is wrong.
+    """
+    now = now_us or (lambda: time.time_ns() // 1000)
+    plan = load_releases(config)
+    wanted = jobs(plan, catalogue)
+    granted = allowances(plan, wanted, catalogue)
+    opened = Ledger(ledger)
+    try:
+        opened.set_allowances(granted, time_us=now())
+    except BaseException:
+        opened.close()
+        raise
+    return Releases(opened, Maker(store, catalogue, opened, secrets.randbelow, now), wanted)

@@ -1,0 +1,139 @@
+"""`fugu release` and `fugu ledger`: a release by hand is charged, printed, published, and refused as any other."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from contract.release_frames import decode_release
+from tests.brokers import Mosquitto, wait_until
+from tests.cli.command import Done, Fugu
+from tests.service.release_scenes import FLEET, Public, scheduled, write_config
+from tests.service.scenes import Scene, frames, write_policies
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder with policies, a store of 60 ticks of two devices, and a configuration."""
+    write_policies(tmp_path / "policies", FLEET)
+    scene = Scene(tmp_path / "s.sqlite", 8, FLEET)
+    for seed, device in enumerate(("watch", "ring")):
+        scene.record(*frames([10] * 6, seed=seed), device=device)
+    scene.store.close()
+    histogram = scheduled("levels", query="histogram", states=[], share=0.5, devices=["ring"], confidence=0.9)
+    write_config(tmp_path, scheduled(), scheduled("each", per_device=True), histogram)
+    return tmp_path
+
+
+def words(site: Path, name: str, first: int, *more: object) -> tuple[object, ...]:
+    files = ("--config", site / "releases.toml", "--store", site / "s.sqlite", "--policies", site / "policies")
+    return ("release", *files, "--ledger", site / "l.sqlite", "--name", name, "--first", first, *more)
+
+
+def one_line(done: Done, text: str, code: int = 1) -> None:
+    assert done.code == code
+    assert done.out == ""
+    assert done.err.startswith("fugu: ")
+    assert done.err.count("\n") == 1
+    assert text in done.err
+
+
+def test_a_release_is_printed_with_its_intervals_and_charged(fugu: Fugu, site: Path) -> None:
+    done = fugu(*words(site, "active", 0))
+    assert (done.code, done.err) == (0, "")
+    assert "active: hr, ticks 0..19, 2 devices" in done.out
+    assert "count of level 1" in done.out
+    assert "95 % from" in done.out
+    assert "Ledger entry 1" in done.out
+    shown = fugu("ledger", "show", "--ledger", site / "l.sqlite", "--json").json()
+    assert [entry["state"] for entry in shown["entries"]] == ["published"]
+    by_device = {account["device"]: account for account in shown["accounts"] if account["audience"] == "public"}
+    for device, charge in shown["entries"][0]["charges"].items():
+        assert by_device[device]["spent"] == charge
+        assert (by_device[device]["first"], by_device[device]["last"]) == (0, 19)
+    assert min(account["remaining"] for account in by_device.values()) < 1e-6  # one table took all, to the last digit
+
+
+def test_an_overlapping_release_is_refused_in_one_line(fugu: Fugu, site: Path) -> None:
+    assert fugu(*words(site, "active", 0)).code == 0
+    one_line(fugu(*words(site, "active", 19)), "audience public: ticks 19..19 would reach ")
+    assert "allowed" in fugu(*words(site, "active", 19)).err
+    assert fugu(*words(site, "active", 20)).code == 0
+    assert len(fugu("ledger", "show", "--ledger", site / "l.sqlite", "--json").json()["entries"]) == 2
+
+
+def test_json_holds_every_field_of_every_device(fugu: Fugu, site: Path) -> None:
+    each = fugu(*words(site, "each", 0, "--json")).json()
+    assert [frame["name"] for frame in each] == ["each-ring", "each-watch"]
+    (levels,) = fugu(*words(site, "levels", 20, "--json")).json()
+    assert (levels["states"], len(levels["values"]), levels["confidence"]) == (["level 0", "level 1"], 2, 0.9)
+    assert (levels["noisy"], levels["entry"], levels["devices"]) == (True, 3, 1)
+    assert sum(levels["values"]) == pytest.approx(levels["observed"], abs=200)
+
+
+def test_with_a_broker_it_is_published_with_the_same_numbers(fugu: Fugu, broker: Mosquitto, site: Path) -> None:
+    public = Public(broker)
+    done = fugu(*words(site, "active", 40, "--json", "--broker", f"127.0.0.1:{broker.port}"))
+    assert (done.code, done.err) == (0, "")
+    wait_until(lambda: public.payloads)
+    frame = decode_release(public.payloads[0])
+    (printed,) = done.json()
+    assert (list(frame.values), frame.entry) == (printed["values"], printed["entry"])
+    public.link.stop()
+
+
+def test_without_a_broker_that_answers_the_charge_stays_and_the_release_waits(
+    fugu: Fugu, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.service.manual_release._ANSWER_SECONDS", 0.2)
+    one_line(fugu(*words(site, "active", 0, "--broker", "127.0.0.1:1")), "entry 1 stays reserved and charged")
+    shown = fugu("ledger", "show", "--ledger", site / "l.sqlite", "--json").json()
+    assert [entry["state"] for entry in shown["entries"]] == ["reserved"]
+    one_line(fugu(*words(site, "active", 0)), "too much")
+
+
+def test_a_device_that_is_refused_lets_nothing_of_the_others_out(fugu: Fugu, site: Path) -> None:
+    assert fugu(*words(site, "each", 0)).code == 0
+    with sqlite3.connect(site / "l.sqlite") as ledger:
+        ledger.execute("UPDATE runs SET first=20, last=39 WHERE account=(SELECT id FROM accounts WHERE device='watch')")
+    one_line(fugu(*words(site, "each", 20)), "watch/hr, audience public: ticks 20..39")
+    shown = fugu("ledger", "show", "--ledger", site / "l.sqlite", "--json").json()
+    assert [(entry["name"], entry["state"]) for entry in shown["entries"]] == [
+        *(("each-ring", "published"), ("each-watch", "published"), ("each-ring", "abandoned")),
+    ]
+
+
+def test_show_for_people_and_verify(fugu: Fugu, site: Path) -> None:
+    for first in (0, 20, 40):
+        assert fugu(*words(site, "active", first)).code == 0
+    shown = fugu("ledger", "show", "--ledger", site / "l.sqlite")
+    assert shown.code == 0
+    for text in ("watch/hr", "ring/hr", "public", "allowance", "remaining", "0..59", "40..59", "published"):
+        assert text in shown.out
+    verified = fugu("ledger", "verify", "--ledger", site / "l.sqlite")
+    assert (verified.code, verified.err) == (0, "")
+    assert "3 releases, 2 accounts" in verified.out
+    with sqlite3.connect(site / "l.sqlite") as ledger:
+        ledger.execute("UPDATE runs SET charge=charge-1")
+    one_line(
+        fugu("ledger", "verify", "--ledger", site / "l.sqlite"), "charges are not those of its entries (and 1 more)"
+    )
+    found = fugu("ledger", "verify", "--ledger", site / "l.sqlite", "--json")
+    assert found.code == 1
+    assert len(found.json()["problems"]) == 2
+
+
+def test_what_cannot_be_done_is_one_line(fugu: Fugu, site: Path) -> None:
+    one_line(fugu(*words(site, "nothing", 0)), "no release nothing is configured")
+    one_line(fugu(*words(site, "active", 1000)), "no tick of 1000..1019 has a symbol")
+    one_line(fugu(*words(site, "active", -1)), "first", 2)
+    one_line(fugu("ledger", "show", "--ledger", site / "none.sqlite"), "there is no ledger none.sqlite")
+    one_line(fugu("ledger", "verify", "--ledger", site / "s.sqlite"), "s.sqlite is no ledger")
+    (site / "releases.toml").write_text("colour = 1\n")
+    one_line(fugu(*words(site, "active", 0)), "releases.toml: ")
+    (site / "s.sqlite").unlink()
+    one_line(fugu(*words(site, "active", 0)), "there is no store s.sqlite")
+    assert not (site / "none.sqlite").exists()
+    assert not (site / "s.sqlite").exists()

@@ -1,0 +1,145 @@
+"""Discrete Laplace noise has exactly the law that guarantees speak of, and its integers no bias."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from fractions import Fraction
+
+import pytest
+from scipy import stats
+
+from contract.discrete_laplace import discrete_laplace, uniform_below
+
+SCALES = ("1/2", "1", "7/3", "20", "1000/7")
+DRAWS = 40_000
+SMALLEST_P = 1e-4
+
+
+def probability(value: int, scale: Fraction) -> float:
+    ratio = math.exp(-1 / scale)
+    return (1 - ratio) / (1 + ratio) * ratio ** abs(value)
+
+
+def sample(scale: Fraction, seed: int, draws: int = DRAWS) -> list[int]:
+    generator = random.Random(seed)
+    return [discrete_laplace(generator.randrange, scale.numerator, scale.denominator) for _ in range(draws)]
+
+
+def cells(scale: Fraction) -> list[tuple[int, int]]:
+    """Intervals of values with 300 expected draws or more each; what lies beyond them on both sides is one more."""
+    found, start, value, weight = [], 0, 0, 0.0
+    while value <= 12 * scale + 1:
+        weight += DRAWS * probability(value, scale)
+        if weight >= 300:
+            found.append((start, value))
+            start, weight = value + 1, 0.0
+        value += 1
+    return [(-high, -low) for low, high in reversed(found) if low > 0] + found
+
+
+def occupation(values: list[int], scale: Fraction) -> list[int]:
+    """How many values each cell of a scale holds."""
+    counts = Counter(values)
+    inside = [sum(counts[value] for value in range(low, high + 1)) for low, high in cells(scale)]
+    return [*inside, len(values) - sum(inside)]
+
+
+def expectation(scale: Fraction) -> list[float]:
+    """How many draws each cell should hold."""
+    inside = [DRAWS * sum(probability(v, scale) for v in range(low, high + 1)) for low, high in cells(scale)]
+    return [*inside, DRAWS - sum(inside)]
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_the_law_is_exact(name: str) -> None:
+    """A chi-square test against the closed form."""
+    scale = Fraction(name)
+    assert stats.chisquare(occupation(sample(scale, 11), scale), expectation(scale)).pvalue > SMALLEST_P
+
+
+def test_the_test_of_the_law_can_fail() -> None:
+    """Noise of a scale 5% too small does not pass for it."""
+    scale = Fraction(20)
+    values = sample(scale * 19 / 20, 11)
+    assert stats.chisquare(occupation(values, scale), expectation(scale)).pvalue < SMALLEST_P
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_an_independent_implementation_has_the_same_law(name: str) -> None:
+    """OpenDP's discrete Laplace: a two-sample test."""
+    pytest.importorskip("opendp")
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_laplace
+    from opendp.metrics import l1_distance
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    scale = Fraction(name)
+    theirs = make_laplace(vector_domain(atom_domain(T=int)), l1_distance(T=int), scale=float(scale))([0] * DRAWS)
+    table = [occupation(values, scale) for values in (sample(scale, 12), list(theirs))]
+    assert stats.chi2_contingency(table).pvalue > SMALLEST_P
+
+
+@pytest.mark.parametrize(("numerator", "denominator"), [(0, 1), (1, 0), (-1, 1), (1, -1)])
+def test_a_scale_that_is_not_positive_is_refused(numerator: int, denominator: int) -> None:
+    with pytest.raises(ValueError, match="is not positive"):
+        discrete_laplace(random.Random(0).randrange, numerator, denominator)
+
+
+def test_a_tiny_scale_is_no_noise_and_a_huge_one_is_drawn_at_once() -> None:
+    assert set(sample(Fraction(1, 200), 13, 200)) == {0}
+    assert max(abs(value) for value in sample(Fraction(10**9), 13, 200)) > 10**8
+
+
+# Uniform integers
+
+
+@pytest.mark.parametrize("below", [2, 3, 5, 6, 7, 100, 257])
+def test_every_integer_below_a_bound_comes_from_equally_many_bytes(below: int) -> None:
+    """All pairs of bytes, one after the other: values that are not thrown away are hit equally often."""
+    width = ((below - 1).bit_length() + 7) // 8
+    stream = iter(range(256**width))
+    counts: Counter[int] = Counter()
+
+    def every(buffer: memoryview) -> None:
+        assert len(buffer) == width
+        buffer[:] = next(stream).to_bytes(width, "little")
+
+    draw = uniform_below(every)
+    try:
+        while True:
+            counts[draw(below)] += 1
+    except StopIteration:
+        pass
+    assert sorted(counts) == list(range(below))
+    assert len(set(counts.values())) == 1
+
+
+def test_a_draw_leaves_no_bytes_behind() -> None:
+    seen: list[memoryview] = []
+
+    def fill(buffer: memoryview) -> None:
+        seen.append(buffer)
+        buffer[:] = b"\x01" * len(buffer)
+
+    assert uniform_below(fill)(1 << 40) == 0x0101010101
+    assert bytes(seen[0]) == bytes(5)
+
+
+def test_one_value_takes_no_randomness_and_none_is_an_error() -> None:
+    def never(_buffer: memoryview) -> None:
+        raise AssertionError("no bytes are needed")
+
+    assert uniform_below(never)(1) == 0
+    with pytest.raises(ValueError, match="no integer is below 0"):
+        uniform_below(never)(0)
+
+
+def test_without_randomness_there_is_no_noise() -> None:
+    def broken(_buffer: memoryview) -> None:
+        raise OSError("no entropy")
+
+    with pytest.raises(OSError, match="no entropy"):
+        discrete_laplace(uniform_below(broken), 20, 1)

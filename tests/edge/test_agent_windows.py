@@ -1,0 +1,195 @@
+"""The agent with windows: on clocks that jump, with a full disk, with a gateway that answers, and after restarts."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.frames import Committed, Gap, StreamCommit, encode_committed
+from contract.topics import committed_topic
+from contract.window_frames import WindowFrame, decode_window
+from edge_agent.agent import Agent
+from edge_agent.outbox import Outbox, OutboxError
+from edge_agent.plan import AgentPlan, WindowPlan
+from edge_agent.randomiser import system_entropy
+from edge_agent.sensors import ReplaySensor
+from mqtt_link import Broker, Link
+from tests.brokers import Mosquitto, wait_until
+from tests.edge.plans import JumpingClock, agent_plan, stream_plan, window_plan
+from tests.edge.test_agent import SECOND, ScriptedClock, frames_left, run, ticks
+from tests.system.fleet import Recorder
+
+
+def windows_left(plan: AgentPlan) -> list[WindowFrame]:
+    outbox = Outbox(plan.outbox, plan.fleet, plan.device)
+    try:
+        return outbox.window_frames()
+    finally:
+        outbox.close()
+
+
+def nowhere(folder: Path, *windows: WindowPlan, **changes: Any) -> AgentPlan:
+    """A plan whose broker is not there; its sensor alternates, so half of all ticks are high."""
+    stream = stream_plan(windows=windows or (window_plan(),), **changes)
+    return agent_plan(folder, Broker(port=9), stream, drain_seconds=0.0, forget="committed")
+
+
+def ticks_left(plan: AgentPlan) -> list[int]:
+    return ticks(frames_left(plan))
+
+
+def seen_in(frame: WindowFrame, observed: list[int]) -> tuple[int, tuple[int, ...]]:
+    """How many of the ticks are in a frame's window, and how many of those were high: the odd ones."""
+    inside = [tick for tick in observed if frame.first <= tick <= frame.last]
+    return len(inside), (sum(tick % 2 for tick in inside),)
+
+
+def test_every_window_is_kept_once_and_counts_what_was_seen(tmp_path: Path) -> None:
+    plan, clock = nowhere(tmp_path), JumpingClock(103 * SECOND)
+    run(plan, clock, lambda: clock.now > 200 * SECOND)
+    kept = windows_left(plan)
+    assert [(f.previous, f.index, f.first, f.length) for f in kept] == [
+        (i - 1 if i > 10 else -1, i, 10 * i, 10) for i in range(10, 10 + len(kept))
+    ]
+    assert len(kept) >= 9
+    assert [f.observed for f in kept] == [6, *[10] * (len(kept) - 1)]
+    assert [f.counts for f in kept] == [(3,), *[(5,)] * (len(kept) - 1)]
+
+
+def test_overlapping_windows_and_histograms_run_side_by_side(tmp_path: Path) -> None:
+    sliding = window_plan(name="sliding", length=20, stride=4)
+    both = window_plan(name="both", length=6, stride=6, counts=2, places=(0, 1))
+    plan, clock = nowhere(tmp_path, sliding, both), JumpingClock(0)
+    run(plan, clock, lambda: clock.now > 100 * SECOND)
+    kept = windows_left(plan)
+    slid = [frame for frame in kept if frame.window == "sliding"]
+    assert [frame.index for frame in slid] == list(range(len(slid)))
+    assert len(slid) >= 20
+    assert {frame.counts for frame in slid[1:]} == {(10,)}
+    bars = [frame for frame in kept if frame.window == "both"]
+    assert {frame.counts for frame in bars[1:]} == {(3, 3)}
+    assert len(bars) >= 16
+
+
+def test_a_long_sleep_leaves_windows_out_and_cuts_others_short(tmp_path: Path) -> None:
+    plan, clock = nowhere(tmp_path), ScriptedClock(0, {55 * SECOND: 4007 * SECOND})
+    run(plan, clock, lambda: clock.now > 4100 * SECOND)
+    kept = windows_left(plan)
+    assert [frame.index for frame in kept][:7] == [0, 1, 2, 3, 4, 5, 399]
+    assert [frame.observed for frame in kept][:8] == [9, 10, 10, 10, 10, 5, 3, 10]
+    assert kept[6].previous == 5
+    assert all(frame.previous == before.index for before, frame in pairwise(kept))
+
+
+def test_a_clock_that_jumps_back_releases_no_window_twice(tmp_path: Path) -> None:
+    plan, clock = nowhere(tmp_path), ScriptedClock(1000 * SECOND, {1054 * SECOND: 20 * SECOND})
+    run(plan, clock, lambda: clock.now > 1200 * SECOND)
+    kept = windows_left(plan)
+    assert [frame.index for frame in kept] == list(range(100, 100 + len(kept)))
+    assert {frame.observed for frame in kept[1:]} == {10}
+
+
+def test_a_restart_begins_the_windows_under_way_anew_and_repeats_none(tmp_path: Path) -> None:
+    """The second run's clock is behind at first: the agent waits until it has caught up."""
+    plan, clock = nowhere(tmp_path, window_plan(length=1000, stride=20)), JumpingClock(970 * SECOND)
+    run(plan, clock, lambda: clock.now > 1050 * SECOND)
+    before, first = windows_left(plan), ticks_left(plan)
+    again = JumpingClock(1000 * SECOND)
+    run(plan, again, lambda: again.now > clock.now + 100 * SECOND)
+    kept, second = windows_left(plan), [tick for tick in ticks_left(plan) if tick > first[-1]]
+    assert before
+    assert kept[: len(before)] == before, "what was released is never drawn again"
+    assert [frame.index for frame in kept] == list(range(len(kept)))
+    assert [frame.previous for frame in kept] == list(range(-1, len(kept) - 1))
+    for frame, observed in [(f, first) for f in before] + [(f, second) for f in kept[len(before) :]]:
+        assert (frame.observed, frame.counts) == seen_in(frame, observed), "ticks of the other run are in no count"
+
+
+def test_a_new_version_of_the_policy_takes_over_at_the_next_tick(tmp_path: Path) -> None:
+    """Ticks of the old version are in no window of the new one, so no tick loses more than its own version allows."""
+    plan, clock = nowhere(tmp_path, window_plan(length=200, stride=20)), JumpingClock(0)
+    run(plan, clock, lambda: clock.now > 260 * SECOND)
+    before, first = windows_left(plan), ticks_left(plan)
+    same = window_plan(length=200, stride=20, scale_denominator=99)
+    newer = nowhere(tmp_path, same, window_plan(name="new"), version=2)
+    run(newer, clock, lambda: clock.now > 400 * SECOND)
+    kept, second = windows_left(newer), [tick for tick in ticks_left(newer) if tick > first[-1]]
+    assert kept[: len(before)] == before
+    later = kept[len(before) :]
+    assert {frame.policy_version for frame in later} == {2}
+    assert next(frame for frame in later if frame.window == "high").previous == before[-1].index
+    assert {frame.window for frame in later} == {"high", "new"}
+    assert all((frame.observed, frame.counts) == seen_in(frame, second) for frame in later)
+    with pytest.raises(OutboxError, match="give the window a new name"):
+        Agent(nowhere(tmp_path, window_plan(length=7), version=3), [ReplaySensor([0.0], loop=True)], system_entropy())
+
+
+def test_a_policy_that_is_over_releases_nothing_more(tmp_path: Path) -> None:
+    plan, clock = nowhere(tmp_path, valid_from=5, valid_until=27), JumpingClock(0)
+    run(plan, clock, lambda: clock.now > 100 * SECOND)
+    assert [(frame.index, frame.observed) for frame in windows_left(plan)] == [(0, 5), (1, 10)]
+
+
+def test_a_full_disk_loses_windows_and_repeats_none(tmp_path: Path) -> None:
+    plan, clock = nowhere(tmp_path), JumpingClock(0)
+    agent = Agent(plan, [ReplaySensor([0.0, 1.0], loop=True)], system_entropy(), clock)
+    thread = threading.Thread(target=agent.run, daemon=True)
+    (pages,) = agent._outbox._db.execute("PRAGMA page_count").fetchone()
+    agent._outbox._db.execute(f"PRAGMA max_page_count = {pages + 1}")
+    thread.start()
+    wait_until(lambda: "full" in agent._errors(), 30)
+    full = clock.now
+    wait_until(lambda: clock.now > full + 300 * SECOND, 30)
+    assert thread.is_alive()
+    agent._later(lambda: agent._outbox._db.execute("PRAGMA max_page_count = 100000") and None)
+    wait_until(lambda: "full" not in agent._errors(), 30)
+    room = clock.now
+    wait_until(lambda: clock.now > room + 50 * SECOND, 30)
+    agent.stop()
+    thread.join(30)
+    assert not thread.is_alive()
+    kept = windows_left(plan)
+    indices = [frame.index for frame in kept]
+    assert indices == sorted(set(indices))
+    assert [frame.previous for frame in kept] == [-1, *indices[:-1]]
+    assert max(b - a for a, b in pairwise(indices)) > 10, "the disk was full long enough to lose some"
+    committed = ticks_left(plan)
+    for frame in kept:
+        assert frame.observed <= seen_in(frame, committed)[0], "a tick without a durable symbol was counted"
+        assert frame.counts[0] <= seen_in(frame, committed)[1][0]
+
+
+def test_windows_stay_until_the_gateway_has_them_and_are_sent_again_when_it_misses_them(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    address = Broker(port=broker.port)
+    recorder = Recorder(address, "fugu/1/home/+/window/+")
+    stream = stream_plan(windows=(window_plan(),))
+    plan = agent_plan(tmp_path, address, stream, forget="committed", drain_seconds=20.0)
+    agent = Agent(plan, [ReplaySensor([0.0, 1.0] * 20, loop=False)], system_entropy(), JumpingClock(0))
+    thread = threading.Thread(target=agent.run, daemon=True)
+    thread.start()
+    wait_until(lambda: len(recorder.payloads) == 4, 20)
+    gateway = Link(address, client_id="gateway")
+    gateway.start()
+    wait_until(lambda: gateway.connected, 20)
+
+    def say(*commits: StreamCommit) -> None:
+        gateway.publish(committed_topic("home", "watch"), encode_committed(Committed(commits)))
+
+    agent._sent_at.clear()
+    say(StreamCommit("hr", 1000, ()), StreamCommit("hr/high", 2, (Gap(0, 1),)))
+    wait_until(lambda: len(recorder.payloads) == 5, 20)
+    assert recorder.payloads[4] == recorder.payloads[1], "the same bytes"
+    assert decode_window(recorder.payloads[4]).index == 1
+    assert agent._outbox.depth() == 2
+    say(StreamCommit("hr/high", 3, ()))
+    thread.join(20)
+    assert not thread.is_alive()
+    gateway.stop()
+    recorder.link.stop()
+    assert windows_left(plan) == []

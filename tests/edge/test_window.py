@@ -1,0 +1,345 @@
+"""Window counts on a device: what is counted where, once, with noise from the start, and what cannot be seen of it."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import sqlite3
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from contract.frames import Gap
+from contract.window_frames import COUNT_HIGH, COUNT_LOW, WindowFrame, encode_window
+from contract.windows import Window
+from edge_agent.outbox import _SCHEMA, Outbox, OutboxError
+from edge_agent.plan import StreamPlan, WindowPlan
+from edge_agent.randomiser import system_entropy
+from edge_agent.window import ClosedWindow, StreamWindows, WindowCount
+from tests.edge.plans import stream_plan, window_plan
+
+LABELS = ["low", "middle", "high"]
+
+
+def seeded(seed: int = 1) -> Callable[[memoryview], None]:
+    """Deterministic bytes in place of the operating system's."""
+    generator = random.Random(seed)
+
+    def fill(buffer: memoryview) -> None:
+        buffer[:] = generator.randbytes(len(buffer))
+
+    return fill
+
+
+def counter(*plans: WindowPlan, last: int = -1, seed: int = 1) -> StreamWindows:
+    return StreamWindows(plans, [last] * len(plans), seeded(seed))
+
+
+def run(windows: StreamWindows, ticks: list[tuple[int, int]]) -> list[ClosedWindow]:
+    """Observe (tick, state) one after the other; what was closed on the way."""
+    closed = []
+    for tick, state in ticks:
+        windows.observe(tick, state)
+        closed += windows.close(tick)
+    return closed
+
+
+def rows(closed: list[ClosedWindow]) -> list[tuple[int, int, tuple[int, ...]]]:
+    return [(one.index, one.observed, one.counts) for one in closed]
+
+
+# Which ticks count where; the noise of these plans is 0 (a value other than 0 has a probability below e^-99)
+
+
+def test_tumbling_windows_count_the_states_that_they_name() -> None:
+    states = [(tick, tick % 3) for tick in range(20)]
+    assert rows(run(counter(window_plan(length=6)), states)) == [(0, 6, (2,)), (1, 6, (2,)), (2, 6, (2,))]
+    two = window_plan(length=6, places=(None, 0, 0))
+    assert rows(run(counter(two), states)) == [(0, 6, (4,)), (1, 6, (4,)), (2, 6, (4,))]
+    histogram = window_plan(length=4, stride=4, counts=3, places=(0, 1, 2))
+    assert rows(run(counter(histogram), states))[:2] == [(0, 4, (2, 1, 1)), (1, 4, (1, 2, 1))]
+
+
+def test_windows_are_aligned_to_the_streams_clock() -> None:
+    closed = run(counter(window_plan(length=5, start=3)), [(tick, 1) for tick in range(20)])
+    assert rows(closed) == [(0, 5, (5,)), (1, 5, (5,)), (2, 5, (5,))]
+
+
+def test_a_late_start_declares_how_much_it_has_seen() -> None:
+    closed = run(counter(window_plan(length=10)), [(tick, 1) for tick in range(17, 31)])
+    assert rows(closed) == [(1, 3, (3,)), (2, 10, (10,))]
+
+
+def test_a_window_whose_end_was_missed_is_released_at_the_next_tick_and_one_that_saw_nothing_never() -> None:
+    windows = counter(window_plan(length=10))
+    assert run(windows, [(tick, 1) for tick in range(8)]) == []
+    assert rows(run(windows, [(45, 1)])) == [(0, 8, (8,))]
+    assert rows(run(windows, [(50, 1)])) == [(4, 1, (1,))]
+
+
+def test_an_unobserved_tick_ends_a_window_too() -> None:
+    """As when the symbol of the last tick could not be made durable."""
+    windows = counter(window_plan(length=3))
+    run(windows, [(0, 1), (1, 1)])
+    assert rows(windows.close(2)) == [(0, 2, (2,))]
+    assert windows.close(2) == []
+
+
+def test_a_window_that_was_released_before_a_restart_is_not_begun_again() -> None:
+    closed = run(counter(window_plan(length=10), last=1), [(tick, 1) for tick in range(15, 31)])
+    assert rows(closed) == [(2, 10, (10,))]
+
+
+@given(
+    length=st.integers(1, 12),
+    stride=st.integers(1, 12),
+    start=st.integers(0, 15),
+    ticks=st.lists(st.integers(1, 9), min_size=1, max_size=60),
+    seed=st.integers(0, 2**32),
+)
+@settings(max_examples=150, deadline=None)
+def test_every_observed_tick_is_in_exactly_its_windows(
+    length: int, stride: int, start: int, ticks: list[int], seed: int
+) -> None:
+    """Overlapping, tumbling and spaced windows, and ticks that are missing, against counting from the definition."""
+    generator = random.Random(seed)
+    tick, seen = -1, {}
+    for jump in ticks:
+        tick += jump if generator.random() < 0.2 else 1
+        seen[tick] = generator.randrange(3)
+    plan = window_plan(length=length, stride=stride, start=start, counts=3, places=(0, 1, 2))
+    expected = []
+    for index in range(tick + 1):
+        inside = [state for t, state in seen.items() if plan.first(index) <= t <= plan.last(index)]
+        if inside and plan.last(index) <= tick:
+            expected.append((index, len(inside), tuple(inside.count(state) for state in range(3))))
+    windows = counter(plan)
+    closed = []
+    for t, state in seen.items():
+        windows.prepare(t)
+        closed += run(windows, [(t, state)])
+    assert rows(closed) == expected
+
+
+@pytest.mark.parametrize("changes", [{}, {"stride": 3}, {"length": 3, "stride": 7}])
+def test_no_tick_is_in_more_windows_than_its_policy_accounts_for(changes: dict[str, int]) -> None:
+    plan = window_plan(**{"length": 7, "stride": 7, **changes})
+    document = Window(name="w", length=plan.length, stride=plan.stride, states=(1,), scale="1")
+    assert max(len(plan.holding(tick)) for tick in range(200)) == document.overlap
+
+
+def test_a_plan_is_what_the_policy_says() -> None:
+    one = Window(name="w", length=9, stride=3, start=2, states=("high", 0), scale="7/3")
+    assert WindowPlan.of(one.model_dump(mode="json"), LABELS) == WindowPlan("w", 2, 9, 3, 1, (0, None, 0), 7, 3)
+    many = Window(name="w", length=9, stride=9, states="histogram", scale="20")
+    assert WindowPlan.of(many.model_dump(mode="json"), LABELS) == WindowPlan("w", 0, 9, 9, 3, (0, 1, 2), 20, 1)
+
+
+# Noise
+
+
+def test_the_noise_of_released_counts_has_its_law() -> None:
+    """The same 6 of 10 ticks in 6000 windows: a chi-square test of what is left when 6 is taken off."""
+    scale = Fraction(3, 2)
+    plan = window_plan(length=10, scale_numerator=3, scale_denominator=2)
+    closed = run(counter(plan), [(tick, int(tick % 10 < 6)) for tick in range(60_000)])
+    noise = [one.counts[0] - 6 for one in closed]
+    ratio = float(2.718281828459045 ** (-1 / scale))
+    inside = {n: (1 - ratio) / (1 + ratio) * ratio ** abs(n) for n in range(-6, 7)}
+    observed = [noise.count(n) for n in inside]
+    expected = [len(noise) * p for p in inside.values()]
+    observed.append(len(noise) - sum(observed))
+    expected.append(len(noise) - sum(expected))
+    assert stats.chisquare(observed, expected).pvalue > 1e-4
+
+
+def test_noise_does_not_depend_on_how_much_was_observed() -> None:
+    """The same randomness gives the same noise, whether one tick was observed or all of them."""
+    plan = window_plan(length=10, scale_numerator=50, scale_denominator=1)
+    full = run(counter(plan, seed=5), [(tick, 1) for tick in range(10)])
+    short = run(counter(plan, seed=5), [(9, 1)])
+    assert full[0].counts[0] - 10 == short[0].counts[0] - 1
+
+
+def test_noise_is_drawn_before_the_first_tick_of_a_window() -> None:
+    """So the time that drawing takes, which depends on the noise, is not between a tick and its release."""
+    drawn = []
+
+    def count(buffer: memoryview) -> None:
+        drawn.append(len(buffer))
+        system_entropy()(buffer)
+
+    windows = StreamWindows([window_plan(length=5, scale_numerator=20, scale_denominator=1)], [-1], count)
+    windows.prepare(0)
+    assert drawn
+    drawn.clear()
+    closed = run(windows, [(tick, 1) for tick in range(5)])
+    assert len(closed) == 1
+    assert drawn == []
+
+
+def test_counts_stay_within_64_bits() -> None:
+    count = WindowCount([2**70, -(2**70), COUNT_HIGH, COUNT_LOW])
+    for place in (0, 1, 2, 3):
+        count.add(place)
+    assert count.take() == (COUNT_HIGH, COUNT_LOW, COUNT_HIGH, COUNT_LOW + 1)
+
+
+def test_without_randomness_nothing_is_counted() -> None:
+    def broken(_buffer: memoryview) -> None:
+        raise OSError("no entropy")
+
+    windows = StreamWindows([window_plan(scale_numerator=20, scale_denominator=1)], [-1], broken)
+    with pytest.raises(OSError, match="no entropy"):
+        windows.observe(0, 1)
+    assert windows.close(1000) == []
+
+
+# What cannot be seen
+
+
+def test_a_count_shows_nothing_and_is_gone_once_it_was_taken() -> None:
+    count = WindowCount([0])
+    for _ in range(777):
+        count.add(0)
+    shown = [repr(count), str(count), f"{count}", f"{count:>20}", repr([count]), repr(vars(WindowCount))]
+    assert not any("777" in text for text in shown)
+    for leave in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="does not leave the process"):
+            leave(count)
+    assert count.take() == (777,)
+    assert count.take() == ()
+
+
+def test_windows_that_observe_nothing_do_not_pile_up() -> None:
+    windows = counter(window_plan(length=5, stride=1))
+    for tick in range(10_000):
+        windows.prepare(tick)
+    assert len(windows._counters[0]._open) <= 5
+    assert windows.close(20_000) == []
+
+
+# The outbox
+
+
+def closed(index: int, *counts: int, window: WindowPlan | None = None) -> ClosedWindow:
+    return ClosedWindow(window or window_plan(), index, 1, counts or (5,))
+
+
+PLAN: StreamPlan = stream_plan(windows=(window_plan(), window_plan(name="other", stride=3)))
+
+
+def new_outbox(folder: Path) -> Outbox:
+    outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
+    outbox.register(PLAN)
+    for window in PLAN.windows:
+        outbox.register_window("hr", window)
+    return outbox
+
+
+def test_windows_are_committed_once_and_know_the_one_before(tmp_path: Path) -> None:
+    outbox = new_outbox(tmp_path)
+    outbox.append_windows(PLAN, [closed(4, -2), closed(7, window=PLAN.windows[1])])
+    outbox.append_windows(PLAN, [closed(9)])
+    assert outbox.window_frames() == [
+        WindowFrame(1, "high", -1, 4, 40, 10, 1, (-2,)),
+        WindowFrame(1, "other", -1, 7, 21, 10, 1, (5,)),
+        WindowFrame(1, "high", 4, 9, 90, 10, 1, (5,)),
+    ]
+    assert outbox.frames() == []
+    for index in (9, 4, 0):
+        with pytest.raises(OutboxError, match=f"window {index} of hr/high was committed before"):
+            outbox.append_windows(PLAN, [closed(index)])
+    outbox.close()
+    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
+    assert [outbox.register_window("hr", window) for window in PLAN.windows] == [9, 7]
+    assert outbox.depth() == 3
+
+
+def test_several_windows_are_committed_together_or_not_at_all(tmp_path: Path) -> None:
+    outbox = new_outbox(tmp_path)
+    outbox.append_windows(PLAN, [closed(5)])
+    with pytest.raises(OutboxError):
+        outbox.append_windows(PLAN, [closed(8, window=PLAN.windows[1]), closed(5)])
+    assert [outbox.register_window("hr", window) for window in PLAN.windows] == [5, -1]
+
+
+def test_windows_are_forgotten_by_index_and_symbols_by_tick(tmp_path: Path) -> None:
+    outbox = new_outbox(tmp_path)
+    for tick in range(20):
+        outbox.append(PLAN, tick, 0)
+    for index in (0, 1, 4):
+        outbox.append_windows(PLAN, [closed(index)])
+    assert outbox.forget_committed("hr/high", 3, ()) == (2, [])
+    assert outbox.forget_committed("hr/high", 4, (Gap(1, 4),)) == (0, [5])
+    assert outbox.forget_committed("hr/other", 100, ()) == (0, [])
+    assert outbox.depth() == 3
+    assert outbox.forget_committed("hr/high", 4, ()) == (1, [])
+    assert outbox.forget_committed("hr", 9, ()) == (1, [])
+    assert [frame.first for frame in outbox.frames()] == [10]
+
+
+@pytest.mark.parametrize("change", [{"length": 11}, {"stride": 9}, {"start": 1}])
+def test_a_window_whose_ticks_have_changed_is_refused(tmp_path: Path, change: dict[str, int]) -> None:
+    outbox = new_outbox(tmp_path)
+    with pytest.raises(OutboxError, match="the ticks of window hr/high have changed: give the window a new name"):
+        outbox.register_window("hr", window_plan(**change))
+    assert outbox.register_window("hr", window_plan(scale_numerator=3, places=(0, None, None))) == -1
+    assert outbox.register_window("power", window_plan(**change)) == -1
+
+
+def test_an_outbox_of_the_first_version_is_taken_over_with_all_that_it_holds(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "outbox.sqlite") as database:
+        database.executescript(_SCHEMA)
+        database.execute("INSERT INTO device VALUES ('home', 'watch')")
+        database.execute("INSERT INTO streams VALUES ('hr', 0, 1000000, 12, 9)")
+        database.execute("INSERT INTO pending VALUES ('hr', 12, 1, 1)")
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
+    assert outbox.register(PLAN) == 12
+    assert outbox.register_window("hr", window_plan()) == -1
+    outbox.append_windows(PLAN, [closed(1)])
+    outbox.append(PLAN, 13, 0)
+    outbox.close_frame(PLAN)
+    assert [(frame.previous, frame.first, frame.symbols) for frame in outbox.frames()] == [(9, 12, b"\1\0")]
+    outbox.close()
+    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
+    assert outbox._db.execute("PRAGMA user_version").fetchone() == (2,)
+    assert outbox.window_frames()[0].index == 1
+
+
+def test_a_full_disk_keeps_a_window_from_being_released_and_nothing_else(tmp_path: Path) -> None:
+    outbox = new_outbox(tmp_path)
+    outbox.append_windows(PLAN, [closed(0)])
+    (pages,) = outbox._db.execute("PRAGMA page_count").fetchone()
+    outbox._db.execute(f"PRAGMA max_page_count = {pages}")
+    wide = window_plan(name="wide", counts=255, places=())
+    failed = []
+    outbox.register_window("hr", wide)
+    for index in range(100):
+        try:
+            outbox.append_windows(PLAN, [closed(index, *range(255), window=wide)])
+        except sqlite3.OperationalError:
+            failed.append(index)
+    assert failed
+    outbox._db.execute("PRAGMA max_page_count = 1000000")
+    outbox.append_windows(PLAN, [closed(1000, *range(255), window=wide)])
+    kept = [frame for frame in outbox.window_frames() if frame.window == "wide"]
+    assert [frame.index for frame in kept] == [*(i for i in range(100) if i not in failed), 1000]
+    assert [frame.previous for frame in kept] == [-1, *(frame.index for frame in kept[:-1])]
+
+
+def test_the_outbox_holds_no_count_that_is_not_in_a_frame(tmp_path: Path) -> None:
+    outbox = new_outbox(tmp_path)
+    columns = [row[1] for row in outbox._db.execute("PRAGMA table_info(windows)")]
+    assert columns == ["stream", "window", "start", "length", "stride", "last_index"]
+    outbox.append_windows(PLAN, [closed(3, 123456789)])
+    (payload,) = outbox._db.execute("SELECT payload FROM frames").fetchone()
+    assert payload == encode_window(outbox.window_frames()[0])

@@ -1,0 +1,45 @@
+"""Ledgers and releases that the tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.release.entries import Allowance, Entry, Key, Release
+from gateway.release.ledger import Ledger
+
+ALLOWED = 300_000_000_000
+"""0.3 nats."""
+
+
+def key(device: str = "watch", stream: str = "hr", audience: str = "public") -> Key:
+    return Key(device, stream, audience)
+
+
+def allow(
+    ledger: Ledger, *devices: str, allowance: int = ALLOWED, base: int = 0, audience: str = "public", time_us: int = 1
+) -> None:
+    """Open or change the accounts of devices."""
+    accounts = [Allowance(key(device, audience=audience), allowance, base, 1.0, "informed") for device in devices]
+    ledger.set_allowances(accounts, time_us=time_us)
+
+
+def open_ledger(path: Path, *devices: str, allowance: int = ALLOWED, base: int = 0) -> Ledger:
+    """A ledger with an account for each device, `watch` if none is named."""
+    ledger = Ledger(path)
+    allow(ledger, *(devices or ("watch",)), allowance=allowance, base=base)
+    return ledger
+
+
+def release(first: int, last: int, charge: int = ALLOWED, *devices: str, **more: object) -> Release:
+    """A release over some ticks, of `watch` if no device is named."""
+    fields: dict[str, object] = {
+        **{"name": "count", "audience": "public", "stream": "hr", "first": first, "last": last},
+        **{"charges": dict.fromkeys(devices or ("watch",), charge), "mechanism": "discrete-laplace", "scale": "20"},
+        **{"topic": "fugu/1/home/release/count", **more},
+    }
+    return Release(**fields)  # type: ignore[arg-type]
+
+
+def reserve(ledger: Ledger, one: Release, payload: bytes = b"\0payload", progress: int | None = None) -> Entry:
+    """Reserve a release at a fixed time."""
+    return ledger.reserve(one, lambda _: payload, time_us=5, progress=progress)

@@ -1,0 +1,156 @@
+"""What an adversary really learns from noisy counts of symbols, by adding up every path: never more than epsilon."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from contract.chains import BinaryChains, BoundedChains, odds_ratio
+from contract.guarantee import Adversary, ratio_loss
+from contract.release_frames import QueryKind
+from contract.table import SCALE, EmissionTable
+from gateway.release.allowance import allowance
+from gateway.release.amplification import charge, smallest_scale
+from gateway.release.charges import nats, units_above
+from gateway.release.parts import Query
+from gateway.release.statistics import Tally
+
+Floats = NDArray[np.float64]
+OUTPUTS = np.arange(-60, 68)
+
+
+def count_law(initial: Floats, transition: Floats, hit: Floats, n: int, known: dict[int, int]) -> Floats:
+    """(n + 1,) law of the number of hits, given some states; `hit` is Pr(symbol counts | state)."""
+    k = len(initial)
+    law = np.zeros((k, n + 1))
+    for tick in range(n):
+        if tick == 0:
+            law[:, 0] = initial
+        else:
+            law = transition.T @ law
+        if tick in known:
+            law[[x for x in range(k) if x != known[tick]]] = 0.0
+        law = law * (1 - hit)[:, None] + np.pad(law, ((0, 0), (1, 0)))[:, :-1] * hit[:, None]
+    total: Floats = law.sum(axis=0)
+    return total / total.sum()
+
+
+def worst_loss(
+    initial: Floats, transition: Floats, hit: Floats, n: int, scales: list[float], *, informed: bool
+) -> float:
+    """The largest log-likelihood ratio over ticks, states, known sets and outputs of all releases together."""
+    counts = np.arange(n + 1)
+    densities = [np.exp(-np.abs(OUTPUTS[:, None] - counts) / scale) for scale in scales]
+    likelihood = densities[0]
+    for density in densities[1:]:  # outputs of both far below, far above, or apart
+        likelihood = (likelihood[:, None, :] * density[None, ::3, :]).reshape(-1, n + 1)
+    worst, k = 0.0, len(initial)
+    for tick in range(n):
+        others = [other for other in range(n) if other != tick]
+        choices = product(range(-1, k), repeat=n - 1) if informed else [(-1,) * (n - 1)]
+        for choice in choices:
+            known = {other: state for other, state in zip(others, choice, strict=True) if state >= 0}
+            laws = [count_law(initial, transition, hit, n, {**known, tick: x}) for x in range(k)]
+            values = [likelihood @ law for law in laws]
+            worst = max(worst, *(float(np.log(a / b).max()) for a in values for b in values if a is not b))
+    return worst
+
+
+def stationary(transition: Floats) -> Floats:
+    law: Floats = np.linalg.matrix_power(transition, 4096)[0]
+    return law
+
+
+@pytest.mark.parametrize(("adversary", "n"), [("ignorant", 7), ("informed", 5)])
+@pytest.mark.parametrize(("q", "r"), [(0.1, 0.4), (0.2, 0.3), (0.03, 0.05), (0.7, 0.8)])
+@pytest.mark.parametrize("rho", [(0.1, 0.1), (0.3, 0.1), (0.02, 0.4)])
+@pytest.mark.parametrize("epsilon", [0.3, 1.5])
+def test_two_states(adversary: Adversary, n: int, q: float, r: float, rho: tuple[float, float], epsilon: float) -> None:
+    chains = BinaryChains(q=(q, q), r=(r, r))
+    table = EmissionTable.binary(round(rho[0] * SCALE), round(rho[1] * SCALE))
+    allowed = allowance(chains, epsilon, adversary)
+    transition = np.array([[1 - q, q], [r, 1 - r]])
+    hit = np.array([rho[0], 1 - rho[1]])
+    one = float(smallest_scale([table], 1, allowed))
+    half = float(smallest_scale([table], 1, allowed // 2))
+    initial, informed = stationary(transition), adversary == "informed"
+    assert worst_loss(initial, transition, hit, n, [one], informed=informed) <= epsilon
+    few = min(n, 4)
+    assert worst_loss(initial, transition, hit, few, [half, half], informed=informed) <= epsilon
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_three_states(seed: int, epsilon: float) -> None:
+    generator = np.random.default_rng(seed)
+    transition = generator.dirichlet([1.0, 1.0, 1.0], size=3) * 0.85 + 0.05
+    transition[-1] = transition[0] * 0.3 + transition[-1] * 0.7
+    rows = tuple(tuple(map(float, row / row.sum())) for row in transition)
+    transition = np.array(rows)
+    chains = BoundedChains(states=3, odds_ratio=odds_ratio(rows))
+    weights = generator.dirichlet([2.0, 2.0, 2.0], size=3)
+    table = EmissionTable(rows=tuple((int(w[0] * SCALE), int((w[0] + w[1]) * SCALE)) for w in weights))
+    allowed = allowance(chains, epsilon, "universal")
+    emission = np.array(table.weights()) / SCALE
+    for symbol in range(3):
+        for initial in (np.array([1.0, 1.0, 1.0]) / 3, np.array([0.98, 0.01, 0.01])):
+            scale = float(smallest_scale([table], 1, allowed))
+            assert worst_loss(initial, transition, emission[:, symbol], 4, [scale], informed=True) <= epsilon
+            assert worst_loss(initial, transition, emission[:, symbol], 7, [scale], informed=False) <= epsilon
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
+def test_the_allowance_is_the_boundary(adversary: Adversary) -> None:
+    chains = BinaryChains(q=(0.1, 0.2), r=(0.2, 0.3))
+    allowed = nats(allowance(chains, 1.0, adversary))
+    for factor, holds in ((1.0, True), (1.0 + 1e-8, False)):
+        ratio = Fraction(math.exp(allowed * factor))
+        assert (ratio_loss(chains, ratio, ratio, adversary).epsilon <= 1.0) is holds
+
+
+def test_a_release_in_every_window_that_takes_the_whole_allowance_reaches_epsilon() -> None:
+    """On a sticky chain the bound is attained: with 1 % less noise, the accountant's loss is above epsilon."""
+    chains, table = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)), EmissionTable.binary(SCALE // 10, SCALE // 10)
+    scale = smallest_scale([table], 1, allowance(chains, 1.0, "ignorant"))
+    for factor, holds in ((1.0, True), (0.99, False)):
+        ratio = Fraction(math.exp(units_above(charge(table, 1 / (float(scale) * factor))) / 10**12))
+        assert (ratio_loss(chains, ratio, ratio, "ignorant").epsilon <= 1.0) is holds
+    transition = np.array([[0.9, 0.1], [0.4, 0.6]])
+    worst = [
+        worst_loss(stationary(transition), transition, np.array([0.1, 0.9]), n, [float(scale)], informed=False)
+        for n in (1, 7, 31)
+    ]
+    assert worst[0] < worst[1] < worst[2] <= 1.0
+    assert worst[2] > 0.99
+
+
+@pytest.mark.parametrize("kind", ["histogram", "dwell"])
+@pytest.mark.parametrize("rho", [(0.1, 0.1), (0.3, 0.1)])
+def test_histograms_and_pairs_of_symbols(kind: QueryKind, rho: tuple[float, float]) -> None:
+    """Every path of four ticks; outputs near, and so far outside on any side that only their direction counts."""
+    n, epsilon = 4, 1.0
+    chains = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4))
+    table = EmissionTable.binary(round(rho[0] * SCALE), round(rho[1] * SCALE))
+    query = Query(kind, (0, 1) if kind == "histogram" else (1,))
+    paths = np.array(list(product((0, 1), repeat=n)))
+    tallies = [Tally(query) for _ in paths]
+    for tally, path in zip(tallies, paths, strict=True):
+        tally.add(path, table)
+    counts = np.array([tally.parts[0].counts.ravel() for tally in tallies])
+    scale = float(smallest_scale([table], tallies[0].sensitivity, allowance(chains, epsilon, "ignorant")))
+    outputs = np.array(list(product((-50, 0, 1, 2, 50), repeat=counts.shape[1])))
+    density = np.exp(-np.abs(outputs[:, None, :] - counts[None, :, :]).sum(axis=2) / scale)
+    transition, emission = np.array([[0.9, 0.1], [0.4, 0.6]]), np.array(table.weights()) / SCALE
+    law = stationary(transition)[paths[:, 0]] * transition[paths[:, :-1], paths[:, 1:]].prod(axis=1)
+    symbols = emission[paths[:, None, :], paths[None, :, :]].prod(axis=2)  # (states, symbols)
+    worst = 0.0
+    for tick in range(n):
+        given = [np.where(paths[:, tick] == x, law, 0.0) for x in (0, 1)]
+        values = [density @ (one @ symbols) / one.sum() for one in given]
+        worst = max(worst, float(np.abs(np.log(values[0] / values[1])).max()))
+    assert 0.3 * epsilon < worst <= epsilon

@@ -1,0 +1,253 @@
+"""The ledger refuses exactly what would exceed an allowance, and forgets nothing that it has granted."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gateway.release.audit import Audit, verify
+from gateway.release.charges import PER_NAT, nats, units_above, units_below
+from gateway.release.entries import LedgerError
+from gateway.release.ledger import Ledger
+from gateway.release.runs import Run
+from tests.release.ledgers import ALLOWED, allow, key, open_ledger, release, reserve
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return open_ledger(tmp_path / "l.sqlite")
+
+
+def rows(ledger: Ledger) -> int:
+    (account,) = ledger.accounts()
+    return account.runs
+
+
+def test_ten_thousand_windows_side_by_side_that_each_take_all_are_granted_in_one_row(ledger: Ledger) -> None:
+    for window in range(10_000):
+        reserve(ledger, release(60 * window, 60 * window + 59))
+    assert rows(ledger) == 1
+    assert ledger.spent(key(), 0, 10**6) == [Run(0, 599_999, ALLOWED)]
+    with pytest.raises(LedgerError) as refused:
+        reserve(ledger, release(599_999, 600_010, 1))
+    assert str(refused.value) == (
+        "watch/hr, audience public: ticks 599999..599999 would reach 0.300000000001 of 0.3 allowed, 1e-12 too much"
+    )
+    assert verify(ledger) == Audit(10_000, 1, ())
+
+
+def test_the_last_unit_is_granted_and_the_next_one_refused(ledger: Ledger) -> None:
+    reserve(ledger, release(0, 9, ALLOWED - 1))
+    with pytest.raises(LedgerError, match=r"ticks 5\.\.9 would reach .* 1e-12 too much"):
+        reserve(ledger, release(5, 20, 2))
+    reserve(ledger, release(5, 20, 1))
+    assert ledger.remaining(key(), 0, 4) == 1
+    assert ledger.remaining(key(), 0, 5) == 0
+    assert ledger.remaining(key(), 10, 99) == ALLOWED - 1
+    assert ledger.remaining(key(), 21, 99) == ALLOWED
+
+
+def test_a_refusal_names_the_ticks_and_by_how_much_in_one_line(ledger: Ledger) -> None:
+    reserve(ledger, release(0, 7199, 112 * PER_NAT // 1000))
+    reserve(ledger, release(3600, 3700, 100 * PER_NAT // 1000))
+    with pytest.raises(LedgerError) as refused:
+        reserve(ledger, release(3600, 9000, 300 * PER_NAT // 1000))
+    assert str(refused.value) == (
+        "watch/hr, audience public: ticks 3600..7199 would reach 0.512 of 0.3 allowed, 0.212 too much"
+    )
+
+
+def test_nothing_is_drawn_for_a_refused_release_and_nothing_stays(ledger: Ledger) -> None:
+    reserve(ledger, release(0, 9))
+
+    def draw(_: int) -> bytes:
+        raise AssertionError("noise was drawn")
+
+    with pytest.raises(LedgerError):
+        ledger.reserve(release(9, 12, 1), draw, time_us=5, progress=50)
+    assert [entry.number for entry in ledger.entries()] == [1]
+    assert ledger.progress("count") is None
+    assert ledger.spent(key(), 0, 99) == [Run(0, 9, ALLOWED)]
+
+
+def test_a_release_that_fails_while_it_is_drawn_leaves_nothing(ledger: Ledger) -> None:
+    with pytest.raises(ZeroDivisionError):
+        ledger.reserve(release(0, 9), lambda number: bytes(number // 0), time_us=5)
+    assert ledger.entries() == []
+    assert ledger.spent(key(), 0, 99) == []
+    assert reserve(ledger, release(0, 9)).number == 1
+
+
+def test_a_group_is_charged_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path / "l.sqlite", "watch", "ring", "band")
+    reserve(ledger, release(5, 5, 1, "ring"))
+    with pytest.raises(LedgerError, match="ring/hr"):
+        reserve(ledger, release(0, 9, ALLOWED, "watch", "ring", "band"))
+    assert [account.spent for account in ledger.accounts()] == [0, 1, 0]
+    reserve(ledger, release(6, 9, ALLOWED, "watch", "ring", "band"))
+    assert [account.spent for account in ledger.accounts()] == [ALLOWED] * 3
+    assert ledger.charges(2) == dict.fromkeys(("band", "ring", "watch"), ALLOWED)
+
+
+def test_audiences_are_apart_and_what_charges_nothing_says_why(ledger: Ledger) -> None:
+    allow(ledger, "watch", audience="research")
+    reserve(ledger, release(0, 9))
+    reserve(ledger, release(0, 9, audience="research"))
+    reserve(ledger, release(0, 9, 0, audience="site", reason="post-processing"))
+    assert ledger.entries()[2].reason == "post-processing"
+    with pytest.raises(LedgerError, match="needs a reason"):
+        release(0, 9, 0)
+    with pytest.raises(LedgerError, match="ring/hr, audience public: has no allowance"):
+        reserve(ledger, release(0, 9, 1, "ring"))
+
+
+def test_the_standing_charge_of_device_side_windows_counts_on_every_tick(tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path / "l.sqlite", base=ALLOWED - 10)
+    assert ledger.remaining(key(), 0, 10**9) == 10
+    reserve(ledger, release(0, 9, 10))
+    with pytest.raises(LedgerError, match=r"would reach 0\.300000000001 of 0\.3"):
+        reserve(ledger, release(100, 109, 11))
+    allow(ledger, "watch", base=0)
+    reserve(ledger, release(0, 9, ALLOWED - 10))
+
+
+def test_a_lower_allowance_takes_nothing_back_and_refuses_from_now_on(ledger: Ledger) -> None:
+    reserve(ledger, release(0, 9))
+    allow(ledger, "watch", allowance=ALLOWED // 2, time_us=9)
+    (account,) = ledger.accounts()
+    assert (account.spent, account.remaining) == (ALLOWED, 0)
+    with pytest.raises(LedgerError, match=r"of 0\.15 allowed"):
+        reserve(ledger, release(0, 9, 1))
+    reserve(ledger, release(10, 19, ALLOWED // 2))
+    assert verify(ledger).problems == ()
+    changes = ledger._db.execute("SELECT allowance, after_entry, time_us FROM allowances").fetchall()
+    assert changes == [(ALLOWED, 0, 1), (ALLOWED // 2, 1, 9)]
+    allow(ledger, "watch", allowance=ALLOWED // 2, time_us=10)
+    assert ledger._db.execute("SELECT count(*) FROM allowances").fetchone() == (2,)
+
+
+def test_a_mechanism_that_does_not_compose_is_alone_on_its_stream(tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path / "l.sqlite", "watch", "ring", "band")
+    reserve(ledger, release(50, 59, 1, "ring"))
+    with pytest.raises(LedgerError, match=r"ring/hr.*wasserstein does not compose and something was charged"):
+        reserve(ledger, release(50, 59, 5, "ring", mechanism="wasserstein", exclusive=True))
+    reserve(ledger, release(50, 59, 5, mechanism="wasserstein", exclusive=True))
+    for first in (55, 60, 10**6):  # a neighbour's release speaks about these ticks too
+        with pytest.raises(LedgerError, match=r"watch/hr.*entry 2 does not compose"):
+            reserve(ledger, release(first, first, 1))
+    with pytest.raises(LedgerError, match="entry 2 does not compose"):
+        reserve(ledger, release(50, 59, 5, mechanism="wasserstein", exclusive=True))
+    assert ledger.remaining(key(), 0, 9) == 0
+    allow(ledger, "band", base=1)
+    with pytest.raises(LedgerError, match="something was charged"):
+        reserve(ledger, release(0, 9, 5, "band", exclusive=True))
+    assert verify(ledger).problems == ()
+
+
+def test_what_was_reserved_waits_until_it_is_known_to_be_published(ledger: Ledger, tmp_path: Path) -> None:
+    for first in (0, 10, 20):
+        reserve(ledger, release(first, first + 9), bytes([first]), progress=first + 10)
+    ledger.mark(1, "published")
+    ledger.mark(2, "abandoned")
+    ledger.close()
+    again = Ledger(tmp_path / "l.sqlite", create=False)
+    assert [(entry.number, entry.payload) for entry in again.pending()] == [(3, bytes([20]))]
+    assert again.progress("count") == 30
+    again.mark(2, "published")
+    assert [entry.state for entry in again.entries()] == ["published", "abandoned", "reserved"]
+    assert again.spent(key(), 0, 99) == [Run(0, 29, ALLOWED)]
+
+
+def test_rounding_goes_to_the_safe_side() -> None:
+    assert units_above(1e-13) == 1
+    assert units_below(1.9e-12) == 1
+    assert units_above(0.3) - units_below(0.3) == 1  # 0.3 is no binary fraction
+    assert nats(units_above(0.25)) == 0.25
+    for wrong in (-1e-9, float("inf"), float("nan"), 1e7):
+        with pytest.raises(ValueError, match="is no loss"):
+            units_above(wrong)
+
+
+def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "other.sqlite") as database:
+        database.execute("CREATE TABLE songs (name TEXT)")
+    (tmp_path / "text").write_bytes(b"no database" * 100)
+    Ledger(tmp_path / "late.sqlite").close()
+    with sqlite3.connect(tmp_path / "late.sqlite") as database:
+        database.execute("PRAGMA user_version=9")
+    for name, text in (
+        ("other.sqlite", "is no ledger"),
+        ("text", "cannot open the ledger text"),
+        ("late.sqlite", "schema version 9"),
+        ("nowhere/l", "there is no ledger l"),
+    ):
+        with pytest.raises(LedgerError, match=text) as refused:
+            Ledger(tmp_path / name, create=False)
+        assert "\n" not in str(refused.value)
+    assert not (tmp_path / "other.sqlite-wal").exists()
+
+
+def test_every_commit_is_written_through(ledger: Ledger) -> None:
+    assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert ledger._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("release"),
+            st.integers(0, 30),
+            st.integers(1, 12),
+            st.integers(1, 6),
+            st.sets(st.sampled_from(["watch", "ring"]), min_size=1),
+        ),
+        st.tuples(st.just("allow"), st.integers(1, 12), st.integers(0, 3), st.sampled_from(["watch", "ring"])),
+        st.just(("reopen",)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(STEPS)
+def test_it_decides_as_a_dictionary_of_ticks_would(steps: list[tuple[object, ...]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "l.sqlite"
+        ledger = open_ledger(path, "watch", "ring", allowance=8)
+        allowed, base = {"watch": 8, "ring": 8}, {"watch": 0, "ring": 0}
+        ticks: dict[str, dict[int, int]] = {"watch": defaultdict(int), "ring": defaultdict(int)}
+        for step in steps:
+            match step:
+                case ("release", int(first), int(size), int(charge), set(devices)):
+                    window = range(first, first + size)
+                    fits = all(base[d] + ticks[d][t] + charge <= allowed[d] for d in devices for t in window)
+                    one = release(first, first + size - 1, charge, *sorted(devices))
+                    if fits:
+                        reserve(ledger, one)
+                        for device in devices:
+                            for tick in window:
+                                ticks[device][tick] += charge
+                    else:
+                        with pytest.raises(LedgerError):
+                            reserve(ledger, one)
+                case ("allow", int(amount), int(standing), str(device)):
+                    allow(ledger, device, allowance=amount, base=standing)
+                    allowed[device], base[device] = amount, standing
+                case _:
+                    ledger.close()
+                    ledger = Ledger(path)
+        for device, expected in ticks.items():
+            spent = {
+                tick: run.charge for run in ledger.spent(key(device), 0, 99) for tick in range(run.first, run.last + 1)
+            }
+            assert spent == {tick: charge for tick, charge in expected.items() if charge}
+            worst = max((expected[tick] for tick in range(5, 15)), default=0)
+            assert ledger.remaining(key(device), 5, 14) == max(allowed[device] - base[device] - worst, 0)
+        assert verify(ledger).problems == ()
+        ledger.close()

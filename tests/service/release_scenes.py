@@ -1,0 +1,127 @@
+"""Configurations of releases, a gateway that makes them, and a subscriber that keeps what it gets."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from contract.release_frames import ReleaseFrame, decode_release
+from gateway.release.ledger import Ledger
+from gateway.service.release_schedule import Schedule
+from gateway.service.release_setup import open_releases
+from mqtt_link import Broker, Link
+from tests.brokers import Mosquitto, wait_until
+from tests.service.scenes import OTHER, Scene, catalogue, policy
+
+PUBLIC = '[audiences.public]\nepsilon = 1.0\nadversary = "informed"\n'
+FLEET = (policy(1), policy(1, device="ring", table=OTHER))
+
+
+def scheduled(name: str = "active", audience: str = "public", **more: object) -> str:
+    """A release as TOML: a count of level 1 in windows of 20 ticks, with the whole allowance."""
+    fields: dict[str, object] = {
+        **{"name": name, "stream": "hr", "query": "count", "states": ["level 1"], "length": 20},
+        "audience": audience,
+        **({} if "scale" in more else {"share": 1.0}),
+        **more,
+    }
+    lines = [f"{key} = {_toml(value)}" for key, value in fields.items() if value is not None]
+    return "\n".join(["[[releases]]", *lines, ""])
+
+
+def _toml(value: object) -> str:
+    return json.dumps(value)  # strings, numbers, booleans and lists of them look the same in both
+
+
+def write_config(folder: Path, *releases: str, audiences: str = PUBLIC) -> Path:
+    """A configuration file."""
+    path = folder / "releases.toml"
+    path.write_text(audiences + "".join(releases))
+    return path
+
+
+class Bench:
+    """A schedule on a recorder, without a broker; it can be opened anew as after a crash."""
+
+    def __init__(self, folder: Path, *releases: str, audiences: str = PUBLIC) -> None:
+        self.folder = folder
+        self.config = write_config(folder, *releases, audiences=audiences)
+        self.counters: Counter[str] = Counter()
+        self.scene = Scene(folder / "s.sqlite", 8, FLEET)
+        self.open()
+
+    def open(self) -> None:
+        """Open the ledger and begin, with nothing in memory."""
+        known = catalogue(FLEET)
+        opened = open_releases(self.config, self.folder / "l.sqlite", self.scene.store, known, lambda: 7)
+        self.ledger: Ledger = opened.ledger
+        link = Link(Broker(), client_id="none")
+        self.schedule = Schedule(opened.jobs, opened.maker, self.scene.recorder, link, self.counters)
+
+    def reopen(self) -> None:
+        """Forget everything but the files."""
+        self.ledger.close()
+        self.scene.reopen()
+        self.open()
+
+    def work(self) -> None:
+        """Do all that is due."""
+        self.schedule.stored()
+        while self.schedule.busy:
+            self.schedule.pump(idle=True)
+
+    @property
+    def frames(self) -> list[ReleaseFrame]:
+        """What has been reserved, in order."""
+        return [decode_release(entry.payload) for entry in self.ledger.entries()]
+
+
+class Public:
+    """A subscriber of all releases.
+
+    Args:
+        mosquitto: its broker.
+        seen: called with each payload, in the network thread.
+    """
+
+    def __init__(self, mosquitto: Mosquitto, seen: Callable[[bytes], None] = lambda _: None) -> None:
+        self.payloads: list[bytes] = []
+        self.retained: list[bool] = []
+        self._seen = seen
+        connected = threading.Event()
+        self.link = Link(
+            mosquitto.broker,
+            client_id=f"public-{secrets.token_hex(4)}",
+            subscriptions=("fugu/1/home/release/+",),
+            durable=True,
+            on_connected=connected.set,
+            on_message=self._received,
+        )
+        self.link.start()
+        wait_until(connected.is_set)
+
+    def _received(self, _topic: str, payload: bytes, retained: bool) -> None:
+        self._seen(payload)
+        self.retained.append(retained)
+        self.payloads.append(payload)
+
+    @property
+    def frames(self) -> list[ReleaseFrame]:
+        """What has arrived."""
+        return [decode_release(payload) for payload in list(self.payloads)]
+
+
+def start_gateway(mosquitto: Mosquitto, folder: Path) -> subprocess.Popen[bytes]:
+    """`fugu gateway run` with releases, in a process of its own."""
+    command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", "home", "--verbose"]
+    command += ["--policies", str(folder / "policies"), "--store", str(folder / "s.sqlite")]
+    command += ["--releases", str(folder / "releases.toml"), "--ledger", str(folder / "l.sqlite")]
+    command += ["--broker", f"127.0.0.1:{mosquitto.port}"]
+    with (folder / "gateway.log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log)

@@ -1,0 +1,246 @@
+"""Which windows are released, once each, and what the configuration may say."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from contract.frames import ABSENT, SymbolFrame
+from gateway.release.audit import verify
+from gateway.release.entries import Key
+from gateway.service.release_config import ReleaseConfigError, load_releases
+from gateway.service.release_jobs import jobs
+from tests.brokers import wait_until
+from tests.service.release_scenes import PUBLIC, Bench, scheduled, write_config
+from tests.service.scenes import BINARY, catalogue, frames, policy
+
+WATCH_ONLY = {"devices": ["watch"]}
+
+
+def starts(bench: Bench) -> list[int]:
+    return [frame.first for frame in bench.frames]
+
+
+def test_a_window_is_due_once_its_ticks_and_the_grace_are_past_on_every_device(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scheduled(grace=5))
+    watch, ring = frames([10] * 4), frames([10] * 4, seed=2)
+    bench.scene.record(*watch)
+    bench.scene.record(*ring[:2], device="ring")
+    bench.work()
+    assert starts(bench) == []
+    bench.scene.record(SymbolFrame(1, 19, 20, bytes(5)), device="ring")  # tick 24 is the end, 19, and the grace
+    bench.work()
+    assert starts(bench) == []
+    bench.scene.record(SymbolFrame(1, 24, 25, bytes(1)), device="ring")
+    bench.work()
+    assert starts(bench) == [0]
+    assert bench.frames[0].devices == 2
+    bench.work()
+    bench.reopen()
+    bench.work()
+    assert starts(bench) == [0]
+
+
+def test_with_patience_a_silent_device_holds_nobody_up(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scheduled(patience=10))
+    bench.scene.record(*frames([10] * 3))
+    bench.work()
+    assert starts(bench) == []
+    bench.scene.record(SymbolFrame(1, 29, 30, bytes(1)))
+    bench.work()
+    assert starts(bench) == [0]
+    assert bench.frames[0].devices == 1
+    assert bench.ledger.charges(1).keys() == {"watch"}
+
+
+def test_windows_begin_at_multiples_of_the_stride_after_the_first_symbol(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scheduled(scale="40", stride=15, **WATCH_ONLY))
+    bench.scene.record(*frames([10] * 10, gaps=[7, 0, 0, 0, 0]))
+    bench.work()
+    assert starts(bench) == [15, 30, 45, 60, 75, 90]  # the first symbol is at tick 7, the last at 113
+    assert [frame.length for frame in bench.frames] == [20] * 6
+    account = bench.ledger.account(Key("watch", "hr", "public"))
+    assert account.spent == 2 * max(bench.ledger.charges(1).values())
+    assert (account.first, account.last) == (15, 109)
+
+
+def test_a_gap_of_a_billion_ticks_is_passed_over_at_once(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scheduled(**WATCH_ONLY))
+    near, far = frames([10, 10]), SymbolFrame(1, 19, 1_000_000_007, bytes([1] * 60))
+    bench.scene.record(*near, far)
+    bench.work()
+    assert starts(bench) == [0, 1_000_000_000, 1_000_000_020, 1_000_000_040]
+    assert bench.frames[1].observed == 13
+    assert bench.counters["releases_empty"] == 1
+    assert bench.counters["releases"] == 4
+
+
+def test_ticks_without_a_symbol_are_not_observed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scheduled("plain", "site", scale="1/10", **WATCH_ONLY))
+    symbols = bytes([0, 1, ABSENT, 1] * 5)
+    bench.scene.record(SymbolFrame(1, -1, 0, symbols), SymbolFrame(1, 19, 25, bytes(10)))
+    bench.work()
+    (frame,) = bench.frames
+    assert frame.observed == 15
+    rho0, rho1 = (weight / 2**32 for weight in (BINARY.threshold0, BINARY.threshold1))
+    assert frame.values[0] == pytest.approx((10 - 15 * rho0) / (1 - rho0 - rho1))  # noise of scale 1/10 is nearly none
+    assert (frame.charge, frame.epsilon, frame.adversary) == (0.0, 50.0, "informed")
+    assert bench.ledger.entries()[0].reason.startswith("post-processing")
+    assert bench.ledger.accounts() == []
+
+
+def test_what_the_ledger_refuses_is_counted_and_never_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(tmp_path, scheduled(**WATCH_ONLY), scheduled("more", share=0.5, **WATCH_ONLY))
+    bench.scene.record(*frames([10] * 9))
+    bench.work()
+    assert [frame.name for frame in bench.frames] == ["active"] * 4
+    assert (bench.counters["releases"], bench.counters["releases_refused"]) == (4, 4)
+    lines = [record.getMessage() for record in caplog.records if "too much" in record.getMessage()]
+    assert len(lines) == 4
+    assert all("\n" not in line and "watch/hr, audience public: ticks" in line for line in lines)
+    bench.reopen()
+    bench.work()
+    assert bench.counters["releases_refused"] == 4
+    assert verify(bench.ledger).problems == ()
+
+
+def test_a_window_that_does_not_answer_is_refused_and_charged_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(tmp_path, scheduled(query="dwell", **WATCH_ONLY))
+    bench.scene.record(SymbolFrame(1, -1, 0, bytes([0, ABSENT] * 15)))
+    bench.work()
+    assert (bench.frames, bench.counters["releases_refused"]) == ([], 1)
+    assert "no two consecutive ticks of the window have symbols" in caplog.text
+    assert [account.spent for account in bench.ledger.accounts()] == [0]
+
+
+def test_shares_of_one_together_are_granted_for_ever(tmp_path: Path) -> None:
+    shares = [scheduled(f"part-{i}", share=share, **WATCH_ONLY) for i, share in enumerate((0.5, 0.25, 0.25))]
+    bench = Bench(tmp_path, *shares)
+    bench.scene.record(*frames([10] * 21))
+    bench.work()
+    assert (bench.counters["releases"], bench.counters["releases_refused"]) == (30, 0)
+    (account,) = bench.ledger.accounts()
+    assert account.runs == 1
+    assert account.remaining * 10**6 < account.allowance
+
+
+def test_one_release_per_device_each_with_its_own_noise_and_charge(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scheduled(per_device=True))
+    bench.scene.record(*frames([30]))
+    bench.scene.record(*frames([30], seed=2), device="ring")
+    bench.work()
+    assert [(frame.name, frame.devices) for frame in bench.frames] == [("active-ring", 1), ("active-watch", 1)]
+    assert bench.frames[0].scale != bench.frames[1].scale  # their tables differ
+    assert [account.spent > 0 for account in bench.ledger.accounts()] == [True, True]
+
+
+def test_a_file_that_fails_delays_a_release_and_loses_none(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scheduled(**WATCH_ONLY))
+    bench.scene.record(*frames([10] * 5))
+    with sqlite3.connect(tmp_path / "l.sqlite", isolation_level=None) as other:
+        bench.ledger._db.execute("PRAGMA busy_timeout=1")
+        other.execute("BEGIN IMMEDIATE")
+        while bench.counters["ledger_errors"] == 0:
+            bench.schedule.pump(idle=True)
+        assert bench.frames == []
+        assert not bench.schedule.busy  # not tried again at once
+        other.execute("ROLLBACK")
+    other.close()
+    wait_until(lambda: bench.schedule.busy)
+    bench.work()
+    assert starts(bench) == [0, 20]
+    assert bench.counters["ledger_errors"] == 1
+
+
+def test_a_new_epsilon_is_recorded_and_holds_from_now_on(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scheduled(scale="20", **WATCH_ONLY))
+    bench.scene.record(*frames([10] * 3))
+    bench.work()
+    bench.config.write_text(bench.config.read_text().replace("epsilon = 1.0", "epsilon = 0.01"))
+    bench.reopen()
+    bench.scene.record(*frames([10] * 6)[3:])
+    bench.work()
+    assert (bench.counters["releases"], bench.counters["releases_refused"]) == (1, 1)
+    assert bench.ledger._db.execute("SELECT epsilon, after_entry FROM allowances").fetchall() == [(1.0, 0), (0.01, 1)]
+    assert verify(bench.ledger).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("payload=(SELECT payload FROM entries WHERE number=1)", "entry 2: holds another release"),
+        ("payload=substr(payload, 1, 40)", "entry 2: holds no release: no msgpack message"),
+        ("first=first+1", "entry 2: holds another release"),
+        ("name='other'", "entry 2: holds another release"),
+        ("in_group=(SELECT MIN(id) FROM groups)", "entry 2: its release states another charge"),
+    ],
+)
+def test_a_stored_release_that_is_not_that_of_its_entry_is_found(tmp_path: Path, change: str, problem: str) -> None:
+    bench = Bench(tmp_path, scheduled(share=0.5, **WATCH_ONLY), scheduled("more", share=0.25, **WATCH_ONLY))
+    bench.scene.record(*frames([10] * 5))
+    bench.work()
+    assert len(bench.frames) == 4
+    assert verify(bench.ledger).problems == ()
+    bench.ledger._db.execute(f"UPDATE entries SET {change} WHERE number=2")
+    assert any(found.startswith(problem) for found in verify(bench.ledger).problems)
+
+
+@pytest.mark.parametrize(
+    ("release", "text"),
+    [
+        (scheduled(share=None), "needs either scale or share"),
+        (scheduled(scale="5", share=0.5), "needs either scale or share"),
+        (scheduled(share=1.5), r"releases.0.share: Input should be less than or equal to 1"),
+        (scheduled(scale="0"), "releases.0.scale"),
+        (scheduled(scale="1/20"), "scale of release active must lie in"),
+        (scheduled(audience="press"), "for audience press, which is not configured"),
+        (scheduled(audience="site"), "no allowance to share"),
+        (scheduled(name="status"), "status cannot be the name of a release"),
+        (scheduled(query="mean"), "releases.0.query"),
+        (scheduled(query="histogram"), "a histogram names no states"),
+        (scheduled(states=[]), "any other query names some"),
+        (scheduled(states=["level 1", "level 1"]), "names a state twice"),
+        (scheduled(length=0), "releases.0.length"),
+        (scheduled(length="20"), "releases.0.length: Input should be a valid integer"),
+        (scheduled(colour="red"), "releases.0.colour: Extra inputs"),
+        (scheduled() + scheduled(), "two releases have the same name"),
+        ("[[releases]]\nname = ", "is not TOML"),
+        ("", "releases: Field required"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_in_one_line(tmp_path: Path, release: str, text: str) -> None:
+    with pytest.raises(ReleaseConfigError, match=text) as refused:
+        load_releases(write_config(tmp_path, release))
+    assert "\n" not in str(refused.value)
+    assert str(refused.value).startswith("releases.toml")
+
+
+@pytest.mark.parametrize(
+    ("release", "text"),
+    [
+        (scheduled(stream="noise"), "no device has a stream noise"),
+        (scheduled(devices=["band"]), "no policy for stream band/hr"),
+        (scheduled(devices=["watch", "watch"]), "names a device twice"),
+        (scheduled(states=["high"]), "stream hr has no state 'high'"),
+        (scheduled(states=["level 0", "level 1"]), "asks for all states together"),
+        (scheduled(name="x" * 62, per_device=True), "longer than 64"),
+        (scheduled(per_device=True) + scheduled(name="active-ring"), "the same topic"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_the_policies_is_refused(tmp_path: Path, release: str, text: str) -> None:
+    config = load_releases(write_config(tmp_path, release))
+    with pytest.raises(ReleaseConfigError, match=text):
+        jobs(config, catalogue([policy(1), policy(1, device="ring")]))
+
+
+def test_the_site_has_no_epsilon_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(ReleaseConfigError, match="site sees the symbols"):
+        load_releases(write_config(tmp_path, scheduled(), audiences=PUBLIC.replace("public", "site")))
+    with pytest.raises(ReleaseConfigError, match=r"cannot read none\.toml"):
+        load_releases(tmp_path / "none.toml")

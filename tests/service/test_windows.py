@@ -1,0 +1,235 @@
+"""Window counts at the gateway: what is refused, what is stored once, and the watermark that devices forget by."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import paho.mqtt.client as mqtt
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from contract.errors import GuaranteeError
+from contract.frames import Committed, Gap, StreamCommit, decode_committed
+from contract.topics import committed_topic, window_topic
+from contract.window_frames import WindowFrame, encode_window
+from contract.windows import Window
+from gateway.service import Gateway, GatewaySettings
+from gateway.service.ingest import Ingest, ReceivedWindow
+from gateway.service.policies import Catalogue
+from gateway.service.store import _SCHEMA, SCHEMA_VERSION, Store
+from tests.brokers import Mosquitto, wait_until
+from tests.service.scenes import Scene, catalogue, frames, policy, write_policies
+
+HIGH = Window(name="high", length=10, stride=10, start=3, states=(1,), scale="20")
+BARS = Window(name="bars", length=10, stride=2, states="histogram", scale="20")
+POLICIES = (policy(1, windows=(HIGH, BARS)), policy(2), policy(1, stream="steps", windows=(HIGH,)))
+SEQUENCES = ("hr/bars", "hr/high", "steps/high")
+
+
+def frame(index: int, previous: int | None = None, counts: tuple[int, ...] = (4,), **changes: object) -> WindowFrame:
+    """A window of HIGH, every tick of it observed."""
+    before = index - 1 if previous is None else previous
+    made = WindowFrame(1, "high", before, index, 3 + 10 * index, 10, 10, counts)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def scene(folder: Path, *policies: object) -> Scene:
+    return Scene(folder / "s.sqlite", policies=policies or POLICIES)  # type: ignore[arg-type]
+
+
+def record(scene: Scene, *some: WindowFrame, stream: str = "hr") -> None:
+    scene.recorder.record([ReceivedWindow("watch", stream, one) for one in some])
+
+
+def commit(scene: Scene, name: str = "hr/high") -> StreamCommit:
+    (found,) = (one for one in scene.committed().streams if one.stream == name)
+    return found
+
+
+def stored(path: Path) -> list[tuple[object, ...]]:
+    with sqlite3.connect(path) as database:
+        return database.execute("SELECT * FROM windows ORDER BY 1, 2").fetchall()
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (frame(5), None),
+        (frame(5, -1), None),
+        (frame(5, observed=3), None),
+        (frame(5, window="none"), "unknown_window"),
+        (frame(5, policy_version=2), "unknown_window"),
+        (frame(5, policy_version=7), "unknown_policy_version"),
+        (frame(5, first=52), "window_mismatch"),
+        (frame(5, length=11), "window_mismatch"),
+        (frame(5, counts=(4, 4)), "window_mismatch"),
+        (WindowFrame(1, "bars", -1, 2, 4, 10, 10, (4, 6)), None),
+        (WindowFrame(1, "bars", -1, 2, 4, 10, 10, (4,)), "window_mismatch"),
+    ],
+)
+def test_a_window_that_its_policy_does_not_have_is_refused(made: WindowFrame, reason: str | None) -> None:
+    counters: Counter[str] = Counter()
+    meaning = Ingest(catalogue(POLICIES), counters).read(window_topic("home", "watch", "hr"), encode_window(made))
+    assert meaning == (None if reason else ReceivedWindow("watch", "hr", made))
+    assert counters == Counter(["received", *([reason] if reason else [])])
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "reason"),
+    [
+        (window_topic("home", "ring", "hr"), encode_window(frame(5)), "unknown_device"),
+        (window_topic("home", "watch", "power"), encode_window(frame(5)), "unknown_stream"),
+        (window_topic("away", "watch", "hr"), encode_window(frame(5)), "wrong_fleet"),
+        (window_topic("home", "watch", "hr"), encode_window(frame(5))[:-1], "malformed"),
+        (window_topic("home", "watch", "hr"), encode_window(frame(5)) + b"1", "trailing_bytes"),
+        (window_topic("home", "watch", "hr"), b"\1" + encode_window(frame(5))[1:], "unknown_schema"),
+        (window_topic("home", "watch", "hr"), bytes(5000), "oversized"),
+    ],
+)
+def test_a_message_that_is_no_window_is_counted_by_its_reason(topic: str, payload: bytes, reason: str) -> None:
+    counters: Counter[str] = Counter()
+    assert Ingest(catalogue(POLICIES), counters).read(topic, payload) is None
+    assert counters == Counter(["received", reason])
+
+
+def test_two_policies_that_differ_in_their_windows_only_are_both_verified() -> None:
+    """What was verified once is remembered; windows are part of it."""
+    known = Catalogue("home")
+    known.add(policy(1))
+    loud = policy(2, windows=(HIGH.model_copy(update={"scale": "1/60"}),))
+    with pytest.raises(GuaranteeError, match="the set of windows loses epsilon"):
+        known.add(loud)
+
+
+# What is stored
+
+
+def test_a_window_is_stored_once_and_known_by_its_index(tmp_path: Path) -> None:
+    one = scene(tmp_path)
+    record(one, frame(5, -1, (-3,)), frame(6))
+    record(one, frame(6))
+    record(one, frame(6, counts=(5,)), frame(6, previous=4))
+    assert one.counters == Counter(windows_stored=2, windows_duplicate=1, windows_conflict=2)
+    assert [(row[1:7], json.loads(str(row[7]))) for row in stored(one.path)] == [
+        ((5, -1, 1, 53, 10, 10), [-3]),
+        ((6, 5, 1, 63, 10, 10), [4]),
+    ]
+    assert commit(one) == StreamCommit("hr/high", 6, ())
+    one.reopen()
+    record(one, frame(5, -1, (-3,)), frame(6, counts=(5,)))
+    assert one.counters == Counter(windows_stored=2, windows_duplicate=2, windows_conflict=3)
+    number = one.store.stream_id("watch", "hr/high")
+    assert number is not None
+    assert one.store.window(number, "high", 5) == frame(5, -1, (-3,))
+    assert one.store.window(number, "high", 7) is None
+
+
+def test_every_sequence_has_a_watermark_of_its_own(tmp_path: Path) -> None:
+    one = scene(tmp_path)
+    assert [c.stream for c in one.committed().streams] == ["hr", "hr/bars", "hr/high", "steps", "steps/high"]
+    assert {c.through for c in one.committed().streams} == {-1}
+    (symbols,) = frames([10])
+    one.record(symbols)
+    record(one, frame(2, -1), frame(4, 3))
+    record(one, frame(9, 2), stream="steps")
+    record(one, WindowFrame(1, "bars", -1, 7, 14, 10, 9, (2**63 - 1, -(2**63))))
+    assert one.committed() == Committed(
+        (
+            StreamCommit("hr", 9, ()),
+            StreamCommit("hr/bars", 7, ()),
+            StreamCommit("hr/high", 4, (Gap(2, 3),)),
+            StreamCommit("steps", -1, ()),
+            StreamCommit("steps/high", 9, (Gap(-1, 2),)),
+        )
+    )
+
+
+def test_the_order_of_arrival_does_not_matter(tmp_path: Path) -> None:
+    """Windows that were never released are no gaps; those that are missing are."""
+    sent = [frame(i, p) for p, i in ((-1, 2), (2, 3), (3, 7), (7, 8), (8, 20))]
+    results = []
+    for number in range(5):
+        some = sent * 2
+        random.Random(number).shuffle(some)
+        (tmp_path / str(number)).mkdir()
+        one = scene(tmp_path / str(number))
+        for made in some:
+            record(one, made)
+            one.reopen()
+        assert one.counters == Counter(windows_stored=5, windows_duplicate=5)
+        results.append((stored(one.path), commit(one)))
+    assert all(result == results[0] for result in results)
+    assert results[0][1] == StreamCommit("hr/high", 20, ())
+
+
+def test_what_cannot_be_stored_is_not_in_the_watermark(tmp_path: Path) -> None:
+    one = scene(tmp_path)
+    record(one, frame(0))
+    one.store._db.execute("CREATE TRIGGER full BEFORE INSERT ON windows BEGIN SELECT RAISE(ABORT, 'full'); END")
+    with pytest.raises(sqlite3.Error):
+        record(one, frame(1), frame(2))
+    assert commit(one).through == 0
+    one.store._db.execute("DROP TRIGGER full")
+    record(one, frame(1), frame(2))
+    assert commit(one).through == 2
+    assert one.counters == Counter(windows_stored=3)
+
+
+def test_windows_of_a_retired_policy_stay_in_the_watermark(tmp_path: Path) -> None:
+    """A device that did not hear of it in time still learns that it may forget them."""
+    one = scene(tmp_path)
+    record(one, frame(5, -1))
+    one.policies = POLICIES[1:]
+    one.reopen()
+    assert commit(one) == StreamCommit("hr/high", 5, ())
+
+
+def test_a_store_of_the_first_version_is_taken_over_with_all_that_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    with sqlite3.connect(path) as database:
+        database.executescript(f"{_SCHEMA}PRAGMA user_version=1;")
+        database.execute("INSERT INTO streams VALUES (1, 'watch', 'hr')")
+        database.execute("INSERT INTO coverage VALUES (1, -1, 41)")
+    database.close()
+    one = scene(tmp_path)
+    assert one.store._one("PRAGMA user_version") == (SCHEMA_VERSION,)
+    assert commit(one, "hr") == StreamCommit("hr", 41, ())
+    record(one, frame(0))
+    one.reopen()
+    assert commit(one).through == 0
+    Store(path).close()
+
+
+# At a real broker
+
+
+def test_a_gateway_stores_windows_and_tells_the_device(broker: Mosquitto, tmp_path: Path) -> None:
+    settings = GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", write_policies(tmp_path / "p", POLICIES))
+    gateway = Gateway(settings)
+    heard: list[StreamCommit] = []
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="watch")
+    client.on_message = lambda _client, _data, message: heard.extend(decode_committed(bytes(message.payload)).streams)
+    client.on_connect = lambda *_: client.subscribe(committed_topic("home", "watch"), 1)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    gateway.start()
+    try:
+        wait_until(lambda: gateway._link.connected and client.is_connected(), 20)
+        for made in (frame(0), frame(1), frame(1), frame(1, counts=(5,)), frame(2, window="none")):
+            client.publish(window_topic("home", "watch", "hr"), encode_window(made), qos=1)
+        wait_until(lambda: StreamCommit("hr/high", 1, ()) in heard and gateway.counters["unknown_window"], 20)
+        assert {one.stream for one in heard} == {"hr", "steps", *SEQUENCES}
+    finally:
+        gateway.stop()
+        client.disconnect()
+        client.loop_stop()
+    assert [gateway.counters[name] for name in ("windows_stored", "windows_duplicate", "windows_conflict")] == [2, 1, 1]
+    assert [row[1] for row in stored(tmp_path / "s.sqlite")] == [0, 1]
