@@ -1,4 +1,4 @@
-"""`fugu plan stream`."""
+"""`fugu plan stream` and `fugu plan window`."""
 
 from __future__ import annotations
 
@@ -84,3 +84,46 @@ def stream(
             valid_until=valid_until,
         ),
     )
+
+
+@app.command("window")
+def window(
+    epsilon: Annotated[float, typer.Option(help="The most that may be lost about one reading, in nats.")],
+    chain: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help='JSON: "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list of such; '
+            "a file of 'fugu model fit' will do.",
+        ),
+    ] = None,
+    q: QOption = None,
+    r: ROption = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(help="chain, mqm-exact, mqm-approx, wasserstein, group, entry or auto (default: compare all)."),
+    ] = None,
+    length: Annotated[
+        int | None, typer.Option(metavar="T", min=1, help="Ticks of the only window that will ever be released.")
+    ] = None,
+    endless: Annotated[
+        bool, typer.Option("--endless", help="Windows one after another for ever, under one epsilon (the default).")
+    ] = False,
+    query: Annotated[
+        str, typer.Option(help="count (ticks in some states) or histogram (ticks in each state).")
+    ] = "count",
+    adversary: AdversaryOption = "ignorant",
+    as_json: JsonOption = False,
+) -> None:
+    """Plan statistics over windows of ticks: the Laplace noise that each mechanism needs for the same guarantee.
+
+    \b
+    examples:
+      fugu plan window --q .1 --r .4 --epsilon 1
+      fugu plan window --q .1 --r .4 --epsilon 1 --mechanism auto --query histogram --json
+      fugu plan window --chain chain.json --epsilon 1 --length 60
+    """
+    from fugu.window_command import WindowOptions, plan_window
+
+    options = WindowOptions(chain, q, r, epsilon, mechanism, length, endless, query, adversary)
+    plan_window(options, as_json=as_json)

@@ -380,7 +380,8 @@ def _of_contract(chains: BinaryChains | BoundedChains, pairs: Floats, adversary:
     else:
         ratios = [_ratio_above(pairs.max())] * 2
     found = ratio_loss(chains, ratios[0], ratios[1], adversary)
-    exact = found.bound in ("BDP theorem 1", "bridge recursion")
+    point = isinstance(chains, BinaryChains) and chains.q[0] == chains.q[1] and chains.r[0] == chains.r[1]
+    exact = found.bound == "BDP theorem 1" or (point and found.bound == "bridge recursion")
     return ChainLoss(found.epsilon, adversary, "exact" if exact else found.bound, words, None)
 
 

@@ -1,0 +1,184 @@
+"""Every mechanism for a statistic over a window, at the same epsilon: how much noise each needs, and what for.
+
+The chain accountant is ours; the others are the papers', as corrected, and the two classical ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from contract.chains import BinaryChains, BoundedChains
+from contract.errors import FuguError
+from contract.guarantee import Adversary
+from gateway.privacy.accountant import ChainAccountant, Chains
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.eigengap import mqm_approx
+from gateway.privacy.quilts import QuiltScale, corner_chains, entry_dp_scale, group_dp_scale, mqm_exact
+from gateway.privacy.wasserstein import wasserstein_count
+
+__all__ = [
+    "COMPOSING",
+    "MECHANISMS",
+    "Mechanism",
+    "Query",
+    "WindowNoise",
+    "WindowRequest",
+    "least_noise",
+    "window_noise",
+]
+
+Mechanism = Literal["chain", "mqm-exact", "mqm-approx", "wasserstein", "group", "entry"]
+Query = Literal["count", "histogram"]
+MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
+COMPOSING: tuple[Mechanism, ...] = ("chain", "mqm-exact", "mqm-approx")
+"""Mechanisms that protect correlated readings and still hold when further windows are released."""
+_AGAINST_ALL = ("chain", "group")
+_OUTWARD = 1.0 + 1e-9
+
+
+@dataclass(frozen=True)
+class WindowRequest:
+    """What is to be released.
+
+    Attributes:
+        chains: the class of chains.
+        epsilon: the wanted guarantee, in nats.
+        length: ticks of the one window there ever is, or None for windows without an end, one after another.
+        query: the number of ticks in some states, or in each state.
+        adversary: what the adversary may know.
+    """
+
+    chains: Chains
+    epsilon: float
+    length: int | None
+    query: Query
+    adversary: Adversary
+
+    @property
+    def sensitivity(self) -> int:
+        """By how much one reading can change the statistic, in L1: it moves between two bins of a histogram."""
+        return 2 if self.query == "histogram" else 1
+
+
+@dataclass(frozen=True)
+class WindowNoise:
+    """What a mechanism needs.
+
+    Attributes:
+        mechanism: its name.
+        scale: that of the (discrete) Laplace noise on every number that is released, in ticks; rounded up.
+        epsilon: what it guarantees with that, in nats.
+        adversary: against whom.
+        composes: whether the guarantee covers further windows with the same noise: tumbling ones in an endless stream.
+        reason: what determined the scale.
+    """
+
+    mechanism: Mechanism
+    scale: float
+    epsilon: float
+    adversary: Adversary
+    composes: bool
+    reason: str
+
+
+def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
+    """The noise that a mechanism needs.
+
+    Raises:
+        FuguError: one line that says why the mechanism cannot be had: it knows no such adversary, needs a length, or
+            no noise is enough.
+    """
+    if mechanism not in _AGAINST_ALL and request.adversary != "ignorant":
+        raise ChainClassError(f"protects against the ignorant adversary only, not against the {request.adversary} one")
+    scale, reason, composes = _OF[mechanism](request)
+    return WindowNoise(mechanism, scale * _OUTWARD, request.epsilon, request.adversary, composes, reason)
+
+
+def least_noise(request: WindowRequest) -> WindowNoise:
+    """The least noise that composes, with its mechanism.
+
+    Raises:
+        FuguError: there is none.
+    """
+    found: list[WindowNoise] = []
+    problem: FuguError | None = None
+    for mechanism in COMPOSING if request.adversary == "ignorant" else COMPOSING[:1]:
+        try:
+            found.append(window_noise(request, mechanism))
+        except FuguError as error:
+            problem = problem or error
+    if not found:
+        raise problem or ChainClassError("there is no mechanism")
+    return min(found, key=lambda noise: noise.scale)
+
+
+def _chain(request: WindowRequest) -> tuple[float, str, bool]:
+    accountant = ChainAccountant(request.chains)
+    rate = accountant.allowance(request.epsilon, request.adversary, request.length)
+    bound = accountant.loss(rate, request.adversary, request.length).bound
+    return request.sensitivity / rate, f"{bound}; {rate:.6g} nats a tick", request.length is None
+
+
+def _quilt(found: QuiltScale, request: WindowRequest) -> tuple[float, str, bool]:
+    a, b = found.quilt
+    arms = [f"{a} before" * (a is not None), f"{b} after" * (b is not None)]
+    where = " and ".join(arm for arm in arms if arm) or "none: the whole window"
+    node = "any tick far from the ends" if found.node is None else f"tick {found.node}"
+    reason = f"{node}, quilt {where}, {found.card} near ticks, influence {found.influence:.4g}"
+    return request.sensitivity * found.scale, reason, request.length is None
+
+
+def _mqm_exact(request: WindowRequest) -> tuple[float, str, bool]:
+    return _quilt(mqm_exact(_finite(request.chains), request.length, request.epsilon), request)
+
+
+def _mqm_approx(request: WindowRequest) -> tuple[float, str, bool]:
+    return _quilt(mqm_approx(_finite(request.chains), request.length, request.epsilon), request)
+
+
+def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
+    length = _bounded(request)
+    if request.query != "count":
+        raise ChainClassError("releases one number: it has no histograms")
+    chains = _finite(request.chains)
+    members = corner_chains(chains) if isinstance(chains, BinaryChains) else chains
+    weights = [0] * members[0].states
+    weights[1] = 1
+    found = wasserstein_count(members, length, weights)
+    reason = f"distance {found.distance} at tick {found.node} between states {found.states[0]} and {found.states[1]}"
+    return float(found.distance) / request.epsilon, f"{reason}; covers one release of one number", False
+
+
+def _group(request: WindowRequest) -> tuple[float, str, bool]:
+    length = _bounded(request)
+    scale = group_dp_scale(length, request.epsilon, sensitivity=request.sensitivity)
+    return scale, f"all {length} ticks are one secret", False
+
+
+def _entry(request: WindowRequest) -> tuple[float, str, bool]:
+    scale = entry_dp_scale(request.epsilon, sensitivity=request.sensitivity)
+    return scale, "takes readings for independent: does not protect correlated ones", False
+
+
+_OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
+    "chain": _chain,
+    "mqm-exact": _mqm_exact,
+    "mqm-approx": _mqm_approx,
+    "wasserstein": _wasserstein,
+    "group": _group,
+    "entry": _entry,
+}
+
+
+def _finite(chains: Chains) -> tuple[MarkovChain, ...] | BinaryChains:
+    if isinstance(chains, BoundedChains):
+        raise ChainClassError("needs transition matrices, not a bound on their odds ratios")
+    return chains
+
+
+def _bounded(request: WindowRequest) -> int:
+    if request.length is None:
+        raise ChainClassError("needs a length: its noise grows with the stream")
+    return request.length

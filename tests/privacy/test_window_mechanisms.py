@@ -1,0 +1,106 @@
+"""All mechanisms side by side: their order, what they refuse, and that ours never needs more noise than the papers'."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains, BoundedChains
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.window_mechanisms import MECHANISMS, WindowRequest, least_noise, window_noise
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
+THETA = {"th1": np.array([[0.9, 0.1], [0.4, 0.6]]), "th2": np.array([[0.8, 0.2], [0.3, 0.7]])}
+STARTS = {"th1": [1.0, 0.0], "th2": [0.9, 0.1]}
+
+
+def request(chains: object, epsilon: float = 1.0, length: int | None = None, **other: object) -> WindowRequest:
+    fields = {"query": "count", "adversary": "ignorant", **other}
+    return WindowRequest(chains, epsilon, length, **fields)  # type: ignore[arg-type]
+
+
+def random_chain(seed: int, k: int) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    stay = generator.uniform(0.0, 0.8)
+    return stay * np.eye(k) + (1 - stay) * generator.dirichlet(np.ones(k), size=k)
+
+
+@pytest.mark.parametrize("key", [key for key in GOLDEN["3_wasserstein"] if "stat" not in key])
+def test_the_papers_table(key: str) -> None:
+    """Wasserstein, MQMExact, MQMApprox, GroupDP, and the exact need, which is ours."""
+    name, length, epsilon = key.split("|")
+    expected = GOLDEN["3_wasserstein"][key]
+    chain = (MarkovChain(THETA[name], np.array(STARTS[name])),)
+    asked = request(chain, float(epsilon[4:]), int(length[2:]))
+    for mechanism, column in (
+        ("chain", "exact_laplace"),
+        ("wasserstein", "W_over_eps"),
+        ("mqm-exact", "mqm_literal"),
+        ("group", "group"),
+    ):
+        noise = window_noise(asked, mechanism)  # type: ignore[arg-type]
+        # Exact for all initial laws at once in the quilts' case; scales are rounded up by 1e-9 relative.
+        assert noise.scale == pytest.approx(expected[column], rel=3e-9), mechanism
+        assert noise.scale >= expected[column] * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("length", [None, 40])
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("k", [2, 3, 4, 7])
+def test_ours_needs_no_more_than_quilts_and_these_no_more_than_their_approximation(
+    k: int, seed: int, length: int | None
+) -> None:
+    chains = (MarkovChain.stationary(random_chain(1000 * k + seed, k)),)
+    for epsilon in (0.2, 1.0, 5.0):
+        asked = request(chains, epsilon, length)
+        ours = window_noise(asked, "chain").scale
+        exact = window_noise(asked, "mqm-exact").scale
+        assert ours <= exact * (1 + 1e-8)
+        try:
+            approximate = window_noise(asked, "mqm-approx").scale
+        except ChainClassError:
+            continue
+        assert exact <= approximate * (1 + 1e-8)
+        assert ours == pytest.approx(least_noise(asked).scale, rel=1e-8)
+
+
+def test_ours_needs_no_more_than_quilts_with_many_states() -> None:
+    chains = (MarkovChain.stationary(random_chain(5, 20)),)
+    for epsilon in (0.2, 1.0, 5.0):
+        asked = request(chains, epsilon)
+        assert window_noise(asked, "chain").scale <= window_noise(asked, "mqm-exact").scale
+
+
+def test_a_histogram_needs_twice_the_noise_in_every_bin() -> None:
+    chains = (MarkovChain.stationary(THETA["th1"]),)
+    for mechanism in MECHANISMS:
+        if mechanism != "wasserstein":
+            one = window_noise(request(chains, 1.0, 30), mechanism).scale
+            two = window_noise(request(chains, 1.0, 30, query="histogram"), mechanism).scale
+            assert two == pytest.approx(2 * one, rel=1e-9)
+
+
+def test_what_there_is_not_is_refused_with_the_reason() -> None:
+    chains = (MarkovChain.stationary(THETA["th1"]),)
+    for mechanism, other, reason in (
+        ("group", {}, "needs a length"),
+        ("wasserstein", {}, "needs a length"),
+        ("wasserstein", {"query": "histogram", "length": 9}, "no histograms"),
+        ("mqm-exact", {"adversary": "informed"}, "ignorant adversary only"),
+    ):
+        with pytest.raises(ChainClassError, match=reason):
+            window_noise(request(chains, **other), mechanism)  # type: ignore[arg-type]
+    with pytest.raises(ChainClassError, match="transition matrices"):
+        window_noise(request(BoundedChains(states=3, odds_ratio=4.0)), "mqm-exact")
+    assert least_noise(request(BoundedChains(states=3, odds_ratio=4.0))).mechanism == "chain"
+
+
+def test_only_what_composes_is_chosen() -> None:
+    """Wasserstein and entry-DP would need less noise here, and protect less."""
+    chains = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4))
+    asked = request(chains, 1.0, 100)
+    assert window_noise(asked, "entry").scale < least_noise(asked).scale
+    assert least_noise(asked).mechanism == "chain"
