@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from contract.chains import BinaryChains as BinaryChains
     from contract.chains import BoundedChains as BoundedChains
     from contract.chains import ChainClass as ChainClass
+    from contract.chains import FiniteChains as FiniteChains
     from contract.errors import FrameError as FrameError
     from contract.errors import FuguError as FuguError
     from contract.errors import GuaranteeError as GuaranteeError
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from contract.windows import Window as Window
 
 _HOME = {
-    "chains": ("BinaryChains", "BoundedChains", "ChainClass"),
+    "chains": ("BinaryChains", "BoundedChains", "ChainClass", "FiniteChains"),
     "errors": ("FrameError", "FuguError", "GuaranteeError", "PolicyError", "TopicError"),
     "frames": (
         *("ABSENT", "Committed", "Estimate", "Status", "SymbolFrame"),

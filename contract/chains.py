@@ -9,10 +9,11 @@ from pydantic import Field, model_validator
 
 from contract._document import Document
 
-__all__ = ["BinaryChains", "BoundedChains", "ChainClass", "odds_ratio"]
+__all__ = ["BinaryChains", "BoundedChains", "ChainClass", "FiniteChains", "odds_ratio"]
 
 _SUM_TOLERANCE = 1e-9
 _ODDS_TOLERANCE = 1e-9
+_MOST_KNOWN_STATES = 8
 
 
 class BinaryChains(Document):
@@ -66,7 +67,47 @@ class BoundedChains(Document):
         return self
 
 
-ChainClass = Annotated[BinaryChains | BoundedChains, Field(discriminator="kind")]
+class FiniteChains(Document):
+    """One of a few known chains, started stationary.
+
+    Attributes:
+        transitions: 1 to 8 transition matrices, k x k with 2 <= k <= 8; a step may be impossible, but every state
+            must be reached from every other in time.
+    """
+
+    kind: Literal["finite"] = "finite"
+    transitions: Annotated[tuple[tuple[tuple[float, ...], ...], ...], Field(min_length=1, max_length=8)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not 2 <= self.states <= _MOST_KNOWN_STATES or len({len(matrix) for matrix in self.transitions}) != 1:
+            raise ValueError(f"transitions must all be k x k, with k from 2 to {_MOST_KNOWN_STATES}")
+        for matrix in self.transitions:
+            _check_stochastic(matrix, zeros=True)
+            if not _irreducible(matrix):
+                raise ValueError("a chain does not visit all its states for ever")
+        return self
+
+    @property
+    def states(self) -> int:
+        """The number of states k."""
+        return len(self.transitions[0])
+
+
+def _irreducible(transition: tuple[tuple[float, ...], ...]) -> bool:
+    """Whether every state is reached from state 0, and state 0 from every state."""
+    for turned in (transition, tuple(zip(*transition, strict=True))):
+        reached, waiting = {0}, [0]
+        while waiting:
+            fresh = {y for y, p in enumerate(turned[waiting.pop()]) if p > 0.0} - reached
+            reached |= fresh
+            waiting += fresh
+        if len(reached) < len(transition):
+            return False
+    return True
+
+
+ChainClass = Annotated[BinaryChains | BoundedChains | FiniteChains, Field(discriminator="kind")]
 """A class of chains as it appears in documents; the field `kind` tells which."""
 
 
@@ -98,11 +139,11 @@ def odds_ratio(transition: tuple[tuple[float, ...], ...]) -> float:
     return worst
 
 
-def _check_stochastic(transition: tuple[tuple[float, ...], ...]) -> None:
+def _check_stochastic(transition: tuple[tuple[float, ...], ...], *, zeros: bool = False) -> None:
     for x, row in enumerate(transition):
         if len(row) != len(transition):
             raise ValueError(f"transition row {x} has {len(row)} entries, not {len(transition)}")
-        if not all(p > 0.0 for p in row):
-            raise ValueError(f"transition row {x} has an entry that is not positive")
+        if not all(p > 0.0 or (zeros and p == 0.0) for p in row):
+            raise ValueError(f"transition row {x} has an entry that is {'negative' if zeros else 'not positive'}")
         if abs(math.fsum(row) - 1.0) > _SUM_TOLERANCE:
             raise ValueError(f"transition row {x} sums to {math.fsum(row):.12g}, not 1")

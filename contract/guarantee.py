@@ -19,8 +19,9 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from contract._document import Document
-from contract.chains import BinaryChains, BoundedChains
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from contract.errors import GuaranteeError
+from contract.finite_sides import finite_loss
 from contract.sides import CONTEXT, Way, as_decimal, ignorant_side, informed_side, universal_side, worst_odds_ratio
 from contract.table import EmissionTable
 
@@ -72,7 +73,7 @@ class Loss(NamedTuple):
     bound: str
 
 
-def check_guarantee(chains: BinaryChains | BoundedChains, table: EmissionTable, guarantee: Guarantee) -> Loss:
+def check_guarantee(chains: ChainClass, table: EmissionTable, guarantee: Guarantee) -> Loss:
     """Refuse a table that loses more than its guarantee allows.
 
     Args:
@@ -92,9 +93,7 @@ def check_guarantee(chains: BinaryChains | BoundedChains, table: EmissionTable, 
     return check_ratios(chains, tick_ratios(table), guarantee, "the table")
 
 
-def check_ratios(
-    chains: BinaryChains | BoundedChains, ratios: tuple[Fraction, Fraction], guarantee: Guarantee, what: str
-) -> Loss:
+def check_ratios(chains: ChainClass, ratios: tuple[Fraction, Fraction], guarantee: Guarantee, what: str) -> Loss:
     """Refuse a mechanism with these likelihood ratios per tick if it loses more than its guarantee allows.
 
     Args:
@@ -118,7 +117,7 @@ def check_ratios(
     return actual
 
 
-def loss(chains: BinaryChains | BoundedChains, table: EmissionTable, adversary: Adversary) -> Loss:
+def loss(chains: ChainClass, table: EmissionTable, adversary: Adversary) -> Loss:
     """Return the epsilon of a randomised symbol stream, one symbol per tick for ever.
 
     Args:
@@ -138,7 +137,7 @@ def loss(chains: BinaryChains | BoundedChains, table: EmissionTable, adversary: 
     return ratio_loss(chains, *tick_ratios(table), adversary)
 
 
-def _check_states(chains: BinaryChains | BoundedChains, table: EmissionTable) -> None:
+def _check_states(chains: ChainClass, table: EmissionTable) -> None:
     if table.states != chains.states:
         raise GuaranteeError(f"the table has {table.states} states and its class of chains {chains.states}")
 
@@ -165,9 +164,7 @@ def _largest(above: tuple[int, ...], below: tuple[int, ...]) -> Fraction:
     return max(Fraction(a, b) for a, b in zip(above, below, strict=True))
 
 
-def ratio_loss(
-    chains: BinaryChains | BoundedChains, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary
-) -> Loss:
+def ratio_loss(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
     """Return the epsilon of any mechanism whose per-tick likelihood ratios are bounded, for ever.
 
     Args:
@@ -191,6 +188,8 @@ def ratio_loss(
     with localcontext(CONTEXT):
         if isinstance(chains, BoundedChains):
             return _universal(chains, ratio_01, ratio_10, adversary)
+        if isinstance(chains, FiniteChains):
+            return _finite(chains, ratio_01, ratio_10, adversary)
         if adversary == "universal":
             return _universal_binary(chains, ratio_01, ratio_10)
         return _stationary(chains, ratio_01, ratio_10, adversary)
@@ -248,6 +247,22 @@ def _universal(chains: BoundedChains, ratio_01: Fraction, ratio_10: Fraction, ad
     ticks = (ratio_01, ratio_10) if chains.states == 2 else worst
     epsilons = _universal_epsilons(Fraction(chains.odds_ratio), ticks, worst)
     return _rounded_up(epsilons, adversary, "odds-ratio bound")
+
+
+def _finite(chains: FiniteChains, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
+    """Follow known chains by the accountant; whatever the direction, the larger ratio counts."""
+    largest = max(ratio_01, ratio_10)
+    if adversary == "universal":
+        try:
+            odds = max(odds_ratio(transition) for transition in chains.transitions)
+        except ValueError as error:
+            raise GuaranteeError(f"no finite guarantee against the universal adversary: {error}") from None
+        return _rounded_up(
+            _universal_epsilons(Fraction(odds), (largest,) * 2, (largest,) * 2), adversary, "odds-ratio bound"
+        )
+    rate = _float_above(as_decimal(largest).ln() + _ROUNDING)
+    epsilon = finite_loss(chains.transitions, rate, informed=adversary == "informed")
+    return Loss(epsilon, epsilon, epsilon, adversary, "quilts" if adversary == "informed" else "chain accountant")
 
 
 def _universal_epsilons(

@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from contract.chains import BinaryChains
+from contract.chains import BinaryChains, FiniteChains
 from contract.errors import FuguError, PolicyError
 from contract.policy import Policy
 from firmware_sim.devices import run_crowd, simulate_recording, simulate_states, write_device
@@ -75,6 +75,8 @@ def _transition(policy: Policy) -> tuple[tuple[float, ...], ...]:
     if isinstance(chains, BinaryChains):
         q, r = sum(chains.q) / 2, sum(chains.r) / 2
         return ((1 - q, q), (r, 1 - r))
+    if isinstance(chains, FiniteChains):
+        return chains.transitions[0]
     if chains.transition is None:
         raise PolicyError("the policy's class names no typical chain to simulate: give a --recording")
     return chains.transition

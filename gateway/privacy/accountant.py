@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from contract.chains import BinaryChains, BoundedChains
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from contract.guarantee import Adversary, ratio_loss
 from gateway.chain.kernel import Floats, Ints
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
@@ -30,7 +30,7 @@ from gateway.privacy.interval_schedule import interval_losses, odds_ratio_losses
 
 __all__ = ["ChainAccountant", "ChainLoss", "Chains"]
 
-Chains = tuple[MarkovChain, ...] | BinaryChains | BoundedChains
+Chains = tuple[MarkovChain, ...] | ChainClass
 _LONGEST_RECURSION = 4096
 _LONGEST_INFORMED = 128
 _LEAST_SHARE = 1e-9
@@ -72,9 +72,11 @@ class ChainAccountant:
     """
 
     def __init__(self, chains: Chains) -> None:
+        if isinstance(chains, FiniteChains):
+            chains = tuple(MarkovChain.stationary(transition) for transition in chains.transitions)
         if isinstance(chains, tuple) and len({chain.states for chain in chains}) != 1:
             raise ChainClassError("a class needs at least one chain, and one number of states")
-        self.chains = chains
+        self.chains: tuple[MarkovChain, ...] | BinaryChains | BoundedChains = chains
         self._members = tuple(_Member(chain) for chain in chains) if isinstance(chains, tuple) else ()
 
     @property

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from scipy.optimize import brentq
 
-from contract.chains import BinaryChains, BoundedChains
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from contract.errors import FuguError, GuaranteeError
 from contract.guarantee import Adversary, Guarantee, Loss, check_guarantee, ratio_loss
 from contract.table import EmissionTable
@@ -65,7 +65,7 @@ class Calibration(NamedTuple):
 
 
 def calibrate_binary(
-    chains: BinaryChains | BoundedChains,
+    chains: ChainClass,
     epsilon: float,
     adversary: Adversary = "informed",
     objective: Objective = "information",
@@ -106,13 +106,13 @@ def calibrate_binary(
 
 
 def calibrate_kary(
-    chains: BoundedChains, epsilon: float, adversary: Adversary = "universal"
+    chains: BoundedChains | FiniteChains, epsilon: float, adversary: Adversary = "universal"
 ) -> tuple[EmissionTable, Loss]:
     """k-ary randomised response: every wrong symbol is equally likely.
 
     Args:
         chains: class of k-state chains.
-        epsilon: the wanted guarantee, in nats; the bound is the universal one for every adversary.
+        epsilon: the wanted guarantee, in nats; with bounded odds ratios the universal one for every adversary.
 
     Returns:
         The certified k x k table, and what it loses.
@@ -137,7 +137,7 @@ def calibrate_kary(
     raise CalibrationError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
 
 
-def allowed_ratios(chains: BinaryChains | BoundedChains, epsilon: float, adversary: Adversary) -> tuple[float, float]:
+def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary) -> tuple[float, float]:
     """The largest likelihood ratios of a tick that keep both directions within epsilon.
 
     The universal bound is the same for both directions, so its pair is equal. For the other adversaries each direction
@@ -157,7 +157,7 @@ def allowed_ratios(chains: BinaryChains | BoundedChains, epsilon: float, adversa
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise CalibrationError(f"epsilon must be a finite number above 0, got {epsilon:g}")
     highest = min(epsilon, _MOST_LOG_RATIO)
-    if adversary == "universal" or isinstance(chains, BoundedChains):
+    if adversary == "universal" or not isinstance(chains, BinaryChains):
         equal = _root(lambda log: _losses(chains, adversary, log, log)[0] - epsilon, 0.0, highest)
         return math.exp(equal), math.exp(equal)
     # Losses are ordered ignorant <= informed <= universal, and so, the other way round, is what they allow.
@@ -170,9 +170,7 @@ def allowed_ratios(chains: BinaryChains | BoundedChains, epsilon: float, adversa
     return math.exp(equal), math.exp(equal)
 
 
-def _losses(
-    chains: BinaryChains | BoundedChains, adversary: Adversary, log01: float, log10: float
-) -> tuple[float, float]:
+def _losses(chains: ChainClass, adversary: Adversary, log01: float, log10: float) -> tuple[float, float]:
     found = ratio_loss(chains, Fraction(math.exp(log01)), Fraction(math.exp(log10)), adversary)
     return found.epsilon_01, found.epsilon_10
 
@@ -196,7 +194,7 @@ def _intersection(v01: float, v10: float) -> tuple[float, float]:
     return (v01 - 1) / (v01 * v10 - 1), (v10 - 1) / (v01 * v10 - 1)
 
 
-def _least_flips(chains: BinaryChains | BoundedChains, v01: float, v10: float) -> tuple[float, float]:
+def _least_flips(chains: ChainClass, v01: float, v10: float) -> tuple[float, float]:
     """The corner of the allowed region, cut off at 1/2, with the fewest expected flips in the middle of the class."""
     corners = [
         _intersection(v01, v10),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from contract.chains import BinaryChains, BoundedChains
+from contract.chains import BinaryChains, BoundedChains, FiniteChains
 from contract.errors import FuguError
 from contract.guarantee import Adversary
 from gateway.privacy.accountant import ChainAccountant, Chains
@@ -175,6 +175,8 @@ _OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
 def _finite(chains: Chains) -> tuple[MarkovChain, ...] | BinaryChains:
     if isinstance(chains, BoundedChains):
         raise ChainClassError("needs transition matrices, not a bound on their odds ratios")
+    if isinstance(chains, FiniteChains):
+        return tuple(MarkovChain.stationary(transition) for transition in chains.transitions)
     return chains
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 
-from contract.chains import BinaryChains, BoundedChains
+from contract.chains import ChainClass
 from contract.guarantee import Adversary
-from gateway.privacy.randomised_response import allowed_ratios
+from gateway.privacy.accountant import ChainAccountant
 from gateway.release.charges import units_below
 
 __all__ = ["allowance"]
@@ -16,7 +15,7 @@ _INWARD = 1.0 - 1e-9
 
 
 @cache
-def allowance(chains: BinaryChains | BoundedChains, epsilon: float, adversary: Adversary) -> int:
+def allowance(chains: ChainClass, epsilon: float, adversary: Adversary) -> int:
     """The largest loss that every tick may have, for ever, without any state losing more than epsilon.
 
     Losses of the accountant grow with every tick's own loss, so a schedule of charges that never exceeds this number on
@@ -28,11 +27,11 @@ def allowance(chains: BinaryChains | BoundedChains, epsilon: float, adversary: A
         adversary: what the audience may know.
 
     Returns:
-        The loss in units of `gateway.release.charges`, rounded down; the smaller of the two directions.
+        The loss in units of `gateway.release.charges`, rounded down; the same for all pairs of states.
 
     Raises:
-        CalibrationError: epsilon is not a positive number.
+        ChainClassError: epsilon is not a positive number, or the chains do not forget.
 
-    Source: docs/privacy.md, "Binary chains in closed form".
+    Source: docs/privacy.md, "The chain accountant".
     """
-    return units_below(math.log(min(allowed_ratios(chains, epsilon, adversary))) * _INWARD)
+    return units_below(ChainAccountant(chains).allowance(epsilon, adversary) * _INWARD)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.chains import BinaryChains, ChainClass
+from contract.chains import BinaryChains, ChainClass, FiniteChains
 from contract.policy import Policy
 from contract.table import SCALE, EmissionTable
 from gateway.chain import fixed_lag_marginals, predict, stationary_law
@@ -56,12 +56,18 @@ def _transition(chains: ChainClass) -> Beliefs:
     if isinstance(chains, BinaryChains):
         q, r = math.fsum(chains.q) / 2, math.fsum(chains.r) / 2
         return np.array([[1.0 - q, q], [r, 1.0 - r]])
+    if isinstance(chains, FiniteChains):
+        return np.asarray(np.mean([_rows(transition) for transition in chains.transitions], axis=0))
     if chains.transition is not None:
-        transition = np.array(chains.transition, dtype=np.float64)
-        return np.asarray(transition / transition.sum(axis=1, keepdims=True), dtype=np.float64)
+        return _rows(chains.transition)
     ratio = math.sqrt(chains.odds_ratio)
     weights = np.ones((chains.states, chains.states)) + (ratio - 1.0) * np.eye(chains.states)
     return np.asarray(weights / (ratio + chains.states - 1.0), dtype=np.float64)
+
+
+def _rows(transition: tuple[tuple[float, ...], ...]) -> Beliefs:
+    matrix = np.array(transition, dtype=np.float64)
+    return np.asarray(matrix / matrix.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 def prior(model: Model, belief: Beliefs, ticks: int) -> Beliefs:

@@ -1,0 +1,106 @@
+"""Known chains of a few states: the device's own accountant against enumeration and against the gateway's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from contract.chains import BinaryChains, FiniteChains
+from contract.errors import GuaranteeError
+from contract.finite_sides import finite_loss, stationary_law
+from contract.guarantee import Guarantee, check_guarantee, loss
+from contract.table import EmissionTable
+from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.chain_class import MarkovChain
+from tests.privacy.oracle import histogram_density, worst_release_loss
+
+THREE = ((0.9, 0.1, 0.0), (0.05, 0.9, 0.05), (0.0, 0.2, 0.8))
+
+
+def random_chain(seed: int, k: int) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    stay = generator.uniform(0.2, 0.9)
+    return stay * np.eye(k) + (1 - stay) * generator.dirichlet(np.ones(k), size=k)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.1, 0.8])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_the_device_and_the_gateway_agree(k: int, seed: int, rate: float) -> None:
+    """The device's number is never below the gateway's exact one, and hardly above it."""
+    transition = random_chain(seed, k)
+    exact = ChainAccountant((MarkovChain.stationary(transition),)).loss(rate).epsilon
+    assert exact * (1 - 1e-9) <= finite_loss([transition.tolist()], rate, informed=False) <= exact * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_informed_learn_no_more_than_the_device_says(seed: int) -> None:
+    transition = random_chain(20 + seed, 3)
+    exact = ChainAccountant((MarkovChain.stationary(transition),)).loss(0.1, "informed").epsilon
+    assert finite_loss([transition.tolist()], 0.1, informed=True) >= exact
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("informed", [False, True])
+def test_no_histogram_loses_more(seed: int, informed: bool) -> None:
+    transition, n, scale = random_chain(40 + seed, 3), 5, 4.0
+    law = np.array(stationary_law(transition.tolist()))
+    worst = worst_release_loss(law, transition, n, histogram_density(scale, 0, n - 1, 3), informed=informed)
+    assert worst.max() <= finite_loss([transition.tolist()], 2 / scale, informed=informed)
+
+
+def test_a_class_is_as_bad_as_its_worst_chain() -> None:
+    one, two = random_chain(1, 3).tolist(), random_chain(2, 3).tolist()
+    both = finite_loss([one, two], 0.2, informed=False)
+    assert both == max(finite_loss([one], 0.2, informed=False), finite_loss([two], 0.2, informed=False))
+
+
+def test_steps_may_be_impossible() -> None:
+    chains = FiniteChains(transitions=(THREE,))
+    table = EmissionTable.randomised_response(3, 1_300_000_000)
+    exact = ChainAccountant((MarkovChain.stationary(THREE),)).loss(float(np.log(1_694_967_296 / 1_300_000_000))).epsilon
+    found = loss(chains, table, "ignorant")
+    assert exact * (1 - 1e-9) <= found.epsilon <= exact * (1 + 1e-5)
+    with pytest.raises(GuaranteeError, match="universal"):
+        loss(chains, table, "universal")
+
+
+def test_a_table_is_held_to_its_guarantee_from_both_sides() -> None:
+    chains = FiniteChains(transitions=(tuple(map(tuple, random_chain(5, 4))),))
+    table = EmissionTable.randomised_response(4, 1_000_000_000)
+    achieved = loss(chains, table, "ignorant").epsilon
+    check_guarantee(chains, table, Guarantee(epsilon=achieved, adversary="ignorant"))
+    with pytest.raises(GuaranteeError, match="above"):
+        check_guarantee(chains, table, Guarantee(epsilon=achieved * (1 - 1e-9), adversary="ignorant"))
+
+
+def test_two_known_states_are_as_in_closed_form() -> None:
+    q, r = 0.1, 0.4
+    table = EmissionTable.binary(2**31 - 2**28, 2**31 - 2**28)
+    closed = loss(BinaryChains(q=(q, q), r=(r, r)), table, "ignorant").epsilon
+    known = loss(FiniteChains(transitions=(((1 - q, q), (r, 1 - r)),)), table, "ignorant").epsilon
+    assert closed <= known <= closed * (1 + 1e-5)
+
+
+@pytest.mark.parametrize(
+    "transitions",
+    [
+        (),
+        (((1.0, 0.0), (0.5, 0.5)),),
+        (((0.5, 0.5), (0.0, 1.0)),),
+        (((0.5, 0.6), (0.5, 0.5)),),
+        (((1.5, -0.5), (0.5, 0.5)),),
+        (((0.5, 0.5),),),
+        (((0.5, 0.5), (0.5, 0.5)), THREE),
+        (tuple(tuple(1 / 9 for _ in range(9)) for _ in range(9)),),
+    ],
+)
+def test_what_is_no_class_of_known_chains(transitions: object) -> None:
+    with pytest.raises(ValidationError):
+        FiniteChains(transitions=transitions)  # type: ignore[arg-type]
+
+
+def test_a_chain_that_forgets_nothing_is_refused() -> None:
+    with pytest.raises(GuaranteeError, match="forgets"):
+        finite_loss([[[0.0, 1.0], [1.0, 0.0]]], 0.1, informed=False)
