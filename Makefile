@@ -14,6 +14,8 @@ bench:
 	deploy/bootstrap.sh bench mosquitto=mosquitto
 	.venv/bin/python benchmarks/edge.py
 	.venv/bin/python benchmarks/chain.py
+	.venv/bin/python benchmarks/privacy.py
+	.venv/bin/python benchmarks/real.py
 
 lint: setup-test
 	.venv/bin/ruff check .

@@ -1,0 +1,160 @@
+"""How long the privacy calculations take, beside the times of the MQM paper: python benchmarks/privacy.py.
+
+Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), table 2, has 282 s for MQMExact
+with 51 states and a million ticks, and 1.5 s with 4 states and 9,000 ticks, both at epsilon 1. Theirs was another
+machine, and other recordings. Medians of several runs on one thread; the first, which may compile, is shown apart.
+Nothing is kept from one run to the next.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+from real import activity_states, fitted, heart_rate_states, power_states
+
+from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.eigengap import mqm_approx
+from gateway.privacy.quilts import mqm_exact
+
+EPSILON = 1.0
+PAPER_LARGE = 282.0
+PAPER_SMALL = 1.5
+RUNS = 9
+FEW_RUNS = 3
+SLOW = 0.5
+PEER_TICKS = 2000
+
+
+class Result(NamedTuple):
+    """A calculation: the scale that it finds for a count, and its time.
+
+    Attributes:
+        scale: of noise.
+        seconds: median.
+        first: seconds of the first run.
+    """
+
+    scale: float
+    seconds: float
+    first: float
+
+
+def timed(run: Callable[[], float]) -> Result:
+    """Run it, once and then some."""
+    times: list[float] = []
+    while len(times) <= (FEW_RUNS if times and times[-1] > SLOW else RUNS):
+        started = time.perf_counter()
+        scale = run()
+        times.append(time.perf_counter() - started)
+    return Result(scale, statistics.median(times[1:]), times[0])
+
+
+def band_chain(jumps: float, k: int = 51) -> MarkovChain:
+    """A sticky chain: mostly steps to neighbours, and a share of jumps to anywhere."""
+    generator = np.random.default_rng(1)
+    steps = np.triu(np.tril(generator.random((k, k)) + 3.0 * np.eye(k), 1), -1)
+    jump = 0.95 * generator.dirichlet(np.ones(k)) + 0.05 / k
+    return MarkovChain.stationary((1.0 - jumps) * steps / steps.sum(axis=1, keepdims=True) + jumps * jump)
+
+
+def naive_mqm_exact(chain: MarkovChain, length: int, epsilon: float, longest: int) -> float:
+    """MQMExact of a stationary chain in plain numpy: tables for every distance, then all pairs of arms.
+
+    It is spared the nodes near the ends, which need less noise, and quilts with one arm.
+
+    Args:
+        chain: of positive probabilities.
+        length: ticks.
+        epsilon: above 0.
+        longest: the longest sum of two arms.
+    """
+    law, power = chain.stationary_law, np.eye(chain.states)
+    right, left = [], []
+    for _ in range(1, longest):
+        power = power @ chain.transition
+        right.append(np.log(power[:, None, :] / power[None, :, :]).max(axis=2))
+        left.append(np.log(power.T[:, None, :] / power.T[None, :, :]).max(axis=2))
+    base, after = np.log(law[None, :] / law[:, None]), np.array(right)
+    best = length / epsilon
+    for a in range(1, longest):
+        influence = (base + left[a - 1] + after[: longest - a]).max(axis=(1, 2))
+        nearby = np.arange(a, longest)
+        useful = influence < epsilon
+        if useful.any():
+            best = min(best, float((nearby[useful] / (epsilon - influence[useful])).min()))
+    return best
+
+
+def compare(name: str, chain: MarkovChain, length: int, targets: tuple[float, ...], paper: float = 0.0) -> None:
+    """Time every mechanism on a chain, and print how they compare.
+
+    Args:
+        name: of the chain.
+        chain: stationary.
+        length: ticks, for MQM; ours is for an endless stream.
+        targets: seconds, for ours, MQMExact and MQMApprox.
+        paper: seconds that the paper has for MQMExact, or 0.
+    """
+    print(f"\n{name}: {chain.states} states, {length:,} ticks, epsilon {EPSILON:g}")
+    print(f"  {'':16s}{'scale':>10s}{'/ours':>8s}{'ms':>12s}{'target':>10s}{'first run':>12s}{'paper/ours':>12s}")
+    tasks: dict[str, Callable[[], float]] = {
+        "ours, endless": lambda: 1.0 / ChainAccountant((chain,)).allowance(EPSILON),
+        "MQMExact": lambda: mqm_exact((chain,), length, EPSILON).scale,
+        "MQMApprox": lambda: mqm_approx((chain,), length, EPSILON).scale,
+    }
+    ours = math.nan
+    for (task, run), target in zip(tasks.items(), targets, strict=True):
+        try:
+            scale, seconds, first = timed(run)
+        except ChainClassError as error:
+            print(f"  {task:16s}{'none':>10s}  {error}")
+            continue
+        ours = scale if task == "ours, endless" else ours
+        wanted = "" if math.isinf(target) else f"{target * 1e3:,.0f}"
+        ratio = f"{paper / seconds:12,.0f}" if paper and task == "MQMExact" else ""
+        late = "   LATE" if seconds > target else ""
+        print(
+            f"  {task:16s}{scale:10.4g}{scale / ours:8.2f}{seconds * 1e3:12,.2f}{wanted:>10s}{first * 1e3:12,.1f}"
+            f"{ratio}{late}"
+        )
+
+
+def compare_with_numpy(chain: MarkovChain, length: int) -> None:
+    """Time MQMExact in plain numpy, over all arms and over those that the paper looks at."""
+    own = timed(lambda: mqm_exact((chain,), length, EPSILON).scale)
+    few = int(EPSILON * mqm_approx((chain,), length, EPSILON).scale)
+    print(f"\nMQMExact in plain numpy: {chain.states} states, {length:,} ticks, epsilon {EPSILON:g}")
+    print(f"  {'':44s}{'scale':>10s}{'ms':>12s}{'numpy/own':>12s}")
+    print(f"  {'own':44s}{own.scale:10.4g}{own.seconds * 1e3:12,.2f}")
+    for name, longest in ((f"numpy, arms up to {few} (from MQMApprox)", few + 1), ("numpy, all arms", length)):
+        found = timed(partial(naive_mqm_exact, chain, length, EPSILON, longest))
+        assert math.isclose(found.scale, own.scale, rel_tol=1e-9)
+        print(f"  {name:44s}{found.scale:10.4g}{found.seconds * 1e3:12,.2f}{found.seconds / own.seconds:12,.0f}")
+
+
+def main() -> None:
+    """Run everything and print it."""
+    heart_rate, power = heart_rate_states(), power_states()
+    levels, people = activity_states()
+    active = fitted(levels, people, k=4)
+    print(f"MQM paper: {PAPER_LARGE:g} s with 51 states, {PAPER_SMALL:g} s with 4. Ratios to it are between machines.")
+    compare("heart rate", fitted(heart_rate, k=2), len(heart_rate), (0.001, 0.05, 0.01))
+    compare("activity", active, 9000, (1.0, 0.05, 0.01), PAPER_SMALL)
+    compare("power", fitted(power, k=int(power.max()) + 1), 10**6, (10.0, 0.2, 0.01), PAPER_LARGE)
+    for jumps in (0.02, 0.1):
+        compare(f"band with {jumps:.0%} jumps", band_chain(jumps), 10**6, (math.inf, 0.2, 0.01), PAPER_LARGE)
+    compare_with_numpy(active, PEER_TICKS)
+
+
+if __name__ == "__main__":
+    main()
