@@ -12,20 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
-from contract.guarantee import Adversary, ratio_loss
-from gateway.chain.kernel import Floats, Ints
+from contract.guarantee import Adversary
+from gateway.chain.kernel import Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.chain_schedule import informed_losses, left_sides, losses, pair_rates, reversed_stationary
-from gateway.privacy.chain_sides import EndlessSide, log_ratios, odds_ratio_side
-from gateway.privacy.inner_maximum import EXACT_STATES, closed, step
+from gateway.privacy.chain_schedule import informed_losses, losses, pair_rates
+from gateway.privacy.chain_sides import log_ratios, odds_ratio_side
+from gateway.privacy.endless_chain import ChainMember, contract_loss, recursion_name
+from gateway.privacy.inner_maximum import EXACT_STATES, closed
 from gateway.privacy.interval_schedule import interval_losses, odds_ratio_losses
 
 __all__ = ["ChainAccountant", "ChainLoss", "Chains"]
@@ -77,7 +76,7 @@ class ChainAccountant:
         if isinstance(chains, tuple) and len({chain.states for chain in chains}) != 1:
             raise ChainClassError("a class needs at least one chain, and one number of states")
         self.chains: tuple[MarkovChain, ...] | BinaryChains | BoundedChains = chains
-        self._members = tuple(_Member(chain) for chain in chains) if isinstance(chains, tuple) else ()
+        self._members = tuple(ChainMember(chain) for chain in chains) if isinstance(chains, tuple) else ()
 
     @property
     def states(self) -> int:
@@ -225,7 +224,8 @@ class ChainAccountant:
 
     def _endless(self, pairs: Floats, adversary: Adversary) -> ChainLoss:
         if not isinstance(self.chains, tuple):
-            return _of_contract(self.chains, pairs, adversary, self._words())
+            epsilon, bound = contract_loss(self.chains, pairs, adversary)
+            return ChainLoss(epsilon, adversary, bound, self._words(), None)
         if adversary == "universal":
             side = odds_ratio_side(self._odds(), float(pairs.max()))
             return ChainLoss(
@@ -241,7 +241,7 @@ class ChainAccountant:
             return odds_ratio_losses(self._odds(), pairs), "odds-ratio bound"
         of = informed_losses if adversary == "informed" else losses
         total = np.max([of(member.chain, pairs) for member in self._members], axis=0)
-        return total, _recursion(self.states)
+        return total, recursion_name(self.states)
 
     def _odds(self) -> float:
         """The largest odds ratio of a step, or its inverse, rounded up."""
@@ -276,121 +276,6 @@ class ChainAccountant:
         return f"{count} chain{'s' * (count > 1)} of {self.states} states, started {' or '.join(sorted(starts))}"
 
 
-class _Member:
-    """One chain of a class, with what endless streams need of it."""
-
-    def __init__(self, chain: MarkovChain) -> None:
-        self.chain = chain
-
-    @property
-    def rates(self) -> tuple[float, float] | None:
-        """q and r of a stationary two-state chain that changes both ways; else none."""
-        if self.chain.states != 2 or not self.chain.is_stationary:
-            return None
-        q, r = float(self.chain.transition[0, 1]), float(self.chain.transition[1, 0])
-        return (q, r) if 0.0 < q < 1.0 and 0.0 < r < 1.0 else None
-
-    @cached_property
-    def _support(self) -> Ints:
-        """Indices of the states of the stationary law."""
-        return np.flatnonzero(self.chain.stationary_law)
-
-    @cached_property
-    def _future(self) -> EndlessSide:
-        inside = self.chain.transition[np.ix_(self._support, self._support)]
-        return EndlessSide(inside / inside.sum(axis=1, keepdims=True))
-
-    @cached_property
-    def _past(self) -> EndlessSide:
-        inside, law = self._future.transition, self.chain.stationary_law[self._support]
-        joint = (law[:, None] * inside).T
-        backward = joint / joint.sum(axis=1, keepdims=True)
-        same = np.allclose(backward, inside, rtol=1e-14, atol=0.0) and len(inside) == 2
-        return self._future if same else EndlessSide(backward)
-
-    def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
-        """Epsilon and the name of its bound."""
-        if self.rates is not None:
-            q, r = self.rates
-            found = _of_contract(BinaryChains(q=(q, q), r=(r, r)), pairs, adversary, "")
-            return found.epsilon, found.bound
-        if not self.chain.is_stationary:
-            return self._endless_from_start(pairs, adversary)
-        rate = pairs[np.ix_(self._support, self._support)]
-        sides = []
-        for side in (self._future, self._past):
-            bound = side.ignorant(rate)
-            sides.append(side.informed(rate, bound) if adversary == "informed" else bound)
-        return _upward(float((rate + sides[0] + sides[1]).max())), self._name(rate, sides[0], adversary)
-
-    def quick(self, pairs: Floats) -> float:
-        """A bound on epsilon for a stationary start that is had at once."""
-        rate = pairs[np.ix_(self._support, self._support)]
-        return float((rate + self._future.quick(rate) + self._past.quick(rate)).max())
-
-    def _endless_from_start(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
-        """A start that is not stationary: the left sides of all ticks, until the start is forgotten."""
-        stationary = reversed_stationary(self.chain)
-        if stationary is None:
-            raise ChainClassError("an endless stream with this start needs a chain that visits all its states for ever")
-        law, kernel, order = stationary
-        future = self._future.ignorant(pairs)
-        limit = self._past.ignorant(pairs)
-        others = 1.0 - np.eye(len(law))
-        ticks = 64
-        while True:
-            off = self._distance(ticks, law) + 1e-13 * ticks
-            if off < 1e-9 or ticks >= _LONGEST_RECURSION:
-                break
-            ticks *= 2
-        if not off < 1e-3:
-            raise ChainClassError("the chain forgets its start too slowly: give it a stationary start, or a length")
-        sides = left_sides(self.chain, np.broadcast_to(pairs, (ticks, *pairs.shape)))
-        extra = 2.0 * off * others
-        back = step(kernel, order, extra).T
-        tail = self._past.certified(
-            np.maximum(sides[-1], limit), lambda bound: step(kernel, order, pairs + bound + extra) + back
-        )
-        past = np.maximum(sides.max(axis=0), tail)
-        if adversary == "informed":
-            past = np.maximum(past, self._past.informed(pairs, limit))
-            future = self._future.informed(pairs, future)
-        return _upward(float((pairs + future + past).max())), _recursion(self.chain.states)
-
-    def _distance(self, ticks: int, law: Floats) -> float:
-        """The largest |log| of the law after so many ticks over the stationary one."""
-        power = np.linalg.matrix_power(self.chain.transition, ticks - 1)
-        laws = power if self.chain.initial is None else self.chain.initial @ power
-        with np.errstate(divide="ignore"):
-            return float(np.abs(np.log(laws / law)).max())
-
-    def _name(self, rate: Floats, side: Floats, adversary: Adversary) -> str:
-        if self.chain.states <= EXACT_STATES:
-            return _recursion(self.chain.states)
-        if adversary == "informed" or side.max() >= self._future.quilt_bound(rate).max():
-            return "quilts"
-        hockey = self._future.hockey_stick(float(rate.max()))
-        return "hockey-stick" if side.max() >= hockey else "transport"
-
-
-def _of_contract(chains: BinaryChains | BoundedChains, pairs: Floats, adversary: Adversary, words: str) -> ChainLoss:
-    """The device's own check, in exact arithmetic."""
-    if pairs.max() > _FAR_RATIO * 4:
-        return ChainLoss(math.inf, adversary, "none", words, None)
-    if chains.states == 2:
-        ratios = [_ratio_above(pairs[0, 1]), _ratio_above(pairs[1, 0])]
-    else:
-        ratios = [_ratio_above(pairs.max())] * 2
-    found = ratio_loss(chains, ratios[0], ratios[1], adversary)
-    point = isinstance(chains, BinaryChains) and chains.q[0] == chains.q[1] and chains.r[0] == chains.r[1]
-    exact = found.bound == "BDP theorem 1" or (point and found.bound == "bridge recursion")
-    return ChainLoss(found.epsilon, adversary, "exact" if exact else found.bound, words, None)
-
-
-def _ratio_above(rate: float) -> Fraction:
-    return Fraction(math.exp(rate) * (1.0 + 2.0**-51)) if rate > 0.0 else Fraction(1)
-
-
 def _one_direction(q: float, r: float, epsilon: float) -> float:
     """The allowance of a positively correlated two-state chain, in one direction; docs/privacy.md has the formula."""
     e = math.exp(min(epsilon, 500.0))
@@ -402,16 +287,6 @@ def _one_direction(q: float, r: float, epsilon: float) -> float:
 
 def _same_sign(chains: BinaryChains) -> bool:
     return chains.q[1] + chains.r[1] <= 1.0 or chains.q[0] + chains.r[0] >= 1.0
-
-
-def _recursion(states: int) -> str:
-    if states == 2:
-        return "exact"
-    return "linear programme" if states <= EXACT_STATES else "transport"
-
-
-def _upward(value: float) -> float:
-    return value * (1.0 + 1e-15) if math.isfinite(value) else math.inf
 
 
 def _start(chain: MarkovChain) -> str:
