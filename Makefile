@@ -5,7 +5,7 @@ demo: setup-demo
 
 test: setup-test lint
 	.venv/bin/python -m pytest
-	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest tests/chain
+	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest tests/chain tests/privacy/test_inner_maximum.py
 
 soak: setup-test
 	.venv/bin/python -m pytest -m soak --timeout 7200
