@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contract.guarantee import loss
+from contract.policy import Policy
 from contract.table import EmissionTable
 from fugu.demo.people import Person
 from gateway.chain import posterior_marginals
@@ -29,7 +30,7 @@ class Attack(NamedTuple):
         ordinary: reached against ordinary randomised response at the same epsilon.
         ordinary_epsilon: epsilon that ordinary randomised response really has on this class of chains.
         ours: reached against our table, by the same attacker.
-        ceiling: the most that any attacker can reach against our table, proven.
+        ceiling: the most that any attacker can reach against our symbols and windows together, proven.
     """
 
     majority: float
@@ -72,21 +73,22 @@ def smoothed_accuracy(states: Ints, symbols: Ints, table: EmissionTable) -> floa
     return float((posterior.argmax(axis=1) == states).mean())
 
 
-def attack(person: Person, states: Ints, symbols: Ints, generator: np.random.Generator) -> Attack:
+def attack(person: Person, policy: Policy, states: Ints, symbols: Ints, generator: np.random.Generator) -> Attack:
     """Attack the symbols that the device published, and ordinary randomised response on the same states.
 
-    The attacker knows the tables and this person's own transition rates, and uses every symbol (forward-backward).
+    The attacker knows the tables and this person's own transition rates, and uses every symbol (forward-backward). The
+    ceiling also holds for one who uses the windows as well.
     """
     epsilon = person.epsilon
-    ours = calibrate_binary(person.chains, epsilon)
+    loss_of_both = policy.verify(epsilon)
     ordinary = _ordinary_table(epsilon)
     return Attack(
         majority=float(max(states.mean(), 1 - states.mean())),
         promised=math.exp(epsilon) / (1 + math.exp(epsilon)),
         ordinary=smoothed_accuracy(states, randomise(states, ordinary, generator), ordinary),
         ordinary_epsilon=loss(person.chains, ordinary, "informed").epsilon,
-        ours=smoothed_accuracy(states, symbols, ours.table),
-        ceiling=success_bound(float(states.mean()), ours.loss.epsilon_01, ours.loss.epsilon_10),
+        ours=smoothed_accuracy(states, symbols, policy.table),
+        ceiling=success_bound(float(states.mean()), loss_of_both.epsilon_01, loss_of_both.epsilon_10),
     )
 
 

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from contract.errors import FuguError
 from contract.frames import ABSENT, decode_estimate, decode_status, decode_symbols
-from contract.topics import estimate_topic, parse_topic, status_topic, symbols_topic
+from contract.release_frames import ReleaseFrame, decode_release
+from contract.topics import estimate_topic, parse_topic, release_topic, status_topic, symbols_topic, window_topic
+from contract.window_frames import decode_window
 from mqtt_link import Broker, Link
 
 __all__ = ["Observer"]
@@ -30,6 +33,7 @@ class _Device:
     error: str = ""
     current: float | None = None
     estimated: int = 0
+    window: str = ""
     arrivals: deque[tuple[float, int]] = field(default_factory=deque)
 
     def rate(self, now: float) -> float:
@@ -40,15 +44,22 @@ class _Device:
 
 
 class Observer:
-    """Subscribes to a fleet's status, symbols and estimates."""
+    """Subscribes to everything that a fleet and its gateway publish."""
 
     def __init__(self, broker: Broker, fleet: str, devices: Sequence[str]) -> None:
         self._devices = {device: _Device() for device in devices}
+        self._release: ReleaseFrame | None = None
         self._lock = Lock()
         self.link = Link(
             broker,
             client_id="demo-observer",
-            subscriptions=(status_topic(fleet, "+"), symbols_topic(fleet, "+", "+"), estimate_topic(fleet, "+", "+")),
+            subscriptions=(
+                status_topic(fleet, "+"),
+                symbols_topic(fleet, "+", "+"),
+                window_topic(fleet, "+", "+"),
+                estimate_topic(fleet, "+", "+"),
+                release_topic(fleet, "+"),
+            ),
             on_message=self._received,
         )
 
@@ -56,24 +67,30 @@ class Observer:
         try:
             parsed = parse_topic(topic)
             with self._lock:
-                device = self._devices[parsed.device]
-                if parsed.kind == "status":
-                    status = decode_status(payload)
-                    device.online, device.outbox_depth, device.error = (
-                        *(status.online, status.outbox_depth),
-                        status.last_error,
-                    )
-                elif parsed.kind == "symbols":
-                    frame = decode_symbols(payload)
-                    count = len(frame.symbols) - frame.symbols.count(ABSENT)
-                    device.symbols += count
-                    device.arrivals.append((time.monotonic(), count))
+                if parsed.kind == "release":
+                    self._release = decode_release(payload)
                 else:
-                    estimate = decode_estimate(payload)
-                    device.current = estimate.current[1]
-                    device.estimated += len(estimate.most_likely)
+                    self._of_device(self._devices[parsed.device], parsed.kind, payload)
         except (FuguError, KeyError):
             return
+
+    @staticmethod
+    def _of_device(device: _Device, kind: str, payload: bytes) -> None:
+        if kind == "status":
+            status = decode_status(payload)
+            device.online, device.outbox_depth, device.error = status.online, status.outbox_depth, status.last_error
+        elif kind == "symbols":
+            frame = decode_symbols(payload)
+            count = len(frame.symbols) - frame.symbols.count(ABSENT)
+            device.symbols += count
+            device.arrivals.append((time.monotonic(), count))
+        elif kind == "window":
+            window = decode_window(payload)
+            device.window = f"{window.counts[0]} of {window.observed}"
+        elif kind == "estimate":
+            estimate = decode_estimate(payload)
+            device.current = estimate.current[1]
+            device.estimated += len(estimate.most_likely)
 
     def errors(self) -> dict[str, str]:
         """The problem that each device reports, if it does."""
@@ -87,19 +104,34 @@ class Observer:
 
     def table(self, title: str) -> Table:
         """What was seen so far."""
-        table = Table(title=title, title_justify="left")
+        table = Table(
+            title=title,
+            title_justify="left",
+            caption_justify="left",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+            collapse_padding=True,
+        )
         table.add_column("device")
-        for heading in ("ticks sent", "symbols/s", "P(above mean)", "estimated", "outbox"):
+        for heading in ("ticks sent", "symbols/s", "P(above)", "estimated", "newest count", "outbox"):
             table.add_column(heading, justify="right")
         now = time.monotonic()
         with self._lock:
             for name, device in self._devices.items():
                 current = "" if device.current is None else f"{device.current:.2f} {_bar(device.current)}"
-                row = (f"{device.symbols}", f"{device.rate(now):.0f}", current, f"{device.estimated}")
+                row = (f"{device.symbols}", f"{device.rate(now):.0f}", current, f"{device.estimated}", device.window)
                 table.add_row(name, *row, f"{device.outbox_depth}")
+            release = self._release
+        table.caption = "gateway's release: none yet"
+        if release is not None:
+            value, low, high = release.values[0], release.low[0], release.high[0]
+            table.caption = (
+                f"gateway's release {release.entry}, ticks {release.first}..{release.last} of {release.devices} "
+                f"devices: {value:.0f} above ({low:.0f}..{high:.0f})"
+            )
         return table
 
 
-def _bar(probability: float, width: int = 10) -> str:
+def _bar(probability: float, width: int = 6) -> str:
     filled = round(probability * width)
     return "█" * filled + "·" * (width - filled)

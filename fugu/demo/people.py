@@ -1,4 +1,4 @@
-"""The three sleepers of the demo, and the policies of their devices."""
+"""The three sleepers of the demo."""
 
 from __future__ import annotations
 
@@ -13,14 +13,11 @@ import numpy.typing as npt
 
 from contract.chains import BinaryChains
 from contract.errors import FuguError
-from contract.policy import Clock, Policy, Thresholds
-from gateway.privacy.randomised_response import calibrate_binary
 
-__all__ = ["FLEET", "STREAM", "Person", "load_people", "policy_for"]
+__all__ = ["FLEET", "STREAM", "Person", "load_people"]
 
 FLEET = "demo"
 STREAM = "heart-rate"
-FRAME_TICKS = 100
 _RECORDINGS = Path(__file__).parents[2] / "tests" / "data"
 _EPSILONS = {"N10": 1.0, "N05": 1.0, "N07": 2.0}
 
@@ -70,23 +67,6 @@ def load_people() -> list[Person]:
         states = (values >= mean).astype(np.int64)
         people.append(Person(name, path, mean, states, *_classes(states), epsilon))
     return people
-
-
-def policy_for(person: Person, *, epoch_us: int, period_us: int) -> Policy:
-    """The policy of the person's device."""
-    calibration = calibrate_binary(person.chains, person.epsilon)
-    return Policy(
-        fleet=FLEET,
-        device=person.device,
-        stream=STREAM,
-        version=1,
-        clock=Clock(epoch_us=epoch_us, period_us=period_us),
-        frame_ticks=FRAME_TICKS,
-        discretiser=Thresholds(edges=(person.mean,), states=("below", "above")),
-        table=calibration.table,
-        chains=person.chains,
-        guarantee=calibration.guarantee,
-    )
 
 
 def _classes(states: npt.NDArray[np.int64]) -> tuple[BinaryChains, BinaryChains]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from fractions import Fraction
 from html import escape
 
-import numpy as np
-import numpy.typing as npt
-
-from fugu.demo.attack import Attack, Price
-from fugu.demo.people import Person
+from fugu.demo.counts import GroupRelease, LedgerLines
+from fugu.demo.evaluation import DeviceResult, Result
 from fugu.demo.svg import AttackBars, attack_picture, stream_picture
 
-__all__ = ["DeviceResult", "html_report", "overview_picture"]
+__all__ = ["html_report", "overview_picture"]
 
 _SHOWN_TICKS = 400
 _CSS = """
@@ -22,28 +19,6 @@ table{border-collapse:collapse;margin:1em 0}td,th{padding:.3em .8em;border-botto
 td:first-child,th:first-child{text-align:left}.bad{color:#c0392b;font-weight:600}.good{color:#0a7d5a;font-weight:600}
 figure{margin:1.5em 0}figcaption{color:#555;font-size:.9em}
 """
-
-
-@dataclass(frozen=True)
-class DeviceResult:
-    """What the run showed for one device.
-
-    Attributes:
-        states: true state of each tick that the device was to send.
-        symbols: symbol that the subscriber received for each of them, -1 for none.
-        estimates: the gateway's probability of state 1 as received, NaN for none.
-        honest: how often the gateway's most likely state was the true one.
-        attack: what attackers got.
-        prices: accuracy at several epsilons.
-    """
-
-    person: Person
-    states: npt.NDArray[np.int64]
-    symbols: npt.NDArray[np.int64]
-    estimates: npt.NDArray[np.float64]
-    honest: float
-    attack: Attack
-    prices: Sequence[Price]
 
 
 def overview_picture(results: Sequence[DeviceResult]) -> str:
@@ -59,24 +34,28 @@ def overview_picture(results: Sequence[DeviceResult]) -> str:
     )
 
 
-def html_report(results: Sequence[DeviceResult], broker: str, seconds: float) -> str:
+def html_report(result: Result, ledger: LedgerLines, broker: str, seconds: float) -> str:
     """The whole report."""
+    results = result.devices
     ticks = sum(int((r.symbols >= 0).sum()) for r in results)
     parts = [
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Fugu Edge demo</title>',
         f"<style>{_CSS}</style><h1>Three sleeping hearts, made private before they left the wrist</h1>",
-        f"<p>{len(results)} devices sent {ticks} randomised symbols in {seconds:.0f} s over a real MQTT broker "
-        f"({escape(broker)}); nothing else left them. A gateway estimated the states from the symbols, and a "
-        "subscriber received both.</p>",
+        f"<p>{len(results)} devices sent {ticks} randomised symbols and a noisy count of every "
+        f"{results[0].windows.length} heartbeats in {seconds:.0f} s over a real MQTT broker ({escape(broker)}); "
+        "nothing else left them. A gateway estimated the states from the symbols and released counts over all devices, "
+        "and a subscriber received everything.</p>",
         f"<figure>{overview_picture(results)}<figcaption>The attacker knows the mechanism and the person's own "
         "transition rates, and uses every symbol (forward-backward). Ordinary randomised response promises the "
         "dashed line at the same epsilon and breaks it, because readings depend on one another.</figcaption></figure>",
         _attack_table(results),
         "<h2>The streams</h2>",
-        *(_stream(result) for result in results),
+        *(_stream(device) for device in results),
+        *_windows(results),
+        *_releases(result.releases, ledger),
         "<h2>The price</h2><p>A guarantee that is true needs more noise. How often the most likely state, estimated "
         "from all symbols, is the true one; always guessing the more frequent state is the number to beat.</p>",
-        *(_prices(result) for result in results),
+        *(_prices(device) for device in results),
         "<p>The classes of chains were fitted to these very recordings, which are public. With data that is not, "
         "fit on other data: parameters estimated from what is released leak.</p></html>",
     ]
@@ -114,6 +93,63 @@ def _stream(result: DeviceResult) -> str:
     title = f"{result.person.device}: ticks {start} to {start + len(symbols) - 1}, epsilon {result.person.epsilon:g}"
     states = [int(s) for s in result.states[part]]
     return f"<figure>{stream_picture(title, states, symbols, estimates)}</figure>"
+
+
+def _windows(results: Sequence[DeviceResult]) -> list[str]:
+    rows = []
+    for result in results:
+        w = result.windows
+        found = ("none arrived", "") if w.mean is None else (f"{w.mean:.1f}", f"{w.percent(w.mean):.1f} %")
+        others = (f"{w.expected:.1f}", f"{w.quilts:.0f} ({w.percent(w.quilts):.0f} %)")
+        rows.append(
+            [
+                *(escape(result.person.device), f"{w.guarantee.epsilon:g}", f"{len(w.errors)}", w.scale),
+                *(*found, *others, f"{w.group:.0f} ({w.percent(w.group):.0f} %)"),
+            ]
+        )
+    heads = ["device", "&epsilon; of the windows alone", "windows", "scale", "mean error in heartbeats"]
+    heads += ["of the window", "expected", "Markov quilts", "group DP"]
+    return [
+        "<h2>Counts that the devices released</h2><p>Each device also counted the heartbeats above the mean in every "
+        f"{results[0].windows.length}, with noise from the chain accountant that was in the count from the first "
+        "moment. Its &epsilon; above covers symbols and windows together, so the symbols say a little less. Beside the "
+        "errors of this run: what the noise of Markov quilts and of group differential privacy (all heartbeats of a "
+        "window protected as one) would add at the same &epsilon;, on average.</p>",
+        _table(heads, rows),
+    ]
+
+
+def _releases(releases: Sequence[GroupRelease], ledger: LedgerLines) -> list[str]:
+    parts = ["<h2>Counts that the gateway released</h2>"]
+    if releases:
+        f = releases[0].frame
+        parts.append(
+            f"<p>For audience {escape(f.audience)}, who sees no symbols: heartbeats above the mean in {f.length} of "
+            f"each of {f.devices} devices, added up, from their symbols, with noise of its own (&epsilon; "
+            f"{f.epsilon:g} over everything that the audience sees, windows included, adversary "
+            f"{escape(f.adversary)}). Most of the error is the randomness of the symbols.</p>"
+        )
+        parts.append(_table(_RELEASE_HEADS, [_release(release) for release in releases]))
+    else:
+        parts.append("<p>None: no window of all devices was over in time.</p>")
+    lines = "".join(f"<li>{escape(line)}</li>" for line in ledger.devices)
+    return [*parts, f"<p>{escape(ledger.summary)}:</p><ul>{lines}</ul>"]
+
+
+_RELEASE_HEADS = (
+    *("ledger entry", "heartbeats", "value", "95 % interval", "truth", "error", "scale"),
+    *("nats charged a tick", "&epsilon;", "adversary"),
+)
+
+
+def _release(release: GroupRelease) -> list[str]:
+    f = release.frame
+    kind = "good" if release.inside else "bad"
+    return [
+        *(f"{f.entry}", f"{f.first}..{f.last}", f"{f.values[0]:.0f}", f"{f.low[0]:.0f} to {f.high[0]:.0f}"),
+        *(f"{release.truth}", f'<span class="{kind}">{release.error:+.0f}</span>'),
+        *(f"{float(Fraction(f.scale)):.4g}", f"{f.charge:.4f}", f"{f.epsilon:g}", escape(f.adversary)),
+    ]
 
 
 def _prices(result: DeviceResult) -> str:

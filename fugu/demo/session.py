@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -10,34 +9,50 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 
-from contract.errors import FuguError
+from contract.policy import Policy
 from firmware_sim.devices import AgentProcess, write_device
-from fugu.demo.attack import attack, price
 from fugu.demo.broker import start_broker
+from fugu.demo.counts import ledger_lines
+from fugu.demo.evaluation import DemoError, evaluate
 from fugu.demo.live import Observer
-from fugu.demo.people import FLEET, Person, load_people, policy_for
-from fugu.demo.report import DeviceResult, html_report, overview_picture
+from fugu.demo.people import FLEET, Person, load_people
+from fugu.demo.policies import RELEASES, policy_for
+from fugu.demo.report import html_report, overview_picture
+from fugu.demo.tables import attack_table, ledger_text, release_table, window_table
+from gateway.service.estimation import warm
+from gateway.service.release_setup import ledger_beside
 from mqtt_link import Broker
 
 __all__ = ["run"]
 
 PERIOD_US = 1600
-_PRICE_EPSILONS = (1.0, 2.0, 4.0)
+_LEAD_US = 6_000_000
+"""From the policies to the first heartbeat: until then gateway and devices have started, as a rule."""
 _START_SECONDS = 90.0
 _STOP_SECONDS = 30.0
 
 
-class DemoError(FuguError):
-    """A process of the demo did not do what it should."""
+class _Streamed(NamedTuple):
+    """A run that is over.
 
-    reason = "demo"
+    Attributes:
+        readings: what the subscriber printed.
+        ledger: the gateway's.
+        policies: of the devices.
+        broker: its name.
+        seconds: how long the devices ran.
+    """
+
+    readings: Path
+    ledger: Path
+    policies: dict[str, Policy]
+    broker: str
+    seconds: float
 
 
 def run(out: Path, seconds: float, live: bool, broker: str) -> int:
@@ -56,21 +71,25 @@ def run(out: Path, seconds: float, live: bool, broker: str) -> int:
     out.mkdir(parents=True, exist_ok=True)
     people = load_people()
     with tempfile.TemporaryDirectory(prefix="fugu-demo-") as folder:
-        readings, name, took = _stream(console, people, Path(folder), out, seconds, live, broker)
+        streamed = _stream(console, people, Path(folder), out, seconds, live, broker)
         console.print("comparing attackers ...")
-        results = _evaluate(people, readings)
-    (out / "report.html").write_text(html_report(results, name, took))
-    (out / "overview.svg").write_text(overview_picture(results))
-    console.print(_summary(results))
+        result = evaluate(people, streamed.policies, streamed.readings)
+        ledger = ledger_lines(streamed.ledger)
+    (out / "report.html").write_text(html_report(result, ledger, streamed.broker, streamed.seconds))
+    (out / "overview.svg").write_text(overview_picture(result.devices))
+    for part in (attack_table(result), window_table(result), release_table(result), ledger_text(ledger)):
+        console.print(part, "", sep="\n")
     console.print(f"report: {out / 'report.html'}")
     return 0
 
 
 def _stream(
     console: Console, people: Sequence[Person], folder: Path, out: Path, seconds: float, live: bool, kind: str
-) -> tuple[Path, str, float]:
-    """Run all processes; returns the subscriber's file, the broker's name, and the seconds it took."""
-    readings = folder / "readings.jsonl"
+) -> _Streamed:
+    """Run all processes."""
+    readings, store, policies = folder / "readings.jsonl", folder / "gateway.sqlite", {}
+    (folder / "policies").mkdir()
+    (folder / "releases.toml").write_text(RELEASES)
     with ExitStack() as stack:
         port, name = stack.enter_context(start_broker(kind, out))
         address = Broker(port=port)
@@ -79,30 +98,31 @@ def _stream(
         observer.link.start()
         stack.callback(observer.link.stop)
         stack.enter_context(_subscriber(port, readings, out))
-        epoch = (time.time_ns() // 1000) + 3_000_000
-        policies = folder / "policies"
-        policies.mkdir()
+        warm()  # what is compiled now keeps no device waiting: the recordings begin at a fixed time
+        epoch = (time.time_ns() // 1000) + _LEAD_US
         agents = []
         for person in people:
             policy = policy_for(person, epoch_us=epoch, period_us=PERIOD_US)
-            (policies / f"{person.device}.json").write_text(policy.to_json())
+            policies[person.device] = policy
+            (folder / "policies" / f"{person.device}.json").write_text(policy.to_json())
             config = write_device(
                 folder / person.device, policy, person.recording, "value", address, status_seconds=0.5
             )
             agents.append((person.device, config))
-        stack.enter_context(_gateway(port, policies, folder, out))
+        stack.enter_context(_gateway(port, folder, store, out))
         _await("the gateway has started", lambda: "has started" in (out / "gateway.log").read_text(), _START_SECONDS)
-        started = time.monotonic()
+        lead = max(0.0, epoch / 1e6 - time.time())
+        started = time.monotonic() + lead
         processes = [AgentProcess(config, out / f"{device}.log") for device, config in agents]
         for process in processes:
             stack.callback(process.process.kill)
-        _watch(console, observer, processes, seconds, live, name)
+        _watch(console, observer, processes, lead + seconds, live, name)
         for process in processes:
             process.process.terminate()
         if any(process.process.wait(_STOP_SECONDS) for process in processes):
             raise DemoError(f"a device ended with an error: see the logs in {out}")
         took = time.monotonic() - started
-    return readings, name, took
+    return _Streamed(readings, ledger_beside(store), policies, name, took)
 
 
 def _watch(
@@ -164,9 +184,9 @@ def _process(arguments: Sequence[str], output: Path | None, log: Path) -> Iterat
 
 
 @contextmanager
-def _gateway(port: int, policies: Path, folder: Path, out: Path) -> Iterator[None]:
-    arguments = ["gateway", "run", "--verbose", "--fleet", FLEET, "--policies", str(policies)]
-    arguments += ["--store", str(folder / "gateway.sqlite"), "--broker", f"127.0.0.1:{port}"]
+def _gateway(port: int, folder: Path, store: Path, out: Path) -> Iterator[None]:
+    arguments = ["gateway", "run", "--verbose", "--fleet", FLEET, "--policies", str(folder / "policies")]
+    arguments += ["--store", str(store), "--broker", f"127.0.0.1:{port}", "--releases", str(folder / "releases.toml")]
     with _process(arguments, None, out / "gateway.log"):
         yield
 
@@ -177,59 +197,3 @@ def _subscriber(port: int, readings: Path, out: Path) -> Iterator[None]:
     with _process(arguments, readings, out / "subscriber.log"):
         yield
         _await("the subscriber has read everything", _settled(readings), _STOP_SECONDS)
-
-
-def _evaluate(people: Sequence[Person], readings: Path) -> list[DeviceResult]:
-    """Compare what the subscriber received with the truth, which only the recordings know."""
-    symbols = {person.device: np.full(len(person.states), -1, dtype=np.int64) for person in people}
-    estimates = {person.device: np.full(len(person.states), np.nan) for person in people}
-    for line in readings.read_text().splitlines():
-        reading = json.loads(line)
-        tick, device = reading["tick"], reading["device"]
-        if tick >= len(symbols[device]):
-            continue
-        if reading["kind"] == "symbol":
-            symbols[device][tick] = reading["symbol"]
-        else:
-            estimates[device][tick] = reading["probabilities"][1]
-    results = []
-    for person in people:
-        received = np.flatnonzero(symbols[person.device] >= 0)
-        if len(received) < 100:
-            raise DemoError(f"only {len(received)} symbols of {person.device} reached the subscriber")
-        ticks = slice(int(received[0]), int(received[-1]) + 1)
-        states, sent = person.states[ticks], symbols[person.device][ticks]
-        estimate = estimates[person.device][ticks]
-        known = ~np.isnan(estimate)
-        honest = float(((estimate[known] > 0.5) == states[known]).mean())
-        generator = np.random.default_rng(2020)
-        prices = [price(person, epsilon, generator) for epsilon in _PRICE_EPSILONS]
-        results.append(
-            DeviceResult(person, states, sent, estimate, honest, attack(person, states, sent, generator), prices)
-        )
-    return results
-
-
-def _summary(results: Sequence[DeviceResult]) -> Table:
-    table = Table(
-        title="How often an attacker who uses the correlation guesses a reading right",
-        title_justify="left",
-        caption="guess: always the more frequent state. promise: the most that epsilon allows. ordinary: against "
-        "ordinary randomised response at that epsilon, whose real one comes next. ours: against Fugu Edge, with the "
-        "proven ceiling. gateway: how often its own estimate is right.",
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    table.add_column("device")
-    for heading in ("ε", "guess", "promise", "ordinary", "real ε", "ours", "ceiling", "gateway"):
-        table.add_column(heading, justify="right")
-    for result in results:
-        a = result.attack
-        colour = "red" if a.ordinary > a.promised else "green"
-        table.add_row(
-            *(result.person.name, f"{result.person.epsilon:g}", f"{a.majority:.3f}", f"{a.promised:.3f}"),
-            *(f"[{colour}]{a.ordinary:.3f}[/]", f"{a.ordinary_epsilon:.2f}", f"[green]{a.ours:.3f}[/]"),
-            *(f"{a.ceiling:.3f}", f"{result.honest:.3f}"),
-        )
-    return table

@@ -79,7 +79,8 @@ def test_the_demo_shows_an_attack_that_breaks_the_ordinary_promise_and_not_ours(
     report = (tmp_path / "demo" / "report.html").read_text()
     assert report.count("<svg") == 4
     assert "http://" not in report.replace("http://www.w3.org/2000/svg", "")
-    rows = re.findall(r"<tr><td>(watch-\w+)</td>(.*?)</tr>", report)
+    attacks, *sections = report.split("<h2>")
+    rows = re.findall(r"<tr><td>(watch-\w+)</td>(.*?)</tr>", attacks)
     assert len(rows) == 3
     for _device, cells in rows:
         epsilon, _majority, promised, ordinary, real, ours, ceiling, _estimate = (
@@ -89,3 +90,42 @@ def test_the_demo_shows_an_attack_that_breaks_the_ordinary_promise_and_not_ours(
         assert ours <= ceiling + 0.02
         if epsilon == 1.0:
             assert ordinary > promised > ours
+    _check_windows(next(section for section in sections if section.startswith("Counts that the devices")))
+    _check_releases(next(section for section in sections if section.startswith("Counts that the gateway")))
+    assert re.search(r"ledger of audience public: \d+ entries, it adds up", done.stdout)
+
+
+def _check_windows(section: str) -> None:
+    """Every device has released windows, and their errors are those of their noise."""
+    rows = re.findall(r"<tr><td>watch-\w+</td>(.*?)</tr>", section)
+    assert len(rows) == 3
+    for cells in rows:
+        epsilon, windows, scale, error, _percent, expected, quilts, group = (
+            float(cell) for cell in re.findall(r"<td>([\d.]+)", cells)
+        )
+        assert epsilon < 1.0
+        assert windows >= 3
+        assert 0.9 * scale < expected < 1.1 * scale
+        assert error < 8 * scale  # a mean of three or more: missed less than once in 10^7 runs
+        assert quilts > 3 * expected
+        assert group > quilts
+
+
+def _check_releases(section: str) -> None:
+    """The gateway has released sums over all devices, each charged, with errors as their intervals say."""
+    rows = re.findall(
+        r"<tr><td>(\d+)</td><td>(\d+)\.\.(\d+)</td><td>(-?\d+)</td><td>(-?\d+) to (-?\d+)</td>"
+        r'<td>(\d+)</td><td><span class="\w+">([+-]\d+)</span></td><td>([\d.]+)</td><td>([\d.]+)</td>',
+        section,
+    )
+    assert len(rows) >= 2
+    assert [int(row[0]) for row in rows] == list(range(1, len(rows) + 1))
+    for row in rows:
+        _entry, first, last, value, low, high, truth, error, scale, charge = map(float, row)
+        assert last - first == 1999
+        assert low < value < high
+        assert 0 <= truth <= 6000
+        assert abs(value - truth - error) <= 1
+        assert abs(error) < 3.5 * (high - low) / 2
+        assert scale > 0
+        assert charge > 0
