@@ -26,7 +26,6 @@ WINDOW_TICKS = 1000
 WINDOWS_EPSILON = 0.2
 """What those learn who see the windows only, whatever the device promises for symbols and windows together."""
 GROUP_TICKS = 2000
-_GRACE_TICKS = 2 * FRAME_TICKS
 _BUMPS = 64
 RELEASES = f"""\
 [audiences.public]
@@ -39,7 +38,6 @@ stream = "{STREAM}"
 query = "count"
 states = ["above"]
 length = {GROUP_TICKS}
-grace = {_GRACE_TICKS}
 audience = "public"
 share = 1.0
 """

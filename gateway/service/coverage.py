@@ -54,6 +54,11 @@ class Coverage:
         self._through[low:high] = [through]
         return Merge(absorbed, after, through)
 
+    def holds(self, first: int, last: int) -> bool:
+        """Whether all ticks first..last are accounted for."""
+        index = bisect_left(self._through, last)  # the first interval that reaches `last`
+        return index < len(self._after) and self._after[index] < first
+
     @property
     def intervals(self) -> list[tuple[int, int]]:
         """Pairs (after, through), ascending."""

@@ -94,6 +94,10 @@ class Recorder:
         """The newest frame of a stream, and the belief at its end."""
         return self._load((device, stream)).track.newest
 
+    def complete(self, device: str, stream: str, first: int, last: int) -> bool:
+        """Whether no frame of the ticks first..last is missing."""
+        return self._load((device, stream)).coverage.holds(first, last)
+
     def _commit(self, device: str, stream: str) -> StreamCommit:
         return self._load((device, stream)).coverage.commit(stream)
 

@@ -50,7 +50,6 @@ class Scheduled(Document):
         states: labels of the states that are asked for; none for a histogram.
         length: ticks in a window.
         stride: ticks from the beginning of one window to that of the next; the length, if not given.
-        grace: ticks to wait, beyond the window's end, for late frames.
         patience: after so many ticks beyond the window's end, devices that are behind are not waited for; none waits.
         audience: one of those configured, or "site".
         scale: of the noise, an integer or a fraction.
@@ -66,7 +65,6 @@ class Scheduled(Document):
     states: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...] = ()
     length: Ticks
     stride: Ticks | None = None
-    grace: int = Field(default=0, ge=0, le=_MOST_TICKS)
     patience: int | None = Field(default=None, ge=0, le=_MOST_TICKS)
     audience: Name
     scale: Annotated[str, Field(pattern="^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$")] | None = None

@@ -1,9 +1,10 @@
 """The schedule of releases inside the worker: which window is due, its work in small pieces, and publishing.
 
-A window is due when its ticks are past for all its devices. Where a schedule goes on is in the ledger, in the same
-transaction as the release, so that each window is released at most once, whatever happens in between. What the ledger
-refuses, and windows without symbols, are counted and passed over, never tried again. What was reserved is published
-from the ledger until the broker has acknowledged it: again after a restart, with the same bytes.
+A window is due when its ticks are past for all its devices and none of their frames is missing. A missing frame is on
+its way, because the watermark asks its device for it: it is waited for, but not for ever. Where a schedule goes on is
+in the ledger, in the same transaction as the release, so that each window is released at most once, whatever happens in
+between. What the ledger refuses, and windows without symbols, are counted and passed over, never tried again. What was
+reserved is published from the ledger until the broker has acknowledged it: again after a restart, with the same bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import sqlite3
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from contract.errors import FuguError
@@ -31,6 +32,7 @@ _SLICE_SECONDS = 0.05
 _SCAN_SECONDS = 0.25
 _PAUSE_SECONDS = 0.5
 _MAX_IN_FLIGHT = 50
+_LATE_SECONDS = 30.0
 
 
 class _Work(NamedTuple):
@@ -50,11 +52,20 @@ class Schedule:
         recorder: knows how far each stream is.
         link: the connection.
         counters: counts `releases`, `releases_published`, `releases_refused`, `releases_empty`, `ledger_errors`.
+        seconds: a clock that only goes forward.
     """
 
     def __init__(
-        self, jobs: Sequence[Job], maker: Maker, recorder: Recorder, link: Link, counters: Counter[str]
+        self,
+        jobs: Sequence[Job],
+        maker: Maker,
+        recorder: Recorder,
+        link: Link,
+        counters: Counter[str],
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._seconds = seconds
+        self._gap_since: dict[str, tuple[int, float]] = {}
         self._jobs = jobs
         self._maker = maker
         self._recorder = recorder
@@ -159,6 +170,7 @@ class Schedule:
         self._done(job, following)
 
     def _done(self, job: Job, following: int) -> None:
+        self._gap_since.pop(job.name, None)
         self._next[job.name] = following
         self._work = None
         self._changed = True
@@ -166,7 +178,8 @@ class Schedule:
     def _scan(self, idle: bool) -> None:
         """Look for windows that are due, if anything has changed, and not too often while symbols stream in."""
         now = time.monotonic()
-        if not self._changed or (now < self._scan_after and not idle):
+        late = any(self._waited(job) for job in self._jobs if job.name in self._gap_since)
+        if not (self._changed or late) or (now < self._scan_after and not idle):
             return
         self._changed = False
         self._scan_after = now + _SCAN_SECONDS
@@ -188,11 +201,22 @@ class Schedule:
         return self._next[job.name]
 
     def _is_past(self, job: Job, first: int) -> bool:
-        newest = [self._recorder.newest(device, job.plan.stream) for device in job.devices]
+        stream, end = job.plan.stream, first + job.plan.length - 1
+        newest = [self._recorder.newest(device, stream) for device in job.devices]
         reached = [-1 if tracked is None else tracked.frame.last for tracked in newest]
-        end = first + job.plan.length - 1
-        patience = job.plan.patience
-        return min(reached) > end + job.plan.grace or (patience is not None and max(reached) > end + patience)
+        if job.plan.patience is not None and max(reached) > end + job.plan.patience:
+            return True
+        if min(reached) <= end:
+            return False
+        if all(self._recorder.complete(device, stream, first, end) for device in job.devices):
+            return True
+        if self._gap_since.get(job.name, (-1, 0.0))[0] != first:
+            self._gap_since[job.name] = (first, self._seconds())
+        return self._waited(job)
+
+    def _waited(self, job: Job) -> bool:
+        """Whether the frames that a schedule's next window misses have been waited for long enough."""
+        return self._seconds() - self._gap_since[job.name][1] >= _LATE_SECONDS
 
     def _after_gap(self, job: Job, first: int) -> int:
         """The first window after an empty one that a stored frame reaches into."""

@@ -53,6 +53,7 @@ class Bench:
         self.folder = folder
         self.config = write_config(folder, *releases, audiences=audiences)
         self.counters: Counter[str] = Counter()
+        self.now = 1000.0
         self.scene = Scene(folder / "s.sqlite", 8, FLEET)
         self.open()
 
@@ -62,7 +63,8 @@ class Bench:
         opened = open_releases(self.config, self.folder / "l.sqlite", self.scene.store, known, lambda: 7)
         self.ledger: Ledger = opened.ledger
         link = Link(Broker(), client_id="none")
-        self.schedule = Schedule(opened.jobs, opened.maker, self.scene.recorder, link, self.counters)
+        args = (opened.jobs, opened.maker, self.scene.recorder, link, self.counters)
+        self.schedule = Schedule(*args, seconds=lambda: self.now)
 
     def reopen(self) -> None:
         """Forget everything but the files."""

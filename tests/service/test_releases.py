@@ -24,7 +24,7 @@ from tests.service.scenes import frames, write_policies
 def gateway(broker: Mosquitto, tmp_path: Path) -> Iterator[Gateway]:
     """A gateway in this process that releases a count of both devices."""
     write_policies(tmp_path / "policies", FLEET)
-    config = write_config(tmp_path, scheduled(grace=2))
+    config = write_config(tmp_path, scheduled())
     running = Gateway(
         GatewaySettings(
             *("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies"),
