@@ -32,6 +32,8 @@ __all__ = ["ChainAccountant", "ChainLoss", "Chains"]
 Chains = tuple[MarkovChain, ...] | ChainClass
 _LONGEST_RECURSION = 4096
 _LONGEST_INFORMED = 128
+_SHORT = 256
+_SHORT_INFORMED = 16
 _LEAST_SHARE = 1e-9
 _OUTWARD = 1e-12
 _FINE = 4e-15
@@ -97,13 +99,21 @@ class ChainAccountant:
         pairs = self._pairs(rate)
         if length is not None and length < 1:
             raise ChainClassError(f"a stream needs at least 1 tick, got {length}")
-        if length is not None and length <= (_LONGEST_INFORMED if adversary == "informed" else _LONGEST_RECURSION):
+        if length is not None and self._tick_by_tick(length, adversary):
             return self.schedule_loss(np.broadcast_to(pairs, (length, *pairs.shape)), adversary)
         endless = self._endless(pairs, adversary)
         if length is None or endless.epsilon <= length * float(pairs.max()):
             return ChainLoss(endless.epsilon, adversary, endless.bound, endless.chains, length)
         everything = length * float(pairs.max()) * (1.0 + _OUTWARD)
         return ChainLoss(everything, adversary, "every tick in full", endless.chains, length)
+
+    def _tick_by_tick(self, length: int, adversary: Adversary) -> bool:
+        """Whether a stream of this length is worth following: an endless one that is stationary loses hardly more."""
+        if adversary == "informed":
+            return length <= _SHORT_INFORMED
+        if not all(member.chain.is_stationary for member in self._members):
+            return length <= _LONGEST_RECURSION
+        return length <= (_SHORT if self.states <= EXACT_STATES else 1)
 
     def schedule_loss(self, rates: ArrayLike, adversary: Adversary = "ignorant") -> ChainLoss:
         """The loss of a stream that ends, tick by tick.

@@ -54,7 +54,12 @@ def _without_impossible(total: Floats, supports: list[Support]) -> Floats:
 
 def left_sides(chain: MarkovChain, rates: Floats) -> Floats:
     """What the past adds to every tick, (n, k, k)."""
-    return _left_any(chain, rates) if chain.initial is None else _left(chain, rates, _supports(chain, len(rates)))
+    if chain.initial is None:
+        return _left_any(chain, rates)
+    backward = reversed_stationary(chain) if chain.is_stationary else None
+    if backward is not None:  # the reversed chain is one, too
+        return _right(backward[1], rates[::-1])[::-1]
+    return _left(chain, rates, _supports(chain, len(rates)))
 
 
 def _supports(chain: MarkovChain, ticks: int) -> list[Support]:
@@ -114,11 +119,12 @@ def _left(chain: MarkovChain, rates: Floats, supports: list[Support]) -> Floats:
         side = step(reversed_kernel, ratio_order(reversed_kernel), bounds) + margin
         if chain.states > _QUILT_STATES:
             for distance in range(2, min(tick, _MOST_QUILTS) + 1):
+                near = paid[tick] - paid[tick - distance + 1]
+                if near >= side.max():
+                    break
                 origin = np.flatnonzero(supports[tick - distance])
                 law = _reversed(powers.power(distance), laws[tick - distance], rows, origin)
-                near = paid[tick] - paid[tick - distance + 1]
-                if near < side.max():
-                    side = np.minimum(side, near + log_ratios(law) + margin)
+                side = np.minimum(side, near + log_ratios(law) + margin)
         side = np.minimum(side, paid[tick] * (1.0 + 4.0 * len(rates) * _UNIT))
         np.fill_diagonal(side, 0.0)
         sides[tick][np.ix_(rows, rows)] = side
