@@ -7,6 +7,7 @@ subscription, a publication, a password) kept as text instead of lost.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import ssl
 import time
@@ -164,7 +165,7 @@ class Link:
         silent = opened is not None and time.monotonic() - opened > ANSWER_SECONDS
         if self._client is not None and self._trying_5() and (self._fall_back or silent):
             self._fall_back = False
-            self._client.loop_stop()
+            _end_thread(self._client)
             self._protocol = "3.1.1"
             _log.info("broker does not speak MQTT 5: using 3.1.1")
             self.start()
@@ -188,7 +189,7 @@ class Link:
         """Disconnect in order (no last will) and end the network thread."""
         if self._client is not None:
             self._client.disconnect()
-            self._client.loop_stop()
+            _end_thread(self._client)
             self._client = None
 
     def _new_client(self) -> mqtt.Client:
@@ -266,3 +267,10 @@ class Link:
         for reason in reasons:
             if reason.is_failure:
                 self.last_error = f"broker refuses a subscription: {reason}"
+
+
+def _end_thread(client: mqtt.Client) -> None:
+    """Wait until the network thread has ended."""
+    # paho forgets its thread when that ends by itself, be it between loop_stop's look at it and its join.
+    with contextlib.suppress(AttributeError):
+        client.loop_stop()
