@@ -33,6 +33,14 @@ def gateway(broker: Mosquitto, tmp_path: Path) -> Iterator[Gateway]:
     assert not running.failed.is_set()
 
 
+def greeted(broker: Mosquitto) -> Device:
+    """A device that knows that the gateway has subscribed: the broker throws away what is sent before."""
+    device = Device(broker)
+    device.say_birth()
+    wait_until(device.answered_after(0))
+    return device
+
+
 def undisturbed(folder: Path, some: list[SymbolFrame]) -> object:
     """The final state of an in-order run."""
     scene = Scene(folder / "undisturbed.sqlite", LAG)
@@ -43,7 +51,7 @@ def undisturbed(folder: Path, some: list[SymbolFrame]) -> object:
 
 def test_a_subscriber_gets_every_estimate_and_the_device_its_watermark(broker: Mosquitto, gateway: Gateway) -> None:
     made = frames([10, 3, 25, 1, 12], gaps=[0, 0, 2])
-    device = Device(broker)
+    device = greeted(broker)
     device.send(made)
     model, symbols = MODELS[1], laid_out(made)
     expected = fixed_lag_marginals(symbols, model.initial, model.transition, model.emission, LAG)
@@ -82,7 +90,7 @@ def test_a_birth_is_answered_with_the_watermark(broker: Mosquitto, gateway: Gate
 
 
 def test_whatever_is_said_the_next_frame_is_taken(broker: Mosquitto, gateway: Gateway) -> None:
-    generator, device = random.Random(5), Device(broker)
+    generator, device = random.Random(5), greeted(broker)
     for size in (0, 1, 5, 50, 5000):
         device.say("fugu/1/home/watch/symbols/hr", generator.randbytes(size))
         device.say("fugu/1/home/watch/status", generator.randbytes(size))
@@ -99,13 +107,13 @@ def test_a_store_that_is_full_stops_nothing_and_loses_nothing(
     broker: Mosquitto, gateway: Gateway, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = frames([1000] * 20)
-    device = Device(broker)
+    device = greeted(broker)
     device.send(made[:2])
     wait_until(lambda: not device.outbox)
     pages = gateway._store._db.execute("PRAGMA page_count").fetchone()[0]
     gateway._store._db.execute(f"PRAGMA max_page_count={pages}")
     device.send(made[2:])
-    wait_until(lambda: gateway.counters["received"] == len(made) and gateway.counters["store_errors"] > 0)
+    wait_until(lambda: gateway.counters["received"] >= len(made) and gateway.counters["store_errors"] > 0)
     assert gateway.counters["not_stored"] > 0
     assert device.outbox
     gateway._store._db.execute("PRAGMA max_page_count=1000000")
