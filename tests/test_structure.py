@@ -21,6 +21,7 @@ ALLOWED = {
 ROOMS = {
     "gateway.chain": set(),
     "gateway.privacy": {"gateway.chain"},
+    "gateway.dphmm": {"gateway.chain", "gateway.privacy"},
     "gateway.release": {"gateway.chain", "gateway.privacy"},
     "gateway.service": {"gateway.chain", "gateway.privacy", "gateway.release"},
 }

@@ -1,0 +1,193 @@
+"""Policy graphs: which pairs of states an adversary must not tell apart.
+
+A graph on the states 0..N-1 is a symmetric N x N boolean matrix without a diagonal. Under a constraint set C only
+the edges inside C count (bounded Blowfish semantics without a null state): nothing is promised about states that
+the adversary can rule out. Source: DPHMM, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "BoolArray",
+    "GraphError",
+    "IntArray",
+    "categories",
+    "complete",
+    "components",
+    "edge_list",
+    "explicit",
+    "lattice",
+    "one_step",
+    "restrict",
+    "within_radius",
+]
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+COORDINATE_LIMIT = 1 << 16
+"""Coordinates stay below this, so that 64-bit integers hold every determinant of a hull in three dimensions."""
+
+
+class GraphError(ValueError):
+    """A policy graph, a measurement or a constraint set that makes no sense."""
+
+
+def lattice(coordinates: ArrayLike) -> IntArray:
+    """The measurements f of all states, as integer points.
+
+    Args:
+        coordinates: N x d numbers, d in 1..3, each a whole number below 2^16 in size; N numbers are taken as N x 1.
+
+    Returns:
+        N x d integers.
+
+    Raises:
+        GraphError: A coordinate is not whole or too large, or the shape is another one.
+    """
+    given = np.asarray(coordinates)
+    given = given[:, None] if given.ndim == 1 else given
+    if given.ndim != 2 or given.shape[0] < 1 or not 1 <= given.shape[1] <= 3:
+        raise GraphError(f"measurements are points in 1 to 3 dimensions, one per state; got shape {given.shape}")
+    if not np.all(np.abs(given) < COORDINATE_LIMIT):
+        raise GraphError("a coordinate is 65536 or more in size: declare a coarser resolution")
+    points = given.astype(np.int64)
+    if not np.array_equal(points, given):
+        raise GraphError("coordinates must be whole numbers: scale them by a declared resolution first")
+    return points
+
+
+def complete(states: int) -> BoolArray:
+    """Every pair of N states, as N x N; N at least 1."""
+    if states < 1:
+        raise GraphError(f"a graph needs at least one state, got {states}")
+    return ~np.eye(states, dtype=np.bool_)
+
+
+def categories(labels: Sequence[Hashable]) -> BoolArray:
+    """Pairs of states that carry the same label: the category may be known, the state within it may not.
+
+    Args:
+        labels: one per state.
+
+    Returns:
+        N x N.
+    """
+    number = {label: index for index, label in enumerate(dict.fromkeys(labels))}
+    code = np.array([number[label] for label in labels], dtype=np.int64)
+    return _loopless(code[:, None] == code[None, :])
+
+
+def within_radius(coordinates: ArrayLike, radius: int | float | Fraction) -> BoolArray:
+    """The utility graph: pairs of states at a Euclidean distance of at most a radius.
+
+    Args:
+        coordinates: N x d, as for `lattice`.
+        radius: at least 0, in lattice steps; a pair at exactly this distance is an edge.
+
+    Returns:
+        N x N.
+
+    Raises:
+        GraphError: The radius is negative or not finite, or a coordinate is refused by `lattice`.
+    """
+    points = lattice(coordinates)
+    if not 0 <= radius < float("inf"):
+        raise GraphError(f"a radius is at least 0 and finite, got {radius}")
+    difference = points[:, None, :] - points[None, :, :]
+    # squared distances are whole, so flooring the squared radius loses no pair
+    largest = min(int(Fraction(radius) ** 2), 2**62)
+    return _loopless(np.sum(difference * difference, axis=2) <= largest)
+
+
+def one_step(transition: ArrayLike) -> BoolArray:
+    """The transition graph: pairs of states that can both follow from some one state.
+
+    Args:
+        transition: N x N; a step is possible if its entry is above 0. Rows need not sum to 1.
+
+    Returns:
+        N x N. The paper's definition forgets to say "exists i": the common predecessor is any state.
+    """
+    possible = np.asarray(transition) > 0
+    if possible.ndim != 2 or possible.shape[0] != possible.shape[1]:
+        raise GraphError(f"a transition matrix is square, got shape {possible.shape}")
+    steps = possible.astype(np.float32)  # counts up to 2^24 are exact, and products of floats are fast
+    return _loopless(steps.T @ steps > 0.5)
+
+
+def explicit(states: int, edges: Iterable[tuple[int, int]]) -> BoolArray:
+    """A graph given edge by edge.
+
+    Args:
+        states: N.
+        edges: pairs of different states in 0..N-1, in either order.
+
+    Returns:
+        N x N.
+
+    Raises:
+        GraphError: An edge names a state that is not there, or joins a state to itself.
+    """
+    graph = np.zeros((states, states), dtype=np.bool_)
+    for first, second in edges:
+        if not (0 <= first < states and 0 <= second < states) or first == second:
+            raise GraphError(f"edge ({first}, {second}) does not join two different states of 0..{states - 1}")
+        graph[first, second] = graph[second, first] = True
+    return graph
+
+
+def restrict(graph: BoolArray, constraint: BoolArray) -> BoolArray:
+    """The edges inside a constraint set.
+
+    Args:
+        graph: N x N.
+        constraint: N booleans, the states that the adversary holds possible.
+
+    Returns:
+        N x N.
+    """
+    return graph & constraint[:, None] & constraint[None, :]
+
+
+def edge_list(graph: BoolArray) -> list[tuple[int, int]]:
+    """The edges (i, j) with i < j, in ascending order."""
+    first, second = np.nonzero(np.triu(graph, 1))
+    return list(zip(first.tolist(), second.tolist(), strict=True))
+
+
+def components(graph: BoolArray, constraint: BoolArray | None = None) -> list[list[int]]:
+    """Connected components, each ascending, ordered by their lowest state.
+
+    Args:
+        graph: N x N.
+        constraint: N booleans; components of the graph restricted to it. By default all states.
+
+    Returns:
+        A partition of the constraint set.
+    """
+    left = np.ones(len(graph), dtype=np.bool_) if constraint is None else constraint.copy()
+    found = []
+    while left.any():
+        reached = np.zeros_like(left)
+        frontier = np.zeros_like(left)
+        frontier[int(np.argmax(left))] = True
+        while frontier.any():
+            reached |= frontier
+            frontier = graph[frontier].any(axis=0) & left & ~reached
+        left &= ~reached
+        found.append(np.flatnonzero(reached).tolist())
+    return found
+
+
+def _loopless(related: BoolArray) -> BoolArray:
+    """The relation without its diagonal."""
+    related = related.copy()
+    np.fill_diagonal(related, False)
+    return related

@@ -1,0 +1,299 @@
+"""Sensitivity hulls: the convex hull K of the differences f(i) - f(j) over protected pairs, exactly.
+
+All points are integers and all decisions are made in integers, so a point on the boundary has gauge exactly 1. Hulls
+are symmetric about 0. One of lower rank than its space (a segment in the plane, a polygon in space) is bounded by
+its edges and lies in the plane of its equations. Source: DPHMM, section 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gateway.dphmm.graphs import BoolArray, GraphError, IntArray
+from gateway.dphmm.wrapping import polygon, wrap
+
+__all__ = [
+    "Hull",
+    "capped",
+    "ceil_gauges",
+    "complete_hull",
+    "difference_hull",
+    "extended",
+    "gauge",
+    "graph_hull",
+    "largest_gauge",
+    "pairs_within",
+]
+
+# Points of a hull stay below this in each dimension, so that its determinants fit in 63 bits.
+_POINT_LIMIT = {1: 1 << 28, 2: 1 << 28, 3: 1 << 18}
+_SAFE = 1 << 62
+
+
+class Hull(NamedTuple):
+    """A symmetric convex polytope { x : equations x = 0, scale * normals x <= offsets }.
+
+    Attributes:
+        vertices: V x d; K is their convex hull divided by `scale`. A polygon's are counter-clockwise from the
+            lexicographically lowest one (as seen from its projection, in three dimensions); a segment has its two ends.
+        scale: at least 1; 1 unless the hull was capped.
+        normals: F x d, outward, one per facet of K within its span.
+        offsets: F, above 0.
+        faces: F cycles of indices of vertices: a facet's corners, counter-clockwise from outside.
+        equations: (d - rank) x d, normal to the span.
+        axes: `rank` coordinates that tell the points of the span apart.
+    """
+
+    vertices: IntArray
+    scale: int
+    normals: IntArray
+    offsets: IntArray
+    faces: tuple[tuple[int, ...], ...]
+    equations: IntArray
+    axes: tuple[int, ...]
+
+    @property
+    def dimensions(self) -> int:
+        """d, of the space."""
+        return int(self.equations.shape[1])
+
+    @property
+    def rank(self) -> int:
+        """Dimensions of K itself."""
+        return len(self.axes)
+
+
+def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
+    """The hull of differences, of their negatives, and of 0.
+
+    Args:
+        differences: n x d integers, d in 1..3; n may be 0.
+        scale: divide the hull by this.
+
+    Returns:
+        The hull.
+
+    Raises:
+        GraphError: The differences are not n x 1, 2 or 3, or too large for exact 64-bit arithmetic.
+    """
+    points = np.asarray(differences, dtype=np.int64)
+    if points.ndim != 2 or points.shape[1] not in _POINT_LIMIT:
+        raise GraphError(f"differences are n points in 1 to 3 dimensions, got shape {points.shape}")
+    space = points.shape[1]
+    points = points[points.any(axis=1)]
+    if len(points) and np.abs(points).max() > _POINT_LIMIT[space]:
+        raise GraphError(f"a hull in {space} dimensions needs points within {_POINT_LIMIT[space]}: scale them down")
+    points = np.concatenate([points, -points])
+    equations, axes = _span(points, space)
+    if len(axes) == 3:
+        vertices, faces = wrap(points)
+        corners = vertices[np.array([face[:3] for face in faces])]
+        normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    else:
+        vertices = _flat_vertices(points, axes)
+        count = len(vertices)
+        if len(axes) == 2:
+            faces = tuple((index, (index + 1) % count) for index in range(count))
+            step = (np.roll(vertices, -1, axis=0) - vertices)[:, axes]
+            normals = np.zeros((count, space), dtype=np.int64)
+            normals[:, axes[0]], normals[:, axes[1]] = step[:, 1], -step[:, 0]
+        else:
+            faces = tuple((index,) for index in range(count))
+            normals = np.zeros((count, space), dtype=np.int64)
+            for axis in axes:
+                normals[:, axis] = np.sign(vertices[:, axis])
+    firsts = vertices[[face[0] for face in faces]]
+    return Hull(vertices, scale, normals, np.sum(normals * firsts, axis=1), faces, equations, axes)
+
+
+def graph_hull(values: IntArray, graph: BoolArray) -> Hull:
+    """The sensitivity hull of a measurement under a policy graph.
+
+    Args:
+        values: f, N x d.
+        graph: N x N, already restricted to the constraint set.
+
+    Returns:
+        Conv{ f(i) - f(j) : i ~ j }, or the point 0 if there is no edge.
+    """
+    first, second = np.nonzero(np.triu(graph, 1))
+    return difference_hull(values[first] - values[second])
+
+
+def complete_hull(values: IntArray) -> Hull:
+    """The hull of all differences f(i) - f(j) among points.
+
+    Args:
+        values: n x d, n at least 1: f of the states of the constraint set.
+
+    Returns:
+        K_complete. Only extreme points matter, so the others are dropped before differences are taken.
+    """
+    spread = values - values[0]
+    _, axes = _span(spread[spread.any(axis=1)], spread.shape[1])
+    if len(axes) == 3:
+        corners, _ = wrap(spread)
+    elif len(axes) == 2:
+        corners = spread[polygon(spread[:, axes])]
+    else:
+        key = spread[:, axes[0]] if axes else spread[:, 0]
+        corners = spread[[int(np.argmin(key)), int(np.argmax(key))]]
+    return difference_hull((corners[:, None, :] - corners[None, :, :]).reshape(-1, values.shape[1]))
+
+
+def extended(hull: Hull, difference: IntArray) -> Hull:
+    """Conv(K and +-difference); difference has d integers."""
+    points = np.concatenate([hull.vertices, hull.scale * difference[None, :]])
+    return difference_hull(points, scale=hull.scale)
+
+
+def capped(hull: Hull, everything: Hull, cap: Fraction | int) -> Hull:
+    """K_c = Conv(K and K_complete / c): no pair of states is further apart than gauge c.
+
+    Args:
+        hull: K.
+        everything: K_complete, the hull of all differences within the constraint set.
+        cap: c, at least 1.
+
+    Returns:
+        A hull with the span of K_complete, hence with a finite factor.
+
+    Raises:
+        GraphError: c is below 1, or its numerator or denominator is too large for exact 64-bit arithmetic.
+    """
+    if cap < 1:
+        raise GraphError(f"a cap is at least 1, got {cap}")
+    if max(Fraction(cap).as_integer_ratio()) > 1 << 16:
+        raise GraphError(f"a cap is a fraction of numbers up to 65536, got {cap}")
+    ratio = Fraction(cap) * everything.scale
+    scale = math.lcm(hull.scale, ratio.numerator)
+    ours = hull.vertices * (scale // hull.scale)
+    theirs = everything.vertices * int(scale / ratio)
+    return difference_hull(np.concatenate([ours, theirs]), scale=scale)
+
+
+def gauge(hull: Hull, point: Sequence[int | Fraction]) -> Fraction | float:
+    """The gauge of a point: the least t >= 0 with the point in t K.
+
+    Args:
+        hull: K.
+        point: d exact numbers.
+
+    Returns:
+        A fraction, exactly 1 on the boundary; `math.inf` outside the span of K.
+    """
+    exact = [Fraction(value) for value in point]
+    if any(_dot(equation, exact) != 0 for equation in hull.equations.tolist()):
+        return math.inf
+    sides = zip(hull.normals.tolist(), hull.offsets.tolist(), strict=True)
+    return max((hull.scale * _dot(normal, exact) / offset for normal, offset in sides), default=Fraction(0))
+
+
+def largest_gauge(hull: Hull, values: IntArray) -> Fraction | float:
+    """The largest gauge among the differences of points: theorem 6.3's factor over a constraint set.
+
+    Args:
+        hull: K.
+        values: n x d, n at least 1: f of the states of the constraint set.
+
+    Returns:
+        A fraction, or `math.inf` if some difference leaves the span of K.
+    """
+    spread = values - values[0]
+    if np.any(spread @ hull.equations.T):
+        return math.inf
+    heights = _products(hull, spread)
+    widths = heights.max(axis=0) - heights.min(axis=0)
+    sides = zip(widths.tolist(), hull.offsets.tolist(), strict=True)
+    return max((Fraction(width, offset) for width, offset in sides), default=Fraction(0))
+
+
+def pairs_within(hull: Hull, values: IntArray) -> BoolArray:
+    """Which differences f(i) - f(j) lie in K, decided in integers.
+
+    Args:
+        hull: K.
+        values: f, n x d.
+
+    Returns:
+        n x n, true on the diagonal.
+    """
+    inside = np.ones((len(values), len(values)), dtype=np.bool_)
+    for height in (values @ hull.equations.T).T:
+        inside &= height[:, None] == height[None, :]
+    for height, offset in zip(_products(hull, values).T, hull.offsets.tolist(), strict=True):
+        inside &= (height[:, None] - height[None, :] <= offset).astype(np.bool_)
+    return inside
+
+
+def ceil_gauges(hull: Hull, points: IntArray) -> IntArray:
+    """The gauges of points, rounded up to whole numbers.
+
+    Args:
+        hull: K.
+        points: n x d.
+
+    Returns:
+        n integers; -1 outside the span of K.
+    """
+    if hull.rank == 0:
+        result = np.zeros(len(points), dtype=np.int64)
+    else:
+        heights = _products(hull, points)
+        result = np.zeros(len(points), dtype=np.int64)
+        for height, offset in zip(heights.T, hull.offsets.tolist(), strict=True):
+            np.maximum(result, (-(-height // offset)).astype(np.int64), out=result)
+    if len(hull.equations):
+        result[np.any(points @ hull.equations.T, axis=1)] = -1
+    return result
+
+
+def _products(hull: Hull, points: IntArray) -> NDArray[Any]:
+    """scale * normals . points as n x F integers, of Python's own kind if 62 bits might not hold them."""
+    reach = int(np.abs(points).max(initial=0)) * hull.scale * int(np.abs(hull.normals).max(initial=0)) * 6
+    kind: Any = np.int64 if reach < _SAFE else object
+    product: NDArray[Any] = (points.astype(kind) * hull.scale) @ hull.normals.T.astype(kind)
+    return product
+
+
+def _span(points: IntArray, space: int) -> tuple[IntArray, tuple[int, ...]]:
+    """Equations of the span of points, and coordinates that tell its points apart."""
+    identity = np.eye(space, dtype=np.int64)
+    if not len(points):
+        return identity, ()
+    first = points[0]
+    axis = int(np.argmax(np.abs(first)))
+    others = [other for other in range(space) if other != axis]
+    equations = first[axis] * identity[others] - first[others][:, None] * identity[axis]
+    off = points @ equations.T  # rows of zeros are multiples of the first point
+    outside = off.any(axis=1)
+    if not outside.any():
+        return equations, (axis,)
+    if space == 2:
+        return np.zeros((0, 2), dtype=np.int64), (0, 1)
+    normal = np.cross(first, points[int(np.argmax(outside))])
+    if np.any(points @ normal):
+        return np.zeros((0, 3), dtype=np.int64), (0, 1, 2)
+    dropped = int(np.argmax(np.abs(normal)))
+    return normal[None, :], tuple(other for other in range(3) if other != dropped)
+
+
+def _flat_vertices(points: IntArray, axes: tuple[int, ...]) -> IntArray:
+    """The vertices of a hull of rank 0, 1 or 2."""
+    if len(axes) == 2:
+        return points[polygon(points[:, axes])]
+    if len(axes) == 1:
+        top = points[int(np.argmax(points[:, axes[0]]))]
+        ends = sorted((tuple(top.tolist()), tuple((-top).tolist())))
+        return np.array(ends, dtype=np.int64)
+    return np.zeros((0, points.shape[1]), dtype=np.int64)
+
+
+def _dot(left: Sequence[int], right: Sequence[Fraction]) -> Fraction:
+    return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))

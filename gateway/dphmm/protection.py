@@ -1,0 +1,156 @@
+"""Degree of protection, exposed states, and the edges that protect them.
+
+Definition 4.4 in its strict form: state i is protected if there is one other state k in C, the same for every
+output, whose likelihood is within e^epsilon of that of i. With K-norm noise that says that f(i) - f(k) lies in K.
+As printed the definition allows k = i, and says nothing. Source: DPHMM, definition 4.4, algorithms 1 and 3.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from gateway.dphmm.candidates import cheapest
+from gateway.dphmm.graphs import BoolArray, GraphError, IntArray, restrict
+from gateway.dphmm.hull import Hull, capped, complete_hull, extended, graph_hull, largest_gauge, pairs_within
+from gateway.dphmm.moments import area, noise_error
+
+__all__ = ["Objective", "Protection", "degree_of_protection", "exposed", "factor", "protect", "protected_pairs"]
+
+Objective = Literal["error", "nearest", "area"]
+
+
+class Protection(NamedTuple):
+    """A policy graph that protects every state of a constraint set, and its hull.
+
+    Attributes:
+        graph: N x N, the graph within the constraint set, with the edges added.
+        added: edges (exposed state, partner), in the order in which they were added.
+        hull: K, or the capped hull K_c.
+        factor: theorem 6.3's, over the constraint set: epsilon times it bounds what is revealed between any two
+            states of C. Infinite only if capping was declined.
+        capped: whether the hull had to be capped.
+        exposed: states that nothing can protect: the only state of a constraint set of one. Use the fallback table.
+    """
+
+    graph: BoolArray
+    added: tuple[tuple[int, int], ...]
+    hull: Hull
+    factor: Fraction | float
+    capped: bool
+    exposed: tuple[int, ...]
+
+
+def protected_pairs(hull: Hull, values: IntArray, constraint: BoolArray) -> BoolArray:
+    """The pairs (i, j), i != j, of the constraint set with f(i) - f(j) in K: those that noise of K protects.
+
+    Args:
+        hull: K.
+        values: f, N x d.
+        constraint: N booleans.
+
+    Returns:
+        N x N; it contains every edge that K was made from, and usually more.
+    """
+    states = np.flatnonzero(constraint)
+    result = np.zeros((len(values), len(values)), dtype=np.bool_)
+    result[np.ix_(states, states)] = pairs_within(hull, values[states])
+    np.fill_diagonal(result, False)
+    return result
+
+
+def degree_of_protection(hull: Hull, values: IntArray, constraint: BoolArray) -> IntArray:
+    """How many states of C each state is protected among, itself included.
+
+    Args:
+        hull: K.
+        values: f, N x d.
+        constraint: C, N booleans.
+
+    Returns:
+        N counts: 0 outside C, 1 for an exposed state.
+    """
+    counts = protected_pairs(hull, values, constraint).sum(axis=1) + constraint
+    return np.asarray(counts, dtype=np.int64)
+
+
+def exposed(hull: Hull, values: IntArray, constraint: BoolArray) -> list[int]:
+    """The states of C that K does not protect, ascending; arguments as for `degree_of_protection`."""
+    return np.flatnonzero(degree_of_protection(hull, values, constraint) == 1).tolist()
+
+
+def factor(hull: Hull, values: IntArray, constraint: BoolArray) -> Fraction | float:
+    """Theorem 6.3's factor: the largest gauge of f(i) - f(j) over the constraint set, `math.inf` off the span."""
+    return largest_gauge(hull, values[constraint])
+
+
+def protect(
+    values: IntArray,
+    graph: BoolArray,
+    constraint: BoolArray,
+    *,
+    objective: Objective = "error",
+    cap: Fraction | int | None = 4,
+) -> Protection:
+    """Add edges until no state of the constraint set is exposed.
+
+    Exposed states are taken in ascending order and tested again before each edge, since an edge for one may protect
+    another. The partner minimises the objective; ties go to the lowest index.
+
+    Args:
+        values: f, N x d integers, from `lattice`.
+        graph: the user's policy graph, N x N.
+        constraint: C, N booleans, at least one true.
+        objective: "error", the error of continuous K-norm noise; "nearest", the distance of f (algorithm 1, the
+            state itself excluded); "area", that of the hull (algorithm 3, which as printed maximises it).
+        cap: protection can still reveal for certain which part of C the state is in, if K is flat. Then K becomes
+            Conv(K and K_complete / cap), whose factor is at most this. None to keep the flat hull.
+
+    Returns:
+        The graph, the hull, and what was done to them.
+
+    Raises:
+        GraphError: The constraint set is empty, or the cap is below 1.
+    """
+    states = np.flatnonzero(constraint)
+    if not len(states):
+        raise GraphError("no state is possible, so there is nothing to protect")
+    if cap is not None and cap < 1:
+        raise GraphError(f"a cap is at least 1, got {cap}")
+    added: list[tuple[int, int]] = []
+    final = restrict(graph, constraint)
+    hull = graph_hull(values, final)
+    for state in exposed(hull, values, constraint) if len(states) > 1 else ():
+        inside = pairs_within(hull, values[[state, *states]])[0, 1:]
+        if inside.sum() > 1:  # itself, and one that an earlier edge brought in
+            continue
+        partner = _partner(hull, values, state, states, objective)
+        added.append((state, partner))
+        final[state, partner] = final[partner, state] = True
+        hull = extended(hull, values[state] - values[partner])
+    within = largest_gauge(hull, values[states])
+    needs_cap = cap is not None and within == math.inf
+    if needs_cap and cap is not None:
+        hull = capped(hull, complete_hull(values[states]), cap)
+        within = largest_gauge(hull, values[states])
+    left = (int(states[0]),) if len(states) == 1 else ()
+    return Protection(final, tuple(added), hull, within, needs_cap, left)
+
+
+def _partner(hull: Hull, values: IntArray, state: int, states: IntArray, objective: Objective) -> int:
+    """The best partner of an exposed state among the others of the constraint set."""
+
+    others = states[states != state]
+    differences = values[state] - values[others]
+    if objective == "nearest":
+        best = int(np.argmin(np.sum(differences * differences, axis=1)))  # the first of equals
+    elif objective == "area":
+        best = cheapest(hull, differences, area, by_error=False)
+    elif objective == "error":
+        best = cheapest(hull, differences, noise_error, by_error=True)
+    else:
+        raise GraphError(f"the objective is error, nearest or area, not {objective}")
+    return int(others[best])

@@ -1,0 +1,231 @@
+"""Certified emission tables: measurements protected by a table of integers that anyone can check.
+
+A table has one row of weights per state, each summing to 2^32, and no cell is empty. It protects a pair (i, j) if
+W[i,z] 2^24 <= floor(e^epsilon 2^24) W[j,z] for every output z, and the same with i and j swapped. The check decides
+in integers, so truncation and rounding cost no privacy; they may cost a little accuracy, which mixing pays for.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from contract.table import SCALE
+from gateway.dphmm.constraints import surrogates
+from gateway.dphmm.graphs import BoolArray, IntArray
+from gateway.dphmm.hull import Hull, complete_hull, largest_gauge
+from gateway.dphmm.mass import clamped_mass, window
+from gateway.dphmm.protection import protected_pairs
+from gateway.dphmm.ratios import RATIO_BITS, floor_exp, noise_ratio
+from gateway.dphmm.unrolling import unrolled
+
+__all__ = [
+    "MOST_OUTPUTS",
+    "MOST_STATES",
+    "MeasurementTable",
+    "TableError",
+    "build_table",
+    "check_table",
+    "estimate_error",
+    "fallback_table",
+    "table_loss",
+]
+
+MOST_STATES = 100
+MOST_OUTPUTS = 255
+_SMALL_SHARE = 2.0**-10
+
+
+class TableError(ValueError):
+    """A table that cannot be built, or that does not keep its promise."""
+
+
+class MeasurementTable(NamedTuple):
+    """Emission weights of all states, and what the outputs stand for.
+
+    Attributes:
+        weights: N x M integers, each at least 1, rows summing to 2^32.
+        outputs: M x d lattice points; output z is released as outputs[z].
+        share: of the common profile that every row was mixed with, 0..1: the accuracy given up to certification.
+    """
+
+    weights: IntArray
+    outputs: IntArray
+    share: float
+
+
+def check_table(weights: ArrayLike, protected: BoolArray, epsilon: Fraction | int | float) -> None:
+    """Certify a table, in integers.
+
+    Args:
+        weights: N x M integers.
+        protected: N x N, symmetric: the pairs to protect.
+        epsilon: above 0, at most 20.
+
+    Raises:
+        TableError: A row does not sum to 2^32, a cell is empty, or some output separates a protected pair by more
+            than e^epsilon.
+        GraphError: epsilon is out of range.
+    """
+    table = np.asarray(weights)
+    if table.ndim != 2 or not np.issubdtype(table.dtype, np.integer) or protected.shape != (len(table),) * 2:
+        raise TableError("a table is a matrix of integers with one row for each state of the graph")
+    if table.min(initial=1) < 1 or table.max(initial=1) > SCALE:
+        raise TableError("every weight of a table is at least 1: an output that a state can never give reveals it")
+    table = table.astype(np.int64)
+    for state in np.flatnonzero(table.sum(axis=1) != SCALE):
+        raise TableError(f"the weights of state {state} sum to {int(table[state].sum())}, not to 2^32")
+    broken = _broken(table, protected, floor_exp(epsilon))
+    if broken is not None:
+        i, j, z = broken
+        raise TableError(
+            f"output {z} tells state {i} from state {j}: weights {table[i, z]} and {table[j, z]} "
+            f"are further apart than e^{float(epsilon):g}"
+        )
+
+
+def build_table(
+    hull: Hull,
+    values: IntArray,
+    constraint: BoolArray,
+    epsilon: Fraction | int | float,
+    *,
+    most_outputs: int = MOST_OUTPUTS,
+) -> MeasurementTable:
+    """Compile a hull into a certified table.
+
+    Every pair of the constraint set with f(i) - f(j) in K is protected. A state outside uses the row of its public
+    surrogate.
+
+    Args:
+        hull: K, from `protect`, with a finite factor.
+        values: f, N x d integers, N at most 100.
+        constraint: C, N booleans, at least two true.
+        epsilon: above 0, at most 20.
+        most_outputs: M at most; with fewer than the lattice points around C, outputs are some steps apart.
+
+    Returns:
+        The table; it passes `check_table` for `protected_pairs` of the hull.
+
+    Raises:
+        TableError: There are too many states, C has one state (use the fallback table), its measurements are all the
+            same (a release would be exact), or the factor is infinite.
+        GraphError: epsilon is out of range.
+    """
+    if len(values) > MOST_STATES:
+        raise TableError(f"a table has at most {MOST_STATES} states, not {len(values)}: use the staircase sampler")
+    inside = values[constraint]
+    if len(inside) < 2:
+        raise TableError("the constraint set leaves one state or none: use the fallback table")
+    if not np.any(inside - inside[0]):
+        raise TableError("all possible states measure the same, so a release would be exact: use the fallback table")
+    if largest_gauge(hull, inside) == math.inf:
+        raise TableError("the hull is flat: outputs would reveal for certain where the state is; cap it first")
+    protected = protected_pairs(hull, values, constraint)
+    full, places, basis = unrolled(hull, inside)
+    box = window(places, most_outputs)
+    bound, exact_ratio = floor_exp(epsilon), float(noise_ratio(epsilon))
+    best: tuple[IntArray, float] | None = None
+    # Away from the lattice of the differences rows need different normalisers; a little more noise makes up for it.
+    for effort in (1.0,) if box.step == 1 else (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5):
+        mass = clamped_mass(full, places, box, exact_ratio**effort)
+        found = _certified(mass, protected[np.ix_(constraint, constraint)], bound)
+        if best is None or found[1] < best[1]:
+            best = found
+        if best[1] <= _SMALL_SHARE:
+            break
+    assert best is not None
+    order = np.cumsum(constraint) - 1
+    rows = best[0][order[surrogates(values, constraint)]]
+    check_table(rows, protected, epsilon)
+    return MeasurementTable(rows, inside[0] + box.points() @ basis, best[1])
+
+
+def fallback_table(
+    values: IntArray, epsilon: Fraction | int | float, *, most_outputs: int = MOST_OUTPUTS
+) -> MeasurementTable:
+    """The table for ticks whose own table is missing or has expired; arguments and errors as for `build_table`.
+
+    Its hull is that of all differences over all states, so it protects every pair: it is valid for every graph and
+    every constraint set.
+    """
+    everywhere = np.ones(len(values), dtype=np.bool_)
+    return build_table(complete_hull(values), values, everywhere, epsilon, most_outputs=most_outputs)
+
+
+def table_loss(weights: IntArray) -> NDArray[np.float64]:
+    """The per-tick loss of a table, for the chain accountant: max over outputs of log(W[i,z] / W[j,z]).
+
+    Args:
+        weights: N x M.
+
+    Returns:
+        N x N in nats, rounded up; 0 on the diagonal.
+    """
+    logs = np.log(weights.astype(np.float64))
+    loss: NDArray[np.float64] = np.array([(row - logs).max(axis=1) for row in logs])
+    loss = np.maximum(loss, 0.0) * (1.0 + 1e-12) + 1e-13  # each logarithm is at most 22.2, and good to 4e-15
+    np.fill_diagonal(loss, 0.0)
+    return loss
+
+
+def estimate_error(table: MeasurementTable, values: IntArray, prior: ArrayLike | None = None) -> tuple[float, float]:
+    """The mean squared errors of a table: of the released point, and of the posterior mean.
+
+    Args:
+        table: N x M.
+        values: f, N x d.
+        prior: N probabilities of the state; uniform by default.
+
+    Returns:
+        E|z - f|^2 and E|E[f|z] - f|^2, in squared lattice steps.
+    """
+    count = len(values)
+    law = np.full(count, 1.0 / count) if prior is None else np.asarray(prior, dtype=np.float64)
+    joint = law[:, None] * table.weights / SCALE
+    means = (joint.T @ values) / joint.sum(axis=0)[:, None]
+
+    def error(points: NDArray[np.float64]) -> float:
+        return float(np.sum(joint * np.sum((values[:, None, :] - points[None, :, :]) ** 2, axis=2)))
+
+    return error(table.outputs.astype(np.float64)), error(means)
+
+
+def _broken(table: IntArray, protected: BoolArray, bound: int) -> tuple[int, int, int] | None:
+    """A protected pair and an output that separates it by more than bound / 2^24, if there is one."""
+    whole, part = divmod(bound, 1 << RATIO_BITS)
+    # floor(bound W / 2^24), in two parts so that neither overflows
+    most = whole * table + (part * table >> RATIO_BITS)
+    for state in np.flatnonzero(protected.any(axis=1)):
+        others = np.flatnonzero(protected[state])
+        wrong = table[state] > most[others]
+        if wrong.any():
+            other, output = np.argwhere(wrong)[0]
+            return int(state), int(others[other]), int(output)
+    return None
+
+
+def _certified(mass: NDArray[np.float64], protected: BoolArray, bound: int) -> tuple[IntArray, float]:
+    """Round rows to integers, mixed with the least of a common profile that passes the check.
+
+    It ends: with nothing but the profile all rows are equal.
+    """
+    profile = 0.5 * mass.mean(axis=0) + 0.5 / mass.shape[1]
+    share = 2.0**-28
+    while True:
+        table = _rounded((1.0 - share) * mass + share * profile)
+        if share == 1.0 or _broken(table, protected, bound) is None:
+            return table, share
+        share *= 2.0
+
+
+def _rounded(rows: NDArray[np.float64]) -> IntArray:
+    """Rows of integers of at least 1 that sum to 2^32; what is left over goes to the largest cell."""
+    table = np.maximum(1, np.floor(rows * SCALE)).astype(np.int64)
+    largest = np.argmax(table, axis=1)
+    table[np.arange(len(table)), largest] += SCALE - table.sum(axis=1)
+    return np.asarray(table, dtype=np.int64)

@@ -1,0 +1,150 @@
+"""Exposure and protectable graphs: all 63 constraint sets of the six-state example, and the three objectives."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gateway.dphmm.candidates import cheapest
+from gateway.dphmm.graphs import GraphError, complete, explicit, lattice
+from gateway.dphmm.hull import capped, complete_hull, extended, graph_hull
+from gateway.dphmm.moments import area, noise_error
+from gateway.dphmm.protection import (
+    Objective,
+    degree_of_protection,
+    exposed,
+    factor,
+    protect,
+    protected_pairs,
+)
+from tests.dphmm.cases import GOLDEN, GRAPH, VALUES, exact, states
+
+PAPER = GOLDEN["paper"]
+SUBSETS = GOLDEN["six_state_all_subsets"]
+TRIANGLE = explicit(6, [(3, 4), (3, 5), (4, 5)])
+OBJECTIVES: dict[Objective, str] = {"nearest": "greedy_nearest", "area": "alg3_area", "error": "alg3_rmse"}
+
+
+def added(edges: tuple[tuple[int, int], ...]) -> list[list[int]]:
+    return [[state + 1, partner + 1] for state, partner in edges]
+
+
+@pytest.mark.parametrize("case", SUBSETS, ids=lambda case: "".join(map(str, case["C"])))
+def test_every_constraint_set_of_the_six_state_example(case: dict[str, Any]) -> None:
+    constraint = states(6, *case["C"])
+    plain = graph_hull(VALUES, GRAPH & constraint[:, None] & constraint[None, :])
+    assert [state + 1 for state in exposed(plain, VALUES, constraint)] == case["exposed"]
+    nearest = protect(VALUES, GRAPH, constraint, objective="nearest", cap=None)
+    assert added(nearest.added) == case["greedy_added"]
+    assert (nearest.hull.rank, area(nearest.hull)) == (case["rank"], Fraction(case["area"]))
+    assert degree_of_protection(nearest.hull, VALUES, constraint).tolist() == case["dop"]
+    assert nearest.factor == exact(case["factor"]) == factor(nearest.hull, VALUES, constraint)
+    assert math.sqrt(noise_error(nearest.hull)) == pytest.approx(case["rmse_eps1"], rel=1e-12)
+    best = protect(VALUES, GRAPH, constraint, cap=None)
+    assert added(best.added) == case["alg3_rmse_added"]
+    assert math.sqrt(noise_error(best.hull)) == pytest.approx(case["alg3_rmse"], rel=1e-12)
+    assert best.exposed == ((case["C"][0] - 1,) if len(case["C"]) == 1 else ())
+    whole = graph_hull(VALUES, GRAPH)
+    if len(case["C"]) > 1:
+        assert (exposed(whole, VALUES, constraint) == []) == case["ok44_with_unconstrained_K51"]
+
+
+def test_degrees_of_protection_of_the_paper() -> None:
+    hull = graph_hull(VALUES, GRAPH)
+    assert degree_of_protection(hull, VALUES, states(6)).tolist() == PAPER["ex5.1"]["dop_all_states"]
+    triangle = graph_hull(VALUES, TRIANGLE)
+    assert degree_of_protection(triangle, VALUES, states(6, 2, 4, 5, 6)).tolist() == PAPER["fig9a"]["dop"]
+    assert degree_of_protection(triangle, VALUES, states(6, 3, 4, 5, 6)).tolist() == PAPER["ex6.1"]["dop"]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("example", ["ex5.2", "ex6.1"])
+def test_edges_added_in_the_paper_s_examples(example: str, objective: Objective) -> None:
+    """Example 5.2 has the graph s2s3 and the states s2, s3, s5; example 6.1 the triangle and s3."""
+    graph, constraint = {
+        "ex5.2": (explicit(6, [(1, 2)]), states(6, 2, 3, 5)),
+        "ex6.1": (TRIANGLE, states(6, 3, 4, 5, 6)),
+    }[example]
+    golden = PAPER[example]
+    assert [f"s{state + 1}" for state in exposed(graph_hull(VALUES, graph), VALUES, constraint)] == golden["exposed"]
+    found = protect(VALUES, graph, constraint, objective=objective)
+    expected = golden[OBJECTIVES[objective]]
+    assert [f"s{state + 1}s{partner + 1}" for state, partner in found.added] == expected["added"]
+    assert area(found.hull) == expected["area"]
+    assert math.sqrt(noise_error(found.hull)) == pytest.approx(expected["rmse"], rel=1e-12)
+
+
+@pytest.mark.parametrize("partner", ["s3s4", "s3s5", "s3s6"])
+def test_each_candidate_of_example_6_1(partner: str) -> None:
+    golden = PAPER["ex6.1"]["add"][partner]
+    graph = TRIANGLE | explicit(6, [(2, int(partner[3]) - 1)])
+    constraint = states(6, 3, 4, 5, 6)
+    hull = graph_hull(VALUES, graph)
+    assert degree_of_protection(hull, VALUES, constraint).tolist() == golden["dop"]
+    assert factor(hull, VALUES, constraint) == Fraction(golden["factor_exact"])
+    assert math.dist(VALUES[2], VALUES[int(partner[3]) - 1]) == pytest.approx(golden["dist_s3"], rel=1e-12)
+
+
+def test_constraints_edges_and_factors_of_the_forward_example() -> None:
+    total = Fraction(0)
+    for step in GOLDEN["forward_example"]["steps"]:
+        found = protect(VALUES, GRAPH, states(6, *step["C"]))
+        assert added(found.added) == step["added"]
+        assert found.hull.vertices.tolist() == step["hull_verts"]
+        assert found.factor == step["factor"]
+        assert isinstance(found.factor, Fraction)
+        total += found.factor
+    assert total == GOLDEN["forward_example"]["thm72"]
+
+
+def test_an_edge_for_one_state_may_protect_the_next() -> None:
+    """Of three equally spaced states without edges, the first edge protects all."""
+    found = protect(lattice([0, 1, 2]), explicit(3, []), states(3))
+    assert found.added == ((0, 1),)
+    assert degree_of_protection(found.hull, lattice([0, 1, 2]), states(3)).tolist() == [2, 3, 2]
+
+
+def test_states_with_equal_measurements_protect_each_other() -> None:
+    values = lattice([(1, 1), (1, 1)])
+    found = protect(values, explicit(2, []), states(2))
+    assert (found.added, found.hull.rank, found.factor) == ((), 0, 0)
+    assert protected_pairs(found.hull, values, states(2)).tolist() == complete(2).tolist()
+
+
+def test_nothing_protects_the_only_state() -> None:
+    found = protect(VALUES, GRAPH, states(6, 4))
+    assert (found.exposed, found.added, found.factor) == ((3,), (), 0)
+
+
+def test_ties_go_to_the_lowest_index() -> None:
+    values = lattice([(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1)])
+    for objective in OBJECTIVES:
+        assert protect(values, explicit(5, []), states(5), objective=objective).added[0] == (0, 1)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_quick_estimates_leave_the_exact_choice_as_it_is(seed: int) -> None:
+    """Against every candidate's hull, exactly; in one to three dimensions, flat and capped hulls included."""
+    generator = np.random.default_rng(seed)
+    space = 1 + seed % 3
+    values = generator.integers(-5, 6, (9, space))
+    hull = graph_hull(values, explicit(9, [(0, 1), (2, 3), (4, 5)][: 1 + seed % 4]))
+    if seed % 2 and hull.rank:
+        hull = capped(hull, complete_hull(values), Fraction(5, 2))
+    differences = generator.integers(-7, 8, (25, space))
+    for cost, by_error in ((area, False), (noise_error, True)):
+        costs = [cost(extended(hull, difference)) for difference in differences]
+        assert cheapest(hull, differences, cost, by_error=by_error) == costs.index(min(costs))
+
+
+def test_refusals() -> None:
+    with pytest.raises(GraphError, match="nothing to protect"):
+        protect(VALUES, GRAPH, np.zeros(6, dtype=np.bool_))
+    with pytest.raises(GraphError, match="cap is at least 1"):
+        protect(VALUES, GRAPH, states(6), cap=Fraction(99, 100))
+    with pytest.raises(GraphError, match="error, nearest or area"):
+        protect(VALUES, TRIANGLE, states(6, 3, 4, 5, 6), objective="printed")  # type: ignore[arg-type]
