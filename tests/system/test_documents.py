@@ -21,7 +21,7 @@ PAGES = sorted(str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(RO
 def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
     """Also shows that the edge installs without numpy, numba and scipy."""
     with Page("docs/deploy.md", tmp_path, {"1883": str(broker.port)}) as page:
-        assert page.run() == 4
+        assert page.run() == 5
         wait_until(lambda: (tmp_path / "outbox.sqlite").exists(), 30)
         listed = subprocess.run(
             [tmp_path / "edge/bin/python", "-m", "pip", "list"], capture_output=True, text=True, check=True
