@@ -16,11 +16,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import Protocol
 
 from contract.errors import FrameError
 from contract.frames import MAX_TEXT, Status, StreamStatus, decode_committed, encode_status
 from contract.topics import committed_topic, status_topic, symbols_topic, window_topic
+from edge_agent.clock import Clock, SystemClock
 from edge_agent.discretiser import Discretiser
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, StreamPlan
@@ -29,7 +29,7 @@ from edge_agent.sensors import Sensor
 from edge_agent.window import StreamWindows
 from mqtt_link import Link, Will
 
-__all__ = ["Agent", "Clock", "SystemClock"]
+__all__ = ["Agent"]
 
 _log = logging.getLogger(__name__)
 LATE_SECONDS = 10.0
@@ -39,28 +39,6 @@ RESEND_SECONDS = 10.0
 RESEND_SECONDS_MAX = 3600.0
 IDLE_SECONDS = 1.0
 RETRY_SECONDS = 0.2
-
-
-class Clock(Protocol):
-    """Time for the agent."""
-
-    def now_us(self) -> int:
-        """Microseconds of Unix time."""
-
-    def wait(self, event: threading.Event, seconds: float) -> None:
-        """Wait until the event is set, or some seconds have passed."""
-
-
-class SystemClock:
-    """The operating system's clock."""
-
-    def now_us(self) -> int:
-        """Microseconds of Unix time."""
-        return time.time_ns() // 1000
-
-    def wait(self, event: threading.Event, seconds: float) -> None:
-        """Wait until the event is set, or some seconds have passed."""
-        event.wait(seconds)
 
 
 class _Stream:

@@ -22,10 +22,11 @@ from contract.guarantee import Adversary
 from gateway.chain.kernel import Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.chain_schedule import informed_losses, losses, pair_rates
-from gateway.privacy.chain_sides import log_ratios, odds_ratio_side
+from gateway.privacy.chain_sides import log_ratios
 from gateway.privacy.endless_chain import ChainMember, contract_loss, recursion_name
 from gateway.privacy.inner_maximum import EXACT_STATES, closed
 from gateway.privacy.interval_schedule import interval_losses, odds_ratio_losses
+from gateway.privacy.odds_ratio_bound import odds_ratio_side
 
 __all__ = ["ChainAccountant", "ChainLoss", "Chains"]
 

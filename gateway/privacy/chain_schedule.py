@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from gateway.chain.kernel import Floats, Ints
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.chain_sides import log_ratios, odds_ratio_step
+from gateway.privacy.chain_sides import log_ratios
 from gateway.privacy.inner_maximum import Order, closed, ratio_order, step
+from gateway.privacy.odds_ratio_bound import odds_ratio_step
 
 __all__ = ["informed_losses", "left_sides", "losses", "pair_rates", "reversed_stationary"]
 
