@@ -220,15 +220,18 @@ def _most(above: list[float], below: list[float], high: Matrix) -> float:
         order, via, ray = _rooted(edges, high)
         ratio = _dot(above, ray) / _dot(below, ray)
         left = [a - ratio * b for a, b in zip(above, below, strict=True)]
-        worst, cut, missing = 0.0, -1, 0.0
+        worst, cut, missing, moved = 0.0, -1, 0.0, 0.0
         for state in reversed(order[1:]):
             u, v = edges[via[state]]
+            moved += abs(left[state])
             flow = left[state] if state == u else -left[state] / high[u][v]
             left[v if state == u else u] += flow * high[u][v] if state == u else -flow
             if flow < 0.0:
                 missing -= flow * high[u][v]
                 if flow * ray[u] < worst:
                     worst, cut = flow * ray[u], state
+        # What rounding leaves unbalanced, at the root above all, counts like a negative amount.
+        missing += max(left[0], 0.0) + 4.0 * size * _UNIT * (moved + abs(left[0]))
         best = min(best, ratio + missing * largest)
         if cut < 0 or -worst <= _SMALL * _dot(above, ray):
             break

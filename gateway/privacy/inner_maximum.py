@@ -253,10 +253,11 @@ def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
                 ratio = top / bottom
                 for y in range(columns):
                     left[y] = above[y] - ratio * below[y]
-                worst, cut, missing = 0.0, 0, 0.0
+                worst, cut, missing, moved = 0.0, 0, 0.0, 0.0
                 for index in range(columns - 1, 0, -1):
                     y = order[index]
                     u, v = upper[parent[y]], lower[parent[y]]
+                    moved += abs(left[y])
                     if y == u:
                         flow = left[y]
                         left[v] += flow * high[u, v]
@@ -267,6 +268,8 @@ def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
                         missing -= flow * high[u, v]
                         if flow * ray[u] < worst:
                             worst, cut = flow * ray[u], y
+                # What rounding leaves unbalanced, at the root above all, counts like a negative amount.
+                missing += max(left[0], 0.0) + 4.0 * columns * _UNIT * (moved + abs(left[0]))
                 result[x, other] = min(result[x, other], max(0.0, np.log(ratio + missing * largest)) + margin)
                 if cut == 0 or worst > -_SMALL * top:
                     break
