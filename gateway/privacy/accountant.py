@@ -84,7 +84,7 @@ class ChainAccountant:
     @property
     def states(self) -> int:
         """k, the number of states."""
-        return self._members[0].chain.states if self._members else self.chains.states  # type: ignore[union-attr]
+        return self.chains[0].states if isinstance(self.chains, tuple) else self.chains.states
 
     def loss(self, rate: ArrayLike, adversary: Adversary = "ignorant", length: int | None = None) -> ChainLoss:
         """The loss of a stream whose every tick has the same rate.
@@ -153,40 +153,31 @@ class ChainAccountant:
         by_tick = np.asarray(total.max(axis=(1, 2)))
         return ChainLoss(float(by_tick.max()), adversary, bound, self._words(), len(pairs), by_tick)
 
-    def allowance(
-        self, epsilon: float, adversary: Adversary = "ignorant", length: int | None = None, pattern: ArrayLike = 1.0
-    ) -> float:
+    def allowance(self, epsilon: float, adversary: Adversary = "ignorant", length: int | None = None) -> float:
         """The largest rate, the same at every tick, with a loss of at most epsilon; rounded down.
 
         Args:
             epsilon: in nats.
             adversary: what the adversary may know.
             length: ticks, or None for an endless stream.
-            pattern: what the rate is multiplied by, for each pair of states; (k, k) or 1.
 
         Raises:
             ChainClassError: epsilon is not a positive number, or the chain never forgets: no rate is small enough.
         """
         if not (math.isfinite(epsilon) and epsilon > 0.0):
             raise ChainClassError(f"epsilon must be a finite number above 0, got {epsilon:g}")
-        pairs = self._pairs(pattern)
-        if pairs.max() == 0.0:
-            raise ChainClassError("a pattern of zeros has no largest rate")
-
         found: dict[float, float] = {}
 
         def excess(rate: float) -> float:
             if rate not in found:
-                found[rate] = min(self.loss(rate * pairs, adversary, length).epsilon, 1e6) - epsilon
+                found[rate] = min(self.loss(rate, adversary, length).epsilon, 1e6) - epsilon
             return found[rate]
 
-        guess = self._closed_form(epsilon, adversary, length) / float(pairs.max()) * (1.0 - _OUTWARD)
+        guess = self._closed_form(epsilon, adversary, length) * (1.0 - _OUTWARD)
         if guess > 0.0 and excess(guess) <= 0.0:
             return guess
         large = self.states > EXACT_STATES
-        low, high = self._bracket(
-            excess, epsilon, pairs, self._quick(epsilon, adversary, length, pairs) if large else 0.0
-        )
+        low, high = self._bracket(excess, epsilon, self._quick(epsilon, adversary) if large else 0.0)
         if low == high:
             return low
         rate = float(brentq(excess, low, high, xtol=1e-300, rtol=_ROUGH if large else _FINE))
@@ -195,11 +186,9 @@ class ChainAccountant:
             back *= 2.0
         return rate * (1.0 - back)
 
-    def _bracket(
-        self, excess: Callable[[float], float], epsilon: float, pairs: Floats, guess: float
-    ) -> tuple[float, float]:
+    def _bracket(self, excess: Callable[[float], float], epsilon: float, guess: float) -> tuple[float, float]:
         """Rates on either side of the allowance; twice the same if all rates up to it will do."""
-        most = min(epsilon, _FAR_RATIO) / float(pairs.max())
+        most = min(epsilon, _FAR_RATIO)
         low = high = min(guess, most) or most
         while excess(high) <= 0.0:
             if high == most:
@@ -207,22 +196,22 @@ class ChainAccountant:
             low, high = high, min(high * 1.5, most)
         while excess(low) > 0.0:
             high, low = low, low / 2.0
-            if low * pairs.max() < _LEAST_SHARE * epsilon:
+            if low < _LEAST_SHARE * epsilon:
                 raise ChainClassError(f"no noise is enough for epsilon {epsilon:g}: the chain does not forget its past")
         return low, high
 
-    def _quick(self, epsilon: float, adversary: Adversary, length: int | None, pairs: Floats) -> float:
+    def _quick(self, epsilon: float, adversary: Adversary) -> float:
         """A rate not far below the allowance, from bounds that are had at once; 0 if there is none."""
         if adversary != "ignorant" or not all(member.chain.is_stationary for member in self._members):
             return 0.0
 
         def excess(rate: float) -> float:
-            return max(member.quick(rate * pairs) for member in self._members) - epsilon
+            return max(member.quick(self._pairs(rate)) for member in self._members) - epsilon
 
-        low = epsilon / float(pairs.max())
+        low = epsilon
         while excess(low) > 0.0:
             low /= 2.0
-            if low * pairs.max() < _LEAST_SHARE * epsilon:
+            if low < _LEAST_SHARE * epsilon:
                 return 0.0
         return float(brentq(excess, low, 2.0 * low, xtol=1e-300, rtol=_ROUGH)) * (1.0 - 2.0 * _ROUGH)
 

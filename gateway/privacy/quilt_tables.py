@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from gateway.privacy.chain_class import ChainClassError, Floats, MarkovChain
 from gateway.privacy.quilt_kernels import grow_tables, largest_ratio
 
-__all__ = ["Arms", "NodeTerms", "log_ratio_table", "node_terms", "quilt_side_tables", "settled", "walk"]
+__all__ = ["Arms", "NodeTerms", "log_ratio_table", "node_terms", "settled", "walk"]
 
 Bools = NDArray[np.bool_]
 
@@ -43,21 +43,6 @@ def log_ratio_table(kernel: ArrayLike) -> Floats:
     with np.errstate(all="ignore"):
         largest_ratio(rows, table)
         return np.log(np.maximum(table, 0.0), out=table)
-
-
-def quilt_side_tables(transition: ArrayLike, distances: Sequence[int]) -> Floats:
-    """The influence of a right arm, by distance.
-
-    Args:
-        transition: (k, k) row-stochastic; for left arms of a stationary chain, its reversal.
-        distances: each at least 1.
-
-    Returns:
-        (len(distances), k, k): `log_ratio_table` of the transition over so many ticks.
-    """
-    matrix = np.asarray(transition, dtype=np.float64)
-    powers = (np.linalg.matrix_power(matrix, distance) for distance in distances)
-    return np.stack([log_ratio_table(power) for power in powers])
 
 
 class Arms:
