@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from contract.guarantee import Loss as Loss
     from contract.guarantee import check_guarantee as check_guarantee
     from contract.guarantee import loss as loss
+    from contract.measure_frames import MeasureEstimate as MeasureEstimate
+    from contract.measure_frames import MeasureFrame as MeasureFrame
+    from contract.measure_frames import decode_measure as decode_measure
+    from contract.measure_frames import decode_measure_estimate as decode_measure_estimate
+    from contract.measure_policy import MeasurePolicy as MeasurePolicy
+    from contract.measure_table import MeasureTable as MeasureTable
+    from contract.measure_table import decode_table as decode_table
+    from contract.policies import read_policy as read_policy
     from contract.policy import Policy as Policy
     from contract.release_frames import ReleaseFrame as ReleaseFrame
     from contract.release_frames import decode_release as decode_release
@@ -43,6 +51,7 @@ if TYPE_CHECKING:
     from contract.topics import release_topic as release_topic
     from contract.topics import status_topic as status_topic
     from contract.topics import symbols_topic as symbols_topic
+    from contract.topics import table_topic as table_topic
     from contract.topics import window_topic as window_topic
     from contract.window_frames import WindowFrame as WindowFrame
     from contract.window_frames import decode_window as decode_window
@@ -56,6 +65,10 @@ _HOME = {
         *("decode_committed", "decode_estimate", "decode_status", "decode_symbols"),
     ),
     "guarantee": ("Adversary", "Guarantee", "Loss", "check_guarantee", "loss"),
+    "measure_frames": ("MeasureEstimate", "MeasureFrame", "decode_measure", "decode_measure_estimate"),
+    "measure_policy": ("MeasurePolicy",),
+    "measure_table": ("MeasureTable", "decode_table"),
+    "policies": ("read_policy",),
     "policy": ("Policy",),
     "release_frames": ("ReleaseFrame", "decode_release"),
     "table": ("EmissionTable",),
@@ -66,6 +79,7 @@ _HOME = {
         "release_topic",
         "status_topic",
         "symbols_topic",
+        "table_topic",
         "window_topic",
     ),
     "window_frames": ("WindowFrame", "decode_window"),

@@ -21,6 +21,7 @@ __all__ = [
     "release_topic",
     "status_topic",
     "symbols_topic",
+    "table_topic",
     "window_topic",
 ]
 
@@ -31,7 +32,7 @@ RESERVED_RELEASES = frozenset({"status", "committed"})
 _ROOT = "fugu/1"
 _NAME = re.compile(NAME_PATTERN)
 
-Kind = Literal["status", "committed", "symbols", "window", "estimate", "release"]
+Kind = Literal["status", "committed", "symbols", "window", "table", "estimate", "release"]
 
 
 class Topic(NamedTuple):
@@ -64,6 +65,11 @@ def window_topic(fleet: str, device: str, stream: str) -> str:
     return f"{_ROOT}/{_part(fleet)}/{_part(device)}/window/{_part(stream)}"
 
 
+def table_topic(fleet: str, device: str, stream: str) -> str:
+    """Topic on which the gateway sends a measured stream's tables to its device."""
+    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/table/{_part(stream)}"
+
+
 def estimate_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of the gateway's smoothed estimate of a stream."""
     return f"{_ROOT}/{_part(fleet)}/estimate/{_part(device)}/{_part(stream)}"
@@ -93,17 +99,15 @@ def parse_topic(topic: str) -> Topic:
                 raise TopicError(f"not a valid name in topic {topic[:100]!r}")
             return Topic("release", fleet, "", "", name)
         case ["fugu", "1", fleet, device, ("status" | "committed") as kind]:
-            parsed = Topic("status" if kind == "status" else "committed", fleet, device, "")
-        case ["fugu", "1", fleet, device, "symbols", stream]:
-            parsed = Topic("symbols", fleet, device, stream)
-        case ["fugu", "1", fleet, device, "window", stream]:
-            parsed = Topic("window", fleet, device, stream)
+            parsed = Topic(kind, fleet, device, "")
+        case ["fugu", "1", fleet, device, ("symbols" | "window" | "table") as kind, stream]:
+            parsed = Topic(kind, fleet, device, stream)
         case _:
             raise TopicError(f"not a topic of this protocol: {topic[:100]!r}")
     names = [parsed.fleet, parsed.device] + ([parsed.stream] if parsed.stream else [])
     if not all(_NAME.fullmatch(name) for name in names) or parsed.device in RESERVED_DEVICES:
         raise TopicError(f"not a valid name in topic {topic[:100]!r}")
-    if parsed.kind in ("symbols", "window", "estimate") and not parsed.stream:
+    if parsed.kind in ("symbols", "window", "table", "estimate") and not parsed.stream:
         raise TopicError(f"no stream in topic {topic[:100]!r}")
     return parsed
 

@@ -19,13 +19,12 @@ from importlib.metadata import version
 
 from contract.errors import FrameError
 from contract.frames import MAX_TEXT, Status, StreamStatus, decode_committed, encode_status
-from contract.topics import committed_topic, status_topic, symbols_topic, window_topic
+from contract.topics import committed_topic, parse_topic, status_topic, symbols_topic, table_topic, window_topic
 from edge_agent.clock import Clock, SystemClock
-from edge_agent.discretiser import Discretiser
 from edge_agent.outbox import Outbox
-from edge_agent.plan import AgentPlan, StreamPlan
-from edge_agent.randomiser import randomiser
+from edge_agent.plan import AgentPlan
 from edge_agent.sensors import Sensor
+from edge_agent.stream import Stream
 from edge_agent.window import StreamWindows
 from mqtt_link import Link, Will
 
@@ -39,28 +38,6 @@ RESEND_SECONDS = 10.0
 RESEND_SECONDS_MAX = 3600.0
 IDLE_SECONDS = 1.0
 RETRY_SECONDS = 0.2
-
-
-class _Stream:
-    """One stream of a running agent."""
-
-    def __init__(
-        self,
-        plan: StreamPlan,
-        sensor: Sensor,
-        draw: Callable[[int], int],
-        last_tick: int,
-        windows: StreamWindows,
-    ) -> None:
-        self.plan = plan
-        self.sensor = sensor
-        self.draw = draw
-        self.windows = windows
-        self.discretiser = Discretiser(plan.discretiser)
-        self.last_tick = last_tick
-        self.next_tick = last_tick + 1
-        self.finished = False
-        self.error = ""
 
 
 class Agent:
@@ -84,12 +61,12 @@ class Agent:
         self._clock = clock or SystemClock()
         self._outbox = Outbox(plan.outbox, plan.fleet, plan.device)
         now = self._clock.now_us()
-        self._streams: list[_Stream] = []
+        self._streams: list[Stream] = []
         for stream_plan, sensor in zip(plan.streams, sensors, strict=True):
             last_tick = self._outbox.register(stream_plan)
             released = [self._outbox.register_window(stream_plan.stream, window) for window in stream_plan.windows]
             windows = StreamWindows(stream_plan.windows, released, entropy)
-            stream = _Stream(stream_plan, sensor, randomiser(stream_plan.rows, entropy), last_tick, windows)
+            stream = Stream(stream_plan, sensor, entropy, last_tick, windows)
             stream.next_tick = max(stream.last_tick, stream_plan.tick_at(now)) + 1
             self._streams.append(stream)
         self._wake = threading.Event()
@@ -99,10 +76,13 @@ class Agent:
         self._link = Link(
             plan.broker,
             client_id=f"{plan.fleet}-{plan.device}",
-            subscriptions=(committed_topic(plan.fleet, plan.device),),
+            subscriptions=(
+                committed_topic(plan.fleet, plan.device),
+                *(table_topic(plan.fleet, plan.device, stream.stream) for stream in plan.streams if stream.measure),
+            ),
             will=Will(status_topic(plan.fleet, plan.device), encode_status(will)),
             on_connected=lambda: self._later(self._connected),
-            on_message=lambda _topic, payload, _retained: self._later(lambda: self._committed(payload)),
+            on_message=lambda topic, payload, _retained: self._later(lambda: self._arrived(topic, payload)),
             on_published=lambda mid, accepted: self._later(lambda: self._answered(mid, accepted)),
         )
         self._sent_through = 0
@@ -153,7 +133,7 @@ class Agent:
             while not stream.finished and not self._stopping and self._due(stream):
                 self._tick(stream)
 
-    def _due(self, stream: _Stream) -> bool:
+    def _due(self, stream: Stream) -> bool:
         """Whether the stream's next tick has come; leaves out ticks that are too late to be made up for."""
         now = self._clock.now_us()
         current = stream.plan.tick_at(now)
@@ -173,8 +153,8 @@ class Agent:
             return False
         return True
 
-    def _tick(self, stream: _Stream) -> None:
-        """Make the symbol of one tick and commit it; a symbol that cannot be committed is thrown away."""
+    def _tick(self, stream: Stream) -> None:
+        """Draw for one tick and commit it; what cannot be committed is thrown away."""
         tick = stream.next_tick
         stream.next_tick += 1
         if stream.sensor.finished(tick):
@@ -182,7 +162,7 @@ class Agent:
             return
         state = stream.discretiser.observe(stream.sensor.read(tick))
         try:
-            self._outbox.append(stream.plan, tick, stream.draw(state))
+            self._outbox.append(stream.plan, tick, stream.draw(tick, state))
         except sqlite3.Error as error:
             self._storage_error = f"outbox: {error}"
         else:
@@ -192,7 +172,7 @@ class Agent:
             stream.windows.observe(tick, state)
         self._release(stream, tick)
 
-    def _release(self, stream: _Stream, tick: int) -> None:
+    def _release(self, stream: Stream, tick: int) -> None:
         """Commit the windows that have ended; what cannot be committed is thrown away."""
         closed = stream.windows.close(tick)
         if closed:
@@ -260,6 +240,16 @@ class Agent:
             self._sent_at.pop(frame_id, None)
             self._advance()
 
+    def _arrived(self, topic: str, payload: bytes) -> None:
+        """A message on one of the topics subscribed to."""
+        parsed = parse_topic(topic)
+        if parsed.kind == "committed":
+            self._committed(payload)
+            return
+        for stream in self._streams:
+            if stream.plan.stream == parsed.stream and not stream.offer_table(payload):
+                self.rejected += 1
+
     def _committed(self, payload: bytes) -> None:
         """The gateway has said what is durable."""
         try:
@@ -295,7 +285,8 @@ class Agent:
             self._resend.append(after)
 
     def _errors(self) -> str:
-        problems = [self._storage_error, self._link.last_error, *(stream.error for stream in self._streams)]
+        of_streams = (problem for stream in self._streams for problem in (stream.error, stream.refusal))
+        problems = [self._storage_error, self._link.last_error, *of_streams]
         return "; ".join(problem for problem in problems if problem)[:MAX_TEXT]
 
     def _status(self, *, online: bool) -> Status:

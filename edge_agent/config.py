@@ -94,6 +94,7 @@ def _checked(path: Path) -> dict[str, Any]:
     """Validate configuration and policies; the result is what JSON can carry."""
     from pydantic import ValidationError
 
+    from contract.policies import read_policy
     from contract.policy import Policy
     from edge_agent.config_schema import AgentConfig
 
@@ -111,12 +112,20 @@ def _checked(path: Path) -> dict[str, Any]:
     for stream in config.streams:
         file = path.parent / stream.policy
         try:
-            policy = Policy.from_json(file.read_bytes())
+            policy = read_policy(file.read_bytes())
         except OSError as error:
             raise ConfigError(f"cannot read policy {file}: {error.strerror}") from None
         if (policy.fleet, policy.device) != (config.fleet, config.device):
             raise ConfigError(f"policy {file} is for {policy.fleet}/{policy.device}, not this device")
-        policy.verify(config.ceiling)
+        if isinstance(policy, Policy):
+            policy.verify(config.ceiling)
+        elif config.measurement_ceiling is None:
+            raise ConfigError(
+                f"policy {file} is for measurements, whose epsilon is of another kind: "
+                "set measurement_ceiling to the most that one released point may tell"
+            )
+        else:
+            policy.verify(config.measurement_ceiling)
         sensor = stream.sensor.model_dump()
         if "file" in sensor:
             sensor["file"] = str(path.parent / sensor["file"])
@@ -124,7 +133,7 @@ def _checked(path: Path) -> dict[str, Any]:
     names = [policy["stream"] for policy, _ in streams]
     if len(set(names)) != len(names):
         raise ConfigError(f"two policies for one stream: {sorted(names)}")
-    plan = config.model_dump(exclude={"streams", "ceiling"})
+    plan = config.model_dump(exclude={"streams", "ceiling", "measurement_ceiling"})
     broker = {
         key: str(path.parent / value) if key.endswith("_file") and value is not None else value
         for key, value in plan["broker"].items()

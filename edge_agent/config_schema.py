@@ -56,12 +56,19 @@ class StreamConfig(Document):
 
 
 class AgentConfig(Document):
-    """One device."""
+    """One device.
+
+    Attributes:
+        ceiling: the most that its owner lets a stream tell about one tick, all its symbols together, in nats.
+        measurement_ceiling: the most that its owner lets a single released point tell, in nats; none refuses measured
+            streams, because what all points together tell is more, and no device can compute it.
+    """
 
     fleet: str
     device: str
     outbox: str
     ceiling: float = Field(gt=0)
+    measurement_ceiling: float | None = Field(default=None, gt=0)
     forget: Literal["committed", "puback"] = "committed"
     drain_seconds: float = Field(default=5.0, ge=0, le=3600)
     status_seconds: float = Field(default=30.0, gt=0, le=86400)

@@ -1,8 +1,9 @@
-"""The durable outbox: symbols and noisy counts, nothing else, from when they are drawn until they are safe elsewhere.
+"""The durable outbox: symbols, released points and noisy counts, nothing else, from when they are drawn until they are safe elsewhere.
 
-A tick's symbol is committed here before anything can publish it, and a tick that has been committed is never drawn
-again, so no tick is ever randomised twice. Symbols gather in `pending` until a frame is full; the frame's bytes are
-then fixed for ever, forced to disk, and re-sent unchanged until they are forgotten.
+What is drawn for a tick, its symbol or its point, is committed here before anything can publish it, and a tick that has
+been committed is never drawn again, so no tick is ever randomised twice. It gathers in `pending` (a point in the bytes
+that it has in a frame) until a frame is full; the frame's bytes are then fixed for ever, forced to disk, and re-sent
+unchanged until they are forgotten.
 
 A window's counts come here once, with their noise, and are a frame at once; the window's index is committed with it, so
 that none is released twice. Such frames are kept under the name of their sequence, `{stream}/{window}`, by index.
@@ -16,8 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from contract.errors import FuguError
-from contract.frames import ABSENT, Gap, SymbolFrame, decode_symbols, encode_symbols
+from contract.frames import SYMBOLS, Gap, SymbolFrame, decode_symbols
+from contract.measure_frames import MEASURE, MeasureFrame, Released, decode_measure
 from contract.window_frames import WindowFrame, decode_window, encode_window, sequence_name
+from edge_agent.framing import framed, stored
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.window import ClosedWindow
 
@@ -141,14 +144,14 @@ class Outbox:
             raise OutboxError(f"the ticks of window {stream}/{window.name} have changed: give the window a new name")
         return int(row[3])
 
-    def append(self, plan: StreamPlan, tick: int, symbol: int) -> bool:
-        """Commit the symbol of a tick, and close the frame that it completes.
+    def append(self, plan: StreamPlan, tick: int, drawn: int | Released) -> bool:
+        """Commit what was drawn for a tick, its symbol or its point, and close the frame that it completes.
 
         Returns:
             Whether a frame was closed.
 
         Raises:
-            sqlite3.Error: if the symbol, or the frame that it completes, could not be made durable; whichever it was,
+            sqlite3.Error: if it, or the frame that it completes, could not be made durable; whichever it was,
                 the tick must not be drawn again.
             OutboxError: if the tick is not later than every committed one.
         """
@@ -165,7 +168,9 @@ class Outbox:
             )
             if changed.rowcount != 1:
                 raise OutboxError(f"tick {tick} of stream {plan.stream} was committed before")
-            self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?)", (plan.stream, tick, symbol, plan.version))
+            self._db.execute(
+                "INSERT INTO pending VALUES (?, ?, ?, ?)", (plan.stream, tick, stored(drawn), plan.version)
+            )
         first = tick if begun[0] is None else begun[0]
         if tick == first + plan.frame_ticks - 1:
             closed = self.close_frame(plan)
@@ -183,18 +188,18 @@ class Outbox:
         if not rows:
             return False
         first, last = rows[0][0], rows[-1][0]
-        symbols = bytearray([ABSENT]) * (last - first + 1)
-        for tick, symbol, _version in rows:
-            symbols[tick - first] = symbol
+        kept: list[int | bytes | None] = [None] * (last - first + 1)
+        for tick, drawn, _version in rows:
+            kept[tick - first] = drawn
         (previous,) = self._db.execute("SELECT last_framed FROM streams WHERE stream = ?", (plan.stream,)).fetchone()
-        frame = SymbolFrame(rows[0][2], previous, first, bytes(symbols), max(0, plan.frame_ticks - len(symbols)))
+        payload = framed(rows[0][2], previous, first, kept, plan.frame_ticks)
         with self._forced_to_disk(), self._transaction():
             self._db.execute(
                 "INSERT INTO frames (stream, previous, last, payload) VALUES (?, ?, ?, ?)",
-                (plan.stream, previous, frame.last, encode_symbols(frame)),
+                (plan.stream, previous, last, payload),
             )
             self._db.execute("DELETE FROM pending WHERE stream = ?", (plan.stream,))
-            self._db.execute("UPDATE streams SET last_framed = ? WHERE stream = ?", (frame.last, plan.stream))
+            self._db.execute("UPDATE streams SET last_framed = ? WHERE stream = ?", (last, plan.stream))
         return True
 
     def append_windows(self, plan: StreamPlan, closed: Sequence[ClosedWindow]) -> None:
@@ -264,7 +269,12 @@ class Outbox:
     def frames(self) -> list[SymbolFrame]:
         """All symbol frames kept, oldest first."""
         query = "SELECT payload FROM frames WHERE stream NOT LIKE '%/%' ORDER BY id"
-        return [decode_symbols(row[0]) for row in self._db.execute(query)]
+        return [decode_symbols(row[0]) for row in self._db.execute(query) if row[0][0] == SYMBOLS]
+
+    def measure_frames(self) -> list[MeasureFrame]:
+        """All frames of points kept, oldest first."""
+        query = "SELECT payload FROM frames WHERE stream NOT LIKE '%/%' ORDER BY id"
+        return [decode_measure(row[0]) for row in self._db.execute(query) if row[0][0] == MEASURE]
 
     def window_frames(self) -> list[WindowFrame]:
         """All window frames kept, oldest first."""

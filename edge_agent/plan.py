@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from edge_agent.measurer import MeasurePlan
+
 if TYPE_CHECKING:
     from mqtt_link import Broker
 
@@ -74,10 +76,11 @@ class StreamPlan:
         valid_from, valid_until: Unix time in seconds within which symbols may be made.
         epoch_us, period_us: tick t happens at epoch_us + t * period_us, in microseconds of Unix time.
         frame_ticks: symbols in a frame.
-        rows: for each state the cumulative thresholds over 2^32.
+        rows: for each state the cumulative thresholds over 2^32; empty for a measured stream.
         discretiser: the discretiser's document, as plain values.
         sensor: the sensor's configuration, as plain values.
         windows: what is counted beside the symbols.
+        measure: what is measured instead of symbols.
     """
 
     stream: str
@@ -91,10 +94,12 @@ class StreamPlan:
     discretiser: dict[str, Any]
     sensor: dict[str, Any]
     windows: tuple[WindowPlan, ...] = ()
+    measure: MeasurePlan | None = None
 
     @classmethod
     def of(cls, policy: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
         """Take what the agent needs from a verified policy's JSON form."""
+        measured = policy["policy_format"] == 2
         return cls(
             stream=policy["stream"],
             version=policy["version"],
@@ -103,10 +108,13 @@ class StreamPlan:
             epoch_us=policy["clock"]["epoch_us"],
             period_us=policy["clock"]["period_us"],
             frame_ticks=policy["frame_ticks"],
-            rows=tuple(tuple(row) for row in policy["table"]["rows"]),
+            rows=() if measured else tuple(tuple(row) for row in policy["table"]["rows"]),
             discretiser=policy["discretiser"],
             sensor=sensor,
-            windows=tuple(WindowPlan.of(window, policy["discretiser"]["states"]) for window in policy["windows"]),
+            windows=tuple(
+                WindowPlan.of(window, policy["discretiser"]["states"]) for window in policy.get("windows", ())
+            ),
+            measure=MeasurePlan.of(policy) if measured else None,
         )
 
     def tick_at(self, now_us: int) -> int:

@@ -6,21 +6,11 @@ import math
 
 import numpy as np
 
+from contract.staircase import bezout
 from gateway.dphmm.graphs import GraphError, IntArray
 from gateway.dphmm.hull import Hull, difference_hull
 
 __all__ = ["bezout", "lattice_basis", "unrolled"]
-
-
-def bezout(a: int, b: int) -> tuple[int, int, int]:
-    """(g, s, t) with g = gcd(a, b) = s a + t b, above 0 unless both are 0."""
-    s, t, next_s, next_t = 1, 0, 0, 1
-    while b:
-        quotient = a // b
-        a, b = b, a - quotient * b
-        s, next_s = next_s, s - quotient * next_s
-        t, next_t = next_t, t - quotient * next_t
-    return (a, s, t) if a >= 0 else (-a, -s, -t)
 
 
 def lattice_basis(hull: Hull) -> IntArray:

@@ -1,0 +1,164 @@
+"""The check of a table against its policy graph, in integers: what a device does before it draws from one.
+
+For a set C of possible states, with at least two of them:
+
+1. every edge of the policy graph inside C is protected: no point is more than e^epsilon times likelier under the one
+   state than under the other;
+2. every state of C is protected together with one other state of C, the same for every point (definition 4.4 of the
+   DPHMM paper, which as printed allows the state itself);
+3. no point is more than e^(factor epsilon) times likelier under any state of C than under any other.
+
+What a state outside C is turned into does not matter: an adversary knows that it is not the one. Ratios are compared as
+W[i,z] 2^24 <= floor(e^epsilon 2^24) W[j,z], staircases by the gauge of differences; both without rounding.
+
+Source: docs/privacy.md, "Private measurements".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from operator import le
+
+from contract.errors import GuaranteeError
+from contract.exponential import exp_up
+from contract.measure_table import Noise, StaircaseNoise, WeightNoise, members
+from contract.measurement import Measurement
+from contract.staircase import Point
+
+__all__ = ["RATIO_BITS", "check_noise", "floor_exp"]
+
+RATIO_BITS = 24
+MOST_EPSILON = 20
+_SEPARATES_ALL = Fraction(2219, 100)
+"""Above the logarithm of 2^32: no two weights are further apart."""
+
+# exp_up is above e^x by less than 1e-30 of it: what is left after this is below.
+_BELOW = 1 - Fraction(1, 10**30)
+
+Within = Callable[[int, int], bool]
+
+
+def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
+    """floor(e^epsilon * 2^bits), never above it.
+
+    Args:
+        epsilon: above 0 and at most 20, in nats.
+        bits: of the fraction.
+
+    Raises:
+        GuaranteeError: epsilon is out of range.
+    """
+    if not 0 < epsilon <= MOST_EPSILON:
+        raise GuaranteeError(f"epsilon of a table must be above 0 and at most {MOST_EPSILON}, got {epsilon}")
+    return int(exp_up(Fraction(epsilon)) * _BELOW * (1 << bits))
+
+
+def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None:
+    """Refuse noise that tells apart what must not be told apart while the states of a set are possible.
+
+    Args:
+        measurement: what is promised.
+        noise: of the table.
+        constraint: the set C; 0 for any set with at least two states, which takes every pair to be protected.
+
+    Raises:
+        GuaranteeError: the noise does not keep the promise.
+    """
+    everywhere = (1 << measurement.states) - 1
+    if constraint & ~everywhere:
+        raise GuaranteeError("the table is for states that the policy does not have")
+    states = members(constraint or everywhere)
+    if len(states) < 2:
+        raise GuaranteeError("a table for one possible state protects nothing: only the fallback may be used then")
+    bound = floor_exp(measurement.epsilon)
+    if isinstance(noise, WeightNoise):
+        if noise.states != measurement.states:
+            raise GuaranteeError(f"the table has {noise.states} states, the policy {measurement.states}")
+        together, within = _weights(measurement, noise, states, bound)
+    else:
+        together, within = _staircase(measurement, noise, states, bound)
+    if len(noise.points[0] if isinstance(noise, WeightNoise) else noise.low) != len(measurement.coordinates[0]):
+        raise GuaranteeError("the table's points have other dimensions than the policy's measurements")
+    if together:
+        return
+    if not constraint:
+        raise GuaranteeError("a fallback table has to protect every pair of states")
+    _check_pairs(measurement, states, constraint, within)
+
+
+def _check_pairs(measurement: Measurement, states: list[int], constraint: int, within: Within) -> None:
+    for state in states:
+        joined = members(measurement.neighbours[state] & constraint)
+        for other in joined:
+            if other > state and not within(state, other):
+                raise GuaranteeError(f"some point tells state {state} from state {other}, which the policy graph joins")
+        if not joined and not any(other != state and within(state, other) for other in states):
+            raise GuaranteeError(f"state {state} is exposed: no other possible state is hidden together with it")
+
+
+def _weights(measurement: Measurement, noise: WeightNoise, states: list[int], bound: int) -> tuple[bool, Within]:
+    """Whether a table protects every pair of the states; and the test of one pair."""
+    row_of: dict[bytes, int] = {}
+    place = {state: row_of.setdefault(noise.rows[state].tobytes(), len(row_of)) for state in states}
+    weights = {place[state]: noise.weights(state) for state in states}
+    columns = list(zip(*weights.values(), strict=True))
+    low, high = [min(column) for column in columns], [max(column) for column in columns]
+    _check_factor(measurement, low, high)
+    if all(a << RATIO_BITS <= bound * b for a, b in zip(high, low, strict=True)):
+        return True, lambda _a, _b: True
+    most = {index: [bound * weight >> RATIO_BITS for weight in row] for index, row in weights.items()}
+
+    def within(a: int, b: int) -> bool:
+        i, j = place[a], place[b]
+        return i == j or (all(map(le, weights[i], most[j])) and all(map(le, weights[j], most[i])))
+
+    return False, within
+
+
+def _check_factor(measurement: Measurement, low: list[int], high: list[int]) -> None:
+    far = Fraction(measurement.epsilon) * measurement.factor
+    if far >= _SEPARATES_ALL:
+        return
+    bits = RATIO_BITS
+    bound = int(exp_up(far) * _BELOW * (1 << bits))
+    if any(a << bits > bound * b for a, b in zip(high, low, strict=True)):
+        raise GuaranteeError(f"some point tells two possible states apart by more than {measurement.factor} epsilon")
+
+
+def _staircase(measurement: Measurement, noise: StaircaseNoise, states: list[int], bound: int) -> tuple[bool, Within]:
+    """Whether a staircase protects every pair of the states; and the test of one pair."""
+    if noise.kept >> measurement.states:
+        raise GuaranteeError("the table keeps states that the policy does not have")
+    hull = noise.noise
+    if hull.ratio.denominator << RATIO_BITS > bound * hull.ratio.numerator:
+        raise GuaranteeError("the steps of the staircase are higher than e^epsilon")
+    kept = noise.kept_states
+    keeps = set(kept)
+    centre = {x: measurement.coordinates[x if x in keeps else measurement.stand_in(x, kept)] for x in states}
+    if len(hull.vertices[0]) != len(measurement.coordinates[0]):
+        raise GuaranteeError("the table's points have other dimensions than the policy's measurements")
+    first = centre[states[0]]
+    if not all(hull.spans(_minus(point, first)) for point in centre.values()):
+        raise GuaranteeError("the hull is flat: points would reveal for certain where the state is")
+    facets = hull.facets()
+    heights = {
+        x: [sum(a * b for a, b in zip(normal, point, strict=True)) for normal, _ in facets]
+        for x, point in centre.items()
+    }
+    columns = list(zip(*heights.values(), strict=True))
+    widths = [max(column) - min(column) for column in columns]
+    offsets = [offset for _, offset in facets]
+    if any(width > measurement.factor * offset for width, offset in zip(widths, offsets, strict=True)):
+        raise GuaranteeError(f"some point tells two possible states apart by more than {measurement.factor} epsilon")
+    if all(width <= offset for width, offset in zip(widths, offsets, strict=True)):
+        return True, lambda _a, _b: True
+
+    def within(a: int, b: int) -> bool:
+        return all(x - y <= offset for x, y, offset in zip(heights[a], heights[b], offsets, strict=True))
+
+    return False, within
+
+
+def _minus(a: Point, b: Point) -> Point:
+    return tuple(x - y for x, y in zip(a, b, strict=True))

@@ -1,0 +1,199 @@
+"""Frames of measured streams: released points (schema 7), and the gateway's estimates of them (schema 9)."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from contract._wire import binary, each, fields, identity, integer, kind, length, pack
+from contract.errors import FrameLengthError, FrameRangeError, FrameTypeError
+from contract.frames import MAX_TICK
+from contract.staircase import Point
+
+__all__ = [
+    "MAX_MEASURE_TICKS",
+    "MeasureEstimate",
+    "MeasureFrame",
+    "Released",
+    "decode_measure",
+    "decode_measure_estimate",
+    "encode_measure",
+    "encode_measure_estimate",
+    "pack_released",
+    "unpack_released",
+]
+
+MEASURE, MEASURE_ESTIMATE = 7, 9
+MAX_MEASURE_TICKS = 1024
+_NO_TABLE = 2**32 - 1
+"""In the bytes of a frame: the device was not running at this tick."""
+
+
+class Released(NamedTuple):
+    """The point released for a tick, and the number of the table that it was drawn from."""
+
+    table: int
+    point: Point
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureFrame:
+    """Released points of consecutive ticks.
+
+    Attributes:
+        policy_version: version of the policy that they were made under.
+        previous: last tick of the frame before this one, -1 for the first frame of all.
+        first: tick of `released[0]`.
+        dimensions: coordinates of a point.
+        released: what was released at each tick; none where the device was not running.
+        padding: ticks by which a frame that was cut short is filled up on the wire, so that all have one size.
+    """
+
+    policy_version: int
+    previous: int
+    first: int
+    dimensions: int
+    released: tuple[Released | None, ...]
+    padding: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse values that no frame can hold."""
+        integer(self.policy_version, 1, 2**32 - 1, "policy_version")
+        integer(self.previous, -1, MAX_TICK, "previous")
+        integer(self.first, 0, MAX_TICK, "first")
+        integer(self.dimensions, 1, 3, "dimensions")
+        length(self.released, 1, MAX_MEASURE_TICKS, "released")
+        integer(self.padding, 0, MAX_MEASURE_TICKS - len(self.released), "padding")
+        for one in self.released:
+            if one is not None:
+                integer(one.table, 0, _NO_TABLE - 1, "table")
+                length(one.point, self.dimensions, self.dimensions, "point")
+                for coordinate in one.point:
+                    integer(coordinate, -(2**31), 2**31 - 1, "coordinate")
+        if self.previous >= self.first:
+            raise FrameRangeError(f"previous tick {self.previous} is not before the first tick {self.first}")
+        if self.last > MAX_TICK:
+            raise FrameRangeError(f"last tick {self.last} is above {MAX_TICK}")
+
+    @property
+    def last(self) -> int:
+        """Tick of the last point."""
+        return self.first + len(self.released) - 1
+
+
+# As for symbol frames, integers are written in msgpack's widest forms (0xcc: 8 bits unsigned, 0xc6: byte string of
+# 32-bit length), so that frames of a stream have one size.
+_HEADER = struct.Struct(">BBBIBqBqBBBHBI")
+
+
+def encode_measure(frame: MeasureFrame) -> bytes:
+    """Bytes of a frame of points; their number depends only on dimensions, ticks and padding."""
+    cell = _cell(frame.dimensions)
+    absent = cell.pack(_NO_TABLE, *([0] * frame.dimensions))
+    cells = [absent if one is None else pack_released(one) for one in frame.released]
+    body = b"".join(cells) + absent * frame.padding
+    head = (MEASURE, 0x96, 0xCE, frame.policy_version, 0xD3, frame.previous, 0xD3, frame.first)
+    return _HEADER.pack(*head, 0xCC, frame.dimensions, 0xCD, len(cells), 0xC6, len(body)) + body
+
+
+def pack_released(released: Released) -> bytes:
+    """The bytes of one tick in a frame."""
+    return _cell(len(released.point)).pack(released.table, *released.point)
+
+
+def unpack_released(packed: bytes) -> Released:
+    """What `pack_released` packed."""
+    table, *point = _cell(len(packed) // 4 - 1).unpack(packed)
+    return Released(table, tuple(point))
+
+
+def decode_measure(payload: bytes) -> MeasureFrame:
+    """Parse a frame of points.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
+    version, previous, first, dimensions, count, body = fields(payload, MEASURE, 6)
+    integer(dimensions, 1, 3, "dimensions")
+    cell = _cell(dimensions)
+    binary(body, cell.size, MAX_MEASURE_TICKS * cell.size, "points")
+    if len(body) % cell.size:
+        raise FrameLengthError("the points of a frame end in the middle of one")
+    integer(count, 1, len(body) // cell.size, "count")
+    ticks = [None if table == _NO_TABLE else Released(table, tuple(point)) for table, *point in cell.iter_unpack(body)]
+    if any(tick is not None for tick in ticks[count:]):
+        raise FrameRangeError("the padding of a frame holds points")
+    return MeasureFrame(version, previous, first, dimensions, tuple(ticks[:count]), len(ticks) - count)
+
+
+def _cell(dimensions: int) -> struct.Struct:
+    return struct.Struct(f">I{dimensions}i")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureEstimate:
+    """The gateway's estimate of a measurement at consecutive ticks, given all points released up to each.
+
+    Attributes:
+        first: tick of the first row.
+        dimensions: d.
+        means: for each tick the posterior mean, d numbers in the policy's unit.
+        covariances: for each tick the d (d + 1) / 2 entries on and above the diagonal of the posterior covariance, row
+            by row, in the unit squared.
+        protection: for each tick the least number of possible states that any one is hidden among, itself included; 1
+            says that some state is exposed, 0 that nothing was released.
+        log_likelihoods: for each tick the logarithm of the probability of what was released, given all before; 0 if
+            nothing was.
+    """
+
+    first: int
+    dimensions: int
+    means: tuple[tuple[float, ...], ...]
+    covariances: tuple[tuple[float, ...], ...]
+    protection: tuple[int, ...]
+    log_likelihoods: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse values that no message can hold."""
+        integer(self.first, 0, MAX_TICK, "first")
+        integer(self.dimensions, 1, 3, "dimensions")
+        length(self.means, 1, MAX_MEASURE_TICKS, "means")
+        for name, column in (("covariances", self.covariances), ("protection", self.protection)):
+            length(column, len(self.means), len(self.means), name)
+        length(self.log_likelihoods, len(self.means), len(self.means), "log_likelihoods")
+        entries = self.dimensions * (self.dimensions + 1) // 2
+        for rows, size, name in ((self.means, self.dimensions, "mean"), (self.covariances, entries, "covariance")):
+            for row in rows:
+                length(row, size, size, name)
+                _finite(row, name)
+        for count in self.protection:
+            integer(count, 0, 2**16, "protection")
+        _finite(self.log_likelihoods, "log_likelihood")
+
+
+def encode_measure_estimate(message: MeasureEstimate) -> bytes:
+    """Bytes of an estimate; numbers travel as 32-bit floats."""
+    head = [message.first, message.dimensions, message.means, message.covariances]
+    return pack(MEASURE_ESTIMATE, [*head, message.protection, message.log_likelihoods])
+
+
+def decode_measure_estimate(payload: bytes) -> MeasureEstimate:
+    """Parse an estimate of a measurement.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
+    first, dimensions, means, covariances, protection, likelihoods = fields(payload, MEASURE_ESTIMATE, 6)
+    mean_rows = each(means, lambda row: each(row, identity, "mean"), "means")
+    covariance_rows = each(covariances, lambda row: each(row, identity, "covariance"), "covariances")
+    columns = (each(protection, identity, "protection"), each(likelihoods, identity, "log_likelihoods"))
+    return MeasureEstimate(first, dimensions, mean_rows, covariance_rows, *columns)
+
+
+def _finite(values: tuple[float, ...], name: str) -> None:
+    for value in values:
+        if not isinstance(value, float):
+            raise FrameTypeError(f"{name} is {kind(value)}, not a float")
+        if not abs(value) < 1e30:
+            raise FrameRangeError(f"{name} is {value}")

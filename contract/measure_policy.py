@@ -1,0 +1,195 @@
+"""Policies of measured streams: what a device measures, which states it must not tell apart, and how it is randomised.
+
+The policy graph, epsilon and the steps that the chain can make are the policy's; whoever later sends tables can only
+choose among those that keep the promise, because the device checks each one against them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from contract._document import Document
+from contract.errors import FrameError, GuaranteeError, PolicyError
+from contract.guarantee import Adversary
+from contract.measure_check import MOST_EPSILON, check_noise
+from contract.measure_frames import MAX_MEASURE_TICKS
+from contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, MeasureTable, decoded_table
+from contract.measurement import Measurement, Reach
+from contract.policy_header import PolicyHeader
+
+__all__ = ["MAX_TABLES", "MeasurePolicy", "StreamLoss", "sparse_rows"]
+
+MAX_TABLES = 16
+_SUM_TOLERANCE = 1e-9
+
+Coordinate = Annotated[int, Field(gt=-COORDINATE_LIMIT, lt=COORDINATE_LIMIT)]
+Step = tuple[Annotated[int, Field(ge=0, lt=MAX_MEASURED_STATES)], Annotated[float, Field(gt=0.0, le=1.0)]]
+Edge = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+EncodedTable = Annotated[str, Field(max_length=1 << 20)]
+
+
+class CompleteGraph(Document):
+    """Every pair of states."""
+
+    complete: Literal[True]
+
+
+class CategoryGraph(Document):
+    """States with equal labels; one label for each state."""
+
+    categories: tuple[str | int, ...]
+
+
+class RadiusGraph(Document):
+    """States whose measurements are at most this far apart, in lattice steps."""
+
+    radius: Annotated[float, Field(ge=0.0)]
+
+
+class TransitionGraph(Document):
+    """States that can follow from some one state."""
+
+    transition: Literal[True]
+
+
+class EdgeGraph(Document):
+    """States joined one by one."""
+
+    edges: tuple[Edge, ...]
+
+
+Graph = CompleteGraph | CategoryGraph | RadiusGraph | TransitionGraph | EdgeGraph
+
+
+class StreamLoss(Document):
+    """What all releases together tell about one tick's state, as the planner found it; no device checks it.
+
+    Attributes:
+        epsilon: in nats; none if there is no finite bound.
+        adversary: to whom.
+    """
+
+    epsilon: Annotated[float, Field(gt=0.0)] | None
+    adversary: Adversary
+
+
+class MeasurePolicy(PolicyHeader):
+    """What one device measures, and which states no released point tells apart.
+
+    Attributes:
+        coordinates: f, for each state a point of the integer lattice in 1 to 3 dimensions.
+        resolution: what a step of the lattice is worth, for each dimension.
+        unit: of the resolution.
+        transition: for each state the states that can follow it, with their probabilities; which there are counts for
+            privacy, how likely they are for estimates only.
+        initial: the law of the state at tick 0; only which states are possible counts for privacy.
+        graph: the pairs of states that must not be told apart.
+        epsilon: no point is more than e^epsilon times likelier under one state of such a pair than under the other.
+        factor: epsilon times this bounds the same for any two possible states.
+        stream_loss: what the stream as a whole loses.
+        fallback: the table for ticks that have no other, as base64 of its message; it protects every pair.
+        tables: other tables, in the same form.
+    """
+
+    policy_format: Literal[2] = 2
+    frame_ticks: int = Field(ge=1, le=MAX_MEASURE_TICKS)
+    coordinates: tuple[Annotated[tuple[Coordinate, ...], Field(min_length=1, max_length=3)], ...] = Field(
+        min_length=2, max_length=MAX_MEASURED_STATES
+    )
+    resolution: tuple[Annotated[float, Field(gt=0.0)], ...]
+    unit: Annotated[str, Field(max_length=32)] = ""
+    transition: tuple[tuple[Step, ...], ...]
+    initial: tuple[Probability, ...]
+    graph: Graph
+    epsilon: Annotated[float, Field(gt=0.0, le=MOST_EPSILON)]
+    factor: Annotated[int, Field(ge=1, le=1000)]
+    stream_loss: StreamLoss
+    fallback: EncodedTable
+    tables: tuple[EncodedTable, ...] = Field(default=(), max_length=MAX_TABLES)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        counts = (len(self.discretiser.states), len(self.coordinates), len(self.transition), len(self.initial))
+        if len(set(counts)) != 1:
+            raise ValueError(f"discretiser, coordinates, transition and initial have {counts} states")
+        if {len(point) for point in self.coordinates} != {len(self.resolution)}:
+            raise ValueError("coordinates and resolution have different dimensions")
+        for state, row in enumerate(self.transition):
+            following = [other for other, _ in row]
+            if len(set(following)) != len(following) or not all(other < len(self.coordinates) for other in following):
+                raise ValueError(f"transition row {state} names a state twice, or one that does not exist")
+            if abs(math.fsum(p for _, p in row) - 1.0) > _SUM_TOLERANCE:
+                raise ValueError(f"transition row {state} sums to {math.fsum(p for _, p in row):.12g}, not 1")
+        if abs(math.fsum(self.initial) - 1.0) > _SUM_TOLERANCE:
+            raise ValueError(f"initial sums to {math.fsum(self.initial):.12g}, not 1")
+        try:
+            found = self.measure_tables
+        except FrameError as error:
+            raise ValueError(f"a table: {error}") from None
+        if [table.number for table in found] != list(range(len(found))):
+            raise ValueError("the fallback has number 0, and the other tables 1, 2, ... in order")
+        if any(table.policy_version != self.version for table in found):
+            raise ValueError("a table is for another version of the policy")
+        return self
+
+    @cached_property
+    def measure_tables(self) -> tuple[MeasureTable, ...]:
+        """The fallback and the other tables, by number."""
+        return tuple(decoded_table(text) for text in (self.fallback, *self.tables))
+
+    @cached_property
+    def measurement(self) -> Measurement:
+        """What is promised, as plain values.
+
+        Raises:
+            PolicyError: the graph does not fit the states.
+        """
+        return Measurement.of(self.model_dump(mode="json"))
+
+    def table(self, number: int) -> MeasureTable | None:
+        """The table of a number, if the policy has it."""
+        return self.measure_tables[number] if 0 <= number < len(self.measure_tables) else None
+
+    def verify(self, ceiling: float) -> None:
+        """Check every table against the policy graph, and epsilon against the owner's ceiling.
+
+        Args:
+            ceiling: largest epsilon of a released point that the device's owner accepts.
+
+        Raises:
+            PolicyError: the graph does not fit the states, or the sets of possible states have no end.
+            GuaranteeError: a table does not keep the promise, or epsilon is above the ceiling.
+        """
+        verify_tables(self.measurement, self.measure_tables)
+        if self.epsilon > ceiling:
+            raise GuaranteeError(
+                f"epsilon {self.epsilon:g} of each point of stream {self.stream} is above this device's ceiling "
+                f"for measurements {ceiling:g}"
+            )
+
+
+def verify_tables(measurement: Measurement, tables: tuple[MeasureTable, ...]) -> None:
+    """Check the tables of a policy, the fallback first; errors as for `MeasurePolicy.verify`."""
+    fallback, *others = tables
+    if fallback.constraint or fallback.first:
+        raise PolicyError("the fallback table has to be for every set of possible states, from tick 0 on")
+    check_noise(measurement, fallback.noise, 0)
+    sets = set(Reach(measurement).all())
+    for table in others:
+        if table.constraint not in sets:
+            raise PolicyError(f"table {table.number} is for a set of states that is never the possible one")
+        try:
+            check_noise(measurement, table.noise, table.constraint)
+        except GuaranteeError as error:
+            raise GuaranteeError(f"table {table.number}: {error}") from None
+
+
+def sparse_rows(transition: Iterable[Iterable[float]]) -> tuple[tuple[tuple[int, float], ...], ...]:
+    """A transition matrix as a policy carries it: for each state the possible next ones with their probabilities."""
+    return tuple(tuple((y, float(p)) for y, p in enumerate(row) if p > 0.0) for row in transition)

@@ -1,0 +1,73 @@
+"""One stream of a running agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from contract.errors import FuguError
+from contract.measure_frames import Released
+from edge_agent.discretiser import Discretiser
+from edge_agent.measurer import Measurer
+from edge_agent.plan import StreamPlan
+from edge_agent.randomiser import randomiser
+from edge_agent.sensors import Sensor
+from edge_agent.window import StreamWindows
+
+__all__ = ["Stream"]
+
+
+class Stream:
+    """A stream: its plan, its sensor, what it draws from, and where it is.
+
+    Args:
+        plan: from a verified policy.
+        sensor: gives its readings.
+        entropy: fills a buffer with the operating system's randomness.
+        last_tick: the last tick that was ever committed, -1 if none was.
+        windows: what is counted beside the symbols.
+
+    Attributes:
+        draw: what to release for a tick and its state: a symbol or a point.
+        next_tick: the next tick to draw for.
+        finished: whether the sensor has no more readings.
+        error: what is wrong now, in words.
+        refusal: why the newest table was refused, if it was.
+    """
+
+    def __init__(
+        self,
+        plan: StreamPlan,
+        sensor: Sensor,
+        entropy: Callable[[memoryview], None],
+        last_tick: int,
+        windows: StreamWindows,
+    ) -> None:
+        self.plan = plan
+        self.sensor = sensor
+        self.windows = windows
+        self.discretiser = Discretiser(plan.discretiser)
+        self.last_tick = last_tick
+        self.next_tick = last_tick + 1
+        self.finished = False
+        self.error = ""
+        self.refusal = ""
+        self.draw: Callable[[int, int], int | Released]
+        self._measurer: Measurer | None = None
+        if plan.measure is not None:
+            self._measurer = Measurer(plan.measure, entropy)
+            self.draw = self._measurer.draw
+        else:
+            symbol = randomiser(plan.rows, entropy)
+            self.draw = lambda _tick, state: symbol(state)
+
+    def offer_table(self, payload: bytes) -> bool:
+        """Take a table that has arrived, or say in `refusal` why not; whether it was taken."""
+        if self._measurer is None:
+            return False
+        try:
+            self._measurer.offer(payload, self.next_tick)
+        except FuguError as error:
+            self.refusal = f"table for {self.plan.stream} refused: {error}"
+            return False
+        self.refusal = ""
+        return True
