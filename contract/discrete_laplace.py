@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["discrete_laplace", "uniform_below"]
+__all__ = ["SCALE", "discrete_laplace", "uniform_below"]
+
+SCALE = 1 << 32
+"""The number of values of one 32-bit random word."""
 
 
 def uniform_below(entropy: Callable[[memoryview], None]) -> Callable[[int], int]:

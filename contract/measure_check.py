@@ -22,9 +22,9 @@ from operator import le
 
 from contract.errors import GuaranteeError
 from contract.exponential import exp_up
+from contract.measure_frames import Point
 from contract.measure_table import Noise, StaircaseNoise, WeightNoise, members
 from contract.measurement import Measurement
-from contract.staircase import Point
 
 __all__ = ["RATIO_BITS", "check_noise", "floor_exp"]
 

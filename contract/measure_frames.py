@@ -9,12 +9,12 @@ from typing import NamedTuple
 from contract._wire import binary, each, fields, identity, integer, kind, length, pack
 from contract.errors import FrameLengthError, FrameRangeError, FrameTypeError
 from contract.frames import MAX_TICK
-from contract.staircase import Point
 
 __all__ = [
     "MAX_MEASURE_TICKS",
     "MeasureEstimate",
     "MeasureFrame",
+    "Point",
     "Released",
     "decode_measure",
     "decode_measure_estimate",
@@ -28,6 +28,10 @@ MEASURE, MEASURE_ESTIMATE = 7, 9
 MAX_MEASURE_TICKS = 1024
 _NO_TABLE = 2**32 - 1
 """In the bytes of a frame: the device was not running at this tick."""
+
+
+Point = tuple[int, ...]
+"""Of the measurement's lattice, in 1 to 3 dimensions."""
 
 
 class Released(NamedTuple):

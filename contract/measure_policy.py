@@ -92,6 +92,9 @@ class MeasurePolicy(PolicyHeader):
         graph: the pairs of states that must not be told apart.
         epsilon: no point is more than e^epsilon times likelier under one state of such a pair than under the other.
         factor: epsilon times this bounds the same for any two possible states.
+        delta: above 0, the gateway sends tables in which the least likely states, together at most of this probability,
+            are stood in for by others; the promise holds for them all the same.
+        objective: by what the gateway chooses partners for exposed states.
         stream_loss: what the stream as a whole loses.
         fallback: the table for ticks that have no other, as base64 of its message; it protects every pair.
         tables: other tables, in the same form.
@@ -109,6 +112,8 @@ class MeasurePolicy(PolicyHeader):
     graph: Graph
     epsilon: Annotated[float, Field(gt=0.0, le=MOST_EPSILON)]
     factor: Annotated[int, Field(ge=1, le=1000)]
+    delta: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    objective: Literal["error", "nearest", "area"] = "error"
     stream_loss: StreamLoss
     fallback: EncodedTable
     tables: tuple[EncodedTable, ...] = Field(default=(), max_length=MAX_TABLES)

@@ -19,10 +19,11 @@ from typing import Any
 
 from contract._wire import array as fixed
 from contract._wire import binary, each, fields, identity, integer, length, pack
+from contract.discrete_laplace import SCALE
 from contract.errors import FrameLengthError, FrameRangeError, MalformedFrameError
 from contract.frames import MAX_TICK
-from contract.staircase import Below, Point, Staircase, draw
-from contract.table import SCALE
+from contract.measure_frames import Point
+from contract.staircase import Below, Staircase, draw
 
 __all__ = [
     "MAX_POINTS",

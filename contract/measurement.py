@@ -13,11 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import reduce
+from itertools import product
+from operator import add, or_
 from typing import Any
 
 from contract.errors import PolicyError
+from contract.measure_frames import Point
 from contract.measure_table import members, set_of
-from contract.staircase import Point
 
 __all__ = ["MOST_SETS", "Measurement", "Reach", "neighbours_of"]
 
@@ -155,8 +158,7 @@ def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], succes
         groups = {label: set_of(x for x, other in enumerate(value) if other == label) for label in set(value)}
         joined = [groups[label] for label in value]
     elif kind == "radius":
-        most = Fraction(value) ** 2
-        joined = [set_of(y for y, b in enumerate(coordinates) if _squared(a, b) <= most) for a in coordinates]
+        joined = _near(coordinates, Fraction(value))
     elif kind == "transition":
         for following in set(successors):
             for state in members(following):
@@ -168,6 +170,22 @@ def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], succes
             joined[a] |= 1 << b
             joined[b] |= 1 << a
     return tuple(others & ~(1 << state) for state, others in enumerate(joined))
+
+
+def _near(coordinates: Sequence[Point], radius: Fraction) -> list[int]:
+    """For each point the set of those at a distance of at most a radius, itself included."""
+    at: dict[Point, int] = {}
+    for state, point in enumerate(coordinates):
+        at[point] = at.get(point, 0) | 1 << state
+    most, reach = int(radius**2), range(-int(radius), int(radius) + 1)
+    dimensions = len(coordinates[0])
+    if len(reach) ** dimensions > len(at):
+        found = {a: [states for b, states in at.items() if _squared(a, b) <= most] for a in at}
+    else:
+        steps = [step for step in product(reach, repeat=dimensions) if sum(x * x for x in step) <= most]
+        found = {a: [at.get(tuple(map(add, a, step)), 0) for step in steps] for a in at}
+    sets = {a: reduce(or_, near) for a, near in found.items()}
+    return [sets[point] for point in coordinates]
 
 
 def _squared(a: Point, b: Point) -> int:

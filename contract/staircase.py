@@ -18,13 +18,13 @@ from fractions import Fraction
 from itertools import pairwise
 
 from contract.errors import FrameRangeError
+from contract.measure_frames import Point
 
-__all__ = ["Below", "Point", "Staircase", "bezout", "draw", "normaliser", "point_class", "shell_weights"]
+__all__ = ["Below", "Staircase", "bezout", "draw", "normaliser", "point_class", "shell_weights"]
 
 Below = Callable[[int], int]
 """below(n) is uniform on 0..n-1."""
 
-Point = tuple[int, ...]
 Plane = tuple[int, int]
 
 

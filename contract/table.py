@@ -11,11 +11,9 @@ from typing import Self
 from pydantic import model_validator
 
 from contract._document import Document
+from contract.discrete_laplace import SCALE
 
 __all__ = ["SCALE", "EmissionTable"]
-
-SCALE = 1 << 32
-"""The number of values of one 32-bit random word."""
 
 _MOST_SYMBOLS = 255
 

@@ -77,7 +77,7 @@ class Measurer:
         return Released(table.number, noise.draw(centre, self._below))
 
     def _in_force(self, tick: int) -> MeasureTable:
-        """The newest table for a tick; the fallback if there is none, or if only one state is possible."""
+        """The table for a tick that came last; the fallback if there is none, or if only one state is possible."""
         constraint = self._reach.at(tick)
         if constraint & (constraint - 1) == 0:
             return self._fallback
@@ -110,5 +110,7 @@ class Measurer:
             raise TableRefusedError(f"table {table.number} has come before, with other content")
         if before is None:
             check_noise(self._plan.measurement, table.noise, table.constraint)
+        self._sent.pop(table.number, None)
         self._sent[table.number] = table
-        self._sent = dict(sorted((n, t) for n, t in self._sent.items() if t.until > next_tick)[-MOST_HELD:])
+        useful = [(number, held) for number, held in self._sent.items() if held.until > next_tick]
+        self._sent = dict(useful[-MOST_HELD:])

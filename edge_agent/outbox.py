@@ -1,4 +1,4 @@
-"""The durable outbox: symbols, released points and noisy counts, nothing else, from when they are drawn until they are safe elsewhere.
+"""The durable outbox: symbols, points and noisy counts, nothing else, from when they are drawn until they are safe.
 
 What is drawn for a tick, its symbol or its point, is committed here before anything can publish it, and a tick that has
 been committed is never drawn again, so no tick is ever randomised twice. It gathers in `pending` (a point in the bytes

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from edge_agent.measurer import MeasurePlan
-
 if TYPE_CHECKING:
+    from edge_agent.measurer import MeasurePlan
     from mqtt_link import Broker
 
 __all__ = ["AgentPlan", "StreamPlan", "WindowPlan"]
@@ -114,7 +113,7 @@ class StreamPlan:
             windows=tuple(
                 WindowPlan.of(window, policy["discretiser"]["states"]) for window in policy.get("windows", ())
             ),
-            measure=MeasurePlan.of(policy) if measured else None,
+            measure=_measure_plan(policy) if measured else None,
         )
 
     def tick_at(self, now_us: int) -> int:
@@ -151,3 +150,10 @@ class AgentPlan:
     drain_seconds: float
     status_seconds: float
     streams: tuple[StreamPlan, ...]
+
+
+def _measure_plan(policy: dict[str, Any]) -> MeasurePlan:
+    """Load what measured streams need only where there is one."""
+    from edge_agent.measurer import MeasurePlan
+
+    return MeasurePlan.of(policy)

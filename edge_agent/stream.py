@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from contract.errors import FuguError
 from contract.measure_frames import Released
 from edge_agent.discretiser import Discretiser
-from edge_agent.measurer import Measurer
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import randomiser
 from edge_agent.sensors import Sensor
 from edge_agent.window import StreamWindows
+
+if TYPE_CHECKING:
+    from edge_agent.measurer import Measurer
 
 __all__ = ["Stream"]
 
@@ -54,6 +57,8 @@ class Stream:
         self.draw: Callable[[int, int], int | Released]
         self._measurer: Measurer | None = None
         if plan.measure is not None:
+            from edge_agent.measurer import Measurer  # an agent without measured streams does not need it
+
             self._measurer = Measurer(plan.measure, entropy)
             self.draw = self._measurer.draw
         else:

@@ -23,10 +23,10 @@ ROOMS = {
     "gateway.privacy": {"gateway.chain"},
     "gateway.dphmm": {"gateway.chain", "gateway.privacy"},
     "gateway.release": {"gateway.chain", "gateway.privacy"},
-    "gateway.service": {"gateway.chain", "gateway.privacy", "gateway.release"},
+    "gateway.service": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.release"},
 }
 HEAVY = {"numpy", "numba", "scipy"}
-PURE = {"gateway.chain", "gateway.privacy", "contract"}
+PURE = {"gateway.chain", "gateway.privacy", "gateway.dphmm", "contract"}
 IO = {"socket", "sqlite3", "paho", "subprocess", "asyncio", "mqtt_link"}
 
 

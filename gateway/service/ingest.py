@@ -7,14 +7,18 @@ from typing import NamedTuple
 
 from contract.errors import FuguError
 from contract.frames import MAX_FRAME_TICKS, SymbolFrame, decode_status, decode_symbols, encode_symbols
+from contract.measure_frames import MAX_MEASURE_TICKS, MEASURE, MeasureFrame, Released, decode_measure, encode_measure
 from contract.topics import parse_topic
 from contract.window_frames import WindowFrame, decode_window
 from gateway.service.policies import Catalogue, UnknownDeviceError
 
-__all__ = ["MAX_PAYLOAD_BYTES", "Birth", "Ingest", "Received", "ReceivedWindow"]
+__all__ = ["MAX_PAYLOAD_BYTES", "AnyReceived", "Birth", "Ingest", "Received", "ReceivedPoints", "ReceivedWindow"]
 
 MAX_PAYLOAD_BYTES = len(encode_symbols(SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS))))
 """The largest symbol frame; a status message and window counts are smaller, too."""
+MAX_POINTS_BYTES = len(encode_measure(MeasureFrame(1, -1, 0, 3, (Released(0, (0, 0, 0)),) * MAX_MEASURE_TICKS)))
+"""The largest frame of points."""
+_POINTS = bytes([MEASURE])
 
 
 class WrongFleetError(FuguError):
@@ -41,6 +45,12 @@ class UnknownWindowError(FuguError):
     reason = "unknown_window"
 
 
+class PointMismatchError(FuguError):
+    """Points have other dimensions than the policy that the frame names says."""
+
+    reason = "point_mismatch"
+
+
 class WindowMismatchError(FuguError):
     """The window's ticks, or its number of counts, are not those of the policy that the frame names."""
 
@@ -63,6 +73,17 @@ class ReceivedWindow(NamedTuple):
     frame: WindowFrame
 
 
+class ReceivedPoints(NamedTuple):
+    """A frame of points that may be stored."""
+
+    device: str
+    stream: str
+    frame: MeasureFrame
+
+
+AnyReceived = Received | ReceivedWindow | ReceivedPoints
+
+
 class Birth(NamedTuple):
     """A known device has come online."""
 
@@ -81,7 +102,7 @@ class Ingest:
         self._catalogue = catalogue
         self._counters = counters
 
-    def read(self, topic: str, payload: bytes) -> Received | ReceivedWindow | Birth | None:
+    def read(self, topic: str, payload: bytes) -> AnyReceived | Birth | None:
         """The message's meaning; none if it is refused, or says that a device is offline."""
         self._counters["received"] += 1
         try:
@@ -92,8 +113,8 @@ class Ingest:
             self._counters["unexpected"] += 1
         return None
 
-    def _read(self, topic: str, payload: bytes) -> Received | ReceivedWindow | Birth | None:
-        if len(payload) > MAX_PAYLOAD_BYTES:
+    def _read(self, topic: str, payload: bytes) -> AnyReceived | Birth | None:
+        if len(payload) > (MAX_POINTS_BYTES if payload[:1] == _POINTS else MAX_PAYLOAD_BYTES):
             raise OversizedError(f"payload of {len(payload)} bytes")
         parsed = parse_topic(topic)
         if parsed.fleet != self._catalogue.fleet:
@@ -106,11 +127,20 @@ class Ingest:
             return self._window(parsed.device, parsed.stream, payload)
         if parsed.kind != "symbols":
             return None
+        if payload[:1] == _POINTS:
+            return self._points(parsed.device, parsed.stream, payload)
         frame = decode_symbols(payload)
         known = self._catalogue.find(parsed.device, parsed.stream, frame.policy_version)
         if frame.symbols.translate(None, delete=known.allowed):
             raise SymbolRangeError(f"symbol above {known.policy.table.symbols - 1}")
         return Received(parsed.device, parsed.stream, frame)
+
+    def _points(self, device: str, stream: str, payload: bytes) -> ReceivedPoints:
+        frame = decode_measure(payload)
+        model = self._catalogue.find_measure(device, stream, frame.policy_version)
+        if frame.dimensions != len(model.policy.resolution):
+            raise PointMismatchError(f"points of {frame.dimensions} dimensions")
+        return ReceivedPoints(device, stream, frame)
 
     def _window(self, device: str, stream: str, payload: bytes) -> ReceivedWindow:
         frame = decode_window(payload)

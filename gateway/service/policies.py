@@ -8,10 +8,19 @@ from typing import NamedTuple, Self
 
 from contract.errors import FuguError, GuaranteeError, PolicyError
 from contract.frames import ABSENT
+from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from gateway.service.estimation import Model, model_of
+from gateway.service.measure_model import MeasureModel
 
-__all__ = ["Catalogue", "Known", "UnknownDeviceError", "UnknownPolicyVersionError", "UnknownStreamError"]
+__all__ = [
+    "Catalogue",
+    "Known",
+    "UnknownDeviceError",
+    "UnknownPolicyVersionError",
+    "UnknownStreamError",
+    "WrongKindError",
+]
 
 
 class UnknownDeviceError(FuguError):
@@ -32,8 +41,14 @@ class UnknownPolicyVersionError(FuguError):
     reason = "unknown_policy_version"
 
 
+class WrongKindError(FuguError):
+    """Symbols of a measured stream, or points of another."""
+
+    reason = "wrong_kind"
+
+
 class Known(NamedTuple):
-    """A policy, the bytes that its frames may hold, and its model."""
+    """A policy of symbols, the bytes that its frames may hold, and its model."""
 
     policy: Policy
     allowed: bytes
@@ -49,8 +64,8 @@ class Catalogue:
 
     def __init__(self, fleet: str) -> None:
         self.fleet = fleet
-        self._devices: dict[str, dict[str, dict[int, Known]]] = {}
-        self._retired: dict[tuple[str, str, int], Known] = {}
+        self._devices: dict[str, dict[str, dict[int, Known | MeasureModel]]] = {}
+        self._retired: dict[tuple[str, str, int], Known | MeasureModel] = {}
         self._verified: set[object] = set()
 
     @classmethod
@@ -70,14 +85,14 @@ class Catalogue:
             raise PolicyError("the policies directory holds no .json file")
         for path in files:
             try:
-                catalogue.add(Policy.from_json(path.read_bytes()))
+                catalogue.add(read_policy(path.read_bytes()))
             except (PolicyError, GuaranteeError) as error:
                 raise type(error)(f"{path.name}: {error}") from None
             except OSError as error:
                 raise PolicyError(f"{path.name}: {error.strerror}") from None
         return catalogue
 
-    def add(self, policy: Policy) -> None:
+    def add(self, policy: AnyPolicy) -> None:
         """Accept frames under a policy.
 
         Raises:
@@ -86,10 +101,13 @@ class Catalogue:
         """
         if policy.fleet != self.fleet:
             raise PolicyError(f"policy is for fleet {policy.fleet}, this gateway serves {self.fleet}")
-        claim = (policy.chains, policy.table, policy.guarantee, policy.windows, policy.windows_guarantee)
-        if claim not in self._verified:
+        if (claim := _claim(policy)) not in self._verified:
             policy.verify(float("inf"))
             self._verified.add(claim)
+        if any(type(known.policy) is not type(policy) for known in self._entries(policy.device, policy.stream)):
+            raise PolicyError(
+                f"{policy.device}/{policy.stream} has policies of symbols and of measurements: use two streams"
+            )
         versions = self._devices.setdefault(policy.device, {}).setdefault(policy.stream, {})
         if policy.version in versions and versions[policy.version].policy != policy:
             raise PolicyError(f"another policy of {policy.device}/{policy.stream} has version {policy.version} too")
@@ -102,7 +120,7 @@ class Catalogue:
             PolicyError: if one contradicts a loaded policy of the same version.
         """
         for document in documents:
-            policy = Policy.from_json(document)
+            policy = read_policy(document)
             key = (policy.device, policy.stream, policy.version)
             loaded = self._devices.get(policy.device, {}).get(policy.stream, {}).get(policy.version)
             if loaded is None:
@@ -114,11 +132,19 @@ class Catalogue:
                 )
 
     def find(self, device: str, stream: str, version: int) -> Known:
-        """The policy that a frame names.
+        """The policy that a frame of symbols, or of window counts, names.
 
         Raises:
             UnknownDeviceError, UnknownStreamError, UnknownPolicyVersionError: the first part that is not known.
+            WrongKindError: the stream is measured.
         """
+        return _symbols(self._entry(device, stream, version))
+
+    def find_measure(self, device: str, stream: str, version: int) -> MeasureModel:
+        """The policy that a frame of points names, with its model; errors as for `find`."""
+        return _points(self._entry(device, stream, version))
+
+    def _entry(self, device: str, stream: str, version: int) -> Known | MeasureModel:
         if (streams := self._devices.get(device)) is None:
             raise UnknownDeviceError(f"no policy for device {device}")
         if (versions := streams.get(stream)) is None:
@@ -128,20 +154,38 @@ class Catalogue:
         return known
 
     def model(self, device: str, stream: str, version: int) -> Model:
-        """The model of a policy in force or retired."""
-        retired = self._retired.get((device, stream, version))
-        return (retired or self.find(device, stream, version)).model
+        """The model of a policy of symbols in force or retired."""
+        return _symbols(self._any(device, stream, version)).model
+
+    def measure_model(self, device: str, stream: str, version: int) -> MeasureModel:
+        """The model of a policy of measurements in force or retired."""
+        return _points(self._any(device, stream, version))
 
     def policy(self, device: str, stream: str, version: int) -> Policy:
-        """A policy in force or retired."""
-        retired = self._retired.get((device, stream, version))
-        return (retired or self.find(device, stream, version)).policy
+        """A policy of symbols in force or retired."""
+        return _symbols(self._any(device, stream, version)).policy
+
+    def _any(self, device: str, stream: str, version: int) -> Known | MeasureModel:
+        return self._retired.get((device, stream, version)) or self._entry(device, stream, version)
 
     def policies(self, device: str, stream: str) -> list[Policy]:
-        """All policies of a stream, retired ones first, then in the order of their versions; none if there are none."""
+        """All policies of a stream of symbols, retired ones first, then in the order of their versions."""
+        return [known.policy for known in self._entries(device, stream) if isinstance(known, Known)]
+
+    def newest_measure(self, device: str, stream: str) -> MeasureModel | None:
+        """The newest policy of a measured stream; none for a stream of symbols."""
+        newest = max(self._devices.get(device, {}).get(stream, {}).items(), default=None)
+        return newest[1] if newest is not None and isinstance(newest[1], MeasureModel) else None
+
+    def measured(self) -> list[tuple[str, str]]:
+        """Device and stream of every measured stream, sorted."""
+        every = ((device, stream) for device in self._devices for stream in self._devices[device])
+        return sorted(key for key in every if self.newest_measure(*key) is not None)
+
+    def _entries(self, device: str, stream: str) -> list[Known | MeasureModel]:
         retired = [known for key, known in sorted(self._retired.items()) if key[:2] == (device, stream)]
         loaded = sorted(self._devices.get(device, {}).get(stream, {}).items())
-        return [known.policy for known in (*retired, *(known for _, known in loaded))]
+        return [*retired, *(known for _, known in loaded)]
 
     def devices(self, stream: str) -> tuple[str, ...]:
         """The devices that have a stream, sorted."""
@@ -152,5 +196,26 @@ class Catalogue:
         return tuple(sorted(self._devices.get(device, ())))
 
 
-def _known(policy: Policy) -> Known:
-    return Known(policy, bytes([*range(policy.table.symbols), ABSENT]), model_of(policy))
+def _known(policy: AnyPolicy) -> Known | MeasureModel:
+    if isinstance(policy, Policy):
+        return Known(policy, bytes([*range(policy.table.symbols), ABSENT]), model_of(policy))
+    return MeasureModel(policy)
+
+
+def _claim(policy: AnyPolicy) -> object:
+    """What a policy promises, and by what; equal claims need to be checked only once."""
+    if isinstance(policy, Policy):
+        return policy.chains, policy.table, policy.guarantee, policy.windows, policy.windows_guarantee
+    return policy.model_dump_json(exclude={"fleet", "device", "stream"})
+
+
+def _symbols(known: Known | MeasureModel) -> Known:
+    if isinstance(known, MeasureModel):
+        raise WrongKindError(f"{known.policy.device}/{known.policy.stream} is a measured stream")
+    return known
+
+
+def _points(known: Known | MeasureModel) -> MeasureModel:
+    if isinstance(known, Known):
+        raise WrongKindError(f"{known.policy.device}/{known.policy.stream} is a stream of symbols")
+    return known

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from contract.frames import MAX_FRAME_TICKS, Estimate, encode_committed, encode_estimate
+from contract.measure_frames import encode_measure_estimate
 from contract.topics import committed_topic, estimate_topic
 from gateway.service.estimation import Beliefs
 from gateway.service.recorder import Recorder
@@ -101,11 +102,11 @@ class Publisher:
         return max(MAX_IN_FLIGHT - len(self._in_flight), 0) if self._link.connected else 0
 
     def _send(self, outgoing: Outgoing) -> bool:
-        messages = list(self._messages(outgoing))
+        messages = list(self._payloads(outgoing))
         sending = _Sending(outgoing.serial, len(messages))
         topic = estimate_topic(self._fleet, outgoing.device, outgoing.stream)
         for message in messages:
-            if not self._publish(topic, encode_estimate(message), sending):
+            if not self._publish(topic, message, sending):
                 return False
             self._counters["estimates"] += 1
         return True
@@ -116,6 +117,13 @@ class Publisher:
             return False
         self._in_flight[message_id] = sending
         return True
+
+    def _payloads(self, outgoing: Outgoing) -> Iterator[bytes]:
+        measured = self._recorder.measures.estimate(outgoing.device, outgoing.stream, outgoing.frame)
+        if measured is not None:
+            yield encode_measure_estimate(measured)
+        else:
+            yield from map(encode_estimate, self._messages(outgoing))
 
     def _messages(self, outgoing: Outgoing) -> Iterator[Estimate]:
         newest = self._recorder.newest(outgoing.device, outgoing.stream)

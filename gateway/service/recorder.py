@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from contract.frames import MAX_STREAMS, Committed, StreamCommit, SymbolFrame
+from contract.measure_frames import MeasureFrame
 from contract.window_frames import WindowFrame
 from gateway.service.coverage import Coverage
-from gateway.service.ingest import Received, ReceivedWindow
+from gateway.service.ingest import AnyReceived, Received, ReceivedPoints
+from gateway.service.measure_recorder import MeasureRecorder
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
 from gateway.service.tracker import Track, Tracked, replay
@@ -43,7 +45,10 @@ class Recorder:
         store: owned by the thread that calls.
         catalogue: the fleet's policies.
         lag: ticks of later symbols that estimates see.
-        counters: counts `stored`, `late`, `duplicate`, `conflict`, and those of windows.
+        counters: counts `stored`, `late`, `duplicate`, `conflict`, and those of windows and measurements.
+
+    Attributes:
+        measures: the measured streams.
     """
 
     def __init__(self, store: Store, catalogue: Catalogue, lag: int, counters: Counter[str]) -> None:
@@ -53,8 +58,9 @@ class Recorder:
         self._counters = counters
         self._streams: dict[_Key, _Stream] = {}
         self._windows = WindowRecorder(store, catalogue)
+        self.measures = MeasureRecorder(store, catalogue)
 
-    def record(self, batch: Sequence[Received | ReceivedWindow]) -> None:
+    def record(self, batch: Sequence[AnyReceived]) -> None:
         """Store the new frames of a batch and what they change, or nothing of it.
 
         Raises:
@@ -62,10 +68,13 @@ class Recorder:
         """
         frames: dict[_Key, list[SymbolFrame]] = {}
         windows: dict[_Key, list[WindowFrame]] = {}
+        points: dict[_Key, list[MeasureFrame]] = {}
         for received in batch:
             key = (received.device, received.stream)
             if isinstance(received, Received):
                 frames.setdefault(key, []).append(received.frame)
+            elif isinstance(received, ReceivedPoints):
+                points.setdefault(key, []).append(received.frame)
             else:
                 windows.setdefault(key, []).append(received.frame)
         counted: Counter[str] = Counter()
@@ -75,11 +84,15 @@ class Recorder:
                     self._record_stream(key, sorted(group, key=lambda frame: frame.first), counted)
                 for key, some in windows.items():
                     self._windows.record(*key, some, counted)
+                for key, measured in points.items():
+                    self.measures.record(*key, measured, counted)
         except BaseException:
             for key in frames:
                 self._streams.pop(key, None)  # what is in memory may be ahead of the store: read it again
             for key in windows:
                 self._windows.forget(*key)
+            for key in points:
+                self.measures.forget(*key)
             raise
         self._counters.update(counted)
 
@@ -87,7 +100,10 @@ class Recorder:
         """The watermark of a device, in as many messages as it takes."""
         commits: list[StreamCommit] = []
         for stream in self._catalogue.streams(device):
-            commits += [self._commit(device, stream), *self._windows.commits(device, stream)]
+            if self._catalogue.newest_measure(device, stream) is not None:
+                commits.append(self.measures.commit(device, stream))
+            else:
+                commits += [self._commit(device, stream), *self._windows.commits(device, stream)]
         return [Committed(tuple(commits[i : i + MAX_STREAMS])) for i in range(0, len(commits), MAX_STREAMS)]
 
     def newest(self, device: str, stream: str) -> Tracked | None:

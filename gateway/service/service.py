@@ -24,13 +24,14 @@ from contract.topics import status_topic, symbols_topic, window_topic
 from gateway.release.ledger import Ledger
 from gateway.service.estimation import warm
 from gateway.service.inbox import Acknowledged, Connected, Event, Inbox, Message
-from gateway.service.ingest import Birth, Ingest, Received, ReceivedWindow
+from gateway.service.ingest import AnyReceived, Birth, Ingest
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import Publisher
 from gateway.service.recorder import Recorder
 from gateway.service.release_schedule import Schedule
 from gateway.service.release_setup import ledger_beside, open_releases
 from gateway.service.store import Store
+from gateway.service.table_sender import TableSender
 from mqtt_link import Broker, Link
 
 __all__ = ["Gateway", "GatewaySettings", "SettingsError", "run"]
@@ -121,6 +122,7 @@ class Gateway:
             self._ingest = Ingest(catalogue, self.counters)
             self._recorder = Recorder(self._store, catalogue, self._settings.lag, self.counters)
             self._publisher = Publisher(self._link, self._settings.fleet, self._store, self._recorder, self.counters)
+            self._tables = TableSender(self._store, catalogue, self._recorder, self._link, self.counters)
             self._schedule = self._open_schedule(catalogue)
             self._link.start()
         except BaseException:
@@ -183,15 +185,16 @@ class Gateway:
         return self._publisher.finished and (self._schedule is None or self._schedule.finished)
 
     def _round(self, events: Sequence[Event]) -> None:
-        batch: list[Received | ReceivedWindow] = []
+        batch: list[AnyReceived] = []
         for event in events:
             if isinstance(event, Message):
                 meaning = self._ingest.read(event.topic, event.payload)
-                if isinstance(meaning, Received | ReceivedWindow):
+                if isinstance(meaning, AnyReceived):
                     batch.append(meaning)
                 elif isinstance(meaning, Birth):
                     self.counters["births"] += 1
                     self._publisher.owe(meaning.device)
+                    self._tables.born(meaning.device)
             elif isinstance(event, Acknowledged):
                 self._publisher.acknowledged(event.message_id)
                 self._acknowledged_release(event)
@@ -199,6 +202,8 @@ class Gateway:
             self._record(batch)
             for received in batch:
                 self._publisher.owe(received.device)
+                self._tables.stored(received.device, received.stream)
+        self._tables.pump()
         try:
             self._publisher.pump(idle=not events)
         except sqlite3.Error as error:
@@ -215,7 +220,7 @@ class Gateway:
         except sqlite3.Error:  # the release counts as not published, and is published again at the next start
             self.counters["ledger_errors"] += 1
 
-    def _record(self, batch: Sequence[Received | ReceivedWindow]) -> None:
+    def _record(self, batch: Sequence[AnyReceived]) -> None:
         """Store a batch; if one frame brings an error that nobody thought of, only that frame is left out."""
         try:
             self._recorder.record(batch)

@@ -24,7 +24,7 @@ from gateway.service.tracker import Run, Tracked, Update
 
 __all__ = ["SCHEMA_VERSION", "Outgoing", "Store", "StoreError"]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _CHUNK = 64
 _SCHEMA = """
 CREATE TABLE streams (
@@ -51,6 +51,17 @@ CREATE TABLE windows (
     first INTEGER NOT NULL, length INTEGER NOT NULL, observed INTEGER NOT NULL, counts TEXT NOT NULL,
     PRIMARY KEY (stream, number)) WITHOUT ROWID;
 """
+# New in version 3: `gateway.service.measure_store`.
+_MEASURED = """
+CREATE TABLE measured (
+    stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, payload BLOB NOT NULL, belief BLOB NOT NULL,
+    PRIMARY KEY (stream, first)) WITHOUT ROWID;
+CREATE TABLE sent_tables (
+    stream INTEGER NOT NULL, policy_version INTEGER NOT NULL, number INTEGER NOT NULL, key BLOB NOT NULL,
+    message BLOB NOT NULL, PRIMARY KEY (stream, policy_version, number), UNIQUE (stream, policy_version, key));
+"""
+_UPGRADES = (_SCHEMA, _WINDOWS, _MEASURED)
+"""What brings each version to the next, from 0 on."""
 _FRAME = "policy_version, previous, first, symbols, belief"
 
 
@@ -105,8 +116,13 @@ class Store:
         if version == 0 and self._one("SELECT count(*) FROM sqlite_master")[0]:
             raise StoreError(f"{name} is another program's database")
         if version < SCHEMA_VERSION:
-            statements = _WINDOWS if version else _SCHEMA + _WINDOWS
+            statements = "".join(_UPGRADES[version:])
             self._db.executescript(f"BEGIN IMMEDIATE;{statements}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
+
+    @property
+    def database(self) -> sqlite3.Connection:
+        """The connection, for the parts that have tables of their own."""
+        return self._db
 
     def close(self) -> None:
         """Close the file."""

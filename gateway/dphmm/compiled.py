@@ -1,0 +1,152 @@
+"""Compiled noise: what a device draws from, made from hulls and tables, and turned back into matrices.
+
+Up to 100 states a device gets a table of weights; above that the vertices of a staircase's hull. For an estimate both
+are a matrix of emission probabilities, for the accountant a matrix of losses.
+"""
+
+from __future__ import annotations
+
+from array import array
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contract.measure_check import floor_exp
+from contract.measure_table import MAX_TABLE_STATES, Noise, StaircaseNoise, WeightNoise, set_of
+from contract.table import SCALE
+from gateway.dphmm.constraints import surrogates
+from gateway.dphmm.graphs import BoolArray, GraphError, IntArray
+from gateway.dphmm.hull import Hull, ceil_gauges, complete_hull, difference_hull, pairs_within
+from gateway.dphmm.mass import Window, clamped_mass
+from gateway.dphmm.ratios import RATIO_BITS
+from gateway.dphmm.staircase import staircase
+from gateway.dphmm.tables import MeasurementTable, build_table, fallback_table, table_loss
+
+__all__ = [
+    "Emission",
+    "compile_noise",
+    "emission",
+    "fallback_noise",
+    "noise_loss",
+    "noise_pairs",
+    "weight_noise",
+]
+
+
+class Emission(NamedTuple):
+    """Compiled noise as a matrix.
+
+    Attributes:
+        points: for each released point its column.
+        probabilities: N x M, rows summing to 1.
+    """
+
+    points: dict[tuple[int, ...], int]
+    probabilities: NDArray[np.float64]
+
+
+def weight_noise(table: MeasurementTable) -> WeightNoise:
+    """A certified table in the form in which it travels."""
+    thresholds = np.cumsum(table.weights, axis=1)[:, :-1]
+    rows = tuple(array("I", row) for row in thresholds.tolist())
+    return WeightNoise(tuple(tuple(point) for point in table.outputs.tolist()), rows)
+
+
+def compile_noise(
+    hull: Hull, values: IntArray, constraint: BoolArray, epsilon: float, kept: BoolArray | None = None
+) -> Noise:
+    """Compile a hull into what a device draws from.
+
+    Args:
+        hull: K, with a finite factor over the constraint set.
+        values: f, N x d.
+        constraint: C, N booleans, at least two true.
+        epsilon: above 0, at most 20.
+        kept: the states that stand for themselves, at least two; all others use the row of the nearest of them. By
+            default those of the constraint set.
+
+    Returns:
+        Weights for at most 100 states, else a staircase; a flat or capped hull is then replaced by that of all
+        differences, because staircases have neither.
+
+    Raises:
+        TableError: no table can be built; use the fallback.
+        GraphError: there are too many states, and their differences are no polygon in the plane or segment.
+    """
+    kept = constraint if kept is None else kept
+    if len(values) <= MAX_TABLE_STATES:
+        return weight_noise(build_table(hull, values, kept, epsilon))
+    spread = values[kept] - values[kept][0]
+    if hull.scale != 1 or hull.rank < hull.dimensions or np.any(spread @ hull.equations.T):
+        hull = complete_hull(values[kept])
+    return _staircase_noise(hull, values, kept, epsilon)
+
+
+def fallback_noise(values: IntArray, epsilon: float) -> Noise:
+    """The noise for ticks without a table; it protects every pair of states. For the rest see `compile_noise`."""
+    if len(values) <= MAX_TABLE_STATES:
+        return weight_noise(fallback_table(values, epsilon))
+    return _staircase_noise(complete_hull(values), values, np.ones(len(values), dtype=np.bool_), epsilon)
+
+
+def emission(noise: Noise, values: IntArray) -> Emission:
+    """The probability of each point given each state; values are f, N x d."""
+    if isinstance(noise, WeightNoise):
+        rows = np.array(noise.rows, dtype=np.int64).reshape(noise.states, -1)
+        weights = np.diff(rows, prepend=0, append=SCALE, axis=1)
+        return Emission({point: index for index, point in enumerate(noise.points)}, weights / SCALE)
+    shape = tuple(high - low + 1 for low, high in zip(noise.low, noise.high, strict=True))
+    box = Window(noise.low, 1, shape)
+    mass = clamped_mass(_hull(noise), _centres(noise, values), box, float(noise.noise.ratio))
+    return Emission({tuple(point): index for index, point in enumerate(box.points().tolist())}, mass)
+
+
+def noise_loss(noise: Noise, values: IntArray) -> NDArray[np.float64]:
+    """The per-tick loss of compiled noise for each pair of states, N x N in nats, rounded up; for the accountant."""
+    if isinstance(noise, WeightNoise):
+        weights = np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64)
+        return table_loss(weights)
+    centres, hull = _centres(noise, values), _hull(noise)
+    step = -float(np.log(float(noise.noise.ratio))) * (1.0 + 1e-12)
+    return np.array([ceil_gauges(hull, centre - centres) * step for centre in centres])
+
+
+def noise_pairs(noise: Noise, values: IntArray, constraint: BoolArray, epsilon: float) -> BoolArray:
+    """The pairs of different states of a set that compiled noise keeps within e^epsilon, N x N, exactly."""
+    result = np.zeros((len(values), len(values)), dtype=np.bool_)
+    states = np.flatnonzero(constraint)
+    if isinstance(noise, WeightNoise):
+        weights = np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64)[states]
+        whole, part = divmod(floor_exp(epsilon), 1 << RATIO_BITS)
+        most = whole * weights + (part * weights >> RATIO_BITS)
+        within = np.array([np.all(row <= most, axis=1) for row in weights])
+        result[np.ix_(states, states)] = within & within.T
+    else:
+        result[np.ix_(states, states)] = pairs_within(_hull(noise), _centres(noise, values)[states])
+    np.fill_diagonal(result, False)
+    return result
+
+
+def _staircase_noise(hull: Hull, values: IntArray, kept: BoolArray, epsilon: float) -> StaircaseNoise:
+    if hull.rank < hull.dimensions:
+        raise GraphError("the states lie in a line or a plane of a larger space: measure fewer dimensions")
+    inside = values[kept]
+    low, high = (tuple(corner.tolist()) for corner in (inside.min(axis=0), inside.max(axis=0)))
+    return StaircaseNoise(set_of(np.flatnonzero(kept).tolist()), staircase(hull, epsilon), low, high)
+
+
+def _centres(noise: StaircaseNoise, values: IntArray) -> IntArray:
+    kept = np.zeros(len(values), dtype=np.bool_)
+    kept[noise.kept_states] = True
+    return values[surrogates(values, kept)]
+
+
+def _hull(noise: StaircaseNoise) -> Hull:
+    return _polygon(noise.noise.vertices)
+
+
+@lru_cache(maxsize=64)
+def _polygon(vertices: tuple[tuple[int, ...], ...]) -> Hull:
+    return difference_hull(np.array(vertices, dtype=np.int64))

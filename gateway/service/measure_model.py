@@ -1,0 +1,110 @@
+"""The hidden Markov model of a measured stream, as its policy gives it, and the matrices of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contract.measure_frames import MeasureEstimate, MeasureFrame, Released
+from contract.measure_policy import MeasurePolicy
+from contract.measure_table import MeasureTable
+from contract.measurement import Reach
+from gateway.chain import predict
+from gateway.dphmm.compiled import Emission, emission, noise_pairs
+from gateway.dphmm.tracking import Filtered, forward, moments
+
+__all__ = ["MeasureModel", "Tables"]
+
+Floats = NDArray[np.float64]
+Tables = Callable[[int], MeasureTable | None]
+"""The table of a number of one policy version, none if it is not known."""
+
+
+class MeasureModel:
+    """One policy of a measured stream.
+
+    Args:
+        policy: verified.
+
+    Attributes:
+        values: f, (N, d) integers.
+        transition: (N, N).
+        reach: the sets of possible states, tick by tick.
+        meaning: models of equal meaning have the same states on the same clock, so that a belief carries over.
+    """
+
+    def __init__(self, policy: MeasurePolicy) -> None:
+        self.policy = policy
+        self.measurement = policy.measurement
+        self.values = np.array(policy.coordinates, dtype=np.int64)
+        self.transition = np.zeros((len(self.values),) * 2)
+        for state, row in enumerate(policy.transition):
+            for other, probability in row:
+                self.transition[state, other] = probability
+        self.transition /= self.transition.sum(axis=1, keepdims=True)
+        self.reach = Reach(self.measurement)
+        self.meaning = (policy.discretiser.model_dump_json(), policy.clock, policy.coordinates)
+        self._initial = np.array(policy.initial) / sum(policy.initial)
+        self._emissions: dict[int, Emission] = {}
+        self._degrees: dict[tuple[int, int], int] = {}
+
+    def start(self, tick: int) -> Floats:
+        """The law (N,) of the state at a tick of which nothing is known."""
+        return self.ahead(self._initial, tick)
+
+    def ahead(self, law: Floats, ticks: int) -> Floats:
+        """The law (N,) so many ticks later, without points in between."""
+        return predict(law, self.transition, ticks) if ticks else law
+
+    def possible(self, tick: int) -> NDArray[np.bool_]:
+        """The states (N,) that an adversary can hold possible at a tick."""
+        constraint = self.reach.at(tick)
+        return np.array([bool(constraint >> state & 1) for state in range(len(self.values))])
+
+    def filter(self, law: Floats, frame: MeasureFrame, tables: Tables) -> Filtered:
+        """Beliefs at the ticks of a frame, from the law of its first tick; unknown points count as none."""
+        likelihoods = [None if one is None else self._likelihood(one, tables) for one in frame.released]
+        return forward(law, self.transition, likelihoods)
+
+    def estimate(self, law: Floats, frame: MeasureFrame, tables: Tables) -> MeasureEstimate:
+        """The estimates of a frame's ticks, from the law of its first tick."""
+        beliefs, log_likelihoods = self.filter(law, frame, tables)
+        means, covariances = moments(beliefs, self.values * np.array(self.policy.resolution))
+        protection = [
+            0 if released is None else self.degree(released.table, frame.first + index, tables)
+            for index, released in enumerate(frame.released)
+        ]
+        rows = (tuple(map(tuple, means.tolist())), tuple(map(tuple, covariances.tolist())))
+        dimensions = self.values.shape[1]
+        return MeasureEstimate(frame.first, dimensions, *rows, tuple(protection), tuple(log_likelihoods.tolist()))
+
+    def degree(self, number: int, tick: int, tables: Tables) -> int:
+        """The least number of states among which a table hides any possible one at a tick; 0 for an unknown table."""
+        constraint = self.reach.at(tick)
+        key = (number, constraint)
+        if key not in self._degrees:
+            if (table := tables(number)) is None:
+                return 0
+            possible = self.possible(tick)
+            pairs = noise_pairs(table.noise, self.values, possible, self.policy.epsilon)
+            self._degrees[key] = int(pairs[possible].sum(axis=1).min()) + 1
+        return self._degrees[key]
+
+    def has_point(self, released: Released, tables: Tables) -> bool:
+        """Whether a released point is one of its table's."""
+        return self._likelihood(released, tables) is not None
+
+    def _likelihood(self, released: Released, tables: Tables) -> Floats | None:
+        """The probability (N,) of a released point given each state; none if its table or the point is not known."""
+        known = self._emission(released.table, tables)
+        column = None if known is None else known.points.get(released.point)
+        return None if known is None or column is None else known.probabilities[:, column]
+
+    def _emission(self, number: int, tables: Tables) -> Emission | None:
+        if number not in self._emissions:
+            if (table := tables(number)) is None:
+                return None
+            self._emissions[number] = emission(table.noise, self.values)
+        return self._emissions[number]

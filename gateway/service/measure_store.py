@@ -1,0 +1,107 @@
+"""What outlives the gateway of measured streams: frames of points, beliefs, and the tables that were sent.
+
+A part of the store's file, used within its transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, decode_measure, encode_measure
+from contract.measure_table import MeasureTable, decode_table, encode_table
+from gateway.service.store import Store
+
+__all__ = ["MeasureStore", "Measured"]
+
+Floats = NDArray[np.float64]
+
+
+class Measured(NamedTuple):
+    """A frame of points, and the belief (N,) at its last tick."""
+
+    frame: MeasureFrame
+    belief: Floats
+
+
+class MeasureStore:
+    """The tables of the store that measured streams use.
+
+    Args:
+        store: the open store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._db = store.database
+
+    def newest(self, stream: int) -> Measured | None:
+        """The frame that ends last."""
+        return self.before(stream, 2**62)
+
+    def before(self, stream: int, tick: int) -> Measured | None:
+        """The last frame that begins before a tick."""
+        query = "SELECT payload, belief FROM measured WHERE stream=? AND first<? ORDER BY first DESC LIMIT 1"
+        row = self._db.execute(query, (stream, tick)).fetchone()
+        return None if row is None else _measured(row)
+
+    def at(self, stream: int, first: int) -> Measured | None:
+        """The frame that begins at a tick."""
+        query = "SELECT payload, belief FROM measured WHERE stream=? AND first=?"
+        row = self._db.execute(query, (stream, first)).fetchone()
+        return None if row is None else _measured(row)
+
+    def following(self, stream: int, first: int) -> Iterator[Measured]:
+        """Frames from a tick on, in tick order, read as they are asked for."""
+        query = "SELECT payload, belief FROM measured WHERE stream=? AND first>=? ORDER BY first LIMIT 64"
+        while rows := self._db.execute(query, (stream, first)).fetchall():
+            for row in rows:
+                measured = _measured(row)
+                yield measured
+                first = measured.frame.first + 1
+
+    def overlapping(self, stream: int, frame: MeasureFrame) -> MeasureFrame | None:
+        """A stored frame that shares a tick with the given one."""
+        query = "SELECT payload, belief FROM measured WHERE stream=? AND first BETWEEN ? AND ? AND last>=?"
+        bounds = (frame.first - MAX_MEASURE_TICKS, frame.last, frame.first)
+        row = self._db.execute(query, (stream, *bounds)).fetchone()
+        return None if row is None else _measured(row).frame
+
+    def add(self, stream: int, frame: MeasureFrame, belief: Floats) -> None:
+        """Store a frame that overlaps no other."""
+        row = (stream, frame.first, frame.last, encode_measure(frame), belief.tobytes())
+        self._db.execute("INSERT INTO measured VALUES (?, ?, ?, ?, ?)", row)
+
+    def set_belief(self, stream: int, first: int, belief: Floats) -> None:
+        """Store the belief at a frame's last tick."""
+        self._db.execute("UPDATE measured SET belief=? WHERE stream=? AND first=?", (belief.tobytes(), stream, first))
+
+    def table(self, stream: int, version: int, number: int) -> MeasureTable | None:
+        """A table that was sent."""
+        query = "SELECT message FROM sent_tables WHERE stream=? AND policy_version=? AND number=?"
+        row = self._db.execute(query, (stream, version, number)).fetchone()
+        return None if row is None else decode_table(row[0])
+
+    def table_for(self, stream: int, version: int, key: bytes) -> MeasureTable | None:
+        """The table that was made for a key."""
+        query = "SELECT message FROM sent_tables WHERE stream=? AND policy_version=? AND key=?"
+        row = self._db.execute(query, (stream, version, key)).fetchone()
+        return None if row is None else decode_table(row[0])
+
+    def next_number(self, stream: int, version: int, least: int) -> int:
+        """The number of the next table of a policy version."""
+        query = "SELECT MAX(number) FROM sent_tables WHERE stream=? AND policy_version=?"
+        (largest,) = self._db.execute(query, (stream, version)).fetchone()
+        return least if largest is None else max(least, largest + 1)
+
+    def put_table(self, stream: int, key: bytes, table: MeasureTable) -> None:
+        """Keep a table, before it is sent."""
+        row = (stream, table.policy_version, table.number, key, encode_table(table))
+        self._db.execute("INSERT OR REPLACE INTO sent_tables VALUES (?, ?, ?, ?, ?)", row)
+
+
+def _measured(row: Any) -> Measured:
+    payload, belief = row
+    return Measured(decode_measure(payload), np.frombuffer(belief, dtype="<f8").copy())

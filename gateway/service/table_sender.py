@@ -1,0 +1,180 @@
+"""Sends a measured stream's tables to its device, ahead of the ticks that they are for.
+
+Sets of possible states that the policy itself has no table for get one; with a delta, so do the likely states that the
+newest belief leaves of them. A table is kept in the store before it is sent, because frames name it by its number. A
+device that comes online is sent everything again; until then, and whenever nothing fits, it uses its fallback.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from contract.frames import MAX_TICK
+from contract.measure_table import MeasureTable, encode_table, set_of
+from contract.topics import table_topic
+from gateway.dphmm.constraints import delta_set
+from gateway.dphmm.graphs import BoolArray
+from gateway.service.measure_model import MeasureModel
+from gateway.service.policies import Catalogue
+from gateway.service.recorder import Recorder
+from gateway.service.store import Store
+from gateway.service.table_maker import make_noise
+from mqtt_link import Link
+
+__all__ = ["TableSender"]
+
+_log = logging.getLogger(__name__)
+_Key = tuple[str, str]
+_LEAST_SECONDS = 5.0
+_LOOK_SECONDS = 0.2
+FOR_EVER = MAX_TICK + 1
+
+
+class TableSender:
+    """Looks now and then at what each device will need.
+
+    Args:
+        store: holds the tables.
+        catalogue: the fleet's policies.
+        recorder: knows the newest beliefs.
+        link: the connection.
+        counters: counts `tables_made`, `tables_sent`, `tables_failed`.
+        now_us: the time in microseconds of Unix time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        recorder: Recorder,
+        link: Link,
+        counters: Counter[str],
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._measures = recorder.measures
+        self._link = link
+        self._counters = counters
+        self._now_us = now_us
+        self._streams = catalogue.measured()
+        self._sent: dict[_Key, dict[int, int]] = {key: {} for key in self._streams}
+        self._look_at: dict[_Key, float] = {}
+        self._failed: set[tuple[_Key, int, bytes]] = set()
+
+    def born(self, device: str) -> None:
+        """A device has come online, and has none of the tables that were sent."""
+        for key in self._streams:
+            if key[0] == device:
+                self._sent[key].clear()
+                self._look_at.pop(key, None)
+
+    def stored(self, device: str, stream: str) -> None:
+        """The belief about a stream has changed."""
+        self._look_at.pop((device, stream), None)
+
+    def pump(self) -> None:
+        """Send what will be needed soon and has not been sent."""
+        if not self._link.connected:
+            return
+        now = time.monotonic()
+        for key in self._streams:
+            if self._look_at.get(key, 0.0) <= now:
+                try:
+                    self._send(key)
+                except sqlite3.Error:
+                    self._counters["store_errors"] += 1
+                self._look_at[key] = now + _LOOK_SECONDS
+
+    def _send(self, key: _Key) -> None:
+        model = self._catalogue.newest_measure(*key)
+        assert model is not None
+        for table in self._wanted(key, model):
+            if self._sent[key].get(table.number) == table.until:
+                continue
+            if self._link.publish(table_topic(self._catalogue.fleet, *key), encode_table(table)) is None:
+                return
+            self._sent[key][table.number] = table.until
+            self._counters["tables_sent"] += 1
+
+    def _wanted(self, key: _Key, model: MeasureModel) -> Iterator[MeasureTable]:
+        """The tables for the ticks that are near."""
+        clock = model.policy.clock
+        tick = (self._now_us() - clock.epoch_us) // clock.period_us + 1
+        if tick < 0:
+            return
+        ahead = max(2 * model.policy.frame_ticks, int(_LEAST_SECONDS * 1e6) // clock.period_us)
+        yield from self._scheduled(key, model, tick, ahead)
+        if model.policy.delta > 0.0:
+            yield from self._likely(key, model, tick, ahead)
+
+    def _scheduled(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[MeasureTable]:
+        sets, start = model.reach.all(), model.reach.start
+        ours = {table.constraint for table in model.policy.measure_tables}
+        for later in range(tick, tick + min(ahead, len(sets)) + 1):
+            constraint = model.reach.at(later)
+            if constraint in ours or constraint.bit_count() < 2:
+                continue
+            position = sets.index(constraint)
+            until = FOR_EVER if position >= start else position + 1
+            possible = model.possible(later)
+            table = self._table(key, model, possible, possible, (position, until))
+            if table is not None:
+                yield table
+
+    def _likely(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[MeasureTable]:
+        newest = self._measures.newest(*key)
+        if newest is None or newest.frame.last >= tick:
+            return
+        known = self._catalogue.measure_model(*key, newest.frame.policy_version)
+        if known.meaning != model.meaning:
+            return
+        possible = model.possible(tick)
+        law = model.ahead(newest.belief, tick - newest.frame.last)
+        kept = (delta_set(law, model.policy.delta) | delta_set(model.ahead(law, ahead), model.policy.delta)) & possible
+        if kept.sum() < 2 or np.array_equal(kept, possible):
+            return
+        # validity in whole steps, so that the same table is not sent again for every tick
+        until = (tick // ahead + 2) * ahead
+        table = self._table(key, model, possible, kept, (tick, until))
+        if table is not None:
+            yield table
+
+    def _table(
+        self, key: _Key, model: MeasureModel, possible: BoolArray, kept: BoolArray, ticks: tuple[int, int]
+    ) -> MeasureTable | None:
+        """The table for some states, as it was made before or made now; none if there can be none."""
+        policy = model.policy
+        name = np.packbits(possible).tobytes() + np.packbits(kept).tobytes()
+        if (key, policy.version, name) in self._failed:
+            return None
+        store = self._measures.measured
+        stream = self._measures.number(*key)
+        before = store.table_for(stream, policy.version, name)
+        if before is not None and before.until >= ticks[1]:
+            return before
+        if before is not None:
+            number, noise = before.number, before.noise
+        else:
+            made = make_noise(model, possible, kept)
+            if made.noise is None:
+                self._failed.add((key, policy.version, name))
+                self._counters["tables_failed"] += 1
+                _log.warning("%s/%s: no table for %d possible states: %s", *key, possible.sum(), made.reason)
+                return None
+            if made.added:
+                joined = ", ".join(f"{state} with {partner}" for state, partner in made.added[:5])
+                _log.warning("exposure: %s/%s: states without a possible neighbour are hidden: %s", *key, joined)
+            number, noise = store.next_number(stream, policy.version, len(policy.measure_tables)), made.noise
+            self._counters["tables_made"] += 1
+        constraint = set_of(np.flatnonzero(possible).tolist())
+        table = MeasureTable(policy.version, number, constraint, ticks[0], ticks[1], noise)
+        with self._store.transaction():
+            store.put_table(stream, name, table)
+        return table
