@@ -14,7 +14,8 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from contract.policy import Categories, Policy
+from contract.policies import AnyPolicy
+from contract.policy import Categories, Cells, Policy
 from edge_agent.agent import Agent
 from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
@@ -26,7 +27,7 @@ __all__ = ["AgentProcess", "run_crowd", "simulate_recording", "simulate_states",
 
 def write_device(
     folder: Path,
-    policy: Policy,
+    policy: AnyPolicy,
     recording: Path,
     column: str,
     broker: Broker,
@@ -42,22 +43,26 @@ def write_device(
     Args:
         folder: the device's own folder; it will also hold the outbox.
         policy: what the device does; its tick t reads row t of the recording.
-        ceiling: largest epsilon the device accepts; the policy's own when none is given.
+        ceiling: largest epsilon the device accepts; the policy's own when none is given. For measurements it is that of
+            one released point.
 
     Returns:
         Path of the configuration file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "policy.json").write_text(policy.to_json())
-    options = {
+    options: dict[str, object] = {
         "fleet": policy.fleet,
         "device": policy.device,
         "outbox": "outbox.sqlite",
-        "ceiling": float(ceiling if ceiling is not None else policy.guarantee.epsilon),
+        "ceiling": 1.0,
         "forget": forget,
         "status_seconds": float(status_seconds),
         "drain_seconds": float(drain_seconds),
     }
+    epsilon = policy.guarantee.epsilon if isinstance(policy, Policy) else policy.epsilon
+    kind = "ceiling" if isinstance(policy, Policy) else "measurement_ceiling"
+    options[kind] = float(ceiling if ceiling is not None else epsilon)
     sensor = {"kind": "replay", "file": str(recording.resolve()), "column": column, "loop": loop}
     lines = [*_toml(options), "[broker]", *_toml(asdict(broker)), "[[streams]]", 'policy = "policy.json"']
     lines += ["[streams.sensor]", *_toml(sensor)]
@@ -131,7 +136,7 @@ def simulate_states(transition: Sequence[Sequence[float]], length: int, generato
     return path
 
 
-def simulate_recording(path: Path, policy: Policy, states: Sequence[int]) -> None:
+def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> None:
     """Write readings that the policy's discretiser turns into the given states, as a CSV file with a column `value`."""
     discretiser = policy.discretiser
     values: list[object]
@@ -140,6 +145,9 @@ def simulate_recording(path: Path, policy: Policy, states: Sequence[int]) -> Non
             next((name for name, s in discretiser.categories.items() if s == state), "")
             for state in range(len(discretiser.states))
         ]
+    elif isinstance(discretiser, Cells):
+        (lat, lon), (height, width) = discretiser.origin, discretiser.step
+        values = [f"{lat + (row + 0.5) * height},{lon + (column + 0.5) * width}" for column, row in discretiser.cells]
     else:
         edges, margin = discretiser.edges, discretiser.hysteresis + 1.0
         inner = [(low + high) / 2 for low, high in pairwise(edges)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HELP", "main"]
 
-HELP = "Print private readings of a fleet, symbols, estimates, window counts and releases, as they arrive."
+HELP = "Print private readings of a fleet as they arrive: symbols, released points, estimates, counts and releases."
 _EPILOG = """examples:
   fugu subscribe --fleet home
   fugu subscribe --fleet home --device wrist-1 --stream heart --estimates --json
@@ -107,18 +107,23 @@ def _json(reading: Reading) -> str:
     """One JSON object: kind, device, stream, and what the kind has; of a release, its frame's fields."""
     from dataclasses import asdict
 
-    from mqtt_link import EstimateReading, ReleaseReading, SymbolReading
+    from mqtt_link import EstimateReading, MeasureEstimateReading, MeasureReading, ReleaseReading, SymbolReading
 
     if isinstance(reading, ReleaseReading):
         return json.dumps({"kind": "release", **asdict(reading.release)}, separators=(",", ":"))
-    kinds = {SymbolReading: "symbol", EstimateReading: "estimate"}
+    kinds = {
+        SymbolReading: "symbol",
+        EstimateReading: "estimate",
+        MeasureReading: "point",
+        MeasureEstimateReading: "measurement",
+    }
     kind = kinds.get(type(reading), "window")
     return json.dumps({"kind": kind, **reading._asdict()}, separators=(",", ":"))
 
 
 def _line(reading: Reading) -> str:
     """A line for people."""
-    from mqtt_link import ReleaseReading, SymbolReading, WindowReading
+    from mqtt_link import MeasureEstimateReading, MeasureReading, ReleaseReading, SymbolReading, WindowReading
 
     if isinstance(reading, ReleaseReading):
         return _release_line(reading.release)
@@ -127,8 +132,16 @@ def _line(reading: Reading) -> str:
     where = f"{reading.device}/{reading.stream} tick {reading.tick}"
     if isinstance(reading, SymbolReading):
         return f"{where}: symbol {reading.symbol}"
+    if isinstance(reading, MeasureReading):
+        return f"{where}: point {' '.join(map(str, reading.point))}, from table {reading.table}"
+    if isinstance(reading, MeasureEstimateReading):
+        return f"{where}: measurement {_numbers(reading.mean)}, covariance {_numbers(reading.covariance)}"
     probabilities = " ".join(f"{p:.4f}" for p in reading.probabilities)
     return f"{where}: most likely state {reading.most_likely}, probabilities {probabilities}"
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return " ".join(f"{value:.6g}" for value in values)
 
 
 def _window_line(window: WindowReading) -> str:
@@ -165,7 +178,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fleet", required=True, metavar="NAME")
     parser.add_argument("--device", default="+", metavar="NAME", help="one device (default: all)")
     parser.add_argument("--stream", default="+", metavar="NAME", help="one stream (default: all)")
-    parser.add_argument("--symbols", action="store_true", help="only symbols, and what else is asked for")
+    parser.add_argument(
+        "--symbols", action="store_true", help="only symbols and points, and what else is asked for"
+    )
     parser.add_argument("--estimates", action="store_true", help="only estimates, and what else is asked for")
     parser.add_argument("--windows", action="store_true", help="only window counts, and what else is asked for")
     parser.add_argument("--releases", action="store_true", help="only batch releases, and what else is asked for")

@@ -6,13 +6,23 @@
 from __future__ import annotations
 
 from mqtt_link.link import Broker, Link, LinkError, Will
-from mqtt_link.subscription import EstimateReading, ReleaseReading, Subscription, SymbolReading, WindowReading
+from mqtt_link.subscription import (
+    EstimateReading,
+    MeasureEstimateReading,
+    MeasureReading,
+    ReleaseReading,
+    Subscription,
+    SymbolReading,
+    WindowReading,
+)
 
 __all__ = [
     "Broker",
     "EstimateReading",
     "Link",
     "LinkError",
+    "MeasureEstimateReading",
+    "MeasureReading",
     "ReleaseReading",
     "Subscription",
     "SymbolReading",

@@ -11,12 +11,27 @@ from typing import NamedTuple, Self
 
 from contract.errors import FuguError, TopicError
 from contract.frames import ABSENT, decode_estimate, decode_symbols
+from contract.measure_frames import (
+    MEASURE,
+    MEASURE_ESTIMATE,
+    Point,
+    decode_measure,
+    decode_measure_estimate,
+)
 from contract.release_frames import ReleaseFrame, decode_release
 from contract.topics import estimate_topic, parse_topic, release_topic, symbols_topic, window_topic
 from contract.window_frames import decode_window, sequence_name
 from mqtt_link.link import Broker, Link
 
-__all__ = ["EstimateReading", "ReleaseReading", "Subscription", "SymbolReading", "WindowReading"]
+__all__ = [
+    "EstimateReading",
+    "MeasureEstimateReading",
+    "MeasureReading",
+    "ReleaseReading",
+    "Subscription",
+    "SymbolReading",
+    "WindowReading",
+]
 
 _POLL_SECONDS = 0.2
 _REMEMBERED_FRAMES = 1024
@@ -39,6 +54,33 @@ class EstimateReading(NamedTuple):
     tick: int
     probabilities: tuple[float, ...]
     most_likely: int
+
+
+class MeasureReading(NamedTuple):
+    """One released point of a measured stream, in steps of its lattice, and the number of the table it is from."""
+
+    device: str
+    stream: str
+    tick: int
+    table: int
+    point: Point
+
+
+class MeasureEstimateReading(NamedTuple):
+    """The gateway's estimate of a measurement at one tick.
+
+    Attributes:
+        mean: d numbers, in the policy's unit.
+        covariance: the entries on and above the diagonal of the covariance, row by row.
+        protection: the least number of possible states that any one is hidden among; 0 if nothing was released.
+    """
+
+    device: str
+    stream: str
+    tick: int
+    mean: tuple[float, ...]
+    covariance: tuple[float, ...]
+    protection: int
 
 
 class ReleaseReading(NamedTuple):
@@ -66,7 +108,7 @@ class WindowReading(NamedTuple):
     counts: tuple[int, ...]
 
 
-Reading = SymbolReading | EstimateReading | ReleaseReading | WindowReading
+Reading = SymbolReading | EstimateReading | ReleaseReading | WindowReading | MeasureReading | MeasureEstimateReading
 
 
 class Subscription:
@@ -84,7 +126,8 @@ class Subscription:
         broker: where to connect.
         fleet: name of the fleet.
         device, stream: names, or "+" for all.
-        symbols, estimates, releases, windows: which of them to subscribe to; releases are not a device's, and come only
+        symbols, estimates, releases, windows: which of them to subscribe to; released points count as symbols, and
+            their estimates as estimates; releases are not a device's, and come only
             if all devices are wanted.
         timeout: end the iteration after this many seconds without a reading; none waits for ever.
     """
@@ -157,6 +200,10 @@ class Subscription:
                 return self._releases(parsed.release, payload)
             if parsed.kind == "window":
                 return self._windows(parsed.device, parsed.stream, payload)
+            if payload[:1] == bytes([MEASURE]) and parsed.kind == "symbols":
+                return self._points(parsed.device, parsed.stream, payload)
+            if payload[:1] == bytes([MEASURE_ESTIMATE]) and parsed.kind == "estimate":
+                return self._measurements(parsed.device, parsed.stream, payload)
             if parsed.kind == "estimate":
                 estimate = decode_estimate(payload)
                 return [
@@ -174,6 +221,21 @@ class Subscription:
             for i, symbol in enumerate(frame.symbols)
             if symbol != ABSENT
         ]
+
+    def _points(self, device: str, stream: str, payload: bytes) -> list[Reading]:
+        frame = decode_measure(payload)
+        if not self._is_new((device, stream, frame.first), payload):
+            return []
+        return [
+            MeasureReading(device, stream, tick, *released)
+            for tick, released in enumerate(frame.released, frame.first)
+            if released is not None
+        ]
+
+    def _measurements(self, device: str, stream: str, payload: bytes) -> list[Reading]:
+        estimate = decode_measure_estimate(payload)
+        rows = zip(estimate.means, estimate.covariances, estimate.protection, strict=True)
+        return [MeasureEstimateReading(device, stream, tick, *row) for tick, row in enumerate(rows, estimate.first)]
 
     def _releases(self, name: str, payload: bytes) -> list[Reading]:
         release = decode_release(payload)

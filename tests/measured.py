@@ -1,0 +1,121 @@
+"""Measured streams for tests: walks on small grids, their policies, and frames of points."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contract.frames import MAX_TICK
+from contract.measure_frames import MeasureFrame, Released
+from contract.measure_policy import MeasurePolicy, StreamLoss, sparse_rows
+from contract.measure_table import MeasureTable, encoded_table, set_of
+from contract.measurement import Measurement
+from contract.policy import Categories, Clock
+from gateway.dphmm.compiled import compile_noise, fallback_noise
+from gateway.dphmm.hull import capped, complete_hull
+from gateway.dphmm.protection import protect
+
+
+def grid(side: int, *, stay: bool = True) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The cells of a square grid, and a walk that stays or steps to a neighbour, all equally likely."""
+    values = np.array([(i % side, i // side) for i in range(side * side)], dtype=np.int64)
+    away = np.abs(values[:, None, :] - values[None, :, :]).sum(axis=2)
+    steps = (away == 1) | (stay & (away == 0))
+    return values, steps / steps.sum(axis=1, keepdims=True)
+
+
+def measure_policy(
+    side: int = 4,
+    *,
+    graph: dict[str, Any] | None = None,
+    epsilon: float = 1.0,
+    factor: int = 4,
+    start: int | None = None,
+    tables: bool = True,
+    **fields: Any,
+) -> MeasurePolicy:
+    """The policy of a walk on a grid.
+
+    Args:
+        side: of the grid.
+        graph: of the policy; by default states within one step of one another.
+        start: the state at tick 0; any if not given.
+        tables: whether the policy carries the table for "every state is possible".
+        fields: of the policy, beside those.
+    """
+    values, transition = grid(side)
+    count = len(values)
+    law = np.full(count, 1.0 / count) if start is None else np.eye(count)[start]
+    given: dict[str, Any] = {
+        "fleet": "home",
+        "device": "watch",
+        "stream": "place",
+        "version": 1,
+        "clock": Clock(epoch_us=0, period_us=1_000_000),
+        "frame_ticks": 10,
+        "discretiser": Categories(
+            categories={f"c{x}": x for x in range(count)}, states=tuple(f"c{x}" for x in range(count))
+        ),
+        "coordinates": tuple(map(tuple, values.tolist())),
+        "resolution": (1.0, 1.0),
+        "transition": sparse_rows(transition.tolist()),
+        "initial": tuple(law.tolist()),
+        "graph": graph or {"radius": 1.0},
+        "epsilon": epsilon,
+        "factor": factor,
+        "stream_loss": StreamLoss(epsilon=None, adversary="ignorant"),
+        **fields,
+    }
+    version = given["version"]
+    fallback = MeasureTable(version, 0, 0, 0, MAX_TICK + 1, fallback_noise(values, epsilon))
+    encoded = []
+    if tables:
+        everywhere = np.ones(count, dtype=np.bool_)
+        measurement = Measurement.of({**given, "transition": given["transition"]})
+        neighbours = np.array([[bool(others >> y & 1) for y in range(count)] for others in measurement.neighbours])
+        found = protect(values, neighbours, everywhere)
+        hull = found.hull if found.factor <= factor else capped(found.hull, complete_hull(values), factor)
+        noise = compile_noise(hull, values, everywhere, epsilon)
+        encoded = [encoded_table(MeasureTable(version, 1, set_of(range(count)), 0, MAX_TICK + 1, noise))]
+    return MeasurePolicy.model_validate({**given, "fallback": encoded_table(fallback), "tables": tuple(encoded)})
+
+
+def measure_frames(
+    policy: MeasurePolicy,
+    sizes: Sequence[int],
+    *,
+    gaps: Sequence[int] = (),
+    tables: Sequence[int] = (1,),
+    seed: int = 1,
+) -> list[MeasureFrame]:
+    """A device's frames: so many ticks each, so many ticks without a frame before each, drawn for a simulated walk."""
+    generator = random.Random(seed)
+    ticks = sum(sizes) + sum(gaps[i % len(gaps)] for i in range(len(sizes)) if gaps)
+    states = generator.choices(range(len(policy.coordinates)), policy.initial)
+    for _ in range(ticks - 1):
+        following, weights = zip(*policy.transition[states[-1]], strict=True)
+        states += generator.choices(following, weights)
+    made, previous = [], -1
+    for i, size in enumerate(sizes):
+        first = previous + 1 + (gaps[i % len(gaps)] if gaps else 0)
+        released = []
+        for tick in range(first, first + size):
+            table = policy.table(tables[tick % len(tables)])
+            assert table is not None
+            released.append(Released(table.number, table.noise.draw(states[tick], generator.randrange)))
+        made.append(MeasureFrame(policy.version, previous, first, 2, tuple(released)))
+        previous = made[-1].last
+    return made
+
+
+def decoded_covariance(entries: Sequence[float]) -> NDArray[np.float64]:
+    """A covariance matrix from the entries on and above its diagonal."""
+    size = (math.isqrt(8 * len(entries) + 1) - 1) // 2
+    matrix = np.zeros((size, size))
+    matrix[np.triu_indices(size)] = entries
+    return matrix + np.triu(matrix, 1).T

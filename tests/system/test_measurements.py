@@ -1,0 +1,96 @@
+"""A measured stream end to end: real agent, gateway and Mosquitto; tables from the gateway, restarts and losses."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from pathlib import Path
+
+from contract.measure_frames import MeasureFrame, decode_measure
+from contract.topics import table_topic
+from edge_agent.outbox import Outbox
+from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
+from tests.brokers import Mosquitto, wait_until
+from tests.measured import grid, measure_policy
+from tests.system.fleet import GatewayProcess, Recorder
+
+PERIOD_US = 20_000
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def stored(gateway: GatewayProcess) -> list[MeasureFrame]:
+    if not gateway.store.exists():
+        return []
+    with sqlite3.connect(f"file:{gateway.store}?mode=ro", uri=True) as db:
+        try:
+            return [decode_measure(row[0]) for row in db.execute("SELECT payload FROM measured ORDER BY first")]
+        except sqlite3.OperationalError:
+            return []
+
+
+def goes_on(gateway: GatewayProcess) -> None:
+    """Wait until more frames than are durable now are."""
+    count = len(stored(gateway))
+    wait_until(lambda: len(stored(gateway)) > count + 1, 40)
+
+
+def points(frames: list[MeasureFrame]) -> dict[int, object]:
+    """What was released at every tick; fails if two frames say different things."""
+    found: dict[int, object] = {}
+    for frame in frames:
+        for tick, released in enumerate(frame.released, frame.first):
+            if released is not None:
+                assert found.setdefault(tick, released) == released, f"tick {tick} was released twice"
+    return found
+
+
+def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp_path: Path) -> None:
+    """The policy has only its fallback; the device starts alone, then a gateway sends tables, and both are killed."""
+    policy = measure_policy(
+        10, tables=False, start=0, delta=0.05, factor=9, clock={"epoch_us": now_us(), "period_us": PERIOD_US}
+    )
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "place.json").write_text(policy.to_json())
+    generator = random.Random(3)
+    path = simulate_states(grid(10)[1].tolist(), 20_000, generator)
+    simulate_recording(tmp_path / "walk.csv", policy, path)
+    config = write_device(tmp_path / "watch", policy, tmp_path / "walk.csv", "value", broker.broker, status_seconds=1)
+    seen = Recorder(broker.broker)
+    sent = Recorder(broker.broker, table_topic("home", "+", "+"))
+    agent = AgentProcess(config, tmp_path / "agent.log")
+    gateway = None
+    try:
+        wait_until(lambda: len(seen.payloads) >= 2, 20)
+        first = points([decode_measure(payload) for payload in list(seen.payloads)])
+        assert {released.table for released in first.values()} == {0}, "without a gateway only the fallback is there"
+        gateway = GatewayProcess(tmp_path, broker.port)
+        wait_until(lambda: any(r.table > 0 for r in points(stored(gateway)).values()), 60)
+        assert sent.payloads
+        for _ in range(3):
+            agent.kill()
+            agent = AgentProcess(config, tmp_path / "agent.log")
+            goes_on(gateway)
+            gateway.kill()
+            gateway = GatewayProcess(tmp_path, broker.port)
+            goes_on(gateway)
+        broker.kill()
+        broker.start()
+        goes_on(gateway)
+        assert agent.stop() == 0
+        outbox = Outbox(tmp_path / "watch" / "outbox.sqlite", "home", "watch")
+        assert outbox.measure_frames() == [], "everything is durable in the gateway"
+        outbox.close()
+    finally:
+        if agent.process.poll() is None:
+            agent.kill()
+        assert gateway is None or gateway.stop() == 0, (tmp_path / "gateway.log").read_text()
+        seen.link.stop()
+        sent.link.stop()
+    kept = points(stored(gateway))
+    delivered = points([decode_measure(payload) for payload in seen.payloads])
+    assert all(kept[tick] == released for tick, released in delivered.items() if tick in kept)
+    assert set(delivered) <= set(kept)
