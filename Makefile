@@ -1,7 +1,10 @@
-.PHONY: demo test soak bench lint setup-demo setup-test
+.PHONY: demo demo-location test soak bench lint setup-demo setup-test
 
 demo: setup-demo
 	.venv/bin/fugu demo
+
+demo-location: setup-demo
+	.venv/bin/fugu demo-location
 
 test: setup-test lint
 	.venv/bin/python -m pytest
@@ -15,6 +18,7 @@ bench:
 	.venv/bin/python benchmarks/edge.py
 	.venv/bin/python benchmarks/chain.py
 	.venv/bin/python benchmarks/privacy.py
+	.venv/bin/python benchmarks/dphmm.py
 	.venv/bin/python benchmarks/real.py
 
 lint: setup-test

@@ -20,7 +20,7 @@ from contract.measurement import Measurement, Reach
 __all__ = ["MeasurePlan", "Measurer", "TableRefusedError"]
 
 MAX_TABLE_BYTES = 1 << 19
-MOST_HELD = 16
+MOST_HELD = 32
 
 
 class TableRefusedError(FuguError):

@@ -113,3 +113,25 @@ def _demo(
 
     kind = one_of(broker_kind, "broker kind", ("auto", "mosquitto", "embedded"))
     return demo(out, positive(seconds, "seconds"), live, kind)
+
+
+@app.command("demo-location")
+def _demo_location(
+    seconds: Annotated[float, typer.Option(help="How long the walk takes.")] = 40.0,
+    out: Annotated[Path, typer.Option(help="Folder for report.html and everything that the run writes.")] = Path(
+        "demo-location"
+    ),
+    broker_kind: Annotated[str, typer.Option(help="auto, mosquitto or embedded.")] = "auto",
+) -> int:
+    """Show a private measurement: a walk on a grid, tables from the gateway, restarts and losses, and a map.
+
+    \b
+    examples:
+      fugu demo-location
+      fugu demo-location --seconds 20 --out /tmp/walk
+    """
+    from fugu.arguments import one_of, positive
+    from fugu.demo.location import run as demo
+
+    kind = one_of(broker_kind, "broker kind", ("auto", "mosquitto", "embedded"))
+    return demo(out, positive(seconds, "seconds"), kind)

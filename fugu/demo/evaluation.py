@@ -11,22 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from contract.errors import FuguError
 from contract.policy import Policy
 from fugu.demo.attack import Attack, Price, attack, price
 from fugu.demo.counts import GroupRelease, WindowErrors, group_release, window_errors
 from fugu.demo.people import Person
+from fugu.demo.processes import DemoError
 
 __all__ = ["DemoError", "DeviceResult", "Result", "evaluate"]
 
 _PRICE_EPSILONS = (1.0, 2.0, 4.0)
 _LEAST_SYMBOLS = 100
-
-
-class DemoError(FuguError):
-    """A process of the demo did not do what it should."""
-
-    reason = "demo"
 
 
 @dataclass(frozen=True)

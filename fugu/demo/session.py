@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +16,11 @@ from contract.policy import Policy
 from firmware_sim.devices import AgentProcess, write_device
 from fugu.demo.broker import start_broker
 from fugu.demo.counts import ledger_lines
-from fugu.demo.evaluation import DemoError, evaluate
+from fugu.demo.evaluation import evaluate
 from fugu.demo.live import Observer
 from fugu.demo.people import FLEET, Person, load_people
 from fugu.demo.policies import RELEASES, policy_for
+from fugu.demo.processes import STOP_SECONDS, DemoError, gateway, subscriber
 from fugu.demo.report import html_report, overview_picture
 from fugu.demo.tables import attack_table, ledger_text, release_table, window_table
 from gateway.service.estimation import warm
@@ -33,8 +32,6 @@ __all__ = ["run"]
 PERIOD_US = 1600
 _LEAD_US = 6_000_000
 """From the policies to the first heartbeat: until then gateway and devices have started, as a rule."""
-_START_SECONDS = 90.0
-_STOP_SECONDS = 30.0
 
 
 class _Streamed(NamedTuple):
@@ -97,7 +94,7 @@ def _stream(
         observer = Observer(address, FLEET, [person.device for person in people])
         observer.link.start()
         stack.callback(observer.link.stop)
-        stack.enter_context(_subscriber(port, readings, out))
+        stack.enter_context(subscriber(port, FLEET, readings, out))
         warm()  # what is compiled now keeps no device waiting: the recordings begin at a fixed time
         epoch = (time.time_ns() // 1000) + _LEAD_US
         agents = []
@@ -109,8 +106,8 @@ def _stream(
                 folder / person.device, policy, person.recording, "value", address, status_seconds=0.5
             )
             agents.append((person.device, config))
-        stack.enter_context(_gateway(port, folder, store, out))
-        _await("the gateway has started", lambda: "has started" in (out / "gateway.log").read_text(), _START_SECONDS)
+        releases = ("--releases", str(folder / "releases.toml"))
+        stack.enter_context(gateway(port, FLEET, folder, store, out / "gateway.log", *releases))
         lead = max(0.0, epoch / 1e6 - time.time())
         started = time.monotonic() + lead
         processes = [AgentProcess(config, out / f"{device}.log") for device, config in agents]
@@ -119,7 +116,7 @@ def _stream(
         _watch(console, observer, processes, lead + seconds, live, name)
         for process in processes:
             process.process.terminate()
-        if any(process.process.wait(_STOP_SECONDS) for process in processes):
+        if any(process.process.wait(STOP_SECONDS) for process in processes):
             raise DemoError(f"a device ended with an error: see the logs in {out}")
         took = time.monotonic() - started
     return _Streamed(readings, ledger_beside(store), policies, name, took)
@@ -145,55 +142,3 @@ def _watch(
                 view.update(observer.table(f"Fugu Edge demo over {name}: at most {left:.0f} s more"))
             time.sleep(min(0.25, left))
     console.print(observer.table(f"Fugu Edge demo over {name}") if view is None else "")
-
-
-def _await(what: str, condition: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise DemoError(f"waited {seconds:.0f} s in vain until {what}")
-        time.sleep(0.1)
-
-
-def _settled(file: Path) -> Callable[[], bool]:
-    """A condition that holds once a file has not grown between two calls."""
-    size = -1
-
-    def same() -> bool:
-        nonlocal size
-        before, size = size, file.stat().st_size
-        return size == before
-
-    return same
-
-
-@contextmanager
-def _process(arguments: Sequence[str], output: Path | None, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A `fugu` command in a process of its own; ended in order when the context ends."""
-    with ExitStack() as stack:
-        errors = stack.enter_context(log.open("wb"))
-        target = errors if output is None else stack.enter_context(output.open("wb"))
-        process = subprocess.Popen([sys.executable, "-m", "fugu", *arguments], stdout=target, stderr=errors)
-    try:
-        yield process
-        process.terminate()
-        if process.wait(_STOP_SECONDS) != 0:
-            raise DemoError(f"{arguments[0]} ended with code {process.returncode}: see {log}")
-    finally:
-        process.kill()
-
-
-@contextmanager
-def _gateway(port: int, folder: Path, store: Path, out: Path) -> Iterator[None]:
-    arguments = ["gateway", "run", "--verbose", "--fleet", FLEET, "--policies", str(folder / "policies")]
-    arguments += ["--store", str(store), "--broker", f"127.0.0.1:{port}", "--releases", str(folder / "releases.toml")]
-    with _process(arguments, None, out / "gateway.log"):
-        yield
-
-
-@contextmanager
-def _subscriber(port: int, readings: Path, out: Path) -> Iterator[None]:
-    arguments = ["subscribe", "--fleet", FLEET, "--broker", f"127.0.0.1:{port}", "--json"]
-    with _process(arguments, readings, out / "subscriber.log"):
-        yield
-        _await("the subscriber has read everything", _settled(readings), _STOP_SECONDS)

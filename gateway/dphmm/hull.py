@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gateway.dphmm.graphs import BoolArray, GraphError, IntArray
-from gateway.dphmm.wrapping import polygon, wrap
+from gateway.dphmm.wrapping import distinct, mirrored_polygon, outermost, polygon, span, wrap
 
 __all__ = [
     "Hull",
@@ -24,6 +24,7 @@ __all__ = [
     "ceil_gauges",
     "complete_hull",
     "difference_hull",
+    "differences_within",
     "extended",
     "gauge",
     "graph_hull",
@@ -34,6 +35,7 @@ __all__ = [
 # Points of a hull stay below this in each dimension, so that its determinants fit in 63 bits.
 _POINT_LIMIT = {1: 1 << 28, 2: 1 << 28, 3: 1 << 18}
 _SAFE = 1 << 62
+_CLOSE = 1.0 + 1e-9
 
 
 class Hull(NamedTuple):
@@ -85,12 +87,11 @@ def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
     points = np.asarray(differences, dtype=np.int64)
     if points.ndim != 2 or points.shape[1] not in _POINT_LIMIT:
         raise GraphError(f"differences are n points in 1 to 3 dimensions, got shape {points.shape}")
-    space = points.shape[1]
-    points = points[points.any(axis=1)]
+    points, space = points[points.any(axis=1)], points.shape[1]
     if len(points) and np.abs(points).max() > _POINT_LIMIT[space]:
         raise GraphError(f"a hull in {space} dimensions needs points within {_POINT_LIMIT[space]}: scale them down")
     points = np.concatenate([points, -points])
-    equations, axes = _span(points, space)
+    equations, axes = span(points)
     if len(axes) == 3:
         vertices, faces = wrap(points)
         corners = vertices[np.array([face[:3] for face in faces])]
@@ -108,8 +109,8 @@ def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
             normals = np.zeros((count, space), dtype=np.int64)
             for axis in axes:
                 normals[:, axis] = np.sign(vertices[:, axis])
-    firsts = vertices[[face[0] for face in faces]]
-    return Hull(vertices, scale, normals, np.sum(normals * firsts, axis=1), faces, equations, axes)
+    offsets = np.sum(normals * vertices[[face[0] for face in faces]], axis=1)
+    return Hull(vertices, scale, normals, offsets, faces, equations, axes)
 
 
 def graph_hull(values: IntArray, graph: BoolArray) -> Hull:
@@ -122,8 +123,13 @@ def graph_hull(values: IntArray, graph: BoolArray) -> Hull:
     Returns:
         Conv{ f(i) - f(j) : i ~ j }, or the point 0 if there is no edge.
     """
-    first, second = np.nonzero(np.triu(graph, 1))
-    return difference_hull(values[first] - values[second])
+    states = np.flatnonzero(graph.any(axis=0))
+    if np.count_nonzero(graph) == len(states) * (len(states) - 1):
+        return complete_hull(values[states] if len(states) else values[:1])
+    first, second = np.divmod(np.flatnonzero(graph), len(graph))
+    once = first < second
+    differences = values[first[once]] - values[second[once]]
+    return difference_hull((outermost if values.shape[1] == 2 else distinct)(differences))
 
 
 def complete_hull(values: IntArray) -> Hull:
@@ -136,13 +142,13 @@ def complete_hull(values: IntArray) -> Hull:
         K_complete. Only extreme points matter, so the others are dropped before differences are taken.
     """
     spread = values - values[0]
-    _, axes = _span(spread[spread.any(axis=1)], spread.shape[1])
+    _, axes = span(spread[spread.any(axis=1)])
     if len(axes) == 3:
         corners, _ = wrap(spread)
     elif len(axes) == 2:
         corners = spread[polygon(spread[:, axes])]
     else:
-        key = spread[:, axes[0]] if axes else spread[:, 0]
+        key = spread[:, axes[0] if axes else 0]
         corners = spread[[int(np.argmin(key)), int(np.argmax(key))]]
     return difference_hull((corners[:, None, :] - corners[None, :, :]).reshape(-1, values.shape[1]))
 
@@ -210,26 +216,48 @@ def largest_gauge(hull: Hull, values: IntArray) -> Fraction | float:
         return math.inf
     heights = _products(hull, spread)
     widths = heights.max(axis=0) - heights.min(axis=0)
-    sides = zip(widths.tolist(), hull.offsets.tolist(), strict=True)
+    rough = widths / hull.offsets
+    near = rough * _CLOSE >= rough.max(initial=0.0)
+    sides = zip(widths[near].tolist(), hull.offsets[near].tolist(), strict=True)
     return max((Fraction(width, offset) for width, offset in sides), default=Fraction(0))
 
 
-def pairs_within(hull: Hull, values: IntArray) -> BoolArray:
-    """Which differences f(i) - f(j) lie in K, decided in integers.
+def differences_within(hull: Hull, left: IntArray, right: IntArray) -> BoolArray:
+    """Which differences between points of two lists lie in K, decided in integers.
 
     Args:
         hull: K.
-        values: f, n x d.
+        left: m x d.
+        right: n x d, n at least 1.
 
     Returns:
-        n x n, true on the diagonal.
+        m x n: whether left[i] - right[j] is in K.
     """
-    inside = np.ones((len(values), len(values)), dtype=np.bool_)
-    for height in (values @ hull.equations.T).T:
-        inside &= height[:, None] == height[None, :]
-    for height, offset in zip(_products(hull, values).T, hull.offsets.tolist(), strict=True):
-        inside &= (height[:, None] - height[None, :] <= offset).astype(np.bool_)
+    inside = np.ones((len(left), len(right)), dtype=np.bool_)
+    for here, there in zip((left @ hull.equations.T).T, (right @ hull.equations.T).T, strict=True):
+        inside &= here[:, None] == there[None, :]
+    ours = _products(hull, left).T
+    theirs = ours if right is left else _products(hull, right).T
+    if not len(left) or not len(hull.offsets):
+        return inside
+    low = theirs.min(axis=1)
+    cuts = np.flatnonzero(ours.max(axis=1) - low > hull.offsets)  # the other facets cut nobody off
+    low, limits = low[cuts, None], hull.offsets[cuts, None]
+    ours, theirs = ours[cuts] - low, theirs[cuts] - low + limits
+    # narrow integers are compared several times faster
+    if len(cuts) and max(ours.max(), theirs.max(), -ours.min()) < 1 << 15:
+        ours, theirs = ours.astype(np.int16), theirs.astype(np.int16)
+    for here, there in zip(ours, theirs, strict=True):
+        inside &= (here[:, None] <= there[None, :]).astype(np.bool_)
     return inside
+
+
+def pairs_within(hull: Hull, values: IntArray) -> BoolArray:
+    """Which differences f(i) - f(j) of points lie in K: n x n, true on the diagonal; values are n x d, n at least 1."""
+    leading = hull.normals[np.arange(len(hull.normals)), np.argmax(hull.normals != 0, axis=1)]
+    half = hull._replace(normals=hull.normals[leading > 0], offsets=hull.offsets[leading > 0])
+    inside = differences_within(half, values, values)  # of two opposite facets one is enough, both ways
+    return inside & inside.T
 
 
 def ceil_gauges(hull: Hull, points: IntArray) -> IntArray:
@@ -242,13 +270,9 @@ def ceil_gauges(hull: Hull, points: IntArray) -> IntArray:
     Returns:
         n integers; -1 outside the span of K.
     """
-    if hull.rank == 0:
-        result = np.zeros(len(points), dtype=np.int64)
-    else:
-        heights = _products(hull, points)
-        result = np.zeros(len(points), dtype=np.int64)
-        for height, offset in zip(heights.T, hull.offsets.tolist(), strict=True):
-            np.maximum(result, (-(-height // offset)).astype(np.int64), out=result)
+    result = np.zeros(len(points), dtype=np.int64)
+    for height, offset in zip(_products(hull, points).T, hull.offsets.tolist(), strict=True):
+        np.maximum(result, (-(-height // offset)).astype(np.int64), out=result)
     if len(hull.equations):
         result[np.any(points @ hull.equations.T, axis=1)] = -1
     return result
@@ -262,36 +286,13 @@ def _products(hull: Hull, points: IntArray) -> NDArray[Any]:
     return product
 
 
-def _span(points: IntArray, space: int) -> tuple[IntArray, tuple[int, ...]]:
-    """Equations of the span of points, and coordinates that tell its points apart."""
-    identity = np.eye(space, dtype=np.int64)
-    if not len(points):
-        return identity, ()
-    first = points[0]
-    axis = int(np.argmax(np.abs(first)))
-    others = [other for other in range(space) if other != axis]
-    equations = first[axis] * identity[others] - first[others][:, None] * identity[axis]
-    off = points @ equations.T  # rows of zeros are multiples of the first point
-    outside = off.any(axis=1)
-    if not outside.any():
-        return equations, (axis,)
-    if space == 2:
-        return np.zeros((0, 2), dtype=np.int64), (0, 1)
-    normal = np.cross(first, points[int(np.argmax(outside))])
-    if np.any(points @ normal):
-        return np.zeros((0, 3), dtype=np.int64), (0, 1, 2)
-    dropped = int(np.argmax(np.abs(normal)))
-    return normal[None, :], tuple(other for other in range(3) if other != dropped)
-
-
 def _flat_vertices(points: IntArray, axes: tuple[int, ...]) -> IntArray:
     """The vertices of a hull of rank 0, 1 or 2."""
     if len(axes) == 2:
-        return points[polygon(points[:, axes])]
+        return mirrored_polygon(points, axes)
     if len(axes) == 1:
         top = points[int(np.argmax(points[:, axes[0]]))]
-        ends = sorted((tuple(top.tolist()), tuple((-top).tolist())))
-        return np.array(ends, dtype=np.int64)
+        return np.array(sorted((top.tolist(), (-top).tolist())), dtype=np.int64)
     return np.zeros((0, points.shape[1]), dtype=np.int64)
 
 

@@ -15,12 +15,23 @@ import numpy as np
 
 from gateway.dphmm.candidates import cheapest
 from gateway.dphmm.graphs import BoolArray, GraphError, IntArray, restrict
-from gateway.dphmm.hull import Hull, capped, complete_hull, extended, graph_hull, largest_gauge, pairs_within
+from gateway.dphmm.hull import (
+    Hull,
+    capped,
+    complete_hull,
+    differences_within,
+    extended,
+    graph_hull,
+    largest_gauge,
+    pairs_within,
+)
 from gateway.dphmm.moments import area, noise_error
 
 __all__ = ["Objective", "Protection", "degree_of_protection", "exposed", "factor", "protect", "protected_pairs"]
 
 Objective = Literal["error", "nearest", "area"]
+
+_AT_ONCE = 64
 
 
 class Protection(NamedTuple):
@@ -73,8 +84,11 @@ def degree_of_protection(hull: Hull, values: IntArray, constraint: BoolArray) ->
     Returns:
         N counts: 0 outside C, 1 for an exposed state.
     """
-    counts = protected_pairs(hull, values, constraint).sum(axis=1) + constraint
-    return np.asarray(counts, dtype=np.int64)
+    states = np.flatnonzero(constraint)
+    counts = np.zeros(len(values), dtype=np.int64)
+    if len(states):
+        counts[states] = np.count_nonzero(pairs_within(hull, values[states]), axis=1)
+    return counts
 
 
 def exposed(hull: Hull, values: IntArray, constraint: BoolArray) -> list[int]:
@@ -123,10 +137,9 @@ def protect(
     added: list[tuple[int, int]] = []
     final = restrict(graph, constraint)
     hull = graph_hull(values, final)
-    for state in exposed(hull, values, constraint) if len(states) > 1 else ():
-        inside = pairs_within(hull, values[[state, *states]])[0, 1:]
-        if inside.sum() > 1:  # itself, and one that an earlier edge brought in
-            continue
+    waiting = states[~final[states].any(axis=1)]  # an edge protects both its ends
+    while len(states) > 1 and len(waiting := _from_exposed(hull, values, waiting, states)):
+        state = int(waiting[0])
         partner = _partner(hull, values, state, states, objective)
         added.append((state, partner))
         final[state, partner] = final[partner, state] = True
@@ -138,6 +151,16 @@ def protect(
         within = largest_gauge(hull, values[states])
     left = (int(states[0]),) if len(states) == 1 else ()
     return Protection(final, tuple(added), hull, within, needs_cap, left)
+
+
+def _from_exposed(hull: Hull, values: IntArray, waiting: IntArray, states: IntArray) -> IntArray:
+    """What is left of a list of states from the first exposed one on."""
+    for start in range(0, len(waiting), _AT_ONCE):
+        block = waiting[start : start + _AT_ONCE]
+        alone = np.count_nonzero(differences_within(hull, values[block], values[states]), axis=1) == 1
+        if alone.any():
+            return waiting[start + int(np.argmax(alone)) :]
+    return waiting[:0]
 
 
 def _partner(hull: Hull, values: IntArray, state: int, states: IntArray, objective: Objective) -> int:

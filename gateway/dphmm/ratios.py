@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from contract.exponential import exp_up
+from contract import measure_check
+from contract.errors import GuaranteeError
+from contract.measure_check import MOST_EPSILON, RATIO_BITS
 from gateway.dphmm.graphs import GraphError
 
-__all__ = ["RATIO_BITS", "floor_exp", "noise_ratio"]
-
-RATIO_BITS = 24
-"""Ratios are compared as floor(e^epsilon * 2^24) over 2^24."""
-
-# exp_up is above e^x by less than 1e-30 of it: what is left after this is below.
-_BELOW = 1 - Fraction(1, 10**30)
-_MOST = 20
+__all__ = ["MOST_EPSILON", "RATIO_BITS", "floor_exp", "noise_ratio"]
 
 
 def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
@@ -27,9 +22,10 @@ def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
     Raises:
         GraphError: epsilon is out of range.
     """
-    if not 0 < epsilon <= _MOST:
-        raise GraphError(f"epsilon of a table must be above 0 and at most {_MOST}, got {epsilon}")
-    return int(exp_up(Fraction(epsilon)) * _BELOW * (1 << bits))
+    try:
+        return measure_check.floor_exp(epsilon, bits)
+    except GuaranteeError as error:
+        raise GraphError(str(error)) from None
 
 
 def noise_ratio(epsilon: Fraction | int | float) -> Fraction:

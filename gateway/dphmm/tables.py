@@ -8,6 +8,7 @@ in integers, so truncation and rounding cost no privacy; they may cost a little 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -16,11 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from contract.table import SCALE
 from gateway.dphmm.constraints import surrogates
-from gateway.dphmm.graphs import BoolArray, IntArray
+from gateway.dphmm.graphs import BoolArray, IntArray, complete
 from gateway.dphmm.hull import Hull, complete_hull, largest_gauge
 from gateway.dphmm.mass import clamped_mass, window
 from gateway.dphmm.protection import protected_pairs
-from gateway.dphmm.ratios import RATIO_BITS, floor_exp, noise_ratio
+from gateway.dphmm.ratios import MOST_EPSILON, RATIO_BITS, floor_exp, noise_ratio
 from gateway.dphmm.unrolling import unrolled
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "MeasurementTable",
     "TableError",
     "build_table",
+    "certified",
     "check_table",
     "estimate_error",
     "fallback_table",
@@ -98,8 +100,8 @@ def build_table(
 ) -> MeasurementTable:
     """Compile a hull into a certified table.
 
-    Every pair of the constraint set with f(i) - f(j) in K is protected. A state outside uses the row of its public
-    surrogate.
+    Every pair of the constraint set with f(i) - f(j) in K is protected, and no two of its states are further apart than
+    the factor, rounded up, times epsilon. A state outside uses the row of its public surrogate.
 
     Args:
         hull: K, from `protect`, with a finite factor.
@@ -126,14 +128,18 @@ def build_table(
     if largest_gauge(hull, inside) == math.inf:
         raise TableError("the hull is flat: outputs would reveal for certain where the state is; cap it first")
     protected = protected_pairs(hull, values, constraint)
+    demands = [(protected[np.ix_(constraint, constraint)], floor_exp(epsilon))]
+    factor = math.ceil(largest_gauge(hull, inside))
+    if factor * Fraction(epsilon) <= MOST_EPSILON:
+        demands.append((complete(len(inside)), floor_exp(factor * Fraction(epsilon))))
     full, places, basis = unrolled(hull, inside)
     box = window(places, most_outputs)
-    bound, exact_ratio = floor_exp(epsilon), float(noise_ratio(epsilon))
+    exact_ratio = float(noise_ratio(epsilon))
     best: tuple[IntArray, float] | None = None
     # Away from the lattice of the differences rows need different normalisers; a little more noise makes up for it.
     for effort in (1.0,) if box.step == 1 else (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5):
         mass = clamped_mass(full, places, box, exact_ratio**effort)
-        found = _certified(mass, protected[np.ix_(constraint, constraint)], bound)
+        found = certified(mass, demands)
         if best is None or found[1] < best[1]:
             best = found
         if best[1] <= _SMALL_SHARE:
@@ -195,6 +201,27 @@ def estimate_error(table: MeasurementTable, values: IntArray, prior: ArrayLike |
     return error(table.outputs.astype(np.float64)), error(means)
 
 
+def certified(mass: NDArray[np.float64], demands: Sequence[tuple[BoolArray, int]]) -> tuple[IntArray, float]:
+    """Round rows to integers, mixed with the least of a common profile that meets every demand.
+
+    It ends: with nothing but the profile all rows are equal.
+
+    Args:
+        mass: n x M, rows summing to 1.
+        demands: pairs to protect, n x n, each with its floor(e^epsilon 2^24), at least 2^24.
+
+    Returns:
+        n x M weights, and the share of the profile.
+    """
+    profile = 0.5 * mass.mean(axis=0) + 0.5 / mass.shape[1]
+    share = 2.0**-28
+    while True:
+        table = _rounded((1.0 - share) * mass + share * profile)
+        if share == 1.0 or all(_broken(table, pairs, bound) is None for pairs, bound in demands):
+            return table, share
+        share *= 2.0
+
+
 def _broken(table: IntArray, protected: BoolArray, bound: int) -> tuple[int, int, int] | None:
     """A protected pair and an output that separates it by more than bound / 2^24, if there is one."""
     whole, part = divmod(bound, 1 << RATIO_BITS)
@@ -207,20 +234,6 @@ def _broken(table: IntArray, protected: BoolArray, bound: int) -> tuple[int, int
             other, output = np.argwhere(wrong)[0]
             return int(state), int(others[other]), int(output)
     return None
-
-
-def _certified(mass: NDArray[np.float64], protected: BoolArray, bound: int) -> tuple[IntArray, float]:
-    """Round rows to integers, mixed with the least of a common profile that passes the check.
-
-    It ends: with nothing but the profile all rows are equal.
-    """
-    profile = 0.5 * mass.mean(axis=0) + 0.5 / mass.shape[1]
-    share = 2.0**-28
-    while True:
-        table = _rounded((1.0 - share) * mass + share * profile)
-        if share == 1.0 or _broken(table, protected, bound) is None:
-            return table, share
-        share *= 2.0
 
 
 def _rounded(rows: NDArray[np.float64]) -> IntArray:

@@ -6,11 +6,99 @@ used: it decides in floating point, and a facet that it misses would have to be 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from gateway.dphmm.graphs import IntArray
+from gateway.dphmm.graphs import BoolArray, IntArray
 
-__all__ = ["polygon", "wrap"]
+__all__ = ["distinct", "mirrored_polygon", "outermost", "polygon", "span", "wrap"]
+
+_FLAGS_PER_POINT = 16
+_DIRECTIONS = np.array([[1, 1, 0, -1], [0, 1, 1, 1]])  # half a turn, as columns
+
+
+def distinct(points: IntArray) -> IntArray:
+    """The different points among integer points, in lexicographic order.
+
+    Args:
+        points: n x d; the sides of their box, multiplied, stay below 2^63.
+
+    Returns:
+        m x d.
+    """
+    if not len(points):
+        return points
+    low = points.min(axis=0)
+    sides = (points.max(axis=0) - low + 1).tolist()
+    key = np.zeros(len(points), dtype=np.int64)
+    for column, least, side in zip(points.T, low, sides, strict=True):
+        key = key * side + (column - least)
+    cells = math.prod(sides)
+    if cells <= _FLAGS_PER_POINT * len(points):  # a flag for every cell of the box is cheaper than sorting
+        flags = np.zeros(cells, dtype=np.bool_)
+        flags[key] = True
+        key = np.flatnonzero(flags)
+    else:
+        key = np.unique(key)
+    cells_of = np.unravel_index(key, sides)
+    return np.asarray(np.stack(cells_of, axis=1) + low, dtype=np.int64)
+
+
+def outermost(points: IntArray) -> IntArray:
+    """Points in the plane without those strictly inside an octagon of far points and their negatives.
+
+    The octagon is part of the hull of the points and their negatives, so that loses none of its vertices.
+
+    Args:
+        points: n x 2, within 2^28.
+
+    Returns:
+        m x 2.
+    """
+    if not len(points):
+        return points
+    heights = points @ _DIRECTIONS
+    farthest = np.argmax(np.abs(heights), axis=0)
+    ring = points[farthest] * np.sign(heights[farthest, np.arange(4)])[:, None]
+    sides = np.diff(np.concatenate([ring, -ring[:1]]), axis=0)
+    normals = np.stack([sides[:, 1], -sides[:, 0]])
+    offsets = np.sum(normals.T * ring, axis=1)
+    real = offsets > 0  # the same point may be farthest in two directions; of a flat octagon there is no inside
+    if not real.any():
+        return points
+    outside: BoolArray = (np.abs(points @ normals[:, real]) >= offsets[real]).any(axis=1)
+    return points[outside]
+
+
+def span(points: IntArray) -> tuple[IntArray, tuple[int, ...]]:
+    """The span of points: its equations, and coordinates that tell its points apart.
+
+    Args:
+        points: n x d, d in 1..3, none of them 0.
+
+    Returns:
+        (d - rank) x d integers, normal to the span, and `rank` axes.
+    """
+    space = points.shape[1]
+    identity = np.eye(space, dtype=np.int64)
+    if not len(points):
+        return identity, ()
+    first = points[0]
+    axis = int(np.argmax(np.abs(first)))
+    others = [other for other in range(space) if other != axis]
+    equations = first[axis] * identity[others] - first[others][:, None] * identity[axis]
+    off = points @ equations.T  # rows of zeros are multiples of the first point
+    outside = off.any(axis=1)
+    if not outside.any():
+        return equations, (axis,)
+    if space == 2:
+        return np.zeros((0, 2), dtype=np.int64), (0, 1)
+    normal = np.cross(first, points[int(np.argmax(outside))])
+    if np.any(points @ normal):
+        return np.zeros((0, 3), dtype=np.int64), (0, 1, 2)
+    dropped = int(np.argmax(np.abs(normal)))
+    return normal[None, :], tuple(other for other in range(3) if other != dropped)
 
 
 def polygon(points: IntArray) -> list[int]:
@@ -22,22 +110,26 @@ def polygon(points: IntArray) -> list[int]:
     Returns:
         Indices of the vertices, counter-clockwise from the lexicographically lowest point.
     """
-    columns = _columns(points)
-    x, y = points[:, 0].tolist(), points[:, 1].tolist()
-    chains = []
-    for chain in (columns[0], columns[1][::-1]):
-        kept: list[int] = []
-        for index in chain:
-            while len(kept) > 1:
-                a, b = kept[-2], kept[-1]
-                if (x[b] - x[a]) * (y[index] - y[a]) > (y[b] - y[a]) * (x[index] - x[a]):
-                    break
-                kept.pop()
-            kept.append(index)
-        chains.append(kept)
-    below, above = chains
+    lowest, highest = _columns(points)
+    below, above = _turning_left(points, lowest), _turning_left(points, highest[::-1])
     above = above[1:] if above[0] == below[-1] else above
     return below + (above[:-1] if above[-1] == below[0] else above)
+
+
+def mirrored_polygon(points: IntArray, axes: tuple[int, ...]) -> IntArray:
+    """The vertices of a flat hull that contains -x with every x: half the work of `polygon`.
+
+    Args:
+        points: n x d, with the negative of each, on a plane through 0 but not all on one line.
+        axes: two coordinates that tell the points of the plane apart.
+
+    Returns:
+        V x d, counter-clockwise in those coordinates from the lexicographically lowest point.
+    """
+    seen = points[:, axes]
+    below = points[_turning_left(seen, _columns(seen)[0])]
+    below = below if np.any(below[0] + below[-1]) else below[:-1]
+    return np.concatenate([below, -below])
 
 
 def wrap(points: IntArray) -> tuple[IntArray, tuple[tuple[int, ...], ...]]:
@@ -50,7 +142,7 @@ def wrap(points: IntArray) -> tuple[IntArray, tuple[tuple[int, ...], ...]]:
         Vertices, V x 3 in lexicographic order, and for each facet the cycle of its corners, counter-clockwise from
         outside, collinear corners left out.
     """
-    points = np.unique(points, axis=0)
+    points = distinct(points)
     start = _first_facet(points)
     found = {start: None}
     waiting = [start]
@@ -117,6 +209,20 @@ def _facet(points: IntArray, corner: int, normal: IntArray) -> tuple[int, ...]:
         cycle.reverse()
     turn = cycle.index(min(cycle))
     return tuple(cycle[turn:] + cycle[:turn])
+
+
+def _turning_left(points: IntArray, chain: list[int]) -> list[int]:
+    """What is left of a chain of points in the plane without those where it does not turn left."""
+    x, y = points[:, 0].tolist(), points[:, 1].tolist()
+    kept: list[int] = []
+    for index in chain:
+        while len(kept) > 1:
+            a, b = kept[-2], kept[-1]
+            if (x[b] - x[a]) * (y[index] - y[a]) > (y[b] - y[a]) * (x[index] - x[a]):
+                break
+            kept.pop()
+        kept.append(index)
+    return kept
 
 
 def _columns(points: IntArray) -> tuple[list[int], list[int]]:

@@ -40,6 +40,7 @@ _OUTWARD = 1e-12
 _FINE = 4e-15
 _ROUGH = 1e-3  # for chains of many states, where one loss takes a second
 _FAR_RATIO = 40.0
+_LARGEST_LOG = 700.0  # of an odds ratio that a float can hold
 
 
 @dataclass(frozen=True)
@@ -252,7 +253,8 @@ class ChainAccountant:
             log_odds = [abs(math.log((1 - q) / q) + math.log((1 - r) / r)) for q, r in corners]
             return math.exp(max(log_odds)) * (1.0 + _OUTWARD)
         forward = [log_ratios(member.chain.transition) for member in self._members]
-        return math.exp(min(max(float((table + table.T).max()) for table in forward), 700.0)) * (1.0 + _OUTWARD)
+        largest = max(float((table + table.T).max()) for table in forward)
+        return math.exp(largest) * (1.0 + _OUTWARD) if largest < _LARGEST_LOG else math.inf
 
     def _closed_form(self, epsilon: float, adversary: Adversary, length: int | None) -> float:
         """The allowance of two states that are positively correlated, to within rounding; 0 for all others."""

@@ -12,6 +12,7 @@ Source: docs/privacy.md, "The chain accountant".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -115,7 +116,8 @@ class EndlessSide:
 
     def quick(self, rate: Floats) -> Floats:
         """The same without the recursion: quilts, and the hockey-stick bound for all pairs."""
-        hockey = self.hockey_stick(float(rate.max())) * (1.0 - np.eye(self.states))
+        hockey = np.full_like(rate, self.hockey_stick(float(rate.max())))
+        np.fill_diagonal(hockey, 0.0)
         return np.minimum(self.quilt_bound(rate), hockey)
 
     def _step(self, bounds: Floats) -> Floats:
@@ -162,14 +164,14 @@ class EndlessSide:
         return bound
 
     def hockey_stick(self, rate: float) -> float:
-        """One number for all pairs, from the hockey-stick divergence of blocks of m ticks.
+        """One number for all pairs, from the hockey-stick divergence of blocks of m ticks; infinite if none is found.
 
         With H_g(m) = max over u, u' of the sum over y of (P^m[u,y] - g P^m[u',y])_+, any rho with
         (e^rate rho - 1) H_g(m) <= g - 1, where g = rho e^(-rate (m-1)), bounds e^R.
 
         Source: docs/privacy.md, "The chain accountant".
         """
-        best = _LARGEST * 10.0  # a number, so that it may be multiplied by 0
+        best = math.inf
         for ticks, matrix, order in self.blocks:
             paid = (ticks - 1) * rate
             if paid < best:

@@ -9,11 +9,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from gateway.dphmm.graphs import BoolArray, IntArray, explicit, lattice, restrict
+from gateway.dphmm.composition import strict_epsilon
+from gateway.dphmm.graphs import BoolArray, IntArray, complete, explicit, lattice, restrict
 from gateway.dphmm.hull import gauge
-from gateway.dphmm.protection import Protection, degree_of_protection, protect
+from gateway.dphmm.protection import Protection, degree_of_protection, protect, protected_pairs
 from gateway.dphmm.ratios import floor_exp
-from gateway.dphmm.tables import MeasurementTable, build_table, check_table, fallback_table
+from gateway.dphmm.tables import MeasurementTable, TableError, build_table, check_table, fallback_table, table_loss
 
 OBJECTIVES = ("error", "nearest", "area")
 
@@ -78,12 +79,46 @@ def test_theorem_6_3_bounds_what_is_revealed_between_any_two_possible_states(see
     assert worst <= math.ceil(found.factor) + 1e-9
 
 
-@pytest.mark.parametrize("seed", range(0, 90, 5))
+@pytest.mark.parametrize("seed", range(0, 90, 2))
 def test_the_fallback_holds_for_every_graph_and_constraint(seed: int) -> None:
+    """Every pair of states, so every constraint set: any other state of C will do as the partner."""
     values, graph, constraint = random_case(seed)
     if len({tuple(value) for value in values.tolist()}) == 1:
         return
-    table = fallback_table(values, 1, most_outputs=80)
+    epsilon = (0.3, 1.0, 2.5)[seed % 3]
+    table = fallback_table(values, epsilon, most_outputs=80)
     for i, k in combinations(range(len(values)), 2):
-        assert close(table, i, k, floor_exp(1))
-    check_table(table.weights, protect(values, graph, constraint).graph, 1)
+        assert close(table, i, k, floor_exp(epsilon))
+    loss = table_loss(table.weights)
+    for size in range(2, len(values) + 1):
+        for chosen in combinations(range(len(values)), size):
+            inside = np.isin(np.arange(len(values)), chosen)
+            assert strict_epsilon(loss, inside) <= epsilon + 1e-9
+            check_table(table.weights, restrict(complete(len(values)), inside), epsilon)
+    check_table(table.weights, protect(values, graph, constraint).graph, epsilon)
+
+
+@pytest.mark.parametrize("seed", range(90))
+def test_a_certified_table_is_refused_once_a_weight_is_beyond_the_bound(seed: int) -> None:
+    """For each protected pair the output nearest to its bound, one unit above it; the row's sum is kept."""
+    values, graph, constraint = random_case(seed)
+    epsilon = (0.3, 1.0, 2.5)[seed % 3]
+    hull = protect(values, graph, constraint).hull
+    if hull.rank == 0:
+        return
+    table = build_table(hull, values, constraint, epsilon, most_outputs=60).weights
+    pairs = protected_pairs(hull, values, constraint)
+    check_table(table, pairs, epsilon)
+    refused = 0
+    for i, k in np.argwhere(pairs):
+        z = int(np.argmax(table[i] / table[k]))
+        most = floor_exp(epsilon) * int(table[k, z]) // 2**24
+        changed = table.copy()
+        richest = int(np.argmax(np.where(np.arange(table.shape[1]) == z, 0, table[i])))
+        changed[i, richest] -= most + 1 - changed[i, z]
+        changed[i, z] = most + 1
+        if changed[i, richest] >= 1:
+            refused += 1
+            with pytest.raises(TableError, match="further apart"):
+                check_table(changed, pairs, epsilon)
+    assert refused

@@ -208,6 +208,15 @@ def test_a_capped_flat_hull_keeps_its_points_and_bounds_every_pair() -> None:
     assert largest_gauge(capped(result, complete_hull(values), 1), values) == 1
 
 
+def test_capping_a_flat_hull_costs_more_the_less_it_may_leak() -> None:
+    """The segment to (0, 1) among states of a box of 5 x 1, capped at 10, 5, 2 and 1."""
+    box = difference_hull([[5, 1], [5, -1]])
+    for name in (10, 5, 2, 1):
+        [error] = GOLDEN["capped_hull"][f"leakcap|{name}"]
+        result = capped(difference_hull([[0, 1]]), box, name)
+        assert math.sqrt(noise_error(result)) == pytest.approx(error, rel=1e-12)
+
+
 def test_a_larger_hull_can_need_less_noise() -> None:
     """Adding (1, -1) to the hull of example 9(a) lowers the error."""
     before, after, added = GOLDEN["lattice_padding"]["pad|fig9 K0"]

@@ -101,6 +101,19 @@ def test_constraints_edges_and_factors_of_the_forward_example() -> None:
     assert total == GOLDEN["forward_example"]["thm72"]
 
 
+def test_the_order_of_the_states_matters() -> None:
+    """Five states, an edge between the first two: taking s5 before s4 adds two edges and needs 1.22 times the noise."""
+    _, points, ((few, *first), (many, *second)) = GOLDEN["counterexamples"]["order_example"]
+    for order, edges, (size, rmse, degrees) in (([0, 1, 2, 3, 4], few, first), ([0, 1, 2, 4, 3], many, second)):
+        values = lattice([points[state] for state in order])
+        found = protect(values, explicit(5, [(0, 1)]), states(5), objective="nearest")
+        assert [[order[state], order[partner]] for state, partner in found.added] == edges
+        assert area(found.hull) == size
+        assert math.sqrt(noise_error(found.hull)) == pytest.approx(rmse, rel=1e-12)
+        found_degrees = degree_of_protection(found.hull, values, states(5)).tolist()
+        assert [found_degrees[order.index(state)] for state in range(5)] == degrees
+
+
 def test_an_edge_for_one_state_may_protect_the_next() -> None:
     """Of three equally spaced states without edges, the first edge protects all."""
     found = protect(lattice([0, 1, 2]), explicit(3, []), states(3))

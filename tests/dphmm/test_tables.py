@@ -19,6 +19,7 @@ from gateway.dphmm.tables import (
     MeasurementTable,
     TableError,
     build_table,
+    certified,
     check_table,
     estimate_error,
     fallback_table,
@@ -156,6 +157,44 @@ def test_errors_of_clamped_staircases_on_grids(side: int, epsilon: float, name: 
     assert estimated == pytest.approx(golden["stair_remap"], rel=1e-9)
     table = build_table(hull, values, states(side * side), epsilon)
     assert math.sqrt(estimate_error(table, values, prior)[0]) == pytest.approx(raw, rel=1e-5)
+
+
+ROUNDED = {
+    name: golden for name, golden in GOLDEN["cem_rounding"].items() if name[:2] in ("6|", "10") and "T2^32" in name
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_golden_costs_of_rounding(name: str) -> None:
+    """exp(-epsilon gauge) on the lattice, clamped, then certified over 2^32.
+
+    The hulls are boxes of D by D, so that is a staircase of the unit box with the D-th root of the ratio.
+    """
+    side, graph, epsilon, _ = name.split("|")
+    values, golden, size = grid(int(side)), ROUNDED[name], float(epsilon)
+    near = within_radius(values, 1.5)
+    walk = near | np.eye(len(values), dtype=np.bool_)
+    edges, reach = {"8nbr": (near, 1), "trs": (one_step(walk), 2), "cplt": (complete(len(values)), int(side) - 1)}[
+        graph
+    ]
+    box = window(values, 255)
+    mass = clamped_mass(graph_hull(values, near), values, box, math.exp(-size / reach))
+    pairs = protected_pairs(graph_hull(values, edges), values, states(len(values)))
+    weights, share = certified(mass, [(pairs, floor_exp(size))])
+    check_table(weights, pairs, size)
+    prior = walk.sum(axis=1) / walk.sum()
+    errors = [
+        math.sqrt(estimate_error(MeasurementTable(rows, box.points(), share), values, prior)[0])
+        for rows in (mass * SCALE, weights)
+    ]
+    assert errors[0] == pytest.approx(golden["rmse_cont_matrix"], rel=1e-9)
+    assert weights.shape == (golden["N"], golden["M"])
+    assert errors[1] == pytest.approx(golden["rmse_certified"], rel=1e-5)
+    assert table_loss(weights).max() / size == pytest.approx(golden["all_pair_factor"], rel=1e-4)
+    assert share <= 1e-4
+    if graph == "8nbr":  # gauges are whole, so the staircase is the same
+        own = build_table(graph_hull(values, edges), values, states(len(values)), size).weights
+        assert own == pytest.approx(weights, rel=1e-3)
 
 
 def test_states_outside_the_constraint_use_the_row_of_their_surrogate() -> None:

@@ -287,3 +287,22 @@ def test_a_chain_that_never_forgets_has_no_allowance() -> None:
 def test_a_rate_must_be_one(rate: object) -> None:
     with pytest.raises(ChainClassError, match="rate"):
         stationary(THETA["theta1"]).loss(rate)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("states", [3, 14, 20])
+def test_a_cycle_tells_everything_and_is_given_no_bound(states: int) -> None:
+    """Above twelve states the hockey-stick bound once began from a large number and passed it off as proven."""
+    cycle = MarkovChain.stationary(np.roll(np.eye(states), 1, axis=1))
+    accountant = ChainAccountant((cycle,))
+    assert accountant.loss(0.1).epsilon == np.inf
+    with pytest.raises(ChainClassError, match="does not forget"):
+        accountant.allowance(1.0)
+
+
+def test_steps_that_cannot_happen_leave_the_universal_adversary_without_a_bound() -> None:
+    chain = MarkovChain.stationary([[0.5, 0.5, 0.0], [0.25, 0.5, 0.25], [0.0, 0.5, 0.5]])
+    accountant = ChainAccountant((chain,))
+    assert accountant.loss(0.1, "universal").epsilon == np.inf
+    assert accountant.loss(0.1, "universal", length=5).epsilon == pytest.approx(0.5)
+    with pytest.raises(ChainClassError, match="does not forget"):
+        accountant.allowance(1.0, "universal")

@@ -1,0 +1,122 @@
+"""The second demo: a walk on a grid, of which nobody learns the cell; real processes, restarts and losses included."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+
+from contract.measure_policy import MeasurePolicy
+from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from fugu.demo.broker import start_broker
+from fugu.demo.location_report import html_report, read_walk, walk_table
+from fugu.demo.processes import STOP_SECONDS, DemoError, gateway, subscriber
+from fugu.measure_planner import make_measure_plan
+from fugu.measure_policy_builder import MeasureHeader, build_measure_policy
+from fugu.measure_spec import read_spec
+from mqtt_link import Broker
+
+__all__ = ["SPECIFICATION", "run"]
+
+FLEET, DEVICE, STREAM = "demo", "phone", "place"
+PERIOD_SECONDS = 0.05
+_LEAD_SECONDS = 8.0
+"""From the policy to the first tick: until then gateway and device have started, as a rule."""
+SPECIFICATION = f"""\
+# A walk over 10 x 10 cells of 100 m. At every tick it stays, or steps to a neighbouring cell, all equally likely.
+# No released point is more than e times likelier in one cell than in another within two cells of it.
+grid = "10x10"
+resolution = 100.0
+unit = "m"
+epsilon = 1.0
+graph = {{ radius = 2 }}
+initial = [{", ".join("0.25" if cell in (44, 45, 54, 55) else "0.0" for cell in range(100))}]  # sets out in the middle
+delta = 0.02
+fleet = "{FLEET}"
+device = "{DEVICE}"
+stream = "{STREAM}"
+period = {PERIOD_SECONDS}
+frame_ticks = 10
+"""
+
+
+def run(out: Path, seconds: float, broker: str) -> int:
+    """Run the demo and write its report.
+
+    A third of the way the device is killed, and is down for a second; after half of it the same happens to the gateway.
+
+    Args:
+        out: folder for `place.toml`, `policy.json`, `report.html` and the processes' logs.
+        seconds: how long the device sends.
+        broker: "auto", "mosquitto" or "embedded".
+
+    Raises:
+        FuguError: if a process does not start, or ends early.
+    """
+    console = Console()
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "place.toml").write_text(SPECIFICATION)
+    console.print("planning: policy graph, hull and fallback table ...")
+    plan = make_measure_plan(read_spec(out / "place.toml"), "ignorant", quick=True)
+    with tempfile.TemporaryDirectory(prefix="fugu-demo-") as folder:
+        place = Path(folder)
+        with ExitStack() as stack:
+            port, name = stack.enter_context(start_broker(broker, out))
+            console.print(f"{name} on port {port}; a walk of {seconds:.0f} s ...")
+            header = MeasureHeader(epoch=round(time.time() + _LEAD_SECONDS, 3))
+            policy = build_measure_policy(plan, header)
+            (out / "policy.json").write_text(policy.to_json())
+            states = _walk(policy, round(seconds / PERIOD_SECONDS) + 1)
+            _stream(stack, policy, states, place, out, port, seconds)
+        walk = read_walk(policy, states, place / "readings.jsonl")
+    (out / "report.html").write_text(html_report(policy, walk, name))
+    console.print(walk_table(policy, walk), "", f"report: {out / 'report.html'}", sep="\n")
+    return 0
+
+
+def _walk(policy: MeasurePolicy, ticks: int) -> list[int]:
+    """The true cells, which only the device and the report know."""
+    generator = random.Random(2026)
+    states = generator.choices(range(len(policy.initial)), policy.initial)
+    for _ in range(ticks - 1):
+        following, weights = zip(*policy.transition[states[-1]], strict=True)
+        states += generator.choices(following, weights)
+    return states
+
+
+def _stream(
+    stack: ExitStack, policy: MeasurePolicy, states: list[int], folder: Path, out: Path, port: int, seconds: float
+) -> None:
+    """Run all processes; the device's recording ends after the last of its states."""
+    (folder / "policies").mkdir()
+    (folder / "policies" / "place.json").write_text(policy.to_json())
+    simulate_recording(folder / "walk.csv", policy, states)
+    config = write_device(
+        folder / DEVICE, policy, folder / "walk.csv", "value", Broker(port=port, max_backoff=1), status_seconds=0.5
+    )
+    stack.enter_context(subscriber(port, FLEET, folder / "readings.jsonl", out))
+    store = folder / "gateway.sqlite"
+    begin = policy.clock.epoch_us / 1e6
+    with gateway(port, FLEET, folder, store, out / "gateway.log") as serving:
+        device = AgentProcess(config, out / "device.log")
+        stack.callback(lambda: device.process.kill())
+        _pause_until(begin + seconds / 3)
+        device.kill()
+        _pause_until(begin + seconds / 3 + 1.0)
+        device = AgentProcess(config, out / "device.log")
+        _pause_until(begin + seconds / 2)
+        serving.terminate()
+        if serving.wait(STOP_SECONDS) != 0:
+            raise DemoError(f"the gateway ended with an error: see {out / 'gateway.log'}")
+    _pause_until(begin + seconds / 2 + 1.0)
+    with gateway(port, FLEET, folder, store, out / "gateway-2.log"):
+        if device.process.wait(max(0.0, begin + seconds - time.time()) + STOP_SECONDS) != 0:
+            raise DemoError(f"the device ended with an error: see {out / 'device.log'}")
+
+
+def _pause_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.time()))

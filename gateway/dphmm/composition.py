@@ -1,0 +1,210 @@
+"""What several releases reveal together: of any two states, of one tick, of a sequence, and of a correlated stream.
+
+Releases of independent noise reveal the sum of their losses, pair of states by pair of states. That is all there is to
+composition; an epsilon for protected pairs alone does not add up, unless every release protects the same pairs. And an
+epsilon per tick is no epsilon of the stream: neighbouring ticks tell of one another. Print both.
+Source: DPHMM, theorems 6.3, 7.1 and 7.2; docs/privacy.md, "The chain accountant".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from contract.guarantee import Adversary
+from gateway.dphmm.graphs import BoolArray, GraphError, IntArray
+from gateway.dphmm.hull import Hull, ceil_gauges
+from gateway.dphmm.local_bound import endless_bound
+from gateway.privacy.accountant import ChainAccountant, ChainLoss
+from gateway.privacy.chain_class import MarkovChain
+from gateway.privacy.inner_maximum import EXACT_STATES
+
+__all__ = [
+    "between_any",
+    "joint_epsilon",
+    "joint_loss",
+    "sequence_epsilon",
+    "staircase_loss",
+    "stream_loss",
+    "strict_epsilon",
+    "trajectory_loss",
+]
+
+FloatArray = NDArray[np.float64]
+_OUTWARD = 1.0 + 1e-12
+_NO_BOUND = 1200.0  # numbers beyond are where the accountant stops counting, not bounds
+
+
+def between_any(epsilon: float, factor: Fraction | int | float) -> float:
+    """Theorem 6.3: what one release reveals between any two states of the constraint set, protected or not.
+
+    It holds for continuous K-norm noise with the factor itself. Staircases and certified tables compare whole steps
+    of K, so for them the factor counts rounded up: pass `math.ceil(factor)`.
+
+    Args:
+        epsilon: of one release, for its protected pairs.
+        factor: from `factor` or `protect`; infinite for a flat hull.
+
+    Returns:
+        A bound on the log-likelihood ratio, in nats, rounded up.
+    """
+    return float(epsilon * factor) * _OUTWARD
+
+
+def staircase_loss(hull: Hull, values: IntArray, epsilon: float) -> FloatArray:
+    """The per-tick loss of staircase noise: epsilon * ceil(gauge(f(i) - f(j))).
+
+    Not epsilon times the gauge: the power of the ratio is a whole number, so two states half a gauge apart differ at
+    some output by a full step.
+
+    Args:
+        hull: K.
+        values: f, N x d.
+        epsilon: of the noise.
+
+    Returns:
+        N x N in nats, rounded up; infinite off the span of K.
+    """
+    powers = np.array([ceil_gauges(hull, value - values) for value in values])
+    return np.asarray(np.where(powers < 0, np.inf, powers * (epsilon * _OUTWARD)), dtype=np.float64)
+
+
+def strict_epsilon(loss: FloatArray, constraint: BoolArray) -> float:
+    """The least epsilon for which definition 4.4 holds, in its strict form: one other state, the same for every output.
+
+    Args:
+        loss: N x N, of everything that is released in the tick.
+        constraint: C, N booleans, at least two true.
+
+    Returns:
+        The largest over states i of C of the least over other states k of C of max(loss[i,k], loss[k,i]).
+
+    Raises:
+        GraphError: The constraint set leaves no other state.
+    """
+    if constraint.sum() < 2:
+        raise GraphError("one state alone has no other one to be protected among")
+    both = np.maximum(loss, loss.T)[np.ix_(constraint, constraint)]
+    np.fill_diagonal(both, np.inf)
+    return float(both.min(axis=1).max())
+
+
+def joint_loss(losses: Sequence[FloatArray]) -> FloatArray:
+    """Theorem 7.1, corrected: the loss of several independent releases of one tick, for every pair of states.
+
+    It is exact: outputs are drawn independently, so the worst of each can come together. As printed the theorem adds
+    the epsilons; that is false for definition 4.4 when a state's partner differs from release to release, since
+    no one state is then close to it for all of them. `strict_epsilon` of this sum is what does hold; one release
+    of the `stacked` query is usually better.
+
+    Args:
+        losses: N x N each.
+
+    Returns:
+        N x N, rounded up.
+    """
+    return np.asarray(np.sum(losses, axis=0) * _OUTWARD, dtype=np.float64)
+
+
+def joint_epsilon(protected: Sequence[BoolArray], epsilons: Sequence[float]) -> float:
+    """Theorem 7.1 where it is true: the epsilons of releases that protect the same pairs add up, for those pairs.
+
+    Args:
+        protected: N x N each, from `protected_pairs`: one for each release of the tick.
+        epsilons: as many.
+
+    Returns:
+        The sum, rounded up: a bound for every protected pair.
+
+    Raises:
+        GraphError: The releases protect different pairs.
+    """
+    if any(not np.array_equal(pairs, protected[0]) for pairs in protected[1:]):
+        raise GraphError(
+            "epsilons add up only over releases that protect the same pairs: use joint_loss, or stack them"
+        )
+    return math.fsum(epsilons) * _OUTWARD
+
+
+def trajectory_loss(losses: Sequence[FloatArray], first: Sequence[int], second: Sequence[int]) -> float:
+    """Theorem 7.2, exactly: what a sequence of releases reveals between two trajectories, both fixed.
+
+    It says nothing of an adversary who knows how states follow one another and asks about one tick: for that there is
+    `stream_loss`.
+
+    Args:
+        losses: N x N for each of n ticks.
+        first: n states.
+        second: n states.
+
+    Returns:
+        The largest log of the likelihood of all outputs under the first over that under the second, rounded up.
+    """
+    return math.fsum(loss[i, k] for loss, i, k in zip(losses, first, second, strict=True)) * _OUTWARD
+
+
+def sequence_epsilon(epsilons: Sequence[float], factors: Sequence[Fraction | int | float]) -> float:
+    """Theorem 7.2 as a bound: the sum over ticks of epsilon times theorem 6.3's factor.
+
+    It holds between any two trajectories inside the constraint sets; factors count as for `between_any`. It grows with
+    the number of ticks: a sequence has no bound that does not.
+    """
+    return math.fsum(between_any(*pair) for pair in zip(epsilons, factors, strict=True)) * _OUTWARD
+
+
+def stream_loss(
+    losses: Sequence[FloatArray],
+    initial: ArrayLike | Literal["stationary"] | None,
+    transition: ArrayLike,
+    adversary: Adversary = "ignorant",
+    length: int | None = None,
+) -> ChainLoss:
+    """The event-level epsilon of a stream: what all outputs together reveal about the state of any one tick.
+
+    Every tick counts with the largest loss of each pair over all tables that may be used. So it does not matter which
+    table a tick uses, nor whether that depends on earlier outputs (delta-location sets): given these, a state moves the
+    likelihood of its own tick alone.
+
+    Args:
+        losses: N x N, per-tick losses of every table that may be used, that of the fallback included: `table_loss`
+            of certified weights, or `staircase_loss`.
+        initial: N probabilities of the first state, "stationary", or None for any law. Endless streams of many
+            states are accounted for quickly from a stationary start only.
+        transition: N x N, row-stochastic; zeros are allowed.
+        adversary: what the adversary may know.
+        length: ticks, or None for an endless stream.
+
+    Returns:
+        Epsilon, never below the truth; infinite if no bound was found.
+
+    Raises:
+        GraphError: There is no table, or one separates two states for certain.
+        ChainClassError: The transition matrix or the start is none, or no bound exists for it.
+    """
+    if not len(losses):
+        raise GraphError("name the losses of all tables that may be used, that of the fallback included")
+    worst = np.max(np.asarray(losses, dtype=np.float64), axis=0)
+    if not np.all(np.isfinite(worst)):
+        raise GraphError("a table reveals for certain which of two states it was: cap its hull first")
+    law = np.asarray(transition, dtype=np.float64)
+    if isinstance(initial, str):
+        chain = MarkovChain.stationary(law)
+    else:
+        chain = MarkovChain(law, None if initial is None else np.asarray(initial, dtype=np.float64))
+    if chain.states > EXACT_STATES and chain.is_stationary and adversary != "universal":
+        found = endless_bound(chain, worst, adversary)
+        if found is not None and (length is None or found <= length * float(worst.max())):
+            words = f"1 chain of {chain.states} states, started stationary"
+            name = "quilts" if adversary == "informed" else "local linear programmes"
+            return ChainLoss(found, adversary, name, words, length)
+    loss = ChainAccountant((chain,)).loss(worst, adversary, length)
+    if loss.epsilon > _NO_BOUND and loss.bound != "every tick in full":
+        everything = math.inf if length is None else length * float(worst.max()) * _OUTWARD
+        return replace(loss, epsilon=everything, bound="none" if length is None else "every tick in full")
+    return loss
