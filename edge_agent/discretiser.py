@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ class Discretiser:
 
     Attributes:
         state: the current state; the declared default before the first usable reading.
-        unusable: readings that were no number, not finite, or in no category.
+        unusable: readings that were no number or place, not finite, or in no category.
     """
 
     def __init__(self, document: dict[str, Any]) -> None:
@@ -28,6 +29,11 @@ class Discretiser:
         if document["kind"] == "categories":
             categories: dict[str, int] = document["categories"]
             self._classify = lambda value: categories.get(str(value).strip())
+        elif document["kind"] == "cells":
+            self._origin: list[float] = list(document["origin"])
+            self._step: list[float] = list(document["step"])
+            self._cells: list[tuple[int, int]] = [(column, row) for column, row in document["cells"]]
+            self._classify = self._by_cell
         else:
             self._edges: list[float] = list(document["edges"])
             self._hysteresis: float = document["hysteresis"]
@@ -58,3 +64,19 @@ class Discretiser:
             else:
                 state = min(self.state, bisect_right(self._edges, value + self._hysteresis))
         return state
+
+    def _by_cell(self, raw: float | str) -> int | None:
+        """The state of the nearest cell, the lowest of equals; a place inside a cell has no distance from it.
+
+        All cells are gone through for every reading, so the time that this takes does not tell where it was.
+        """
+        try:
+            latitude, longitude = map(float, str(raw).replace(",", " ").split())
+            if not (abs(latitude) <= 90.0 and abs(longitude) <= 180.0):  # NaN is no place either
+                return None
+            row = math.floor((latitude - self._origin[0]) / self._step[0])
+            column = math.floor((longitude - self._origin[1]) / self._step[1])
+        except (ValueError, OverflowError):
+            return None
+        away = [(column - x) ** 2 + (row - y) ** 2 for x, y in self._cells]
+        return away.index(min(away))

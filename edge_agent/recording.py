@@ -20,6 +20,9 @@ __all__ = ["read_recording"]
 def read_recording(path: Path, column: str) -> Sequence[float | str]:
     """One column of a CSV file (`.csv`, `.csv.gz`) or one array of an NPZ file.
 
+    A name with commas that is no column itself, like `lat,lon`, stands for several columns of a CSV file: a reading is
+    then a string of their cells, joined by commas.
+
     Returns:
         Numbers where every value is one, else strings.
 
@@ -31,9 +34,12 @@ def read_recording(path: Path, column: str) -> Sequence[float | str]:
             return _read_npz(path, column)
         with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as file:
             rows = csv.DictReader(file)
-            if column not in (rows.fieldnames or ()):
-                raise ConfigError(f"{path} has no column {column!r}")
-            texts = [row[column] or "" for row in rows]
+            header = rows.fieldnames or ()
+            names = [column] if column in header else [name.strip() for name in column.split(",")]
+            for name in names:
+                if name not in header:
+                    raise ConfigError(f"{path} has no column {name!r}")
+            texts = [",".join(row[name] or "" for name in names) for row in rows]
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zipfile.BadZipFile) as error:
         raise ConfigError(f"cannot read {path}: {type(error).__name__}") from None
     if not texts:

@@ -7,10 +7,12 @@ import random
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from contract.chains import BinaryChains, FiniteChains
 from contract.errors import FuguError, PolicyError
+from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from firmware_sim.devices import run_crowd, simulate_recording, simulate_states, write_device
 from mqtt_link import Broker
@@ -51,7 +53,7 @@ def main() -> int:
 
 def prepare(options: argparse.Namespace) -> list[Path]:
     """Write the folders of all devices; returns their configuration files."""
-    template = Policy.from_json(options.policy.read_bytes())
+    template = read_policy(options.policy.read_bytes())
     policies = options.folder / "policies"
     policies.mkdir(parents=True, exist_ok=True)
     configs = []
@@ -69,8 +71,11 @@ def prepare(options: argparse.Namespace) -> list[Path]:
     return configs
 
 
-def _transition(policy: Policy) -> tuple[tuple[float, ...], ...]:
-    """The middle of the class of chains that the policy is for."""
+def _transition(policy: AnyPolicy) -> Sequence[Sequence[float]]:
+    """The chain that the policy measures, or the middle of the class that it is for."""
+    if not isinstance(policy, Policy):
+        rows = [dict(row) for row in policy.transition]
+        return [[row.get(state, 0.0) for state in range(len(rows))] for row in rows]
     chains = policy.chains
     if isinstance(chains, BinaryChains):
         q, r = sum(chains.q) / 2, sum(chains.r) / 2

@@ -178,9 +178,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fleet", required=True, metavar="NAME")
     parser.add_argument("--device", default="+", metavar="NAME", help="one device (default: all)")
     parser.add_argument("--stream", default="+", metavar="NAME", help="one stream (default: all)")
-    parser.add_argument(
-        "--symbols", action="store_true", help="only symbols and points, and what else is asked for"
-    )
+    parser.add_argument("--symbols", action="store_true", help="only symbols and points, and what else is asked for")
     parser.add_argument("--estimates", action="store_true", help="only estimates, and what else is asked for")
     parser.add_argument("--windows", action="store_true", help="only window counts, and what else is asked for")
     parser.add_argument("--releases", action="store_true", help="only batch releases, and what else is asked for")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
+_METRES = 500.0
+
 app = typer.Typer(help="Chains that describe readings.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -24,6 +26,7 @@ def _group() -> None:
 
 @app.command("fit")
 def fit(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE.csv[.gz]", help="Recording with a header, one row per tick.")],
     column: Annotated[
         str | None, typer.Option(help="Column to read (default: state, or value with --threshold).")
@@ -33,6 +36,16 @@ def fit(
     ] = None,
     decimate: Annotated[int, typer.Option(metavar="D", help="Use every D-th row only.")] = 1,
     confidence: Annotated[float, typer.Option(help="Level of the intervals that are shown.")] = 0.95,
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Places (columns lat, lon, and if you like trace and t) over square cells.")
+    ] = False,
+    cell: Annotated[float | None, typer.Option(metavar="METRES", help="Grid: side of a cell (default: 500).")] = None,
+    cells: Annotated[
+        int | None, typer.Option(metavar="N", min=2, help="Grid: the smallest cells that leave at most N of them.")
+    ] = None,
+    period: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Grid: one place every so long, by column t.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write chain.json.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -43,7 +56,13 @@ def fit(
       fugu model fit sleep.csv.gz --column state -o chain.json
       fugu model fit sleep.csv.gz --threshold mean --decimate 10
       fugu model fit power.csv --column watts --threshold 150 --json
+      fugu model fit walks.csv --grid --cell 500 --period 60 -o model.json
     """
+    if grid:
+        _refuse(context, "with --grid, places make the states", ("column", "threshold", "decimate", "confidence"))
+        _fit_grid(file, cell, cells, period, output, as_json=as_json)
+        return
+    _refuse(context, "only with --grid", ("cell", "cells", "period"))
     from fugu.arguments import confidence as checked
     from fugu.arguments import number
     from fugu.errors import CommandError
@@ -74,6 +93,48 @@ def fit(
     from fugu.terminal import warn
 
     warn(model.warning)
+
+
+def _refuse(context: typer.Context, why: str, names: tuple[str, ...]) -> None:
+    """Refuse options of the other way to fit."""
+    from fugu.errors import CommandLineError
+
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise CommandLineError(f"--{name}: {why}")
+
+
+def _fit_grid(
+    file: Path, cell: float | None, cells: int | None, period: float | None, output: Path | None, *, as_json: bool
+) -> None:
+    import json
+
+    from fugu.arguments import positive
+    from fugu.errors import CommandLineError
+    from fugu.grid_model import WARNING, fit_cells, fit_grid, grid_document, read_traces, resampled, show_grid
+    from fugu.terminal import say, warn
+
+    if cell is not None and cells is not None:
+        raise CommandLineError("give either --cell or --cells, not both")
+    metres = _METRES if cell is None else positive(cell, "cell")
+    traces = read_traces(file)
+    if period is not None:
+        traces = resampled(traces, positive(period, "period"))
+    if cells is None:
+        model = fit_grid(traces, metres, period_seconds=period)
+    else:
+        model = fit_cells(traces, cells, period_seconds=period)
+    document = grid_document(model, traces)
+    if output is not None:
+        output.write_text(json.dumps(document) + "\n", encoding="utf-8")
+    if as_json:
+        print(json.dumps(document))
+    else:
+        show_grid(model, traces)
+        if output is not None:
+            say(f'chain written to {output}; plan with it by: transition = "{output.name}"')
+    warn(WARNING)
 
 
 def _show(model: ChainModel, confidence: float, missing: int) -> None:

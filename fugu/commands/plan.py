@@ -1,4 +1,4 @@
-"""`fugu plan stream` and `fugu plan window`."""
+"""`fugu plan stream`, `fugu plan window` and `fugu plan measure`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import typer
 from fugu.options import AdversaryOption, ConfidenceOption, JsonOption, ModelOption, QOption, ROption
 
 __all__ = ["app"]
+
+_SLOW_STATES = 64
 
 app = typer.Typer(help="Noise for a guarantee.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -127,3 +129,73 @@ def window(
 
     options = WindowOptions(chain, q, r, epsilon, mechanism, length, endless, query, adversary)
     plan_window(options, as_json=as_json)
+
+
+@app.command("measure")
+def measure(
+    spec: Annotated[Path, typer.Option(metavar="FILE", help="Specification, in TOML or JSON; its keys are below.")],
+    adversary: AdversaryOption = "ignorant",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Leave out what is slow for many states: optimal table, stream's epsilon.")
+    ] = False,
+    as_json: JsonOption = False,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw states, policy graph and hull.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a policy.")] = None,
+    fleet: Annotated[str | None, typer.Option(help="Policy: name of the fleet.")] = None,
+    device: Annotated[str | None, typer.Option(help="Policy: name of the device.")] = None,
+    stream_name: Annotated[str | None, typer.Option("--stream", help="Policy: name of the stream.")] = None,
+    period: Annotated[float | None, typer.Option(metavar="SECONDS", help="Policy: length of a tick.")] = None,
+    frame_ticks: Annotated[int | None, typer.Option(help="Policy: points in a frame (default: 32).")] = None,
+    version: Annotated[int | None, typer.Option(help="Policy: its version (default: 1).")] = None,
+    epoch: Annotated[
+        float | None, typer.Option(metavar="UNIX", help="Policy: time of tick 0 (default: now, to the second).")
+    ] = None,
+    valid_until: Annotated[int | None, typer.Option(metavar="UNIX", help="Policy: when it expires.")] = None,
+) -> None:
+    """Plan private measurements of many states: a point every tick, noise by a policy graph, and what it all reveals.
+
+    \b
+    keys of FILE (lists are by state; states are counted from 0):
+      coordinates  [[x, y], ...] what is measured, 1 to 3 whole numbers; or
+      grid         "10x10": cells row by row, with a random walk unless transition is given
+      transition   [[p, ...], ...], or a file of 'fugu model fit --grid' (brings coordinates and names as well)
+      graph        pairs that no point may tell apart: {complete = true}, {categories = [...]},
+                   {radius = 1.5}, {transition = true} or {edges = [[0, 1], ...]}
+      epsilon      most that a point may tell about such a pair, in nats
+      initial      [p, ...] at tick 0 (default: any state is possible)
+      names, resolution (size of a lattice step: coordinates are divided by it), unit,
+      objective (of added edges: error, nearest or area), mechanism (staircase or optimal), delta
+      for -o also: fleet, device, stream, period, frame_ticks, version, epoch, valid_until, discretiser
+
+    \b
+    examples:
+      fugu plan measure --spec place.toml
+      fugu plan measure --spec place.toml --json --quick
+      fugu plan measure --spec place.toml --svg place.svg -o policy.json \\
+          --fleet home --device phone-1 --stream place --period 60
+    """
+    from fugu.arguments import adversary as checked
+    from fugu.measure_planner import make_measure_plan
+    from fugu.measure_policy_builder import MeasureHeader, build_measure_policy
+    from fugu.measure_spec import read_spec
+    from fugu.measure_view import draw_measure_plan, measure_document, show_measure_plan
+    from fugu.terminal import say, warn
+
+    wanted = read_spec(spec)
+    if wanted.states > _SLOW_STATES and not quick:
+        warn(f"the optimal table and the stream's epsilon for {wanted.states} states take minutes; --quick omits them")
+    plan = make_measure_plan(wanted, checked(adversary), quick=quick)
+    if output is not None:
+        header = MeasureHeader(fleet, device, stream_name, period, frame_ticks, version, epoch, valid_until)
+        output.write_text(build_measure_policy(plan, header).to_json(), encoding="utf-8")
+    if svg is not None:
+        svg.write_text(draw_measure_plan(plan), encoding="utf-8")
+    if as_json:
+        import json
+
+        print(json.dumps(measure_document(plan), indent=2))
+        return
+    show_measure_plan(plan)
+    for written, what in ((output, "policy"), (svg, "picture")):
+        if written is not None:
+            say(f"{what} written to {written}")

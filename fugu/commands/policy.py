@@ -11,6 +11,7 @@ from fugu.options import JsonOption
 
 if TYPE_CHECKING:
     from contract.guarantee import Guarantee, Loss
+    from contract.measure_policy import MeasurePolicy
     from contract.policy import Policy
 
 __all__ = ["app"]
@@ -29,7 +30,7 @@ def check(
     ceiling: Annotated[float | None, typer.Option(metavar="E", help="Largest epsilon that is accepted.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a policy as a device does: derive its guarantees from its table and its windows anew.
+    """Check a policy as a device does: derive its guarantees from its tables and its windows anew.
 
     \b
     examples:
@@ -39,14 +40,19 @@ def check(
     import math
 
     from contract.errors import PolicyError
+    from contract.policies import read_policy
     from contract.policy import Policy
     from fugu.arguments import positive
 
     accepted = math.inf if ceiling is None else positive(ceiling, "ceiling")
     try:
-        policy = Policy.from_json(file.read_bytes())
+        policy = read_policy(file.read_bytes())
     except PolicyError as error:
         raise PolicyError(f"{file}: {error}") from None
+    if not isinstance(policy, Policy):
+        policy.verify(accepted)
+        _show_measurement(policy, as_json)
+        return
     loss, alone = policy.verify(accepted), policy.verify_windows()
     if as_json:
         import json
@@ -62,6 +68,61 @@ def check(
         _show_guarantee(policy.windows_guarantee, alone, ", for windows alone")
     for window in policy.windows:
         print(f"  window {window.name}: scale {window.scale}, adds {float(window.rate):.6g} to the loss of every tick")
+
+
+def _show_measurement(policy: MeasurePolicy, as_json: bool) -> None:
+    """What a measurement policy promises, and its tables."""
+    from contract.frames import MAX_TICK
+    from contract.measure_table import WeightNoise
+    from contract.measurement import Reach
+
+    reach = Reach(policy.measurement)
+    sets, stream = reach.all(), policy.stream_loss
+    tables = [
+        {
+            "number": table.number,
+            "possible_states": table.constraint.bit_count() or None,
+            "first": table.first,
+            "until": table.until if table.until <= MAX_TICK else None,
+            "points": len(table.noise.points) if isinstance(table.noise, WeightNoise) else None,
+        }
+        for table in policy.measure_tables
+    ]
+    if as_json:
+        import json
+
+        print(
+            json.dumps(
+                {
+                    "epsilon_tick": policy.epsilon,
+                    "factor": policy.factor,
+                    "epsilon_stream": stream.epsilon,
+                    "adversary": stream.adversary,
+                    "sets": [states.bit_count() for states in sets],
+                    "repeats_from": reach.start,
+                    "tables": tables,
+                }
+            )
+        )
+        return
+    edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
+    print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise")
+    print(f"  {len(policy.coordinates)} states, {edges} pairs joined by the policy graph")
+    print(
+        f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
+    )
+    if stream.epsilon is None:
+        print("  whole stream, as planned: no bound")
+    else:
+        print(f"  whole stream, as planned: epsilon {stream.epsilon:.6g}, {stream.adversary} adversary")
+    counts = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
+    print(f"  possible states from tick 0 on: {counts}; the sets repeat from tick {reach.start} on")
+    for table in tables:
+        name = "fallback" if table["number"] == 0 else f"table {table['number']}"
+        until = "" if table["until"] is None else f" to {table['until'] - 1}"
+        drawn = "a staircase" if table["points"] is None else f"{table['points']} points"
+        states = "any set of" if table["possible_states"] is None else table["possible_states"]
+        print(f"  {name}: {drawn}, for {states} possible states, from tick {table['first']}{until}")
 
 
 def _document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str, object]:

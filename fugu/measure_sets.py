@@ -1,0 +1,97 @@
+"""The sets of states that are possible while a measurement runs, and what protects them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contract.measure_table import MAX_TABLE_STATES
+from fugu.measure_spec import MeasureSpec
+from gateway.dphmm.constraints import Schedule
+from gateway.dphmm.graphs import BoolArray, IntArray, restrict
+from gateway.dphmm.hull import Hull, complete_hull, graph_hull
+from gateway.dphmm.moments import area
+from gateway.dphmm.optimal import optimal_table
+from gateway.dphmm.progress import protect_kept
+from gateway.dphmm.protection import Protection, degree_of_protection, exposed
+from gateway.dphmm.tables import MeasurementTable
+
+__all__ = ["SetPlan", "optimum", "prior_within", "set_plan", "set_plans"]
+
+_MOST_SETS = 64
+_CAP = 4
+_SOLVER_SECONDS = 30.0
+
+FloatArray = NDArray[np.float64]
+
+
+class SetPlan(NamedTuple):
+    """What holds while one set of states is possible.
+
+    Attributes:
+        first: the first tick with this set.
+        repeats: whether the set comes back for ever.
+        possible: N booleans.
+        kept: N booleans, the states with noise of their own; fewer than the possible ones in a delta-location set.
+        exposed: states that the policy graph alone leaves unprotected.
+        protection: the graph with edges added, its hull and its factor.
+        hull: of the noise: the protection's, or the fallback's.
+        degrees: degree of protection of each state; 0 for a state that is not possible.
+        fallback: whether only the fallback table may be used, because nothing else would hide anything.
+    """
+
+    first: int
+    repeats: bool
+    possible: BoolArray
+    kept: BoolArray
+    exposed: tuple[int, ...]
+    protection: Protection
+    hull: Hull
+    degrees: IntArray
+    fallback: bool
+
+    @property
+    def area(self) -> Fraction:
+        """Of the hull; 0 if it is flat."""
+        return area(self.hull)
+
+
+def set_plans(spec: MeasureSpec, found: Schedule) -> tuple[SetPlan, ...]:
+    """The different sets of a schedule in the order of their first ticks; if they are many, the cycle goes first."""
+    cycle = list(range(found.start, len(found.constraints)))
+    chosen = sorted((cycle + list(range(found.start)))[:_MOST_SETS])
+    sets = (found.constraints[tick] for tick in chosen)
+    return tuple(
+        set_plan(spec, tick, tick >= found.start, possible, possible)
+        for tick, possible in zip(chosen, sets, strict=True)
+    )
+
+
+def set_plan(spec: MeasureSpec, first: int, repeats: bool, possible: BoolArray, kept: BoolArray) -> SetPlan:
+    values = spec.values
+    # above the size of tables a device draws staircases of whole hulls: those of a cap above 1 are no lattice polygons
+    cap = _CAP if spec.states <= MAX_TABLE_STATES else 1
+    protection = protect_kept(values, spec.graph, possible, kept, objective=spec.objective, cap=cap)
+    alone = exposed(graph_hull(values, restrict(spec.graph, possible)), values, possible)
+    inside = values[kept]
+    fallback = not np.any(inside != inside[0])
+    hull = complete_hull(values) if fallback else protection.hull
+    degrees = degree_of_protection(protection.hull, values, possible)
+    return SetPlan(first, repeats, possible, kept, tuple(alone), protection, hull, degrees, fallback)
+
+
+def prior_within(law: FloatArray, name: str, settled: SetPlan) -> tuple[FloatArray, str]:
+    """The long-run law within a set of states."""
+    inside = np.where(settled.possible, law, 0.0)
+    if inside.sum() <= 0.0:
+        return settled.possible / settled.possible.sum(), "the uniform law over the possible states"
+    within = "" if settled.possible.all() else " within the possible states"
+    return inside / inside.sum(), name + within
+
+
+def optimum(spec: MeasureSpec, each: SetPlan, prior: FloatArray) -> MeasurementTable:
+    within = np.ones(spec.states, dtype=np.bool_) if each.fallback else each.kept
+    return optimal_table(each.hull, spec.values, within, spec.epsilon, prior=prior, seconds=_SOLVER_SECONDS)

@@ -1,0 +1,325 @@
+"""The specification of a private measurement, a TOML or JSON file, as `fugu plan measure` reads it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fugu.errors import CommandError
+from gateway.dphmm.graphs import (
+    BoolArray,
+    GraphError,
+    IntArray,
+    categories,
+    complete,
+    explicit,
+    lattice,
+    one_step,
+    within_radius,
+)
+from gateway.dphmm.protection import Objective
+from gateway.dphmm.queries import scaled
+
+__all__ = ["MeasureSpec", "Mechanism", "read_spec"]
+
+FloatArray = NDArray[np.float64]
+Mechanism = Literal["staircase", "optimal"]
+
+_KEYS = ("coordinates", "grid", "transition", "graph", "epsilon", "initial", "names", "resolution", "unit")
+_CHOICES = ("objective", "delta", "mechanism", "cells")
+_POLICY = ("fleet", "device", "stream", "period", "frame_ticks", "version", "epoch", "valid_until", "discretiser")
+_GRAPHS = (
+    '{"complete": true}, {"categories": [a label for each state]}, {"radius": in lattice steps}, '
+    '{"transition": true} or {"edges": [[0, 1], ...]}'
+)
+_PLACES = ("coordinates", "resolution", "unit", "cells")
+_MOST_EPSILON = 20.0
+_MOST_STATES = 1024
+_MOST_DELTA = 0.999
+_LARGEST_RADIUS = 1 << 18
+_SUM_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class MeasureSpec:
+    """What to measure, and how to protect it.
+
+    Attributes:
+        values: f, N x d lattice points.
+        transition: N x N, rows summing to 1.
+        rule: the policy graph as it was written.
+        graph: the same as N x N booleans.
+        epsilon: of each released point, in nats.
+        initial: the law at tick 0, or none: any state is possible then.
+        names: of the states.
+        resolution: what a step of the lattice is worth, for each dimension.
+        unit: of the resolution.
+        objective: by which edges are added for exposed states.
+        mechanism: of a policy's tables.
+        delta: mass of the states that a delta-location set leaves out, or none.
+        cells: origin and step of the grid that latitudes and longitudes fall into, or none.
+        header: fields of a policy that were given.
+        notes: what should be known about the model that was read.
+    """
+
+    values: IntArray
+    transition: FloatArray
+    rule: dict[str, Any]
+    graph: BoolArray
+    epsilon: float
+    initial: FloatArray | None
+    names: tuple[str, ...]
+    resolution: tuple[float, ...]
+    unit: str
+    objective: Objective
+    mechanism: Mechanism
+    delta: float | None
+    cells: dict[str, Any] | None
+    header: dict[str, Any]
+    notes: tuple[str, ...]
+
+    @property
+    def states(self) -> int:
+        """N."""
+        return len(self.values)
+
+
+def read_spec(path: Path) -> MeasureSpec:
+    """Read a specification.
+
+    Raises:
+        CommandError: one line that says what is wrong, and in which file.
+        OSError: the file, or one that it names, cannot be read.
+    """
+    document = _document(path)
+    try:
+        return _spec(document, path.parent)
+    except (CommandError, GraphError) as error:
+        raise CommandError(f"{path}: {error}") from None
+
+
+def _document(path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    json_first = path.suffix == ".json" or content.lstrip()[:1] == b"{"
+    try:
+        document = json.loads(content) if json_first else tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if json_first else "TOML"
+        raise CommandError(f"{path} is not {kind}: {error}") from None
+    if not isinstance(document, dict):
+        raise CommandError(f"{path}: a specification is an object with the keys {', '.join(_KEYS)}")
+    return document
+
+
+def _spec(given: dict[str, Any], folder: Path) -> MeasureSpec:
+    known = (*_KEYS, *_CHOICES, *_POLICY)
+    for key in given:
+        if key not in known:
+            raise CommandError(f"unknown key {key!r}; known are {', '.join(known)}")
+    for key in ("graph", "epsilon"):
+        if key not in given:
+            raise CommandError(f"{key} is missing" + (f": give {_GRAPHS}" if key == "graph" else ""))
+    model = _model(given.get("transition"), folder)
+    if "coordinates" in given:  # the chain is the model's, what is measured is not
+        model = {key: value for key, value in model.items() if key not in _PLACES}
+    given = {**model, **given, "transition": model["transition"] if model else given.get("transition")}
+    values, resolution = _coordinates(given, fitted="coordinates" in model)
+    count = len(values)
+    transition = _transition(given, count)
+    rule = given["graph"]
+    return MeasureSpec(
+        values=values,
+        transition=transition,
+        rule=rule,
+        graph=_graph(rule, values, transition),
+        epsilon=_number(given["epsilon"], "epsilon", 0.0, _MOST_EPSILON),
+        initial=_initial(given.get("initial"), count),
+        names=_names(given.get("names"), count),
+        resolution=resolution,
+        unit=_text(given.get("unit", ""), "unit"),
+        objective=_one_of(given.get("objective", "error"), "objective", get_args(Objective)),
+        mechanism=_one_of(given.get("mechanism", "staircase"), "mechanism", get_args(Mechanism)),
+        delta=None if given.get("delta") is None else _number(given["delta"], "delta", 0.0, _MOST_DELTA),
+        cells=_cells(given.get("cells"), values),
+        header={key: given[key] for key in _POLICY if given.get(key) is not None},
+        notes=(f"About the fitted chain: {model['warning']}.",) if "warning" in model else (),
+    )
+
+
+def _model(transition: Any, folder: Path) -> dict[str, Any]:
+    """What a file of `fugu model fit --grid` says, under the keys of a specification; nothing without a file."""
+    if not isinstance(transition, str):
+        return {}
+    path = folder / transition
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        raise CommandError(f"transition: {path} is not JSON") from None
+    if not isinstance(found, dict) or "transition" not in found:
+        raise CommandError(f"transition: {path} holds no transition matrix; 'fugu model fit --grid' writes such files")
+    keys = ("coordinates", "transition", "initial", "names", "resolution", "warning")
+    model = {key: found[key] for key in keys if found.get(key) is not None}
+    if isinstance(found.get("grid"), dict):
+        model |= {"cells": found["grid"], "unit": "m"}
+    if found.get("period_seconds") is not None:
+        model["period"] = found["period_seconds"]
+    return model
+
+
+def _coordinates(given: dict[str, Any], *, fitted: bool) -> tuple[IntArray, tuple[float, ...]]:
+    """Lattice points, and what their steps are worth; those of a grid or a fitted model are on the lattice already."""
+    points, size = given.get("coordinates"), given.get("grid")
+    if (points is None) == (size is None):
+        raise CommandError('give either coordinates, a point for each state, or a grid such as "10x10"')
+    if size is not None:
+        columns, rows = _grid_size(size)
+        table = np.array([(x, y) for y in range(rows) for x in range(columns)], dtype=np.float64)
+    else:
+        table = _table(points, "coordinates", "a point for each state")
+    dimensions = table.shape[1]
+    steps = given.get("resolution", 1.0)
+    parts = steps if isinstance(steps, list) else [steps] * dimensions
+    resolution = tuple(_number(part, "resolution", 0.0, math.inf) for part in parts)
+    if len(resolution) != dimensions:
+        raise CommandError(f"{len(resolution)} resolutions for coordinates in {dimensions} dimensions")
+    on_lattice = fitted or size is not None or "resolution" not in given
+    values = lattice(table) if on_lattice else scaled(table, resolution)
+    if not 2 <= len(values) <= _MOST_STATES:
+        raise CommandError(f"{len(values)} states; from 2 to {_MOST_STATES} can be measured")
+    if not np.any(values - values[0]):
+        raise CommandError("all states measure the same: there is nothing to release")
+    return values, resolution
+
+
+def _grid_size(size: Any) -> tuple[int, int]:
+    match = re.fullmatch(r"\s*(\d{1,4})\s*[xX×]\s*(\d{1,4})\s*", size) if isinstance(size, str) else None
+    if match is None or not 2 <= int(match[1]) * int(match[2]) <= _MOST_STATES:
+        raise CommandError(f'grid must be "COLUMNSxROWS" with 2 to {_MOST_STATES} cells, such as "10x10"')
+    return int(match[1]), int(match[2])
+
+
+def _transition(given: dict[str, Any], count: int) -> FloatArray:
+    if given.get("transition") is None:
+        if given.get("grid") is None:
+            raise CommandError("transition is missing: a matrix, or the name of a file of 'fugu model fit --grid'")
+        return _walk(*_grid_size(given["grid"]))
+    matrix = _table(given["transition"], "transition", "a matrix with a row for each state")
+    if matrix.shape != (count, count):
+        raise CommandError(f"transition is {matrix.shape[0]} x {matrix.shape[1]} for {count} states")
+    if matrix.min() < 0.0:
+        raise CommandError("transition holds a negative probability")
+    sums = matrix.sum(axis=1)
+    for state in np.flatnonzero(np.abs(sums - 1.0) > _SUM_TOLERANCE):
+        raise CommandError(f"transition row {state} sums to {sums[state]:.9g}, not to 1")
+    return np.asarray(matrix / sums[:, None], dtype=np.float64)
+
+
+def _walk(columns: int, rows: int) -> FloatArray:
+    """A random walk over a grid, row by row: stay, or step to a cell beside, all equally likely."""
+    place = np.arange(columns * rows).reshape(rows, columns)
+    steps = np.eye(columns * rows)
+    for before, after in ((place[:, :-1], place[:, 1:]), (place[:-1], place[1:])):
+        steps[before.ravel(), after.ravel()] = steps[after.ravel(), before.ravel()] = 1.0
+    return np.asarray(steps / steps.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def _graph(rule: Any, values: IntArray, transition: FloatArray) -> BoolArray:
+    if not isinstance(rule, dict) or len(rule) != 1:
+        raise CommandError(f"graph must be one of {_GRAPHS}")
+    ((kind, value),) = rule.items()
+    count = len(values)
+    if kind in ("complete", "transition"):
+        if value is not True:
+            raise CommandError(f"graph: {kind} must be true")
+        return complete(count) if kind == "complete" else one_step(transition)
+    if kind == "radius":
+        if (radius := _number(value, "graph: radius", -math.inf, math.inf)) > _LARGEST_RADIUS:
+            raise CommandError('graph: the radius is beyond all coordinates: give {"complete": true}')
+        return within_radius(values, radius)
+    if kind == "categories":
+        if not isinstance(value, list) or not all(type(label) in (str, int) for label in value):
+            raise CommandError("graph: categories must be a list of labels, one for each state")
+        if len(value) != count:
+            raise CommandError(f"graph: {len(value)} categories for {count} states")
+        return categories(value)
+    if kind == "edges":
+        if not isinstance(value, list) or not all(
+            isinstance(edge, list) and len(edge) == 2 and all(type(end) is int for end in edge) for edge in value
+        ):
+            raise CommandError("graph: edges must be pairs of states, such as [[0, 1], [1, 2]], counted from 0")
+        return explicit(count, [(first, second) for first, second in value])
+    raise CommandError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
+
+
+def _initial(law: Any, count: int) -> FloatArray | None:
+    if law is None:
+        return None
+    found = _table([law], "initial", "a probability for each state")[0]
+    if len(found) != count or found.min() < 0.0 or abs(math.fsum(found) - 1.0) > _SUM_TOLERANCE:
+        raise CommandError(f"initial must be {count} probabilities that sum to 1")
+    return np.asarray(found / found.sum(), dtype=np.float64)
+
+
+def _names(names: Any, count: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"s{state}" for state in range(count))
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise CommandError("names must be a list of texts, one for each state")
+    if len(names) != count or len(set(names)) != count:
+        raise CommandError(f"names must be {count} different ones, one for each state")
+    return tuple(names)
+
+
+def _cells(cells: Any, values: IntArray) -> dict[str, Any] | None:
+    if cells is None:
+        return None
+    if not isinstance(cells, dict) or set(cells) != {"origin", "step"} or values.shape[1] != 2:
+        raise CommandError("cells must be the origin and step of a grid in two dimensions, in degrees")
+    return cells
+
+
+def _table(rows: Any, name: str, what: str) -> FloatArray:
+    """A list of lists of numbers (or of numbers, as a column), with nothing else in it."""
+    wrong = CommandError(f"{name} must be {what}, of finite numbers")
+    if not isinstance(rows, list) or not rows:
+        raise wrong
+    lists = [row if isinstance(row, list) else [row] for row in rows]
+    if len({len(row) for row in lists}) != 1 or not all(type(cell) in (int, float) for row in lists for cell in row):
+        raise wrong
+    try:
+        table = np.array(lists, dtype=np.float64)
+    except OverflowError:
+        raise wrong from None
+    if not table.size or not np.all(np.isfinite(table)):
+        raise wrong
+    return table
+
+
+def _number(value: Any, name: str, above: float, most: float) -> float:
+    if type(value) not in (int, float) or not -1e300 < value < 1e300:
+        raise CommandError(f"{name} must be a finite number")
+    if not above < value <= most:
+        upper = "" if most == math.inf else f" and at most {most:g}"
+        raise CommandError(f"{name} must be above {above:g}{upper}, got {value:g}")
+    return float(value)
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise CommandError(f"{name} must be a text")
+    return value
+
+
+def _one_of(value: Any, name: str, allowed: Sequence[Any]) -> Any:
+    if value not in allowed:
+        raise CommandError(f"{name} must be one of {', '.join(allowed)}")
+    return value

@@ -1,0 +1,249 @@
+"""A planned measurement as JSON, or as tables and sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fugu.measure_errors import Errors
+from fugu.measure_planner import MeasurePlan
+from fugu.measure_sets import SetPlan
+from fugu.terminal import say, show_table
+from gateway.dphmm.drawing import graph_svg
+from gateway.dphmm.graphs import edge_list
+from gateway.dphmm.hull import Hull
+from gateway.dphmm.moments import noise_error
+
+__all__ = ["draw_measure_plan", "measure_document", "measure_notes", "show_measure_plan"]
+
+_NAMES = {"laplace": "Laplace", "knorm": "K-norm", "staircase": "staircase", "optimal": "optimal"}
+_MOST_NAMED = 12
+_MOST_ROWS = 24
+_UNKNOWN = Errors(None, None, None, None)
+_MUCH = 1.05
+_MOST_CORNERS = 8
+
+
+def measure_document(plan: MeasurePlan) -> dict[str, Any]:
+    """Return a plan as an object for JSON; errors are in lattice steps, and a number that is not known is null."""
+    spec, stream = plan.spec, plan.stream
+    return {
+        "states": spec.states,
+        "names": list(spec.names),
+        "resolution": list(spec.resolution),
+        "unit": spec.unit,
+        "graph": spec.rule,
+        "edges": len(edge_list(spec.graph)),
+        "objective": spec.objective,
+        **_set_document(plan.settled),
+        "rmse": {name: plan.errors.get(name, _UNKNOWN)._asdict() for name in _NAMES},
+        "rmse_missing": plan.reasons,
+        "prior": plan.prior_name,
+        "epsilon_tick": spec.epsilon,
+        "epsilon_any": plan.epsilon_any,
+        "epsilon_stream": stream.epsilon,
+        "epsilon_stream_reason": stream.reason,
+        "adversary": stream.adversary,
+        "bound": stream.bound,
+        "run_in": plan.schedule.start,
+        "period": plan.schedule.period,
+        "different_sets": len(set(map(bytes, plan.schedule.constraints))),
+        "sets": [_set_document(each) for each in plan.sets],
+        "delta_set": None if plan.delta is None else _set_document(plan.delta),
+        "notes": measure_notes(plan),
+    }
+
+
+def _set_document(each: SetPlan) -> dict[str, Any]:
+    protection = each.protection
+    return {
+        "first_tick": each.first,
+        "repeats": each.repeats,
+        "possible": np.flatnonzero(each.possible).tolist(),
+        "kept": np.flatnonzero(each.kept).tolist(),
+        "hull": _vertices(each.hull),
+        "area": float(each.area),
+        "degree_of_protection": each.degrees.tolist(),
+        "exposed": list(each.exposed),
+        "added_edges": [list(edge) for edge in protection.added],
+        "capped": protection.capped,
+        "factor": 1.0 if each.fallback else float(protection.factor),
+        "fallback": each.fallback,
+        "knorm_rmse_at_epsilon_1": math.sqrt(noise_error(each.hull)),
+    }
+
+
+def measure_notes(plan: MeasurePlan) -> list[str]:
+    """Return what the numbers say, in plain sentences."""
+    spec, settled, stream = plan.spec, plan.settled, plan.stream
+    notes = []
+    if settled.fallback:
+        notes.append(
+            "The states that remain possible would all be measured the same: only the fallback table is used, and an "
+            "adversary who knows the chain knows the measurement without it."
+        )
+    if settled.protection.capped:
+        notes.append(
+            "The hull of the graph is flat: points would have told for certain which part of the states it was. It was "
+            f"widened, so that no two possible states are further apart than {float(plan.factor):g} epsilon."
+        )
+    if stream.epsilon is not None and stream.epsilon > _MUCH * plan.epsilon_any:
+        notes.append(
+            f"Each point loses {spec.epsilon:g}, but neighbouring ticks tell of one another: all points together lose "
+            f"up to {stream.epsilon:.4g} about one tick. Measuring less often, or a smaller epsilon, brings that down."
+        )
+    if plan.delta is not None:
+        notes.append(
+            f"Delta-location sets depend on what was released; an example is that of the law before the first point: "
+            f"{int(plan.delta.kept.sum())} of {int(plan.delta.possible.sum())} states kept."
+        )
+    return [*notes, *spec.notes]
+
+
+def draw_measure_plan(plan: MeasurePlan) -> str:
+    """Return the states, the policy graph and the hull of a plan as SVG."""
+    spec, settled = plan.spec, plan.settled
+    title = f"Policy graph and sensitivity hull, epsilon {spec.epsilon:g}"
+    drawn = graph_svg(spec.values, spec.graph, settled.possible, settled.protection, names=spec.names, title=title)
+    return drawn + "\n"
+
+
+def show_measure_plan(plan: MeasurePlan) -> None:
+    """Print a plan."""
+    spec = plan.spec
+    dimensions = spec.values.shape[1]
+    ((kind, value),) = spec.rule.items()
+    how = f"{kind} {value:g}" if kind == "radius" else kind
+    say(
+        f"{spec.states} states measured in {dimensions} dimension{'s' if dimensions > 1 else ''}; policy graph: {how}, "
+        f"{len(edge_list(spec.graph))} pairs that must not be told apart"
+    )
+    show_table("Possible states", ("", ""), _constraint(plan))
+    show_table("Protection" + ("" if len(plan.sets) == 1 else " once that has settled"), ("", ""), _facts(plan))
+    show_table("Epsilon", ("", ""), _epsilons(plan))
+    _show_errors(plan)
+    if len(plan.sets) > 1:
+        _show_sets(plan)
+    for note in measure_notes(plan):
+        say(note, style="bold")
+
+
+def _constraint(plan: MeasurePlan) -> list[tuple[str, str]]:
+    found, spec = plan.schedule, plan.spec
+    if len(found.constraints) == 1:
+        count = int(found.constraints[0].sum())
+        return [
+            ("at every tick", "all states" if count == spec.states else f"the same {count} of {spec.states} states")
+        ]
+    rows = [("at tick 0", f"{int(found.constraints[0].sum())} of {spec.states} states")] if found.start else []
+    sizes = [int(possible.sum()) for possible in found.constraints[found.start :]]
+    if found.period == 1:
+        rows.append((f"from tick {found.start} on", f"{sizes[0]} of {spec.states} states"))
+    else:
+        rows.append(
+            (f"from tick {found.start} on", f"{found.period} sets in turn, of {min(sizes)} to {max(sizes)} states")
+        )
+    return rows
+
+
+def _facts(plan: MeasurePlan) -> list[tuple[str, str]]:
+    spec, each = plan.spec, plan.settled
+    shape = ("a point", "a segment", "a polygon", "a solid")[each.hull.rank]
+    size = "flat" if each.hull.rank < each.hull.dimensions else f"{float(each.area):g}"
+    corners = _vertices(each.hull)
+    listed = " ".join(f"({', '.join(f'{x:g}' for x in corner)})" for corner in corners[:_MOST_CORNERS])
+    more = "" if len(corners) <= _MOST_CORNERS else f" and {len(corners) - _MOST_CORNERS} more"
+    inside = each.degrees[each.possible]
+    rows = [
+        ("sensitivity hull", f"{shape} with {len(corners)} corners"),
+        ("its corners", listed + more),
+        (("its size", "its length", "its area", "its volume")[each.hull.dimensions], size),
+        ("exposed by the graph alone", _listed([spec.names[state] for state in each.exposed])),
+        ("edges added for them", _listed([f"{spec.names[a]} - {spec.names[b]}" for a, b in each.protection.added])),
+    ]
+    if spec.states <= _MOST_NAMED:
+        degrees = "  ".join(f"{spec.names[x]}: {count}" for x, count in enumerate(each.degrees.tolist()) if count)
+        rows.append(("degree of protection", degrees))
+    else:
+        low, middle, high = int(inside.min()), float(np.median(inside)), int(inside.max())
+        rows.append(("degree of protection", f"{low} to {high} states, median {middle:g}"))
+    return rows
+
+
+def _epsilons(plan: MeasurePlan) -> list[tuple[str, str]]:
+    spec, stream = plan.spec, plan.stream
+    whole = stream.reason or "" if stream.epsilon is None else f"{stream.epsilon:.6g}"
+    how = "" if stream.epsilon is None else f"  ({stream.adversary} adversary; {stream.bound})"
+    return [
+        ("one point, protected pairs", f"{spec.epsilon:g}"),
+        ("one point, any two possible states", f"{plan.epsilon_any:.6g}  (factor {float(plan.factor):g})"),
+        ("all points, about one tick", whole + how),
+    ]
+
+
+def _show_errors(plan: MeasurePlan) -> None:
+    worth, unit = _unit(plan)
+
+    def cell(value: float | None) -> str:
+        return "-" if value is None else f"{value * worth:.4g}"
+
+    rows = []
+    for name, title in _NAMES.items():
+        errors = plan.errors.get(name, _UNKNOWN)
+        rows.append((title, cell(errors.raw), cell(errors.released), cell(errors.single), cell(errors.estimate)))
+    show_table(
+        f"Root-mean-square error, {unit}",
+        ("", "noise alone", "released point", "estimate from it alone", "gateway's estimate"),
+        rows,
+    )
+    for name, reason in plan.reasons.items():
+        say(f"{_NAMES[name]}: {reason}", style="dim")
+    say(
+        f"Estimates are posterior means: from a single point and {plan.prior_name}, and from all points so far as the "
+        "gateway publishes them (simulated). A device draws staircase or optimal noise; the others are for comparison."
+    )
+
+
+def _show_sets(plan: MeasurePlan) -> None:
+    shown = plan.sets[:_MOST_ROWS]
+    worth, unit = _unit(plan)
+    show_table(
+        f"Sets of possible states, in the order in which they come (error of K-norm noise: {unit})",
+        ("from tick", "states", "exposed", "edges added", "least protection", "area", "factor", "error"),
+        [
+            (
+                str(each.first) + (" *" if each.repeats else ""),
+                str(int(each.possible.sum())),
+                str(len(each.exposed)),
+                str(len(each.protection.added)),
+                "fallback" if each.fallback else str(int(each.degrees[each.possible].min())),
+                f"{float(each.area):g}",
+                "1" if each.fallback else f"{float(each.protection.factor):g}",
+                f"{math.sqrt(noise_error(each.hull)) / plan.spec.epsilon * worth:.4g}",
+            )
+            for each in shown
+        ],
+    )
+    hidden = len(plan.schedule.constraints) - len(shown)
+    say("* comes back for ever." + (f" {hidden} more sets are not shown." if hidden > 0 else ""))
+
+
+def _unit(plan: MeasurePlan) -> tuple[float, str]:
+    """What errors are multiplied with, and the unit that they then have."""
+    resolution, unit = plan.spec.resolution, plan.spec.unit
+    if len(set(resolution)) > 1 or (resolution[0] == 1.0 and not unit):
+        return 1.0, "lattice steps"
+    return resolution[0], unit or "in the unit of the coordinates"
+
+
+def _vertices(hull: Hull) -> list[list[float]]:
+    vertices: list[list[int]] = hull.vertices.tolist()
+    return [[value / hull.scale for value in vertex] if hull.scale > 1 else list(vertex) for vertex in vertices]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = "" if len(names) <= _MOST_NAMED else f" and {len(names) - _MOST_NAMED} more"
+    return ", ".join(names[:_MOST_NAMED]) + more if names else "none"

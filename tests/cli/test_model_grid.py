@@ -1,0 +1,153 @@
+"""`fugu model fit --grid`: places become cells, cells a chain on the largest set that communicates."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edge_agent.discretiser import Discretiser
+from edge_agent.reading import Reading
+from tests.cli.command import Fugu
+
+STEP = 500 / 111_320  # degrees of latitude, and of longitude at the equator
+
+
+def place(column: int, row: int) -> str:
+    """A point inside a cell of the lattice at the equator."""
+    return f"{(row + 0.4) * STEP!r},{(column + 0.6) * STEP!r}"
+
+
+@pytest.fixture
+def walks(tmp_path: Path) -> Path:
+    """a: A B A C . D A . B A; b: A B A E. C and E are never left, D is never entered: A and B are what remains."""
+    a, b, c, d, e = (0, 0), (1, 0), (0, 1), (5, 5), (9, 9)
+    rows = [("1", a), ("2", a), ("1", b), ("2", b), ("1", a), ("2", a), ("1", c), ("2", e)]
+    rows += [("1", None), ("1", d), ("1", a), ("1", None), ("1", b), ("1", a)]
+    text = "\n".join(f"{trace},{',' if cell is None else place(*cell)}" for trace, cell in rows)
+    file = tmp_path / "walks.csv"
+    file.write_text(f"trace,lat,lon\n{text}\n")
+    return file
+
+
+def fitted(fugu: Fugu, *words: object) -> Any:
+    done = fugu("model", "fit", *words, "--grid", "--json")
+    assert done.code == 0, done.err
+    return done.json()
+
+
+def test_counts_by_hand(fugu: Fugu, walks: Path) -> None:
+    document = fitted(fugu, walks)
+    assert document["coordinates"] == [[0, 0], [1, 0]]
+    assert document["counts"] == [[0, 1, 2], [1, 0, 3]]
+    assert document["transition"] == [[0, 1], [1, 0]]
+    assert document["initial"] == [0.5, 0.5]
+    assert document["names"] == ["x0y0", "x1y0"]
+    assert (document["resolution"], document["period_seconds"], document["source"]) == (500, None, "walks.csv")
+    assert (document["rows"], document["missing"], document["visited"]) == (14, 2, 5)
+    assert (document["outside"], document["visits"], document["transitions"]) == (3, [6, 3], 5)
+
+
+def test_the_device_puts_places_into_the_same_cells(fugu: Fugu, tmp_path: Path) -> None:
+    generator = np.random.default_rng(5)
+    steps = generator.normal(0, 0.002, size=(3000, 2))
+    walk = np.array([48.13, 11.57]) + 0.02 * np.sin(np.cumsum(steps, axis=0) / 0.02)
+    file = tmp_path / "walk.csv.gz"
+    lines = [f"{latitude!r},{longitude!r}" for latitude, longitude in walk.tolist()]
+    file.write_bytes(gzip.compress(("latitude,lng\n" + "\n".join(lines)).encode()))
+    document = fitted(fugu, file)
+    cells = document["coordinates"]
+    names = document["names"]
+    device = Discretiser({"kind": "cells", **document["grid"], "cells": cells, "states": names, "default": 0})
+    seen = [device.observe(Reading(line)) for line in lines]
+    visits = np.bincount(seen, minlength=len(cells))
+    assert np.all(visits >= document["visits"])
+    assert visits.sum() - sum(document["visits"]) == document["outside"]
+    assert device.unusable == 0
+    assert min(x for x, _ in cells) == min(y for _, y in cells) == 0
+    height, width = document["grid"]["step"]
+    assert (height * 111_320, width * 111_320 * math.cos(math.radians(48))) == pytest.approx((500, 500))
+    np.testing.assert_allclose(np.sum(document["transition"], axis=1), 1)
+    np.testing.assert_allclose(np.array(document["initial"]) @ document["transition"], document["initial"], atol=1e-12)
+
+
+def test_a_number_of_cells_chooses_their_size(fugu: Fugu, tmp_path: Path) -> None:
+    generator = np.random.default_rng(6)
+    walk = 0.05 * np.sin(np.cumsum(generator.normal(0, 0.1, size=(5000, 2)), axis=0))
+    file = tmp_path / "walk.csv"
+    file.write_text("lat,lon\n" + "\n".join(f"{a!r},{b!r}" for a, b in walk.tolist()))
+    few, many = fitted(fugu, file, "--cells", 20), fitted(fugu, file, "--cells", 100)
+    assert 8 < len(few["coordinates"]) <= 20
+    assert 50 < len(many["coordinates"]) <= 100
+    assert many["resolution"] < few["resolution"]
+    same = fitted(fugu, file, "--cell", many["resolution"])
+    assert same == many
+
+
+def test_a_period_takes_the_newest_place_and_cuts_silences(fugu: Fugu, tmp_path: Path) -> None:
+    a, b = place(0, 0), place(1, 0)
+    # ticks 0, 10, 20, 30 of the first part: a a b b (8 and 29 are the newest); a new part at 100: b b a
+    rows = [(0, a), (8, a), (12, b), (19, b), (29, b), (100, b), (111, b), (119, a), (125, a)]
+    file = tmp_path / "walk.csv"
+    file.write_text("t,lat,lon\n" + "\n".join(f"{t},{cell}" for t, cell in rows))
+    document = fitted(fugu, file, "--period", 10)
+    # 0:a 10:a 20:b | 100:b 110:b 120:a
+    assert document["counts"] == [[0, 0, 1], [0, 1, 1], [1, 0, 1], [1, 1, 1]]
+    assert document["period_seconds"] == 10
+    assert fitted(fugu, file)["period_seconds"] == pytest.approx(8)
+
+
+def test_for_people_and_the_file(fugu: Fugu, walks: Path, tmp_path: Path) -> None:
+    done = fugu("model", "fit", walks, "--grid", "-o", tmp_path / "model.json")
+    assert done.code == 0
+    for piece in ("Cells of 500 m", "cells of the chain", "2, within 2 columns and 1 rows", "5 (3 places lie outside"):
+        assert piece in done.out
+    assert "leaks" in done.err
+    assert json.loads((tmp_path / "model.json").read_text()) == fitted(fugu, walks)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lat,lon\n1,2\n91,2\n", "r.csv: line 3, column lat is not within -90..90"),
+        ("lat,lon\n1,2\n1,-181\n", "r.csv: line 3, column lon is not within -180..180"),
+        ("lat,lon\n1,2\n1,nan\n", "r.csv: line 3, column lon is no finite number"),
+        ("lat,lon\n1,inf\n", "r.csv: line 2, column lon is no finite number"),
+        ("lat,lon\n1,east\n", "r.csv: line 2, column lon is no finite number"),
+        ("lat,lon\n1\n", "r.csv: line 2 has 1 columns, not 2"),
+        ("lat,x\n1,2\n", "r.csv has no column 'lon'; it has lat, x"),
+        ("", "r.csv has no column 'lat'; it has no header"),
+        ("lat,lon\n,\n", "r.csv: no row has a place"),
+        ("lat,lon\n1,2\n", "r.csv: no trace ever returns to a cell of 500 m: take larger cells"),
+        ("t,lat,lon\n5,1,2\n4,1,2\n", "r.csv: line 3: time runs backwards within a trace"),
+    ],
+)
+def test_what_cannot_be_fitted(fugu: Fugu, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "r.csv").write_text(text)
+    done = fugu("model", "fit", tmp_path / "r.csv", "--grid")
+    assert (done.code, done.out, done.err) == (1, "", f"fugu: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("--grid", "--threshold", "mean"), 2, "--threshold: with --grid, places make the states"),
+        (("--cell", "100"), 2, "--cell: only with --grid"),
+        (("--grid", "--cell", "100", "--cells", "9"), 2, "give either --cell or --cells, not both"),
+        (("--grid", "--cell", "0"), 1, "cell must be above 0 and finite, got 0"),
+        (("--grid", "--cell", ".5"), 1, "a cell is from 1 to 100000 metres wide, got 0.5"),
+        (
+            ("--grid", "--period", "5"),
+            1,
+            "walks.csv has no column of times (t, time, timestamp), which --period needs",
+        ),
+    ],
+)
+def test_options_that_do_not_fit(fugu: Fugu, walks: Path, words: tuple[str, ...], code: int, message: str) -> None:
+    done = fugu("model", "fit", walks, *words)
+    assert (done.code, done.out, done.err) == (code, "", f"fugu: {message}\n")

@@ -1,0 +1,432 @@
+"""`fugu plan measure`: the example of the paper, schedules, fitted grids, policies, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract.measure_policy import MeasurePolicy
+from contract.measure_table import StaircaseNoise, WeightNoise
+from contract.measurement import Reach
+from edge_agent.discretiser import Discretiser
+from edge_agent.reading import Reading
+from fugu import measure_errors
+from tests.cli.command import Done, Fugu
+
+GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "dphmm.json").read_text())
+SIX: dict[str, Any] = {
+    "coordinates": [[1, 0], [2, 1], [3, 0], [0, 1], [4, 2], [1, 2]],
+    "transition": [[1 / 6] * 6] * 6,
+    "graph": {"edges": [[1, 2], [3, 4], [3, 5], [4, 5]]},
+    "epsilon": 1,
+}
+NAMES = ("--fleet", "home", "--device", "phone-1", "--stream", "place", "--period", "60")
+
+
+class Planner:
+    """Plans specifications that are written as objects."""
+
+    def __init__(self, fugu: Fugu, folder: Path) -> None:
+        self._fugu, self.folder = fugu, folder
+
+    def run(self, spec: Any, *words: object) -> Done:
+        file = self.folder / "spec.json"
+        file.write_text(spec if isinstance(spec, str) else json.dumps(spec))
+        return self._fugu("plan", "measure", "--spec", file, *words)
+
+    def document(self, spec: Any, *words: object) -> Any:
+        done = self.run(spec, *words, "--json")
+        assert done.code == 0, done.err
+        return done.json()
+
+    def policy(self, spec: Any, *words: object) -> MeasurePolicy:
+        file = self.folder / "policy.json"
+        done = self.run(spec, "-o", file, *words)
+        assert done.code == 0, done.err
+        return MeasurePolicy.from_json(file.read_bytes())
+
+
+@pytest.fixture(autouse=True)
+def _short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forecast from short simulations, unless they are what is tested."""
+    if "known" not in request.node.name and "following" not in request.node.name:
+        monkeypatch.setattr(measure_errors, "_MOST_DRAWS", measure_errors._LEAST_DRAWS)
+
+
+@pytest.fixture
+def planner(fugu: Fugu, tmp_path: Path) -> Planner:
+    return Planner(fugu, tmp_path)
+
+
+def test_the_example_of_the_paper(planner: Planner) -> None:
+    document = planner.document(SIX)
+    golden = GOLDEN["paper"]["ex5.1"]
+    assert document["hull"] == golden["verts_ccw"] == [[-4, -1], [1, -1], [3, 0], [4, 1], [-1, 1], [-3, 0]]
+    assert document["area"] == 11
+    assert document["degree_of_protection"] == [4, 6, 3, 5, 4, 4]
+    assert document["rmse"]["knorm"]["raw"] == pytest.approx(6.55050310350975, abs=1e-9)
+    assert document["rmse"]["laplace"]["raw"] == pytest.approx(golden["laplace_rmse_eps1_S5"], abs=1e-9)
+    assert (document["exposed"], document["added_edges"], document["capped"]) == ([], [], False)
+    assert (document["factor"], document["epsilon_tick"]) == (2, 1)
+    assert document["epsilon_any"] == pytest.approx(2)
+    # neighbouring ticks are independent here, so the stream reveals what one point does
+    assert document["epsilon_stream"] == pytest.approx(2)
+    assert document["rmse"].keys() == {"laplace", "knorm", "staircase", "optimal"}
+    assert document["rmse"]["optimal"]["released"] < document["rmse"]["staircase"]["released"]
+
+
+@pytest.mark.parametrize("objective", ["nearest", "area", "error"])
+def test_exposed_states_are_named_and_edges_added(planner: Planner, objective: str) -> None:
+    """Example 6.1, under the constraint that an initial law gives: s3, s4, s5 and s6 possible."""
+    law = [0, 0, 0.25, 0.25, 0.25, 0.25]
+    stay = np.eye(6).tolist()
+    spec = {**SIX, "initial": law, "transition": stay, "graph": {"edges": [[3, 4], [3, 5], [4, 5]]}}
+    document = planner.document({**spec, "objective": objective})
+    assert document["exposed"] == [2]
+    assert document["possible"] == [2, 3, 4, 5]
+    ((state, added),) = document["added_edges"]
+    errors = {3: 7.348469228349534, 4: 6.855654600401044, 5: 7.0710678118654755}
+    assert state == 2
+    assert document["rmse"]["knorm"]["raw"] == pytest.approx(errors[added], abs=1e-9)
+    assert added == {"nearest": 4, "area": 3, "error": 4}[objective]
+    assert document["degree_of_protection"][:2] == [0, 0]
+
+
+def test_errors_of_a_grid_are_the_known_ones(planner: Planner) -> None:
+    known = GOLDEN["mechanisms_6x6"]["6|G_util r=1.5 (8-nbr)|1.0"]
+    cells = [(x, y) for y in range(6) for x in range(6)]
+    near = np.array([[max(abs(x - a), abs(y - b)) <= 1 for a, b in cells] for x, y in cells], dtype=float)
+    law = near.sum(axis=1) / near.sum()  # that of a walk over all cells around, which the numbers were made with
+    spec = {"grid": "6x6", "transition": [law.tolist()] * 36, "graph": {"radius": 1.5}, "epsilon": 1}
+    document = planner.document(spec)
+    rmse = document["rmse"]
+    assert rmse["laplace"]["raw"] == pytest.approx(known["laplace_raw"], abs=1e-9)
+    assert rmse["knorm"]["raw"] == pytest.approx(known["knorm_raw"], abs=1e-9)
+    assert rmse["staircase"]["released"] == pytest.approx(known["stair_clamp"], abs=1e-6)
+    assert rmse["staircase"]["single"] == pytest.approx(known["stair_remap"], abs=1e-6)
+    assert rmse["laplace"]["single"] == pytest.approx(known["laplace_remap"], abs=0.04)
+    assert rmse["knorm"]["single"] == pytest.approx(known["knorm_remap"], abs=0.04)
+    for errors in rmse.values():  # the walk has no memory, so following it gains nothing
+        assert errors["estimate"] == pytest.approx(errors["single"], abs=0.05)
+    assert known["lp_edges_raw"] - 1e-6 <= rmse["optimal"]["released"] <= rmse["staircase"]["released"]
+
+
+def test_following_the_walk_makes_estimates_better(planner: Planner) -> None:
+    cells = [(x, y) for y in range(6) for x in range(6)]
+    near = np.array([[max(abs(x - a), abs(y - b)) <= 1 for a, b in cells] for x, y in cells], dtype=float)
+    walk = (near / near.sum(axis=1, keepdims=True)).tolist()
+    rmse = planner.document({"grid": "6x6", "transition": walk, "graph": {"radius": 1.5}, "epsilon": 1}, "--quick")[
+        "rmse"
+    ]
+    known = GOLDEN["filter_rmse"]["6|uniform k9|8nbr|1.0"]
+    for name, golden in (("laplace", "laplace"), ("knorm", "knorm"), ("staircase", "stair_clamp")):
+        assert rmse[name]["estimate"] == pytest.approx(known[golden][0], abs=0.05)
+        assert rmse[name]["estimate"] < rmse[name]["single"] - 0.2
+
+
+def test_toml_and_json_say_the_same(fugu: Fugu, planner: Planner, tmp_path: Path) -> None:
+    file = tmp_path / "spec.toml"
+    file.write_text('grid = "3x2"\nepsilon = 1\ngraph = { radius = 1 }\nnames = ["a", "b", "c", "d", "e", "f"]\n')
+    same = {"grid": "3x2", "epsilon": 1, "graph": {"radius": 1}, "names": list("abcdef")}
+    document = fugu("plan", "measure", "--spec", file, "--json").json()
+    assert document == planner.document(same)
+    assert document["degree_of_protection"] == [3, 4, 3, 3, 4, 3]
+
+
+def test_a_grid_walks_at_random_by_default(planner: Planner) -> None:
+    policy = planner.policy({"grid": "3x2", "epsilon": 1, "graph": {"radius": 1}}, *NAMES)
+    assert policy.coordinates == ((0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1))
+    assert [state for state, _ in policy.transition[1]] == [0, 1, 2, 4]
+    assert {p for _, p in policy.transition[1]} == {0.25}
+
+
+@pytest.mark.parametrize(
+    ("graph", "edges"),
+    [
+        ({"complete": True}, 15),
+        ({"categories": ["a", "a", "b", "b", "b", 7]}, 4),
+        ({"radius": math.sqrt(2)}, 11),
+        ({"transition": True}, 13),
+        ({"edges": [[0, 1], [5, 0]]}, 2),
+    ],
+)
+def test_every_kind_of_graph(planner: Planner, graph: Any, edges: int) -> None:
+    spec = {"grid": "3x2", "epsilon": 1, "graph": graph}
+    assert planner.document(spec, "--quick")["edges"] == edges
+    policy = planner.policy(spec, "--quick", *NAMES)
+    assert sum(others.bit_count() for others in policy.measurement.neighbours) == 2 * edges
+
+
+def test_real_coordinates_are_put_on_the_lattice(planner: Planner) -> None:
+    walk = [[0.5, 0.5, 0.0], [0.25, 0.5, 0.25], [0.0, 0.5, 0.5]]
+    spec = {"coordinates": [36.4, 37.1, 39.0], "resolution": 0.5, "unit": "C", "transition": walk}
+    done = planner.run({**spec, "graph": {"complete": True}, "epsilon": 2})
+    assert "Root-mean-square error, C" in done.out
+    document = planner.document({**spec, "graph": {"complete": True}, "epsilon": 2})
+    assert document["hull"] == [[-5], [5]]  # 73, 74 and 78 half degrees
+    assert (document["area"], document["resolution"], document["unit"]) == (10, [0.5], "C")
+
+
+def test_sets_that_grow_from_a_known_start(planner: Planner) -> None:
+    corner = {"grid": "4x4", "graph": {"radius": 1}, "epsilon": 1, "initial": [1, *[0] * 15], "resolution": 100}
+    document = planner.document(corner)
+    assert (document["run_in"], document["period"], document["different_sets"]) == (6, 1, 7)
+    assert [len(each["possible"]) for each in document["sets"]] == [1, 3, 6, 10, 13, 15, 16]
+    assert [each["repeats"] for each in document["sets"]] == [False] * 6 + [True]
+    assert [each["fallback"] for each in document["sets"]] == [True] + [False] * 6
+    assert document["sets"][0]["exposed"] == [0]
+    assert {key: document[key] for key in document["sets"][-1]} == document["sets"][-1]
+    shown = planner.run(corner, "--quick").out
+    assert "from tick 6 on  16 of 16 states" in shown
+    assert "comes back for ever" in shown
+    policy = planner.policy(corner, *NAMES)
+    sets = Reach(policy.measurement).all()
+    assert [table.constraint for table in policy.measure_tables] == [0, sets[6], *sets[1:6]]
+    assert [table.first for table in policy.measure_tables] == [0, 6, 1, 2, 3, 4, 5]
+    for tick, possible in enumerate(sets[1:], start=1):
+        assert sum(table.covers(tick, possible) for table in policy.measure_tables) == 2  # its own, and the fallback
+
+
+def test_sets_that_come_in_turn(planner: Planner) -> None:
+    turn = [[0, 0, 1, 0, 0], [0, 0, 0.5, 0.5, 0], [0.5, 0.5, 0, 0, 0], [0.5, 0.5, 0, 0, 0], [0.5, 0, 0, 0, 0.5]]
+    spec = {"coordinates": [0, 3, 0, 7, 1], "transition": turn, "graph": {"complete": True}, "epsilon": 1}
+    document = planner.document({**spec, "initial": [1, 0, 0, 0, 0]})
+    assert (document["run_in"], document["period"]) == (2, 2)
+    assert document["possible"] == [2, 3]  # the worse of {0, 1} and {2, 3}
+    assert document["hull"] == [[-7], [7]]
+    assert "2 sets in turn, of 2 to 2 states" in planner.run({**spec, "initial": [1, 0, 0, 0, 0]}).out
+
+
+def test_a_flat_hull_is_widened(planner: Planner) -> None:
+    parts = {"coordinates": [[0, 0], [1, 0], [0, 9], [1, 9]], "transition": [[0.25] * 4] * 4, "epsilon": 1}
+    document = planner.document({**parts, "graph": {"categories": [0, 0, 1, 1]}})
+    assert (document["capped"], document["factor"], document["added_edges"]) == (True, 4, [])
+    assert "flat" in document["notes"][0]
+
+
+def test_a_stream_that_reveals_more_than_a_point_says_so(planner: Planner) -> None:
+    sticky = {"coordinates": [0, 1], "transition": [[0.9, 0.1], [0.1, 0.9]], "graph": {"complete": True}, "epsilon": 1}
+    document = planner.document(sticky)
+    assert document["epsilon_stream"] == pytest.approx(4.49, abs=0.02)
+    assert document["adversary"] == "ignorant"
+    assert "neighbouring ticks tell of one another" in document["notes"][0]
+    informed = planner.document(sticky, "--adversary", "informed")
+    assert informed["epsilon_stream"] >= document["epsilon_stream"] - 1e-9
+    frozen = planner.document({**sticky, "transition": [[1, 0], [0, 1]]})
+    assert frozen["epsilon_stream"] is None
+    assert frozen["epsilon_stream_reason"]
+
+
+def test_many_states_get_staircases(planner: Planner) -> None:
+    spec = {"grid": "12x12", "graph": {"radius": 1.5}, "epsilon": 1}
+    document = planner.document(spec, "--quick")
+    assert document["degree_of_protection"][0] == 4
+    assert document["rmse"]["optimal"] == {"raw": None, "released": None, "single": None, "estimate": None}
+    assert document["rmse_missing"]["optimal"] == "left out by --quick"
+    assert document["rmse"]["staircase"]["estimate"] < document["rmse"]["staircase"]["released"]
+    policy = planner.policy(spec, "--quick", *NAMES)
+    assert all(isinstance(table.noise, StaircaseNoise) for table in policy.measure_tables)
+    assert policy.stream_loss.epsilon is None
+
+
+def test_too_much_for_a_device_is_planned_but_makes_no_policy(planner: Planner) -> None:
+    points = [[x, y, z] for x in range(5) for y in range(5) for z in range(5)]
+    spec = {"coordinates": points, "transition": [[1 / 125] * 125] * 125, "graph": {"radius": 1}, "epsilon": 1}
+    document = planner.document(spec, "--quick")
+    assert document["rmse"]["staircase"]["estimate"] is None
+    done = planner.run(spec, "--quick", *NAMES, "-o", planner.folder / "p.json")
+    assert done.code == 1
+    assert "no device can draw such noise" in done.err
+    assert not (planner.folder / "p.json").exists()
+
+
+def test_a_delta_set_is_an_example(planner: Planner) -> None:
+    spec = {**SIX, "initial": [0.4, 0.3, 0.15, 0.1, 0.04, 0.01], "delta": 0.05}
+    document = planner.document(spec, "--quick")
+    assert document["delta_set"]["kept"] == [0, 1, 2, 3]
+    assert document["possible"] == [0, 1, 2, 3, 4, 5]
+    policy = planner.policy(spec, *NAMES)
+    assert (policy.delta, policy.objective) == (0.05, "error")
+    # any table that a device accepts may come, so the stream is accounted for with the promise itself: s1 has no edge,
+    # and so counts with the factor; ticks are independent here
+    assert policy.stream_loss.epsilon == pytest.approx(policy.factor)
+
+
+def test_a_policy_survives_the_check_of_a_device(planner: Planner) -> None:
+    header = {"fleet": "f", "device": "d", "stream": "s", "period": 2, "frame_ticks": 8, "valid_until": 2_000_000_000}
+    kind = {"kind": "thresholds", "edges": [1, 2, 3, 4, 5]}
+    policy = planner.policy(
+        {**SIX, **header, "discretiser": kind}, "--stream", "place", "--epoch", "1700000000.5", "--version", 3
+    )
+    policy.verify(1.0)
+    assert (policy.fleet, policy.stream, policy.version, policy.frame_ticks) == ("f", "place", 3, 8)
+    assert (policy.clock.epoch_us, policy.clock.period_us) == (1_700_000_000_500_000, 2_000_000)
+    assert policy.valid_until == 2_000_000_000
+    assert (policy.epsilon, policy.factor, policy.graph.model_dump()["edges"][0]) == (1.0, 2, (1, 2))
+    assert policy.discretiser.states == ("s0", "s1", "s2", "s3", "s4", "s5")
+    assert policy.stream_loss.epsilon == pytest.approx(2)
+    assert all(isinstance(table.noise, WeightNoise) for table in policy.measure_tables)
+
+
+def test_the_optimal_table_can_be_the_policys(planner: Planner) -> None:
+    policy = planner.policy({**SIX, "mechanism": "optimal"}, *NAMES)
+    assert len(policy.measure_tables[1].noise.points) <= 6
+    categories = policy.discretiser.model_dump()["categories"]
+    assert categories == {f"s{state}": state for state in range(6)}
+
+
+def test_from_traces_to_a_policy_with_cells(fugu: Fugu, planner: Planner, tmp_path: Path) -> None:
+    generator = np.random.default_rng(7)
+    walk = np.array([52.5, 13.4]) + 0.01 * np.sin(np.cumsum(generator.normal(0, 0.2, size=(4000, 2)), axis=0))
+    lines = [f"{latitude!r},{longitude!r}" for latitude, longitude in walk.tolist()]
+    rows = "\n".join(f"{60 * tick},{line}" for tick, line in enumerate(lines))
+    (tmp_path / "walk.csv").write_text(f"t,lat,lon\n{rows}\n")
+    assert fugu("model", "fit", tmp_path / "walk.csv", "--grid", "--cells", 25, "-o", tmp_path / "model.json").code == 0
+    model = json.loads((tmp_path / "model.json").read_text())
+    spec = {"transition": "model.json", "graph": {"radius": 1.5}, "epsilon": 1}
+    document = planner.document(spec, "--quick")
+    assert document["names"] == model["names"]
+    assert (document["unit"], document["resolution"]) == ("m", [model["resolution"]] * 2)
+    assert "leaks" in document["notes"][-1]
+    policy = planner.policy(spec, "--quick", "--fleet", "home", "--device", "phone-1", "--stream", "place")
+    assert policy.clock.period_us == 60_000_000
+    assert policy.discretiser.kind == "cells"
+    device = Discretiser(policy.discretiser.model_dump(mode="json"))
+    seen = np.bincount([device.observe(Reading(line)) for line in lines], minlength=len(model["names"]))
+    assert np.all(seen >= model["visits"])
+    measured = planner.document({**spec, "coordinates": list(range(len(model["names"])))}, "--quick")
+    assert (measured["unit"], measured["resolution"]) == ("", [1])
+
+
+def test_for_people_and_as_a_picture(planner: Planner, tmp_path: Path) -> None:
+    done = planner.run({**SIX, "names": ["home", "shop", "work", "gym", "pub", "park"]}, "--svg", tmp_path / "a.svg")
+    assert (done.code, done.err) == (0, "")
+    for piece in (
+        "6 states measured in 2 dimensions; policy graph: edges, 4 pairs",
+        "(-4, -1) (1, -1) (3, 0) (4, 1) (-1, 1) (-3, 0)",
+        "home: 4  shop: 6  work: 3  gym: 5  pub: 4  park: 4",
+        "6.551",
+        "factor 2",
+        "all points, about one tick",
+    ):
+        assert piece in done.out
+    picture = (tmp_path / "a.svg").read_text()
+    assert picture.startswith("<svg ")
+    assert "pub" in picture
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"colour": 1}, "unknown key 'colour'; known are coordinates, grid, "),
+        ({"graph": None}, "graph must be one of"),
+        ({"graph": {}}, "graph must be one of"),
+        ({"graph": {"radius": 1, "complete": True}}, "graph must be one of"),
+        ({"graph": {"round": 1}}, "graph: unknown kind 'round'"),
+        ({"graph": {"complete": False}}, "graph: complete must be true"),
+        ({"graph": {"radius": "1"}}, "graph: radius must be a finite number"),
+        ({"graph": {"radius": -1}}, "a radius is at least 0 and finite"),
+        ({"graph": {"radius": 1e9}}, "graph: the radius is beyond all coordinates"),
+        ({"graph": {"categories": ["a"]}}, "graph: 1 categories for 6 states"),
+        ({"graph": {"categories": [[]] * 6}}, "graph: categories must be a list of labels"),
+        ({"graph": {"edges": [[0, 6]]}}, "edge (0, 6) does not join two different states of 0..5"),
+        ({"graph": {"edges": [[0, "b"]]}}, "graph: edges must be pairs of states"),
+        ({"epsilon": 0}, "epsilon must be above 0 and at most 20, got 0"),
+        ({"epsilon": 21}, "epsilon must be above 0 and at most 20, got 21"),
+        ({"epsilon": True}, "epsilon must be a finite number"),
+        ({"epsilon": 10**400}, "epsilon must be a finite number"),
+        ({"coordinates": [[1, 0.5]] * 6}, "coordinates must be whole numbers"),
+        ({"coordinates": [[1, 2, 3, 4]] * 6}, "measurements are points in 1 to 3 dimensions"),
+        ({"coordinates": [[1, 2]] * 6}, "all states measure the same"),
+        ({"coordinates": [[1, 2], [3]]}, "coordinates must be a point for each state, of finite numbers"),
+        ({"coordinates": [[1, 10**400]] * 6}, "coordinates must be a point for each state, of finite numbers"),
+        ({"coordinates": "all"}, "coordinates must be a point for each state, of finite numbers"),
+        ({"grid": "10x10"}, "give either coordinates"),
+        ({"coordinates": [[1, 2], [3, 4]]}, "transition is 6 x 6 for 2 states"),
+        ({"transition": [[1, 2], [3]]}, "transition must be a matrix with a row for each state"),
+        ({"transition": None}, "transition is missing"),
+        ({"transition": [[0.2] * 6] * 6}, "transition row 0 sums to 1.2, not to 1"),
+        ({"transition": [[2, -1, 0, 0, 0, 0]] * 6}, "transition holds a negative probability"),
+        ({"initial": [0.5, 0.5]}, "initial must be 6 probabilities that sum to 1"),
+        ({"initial": [0.5] * 6}, "initial must be 6 probabilities that sum to 1"),
+        ({"names": ["a"] * 6}, "names must be 6 different ones"),
+        ({"names": "abcdef"}, "names must be a list of texts"),
+        ({"resolution": 0}, "resolution must be above 0, got 0"),
+        ({"resolution": [1, 2, 3]}, "3 resolutions for coordinates in 2 dimensions"),
+        ({"objective": "best"}, "objective must be one of error, nearest, area"),
+        ({"mechanism": "laplace"}, "mechanism must be one of staircase, optimal"),
+        ({"delta": 1}, "delta must be above 0 and at most 0.999, got 1"),
+        ({"unit": 5}, "unit must be a text"),
+        ({"cells": 5}, "cells must be the origin and step of a grid"),
+    ],
+)  # fmt: skip
+def test_specifications_that_are_refused(planner: Planner, change: dict[str, Any], message: str) -> None:
+    done = planner.run({**SIX, **change})
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"fugu: {planner.folder / 'spec.json'}: {message}")
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("size", ["10", "0x5", "1x1", "100x100", "3 by 2", 5])
+def test_grids_that_are_refused(planner: Planner, size: Any) -> None:
+    done = planner.run({"grid": size, "graph": {"complete": True}, "epsilon": 1})
+    assert (done.code, 'grid must be "COLUMNSxROWS"' in done.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "a specification is an object"),
+        ("{}", "graph is missing: give {"),
+        ('{"graph": {"complete": true}}', "epsilon is missing"),
+    ],
+)
+def test_files_that_are_no_specification(planner: Planner, text: str, message: str) -> None:
+    done = planner.run(text)
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert message in done.err
+
+
+def test_models_that_are_refused(planner: Planner, fugu: Fugu, tmp_path: Path) -> None:
+    spec = {"transition": "model.json", "graph": {"complete": True}, "epsilon": 1}
+    assert "model.json: No such file or directory" in planner.run(spec).err
+    for text in ("{", "[]", "{}"):
+        (tmp_path / "model.json").write_text(text)
+        done = planner.run(spec)
+        assert (done.code, done.err.count("\n"), "model.json" in done.err) == (1, 1, True)
+    (tmp_path / "a.toml").write_text("graph = complete\n")
+    assert "a.toml is not TOML" in fugu("plan", "measure", "--spec", tmp_path / "a.toml").err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ((), 2, "a policy needs --fleet, --device, --stream, --period, here or in the specification"),
+        ((*NAMES, "--fleet", "a/b"), 1, "fleet: String should match pattern"),
+        ((*NAMES, "--period", "0"), 1, "epoch and period must be seconds from 0 to 2^42"),
+        ((*NAMES, "--frame-ticks", "0"), 1, "frame_ticks: Input should be greater than or equal to 1"),
+        ((*NAMES, "--adversary", "kind"), 2, "adversary must be one of ignorant, informed, universal"),
+    ],
+)
+def test_policies_that_cannot_be_written(planner: Planner, words: tuple[str, ...], code: int, message: str) -> None:
+    done = planner.run(SIX, "-o", planner.folder / "p.json", *words)
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith(f"fugu: {message}")
+    assert not (planner.folder / "p.json").exists()
+
+
+def test_states_without_a_way_on_are_refused_by_their_row(planner: Planner) -> None:
+    broken = [*SIX["transition"][:5], [0] * 6]
+    assert "transition row 5 sums to 0" in planner.run({**SIX, "transition": broken}).err
+
+
+def test_help_names_every_key(fugu: Fugu) -> None:
+    shown = fugu("plan", "measure", "--help").out
+    for key in ("coordinates", "grid", "transition", "graph", "epsilon", "initial", "delta", "discretiser", "example"):
+        assert key in shown
