@@ -116,7 +116,7 @@ def summary(policy: MeasurePolicy, walk: Walk) -> list[tuple[str, str]]:
         ("a possible cell is hidden among at least", f"{hidden.min() if len(hidden) else 0} cells"),
         ("error of the released point (root mean square)", f"{walk.error(released):.0f} {unit}"),
         ("error of the gateway's estimate", f"{walk.error(walk.means):.0f} {unit}"),
-        ("truth inside the estimate's 95 % ellipse", f"{100 * walk.inside():.0f} % of ticks"),
+        ("truth inside the 95 % ellipse", f"{100 * walk.inside():.0f} % of ticks"),
     ]
 
 

@@ -17,6 +17,7 @@ from edge_agent.discretiser import Discretiser
 from edge_agent.reading import Reading
 from fugu import measure_errors
 from tests.cli.command import Done, Fugu
+from tests.measured import measure_policy
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "dphmm.json").read_text())
 SIX: dict[str, Any] = {
@@ -430,3 +431,19 @@ def test_help_names_every_key(fugu: Fugu) -> None:
     shown = fugu("plan", "measure", "--help").out
     for key in ("coordinates", "grid", "transition", "graph", "epsilon", "initial", "delta", "discretiser", "example"):
         assert key in shown
+
+
+def test_a_policy_is_checked_and_shown(fugu: Fugu, planner: Planner, tmp_path: Path) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text(measure_policy(3, start=0).to_json())
+    shown = fugu("policy", "check", str(file), "--ceiling", "1")
+    assert shown.code == 0, shown.err
+    assert "9 states, 12 pairs joined by the policy graph" in shown.out
+    assert "fallback: 9 points, for any set of possible states, from tick 0" in shown.out
+    assert "possible states from tick 0 on: 1, 3, 6, 8, 9; the sets repeat from tick 4 on" in shown.out
+    document = json.loads(fugu("policy", "check", str(file), "--json").out)
+    assert document["sets"] == [1, 3, 6, 8, 9]
+    assert [table["possible_states"] for table in document["tables"]] == [None, 9]
+    refused = fugu("policy", "check", str(file), "--ceiling", "0.9")
+    assert refused.code == 1
+    assert "above this device's ceiling for measurements 0.9" in refused.err

@@ -14,8 +14,15 @@ from typing import IO
 
 from contract import Estimate, SymbolFrame, estimate_topic, release_topic, symbols_topic
 from contract.frames import encode_estimate, encode_symbols
+from contract.measure_frames import (
+    MeasureEstimate,
+    MeasureFrame,
+    Released,
+    encode_measure,
+    encode_measure_estimate,
+)
 from contract.release_frames import encode_release
-from mqtt_link import Link
+from mqtt_link import Link, Subscription
 from tests.brokers import Mosquitto, wait_until
 from tests.contract.test_release_frames import FRAME
 
@@ -150,3 +157,34 @@ def test_a_broker_that_is_down_is_named_after_the_timeout() -> None:
     command = [sys.executable, "-m", "fugu", "subscribe", "--fleet", "home", "--broker", "127.0.0.1:1"]
     done = subprocess.run([*command, "--timeout", "0.4"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "fugu: no broker at 127.0.0.1:1\n")
+
+
+def test_points_and_their_estimates(broker: Mosquitto) -> None:
+    frame = MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)), None, Released(0, (2, 2))))
+    estimate = MeasureEstimate(0, 2, ((1.5, 2.0),), ((1.0, 0.25, 2.0),), (4,), (-3.0,))
+    with device(broker) as running:
+        process = start(broker, "--count", "3")
+
+        def step() -> object:
+            running.link.publish(symbols_topic("home", "wrist", "place"), encode_measure(frame))
+            running.link.publish(estimate_topic("home", "wrist", "place"), encode_measure_estimate(estimate))
+            return process.poll() is not None
+
+        wait_until(step, what="the subscriber")
+    out, err = process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    assert {line.decode() for line in out.splitlines()} == {
+        "wrist/place tick 0: point 4 -1, from table 3",
+        "wrist/place tick 2: point 2 2, from table 0",
+        "wrist/place tick 0: measurement 1.5 2, covariance 1 0.25 2",
+    }
+
+
+def test_a_frame_of_points_counts_once(broker: Mosquitto) -> None:
+    frame = encode_measure(MeasureFrame(1, -1, 0, 1, (Released(0, (4,)),)))
+    topic = symbols_topic("home", "wrist", "place")
+    subscription = Subscription(broker.broker, fleet="home")
+    assert [reading.tick for reading in subscription.decode(topic, frame)] == [0]
+    assert subscription.decode(topic, frame) == []
+    assert subscription.decode(estimate_topic("home", "wrist", "place"), frame) == []
+    assert subscription.rejected == {"unknown_schema": 1}

@@ -1,0 +1,38 @@
+"""The second demo, as a new user runs it: a private walk, with a device and a gateway that are stopped on the way."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+
+@pytest.mark.parametrize("kind", ["mosquitto", "embedded"])
+def test_the_walk_is_followed_through_restarts_and_losses(tmp_path: Path, kind: str) -> None:
+    command = [sys.executable, "-m", "fugu", "demo-location", "--seconds", "20", "--broker-kind", kind]
+    done = subprocess.run([*command, "--out", "walk"], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = (tmp_path / "walk" / "report.html").read_text()
+    assert "http://" not in report.replace("http://www.w3.org/2000/svg", "")
+    maps = re.findall(r"<svg.*?</svg>", report, re.DOTALL)
+    assert len(maps) == 6
+    for drawn in maps:
+        shapes = [element.tag.rpartition("}")[2] for element in ElementTree.fromstring(drawn).iter()]
+        assert shapes.count("ellipse") == 1
+        assert shapes.count("circle") == 1, "the released point"
+        assert shapes.count("rect") == 1 + 100 + 1, "paper, cells, and the true one"
+    said = dict(re.findall(r"<tr><td>(.*?)</td><td>(.*?)</td></tr>", report))
+    numbers = {name: float(value.partition(" ")[0].rstrip(",")) for name, value in said.items()}
+    assert numbers["ticks of the walk"] == 401
+    assert numbers["ticks while the device was down"] >= 10
+    assert numbers["points that reached the subscriber"] >= 300
+    assert numbers["drawn from tables that the gateway sent"] > 0
+    assert numbers["a possible cell is hidden among at least"] >= 2
+    released, estimated = (numbers[name] for name in said if name.startswith("error of the"))
+    assert 250 < released < 550
+    assert estimated < 0.75 * released
+    assert numbers["truth inside the 95 % ellipse"] > 80
