@@ -18,10 +18,13 @@ __all__ = [
     "committed_topic",
     "estimate_topic",
     "parse_topic",
+    "policy_set_topic",
+    "policy_status_topic",
     "release_topic",
     "status_topic",
     "symbols_topic",
     "table_topic",
+    "time_topic",
     "window_topic",
 ]
 
@@ -32,7 +35,9 @@ RESERVED_RELEASES = frozenset({"status", "committed"})
 _ROOT = "fugu/1"
 _NAME = re.compile(NAME_PATTERN)
 
-Kind = Literal["status", "committed", "symbols", "window", "table", "estimate", "release"]
+Kind = Literal[
+    "status", "committed", "symbols", "window", "table", "estimate", "release", "policy_set", "policy_status", "time"
+]
 
 
 class Topic(NamedTuple):
@@ -70,6 +75,21 @@ def table_topic(fleet: str, device: str, stream: str) -> str:
     return f"{_ROOT}/{_part(fleet)}/{_part(device)}/table/{_part(stream)}"
 
 
+def policy_set_topic(fleet: str, device: str) -> str:
+    """Topic of the retained, signed policy document that a device is to follow."""
+    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/policy/set"
+
+
+def policy_status_topic(fleet: str, device: str) -> str:
+    """Topic on which a device says which policy document it follows, and what it has refused; retained."""
+    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/policy/status"
+
+
+def time_topic(fleet: str) -> str:
+    """Topic of the time that a fleet's gateway signs; retained."""
+    return f"{_ROOT}/{_part(fleet)}/time"
+
+
 def estimate_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of the gateway's smoothed estimate of a stream."""
     return f"{_ROOT}/{_part(fleet)}/estimate/{_part(device)}/{_part(stream)}"
@@ -98,6 +118,12 @@ def parse_topic(topic: str) -> Topic:
             if not (_NAME.fullmatch(fleet) and _NAME.fullmatch(name)) or name in RESERVED_DEVICES:
                 raise TopicError(f"not a valid name in topic {topic[:100]!r}")
             return Topic("release", fleet, "", "", name)
+        case ["fugu", "1", fleet, "time"]:
+            if not _NAME.fullmatch(fleet):
+                raise TopicError(f"not a valid name in topic {topic[:100]!r}")
+            return Topic("time", fleet, "", "")
+        case ["fugu", "1", fleet, device, "policy", ("set" | "status") as part]:
+            parsed = Topic("policy_set" if part == "set" else "policy_status", fleet, device, "")
         case ["fugu", "1", fleet, device, ("status" | "committed") as kind]:
             parsed = Topic(kind, fleet, device, "")
         case ["fugu", "1", fleet, device, ("symbols" | "window" | "table") as kind, stream]:

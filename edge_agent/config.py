@@ -12,12 +12,15 @@ import signal
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from contract.errors import FuguError
-from edge_agent.plan import AgentPlan, StreamPlan
+from edge_agent.plan import AgentPlan, Managed, StreamPlan
 
-__all__ = ["ConfigError", "check_in_child", "load"]
+if TYPE_CHECKING:
+    from edge_agent.config_schema import AgentConfig
+
+__all__ = ["ConfigError", "check_in_child", "load", "read_config", "sensor_values"]
 
 
 class ConfigError(FuguError):
@@ -87,19 +90,42 @@ def _plan(checked: dict[str, Any]) -> AgentPlan:
     from mqtt_link import Broker  # here, so that the child is forked before this is loaded
 
     streams = tuple(StreamPlan.of(policy, sensor) for policy, sensor in checked.pop("streams"))
-    return AgentPlan(**{**checked, "broker": Broker(**checked["broker"]), "streams": streams})
+    managed = checked.pop("managed")
+    return AgentPlan(
+        **{**checked, "broker": Broker(**checked["broker"]), "streams": streams},
+        managed=None if managed is None else Managed(**managed),
+    )
 
 
 def _checked(path: Path) -> dict[str, Any]:
     """Validate configuration and policies; the result is what JSON can carry."""
+    config = read_config(path)
+    plan = config.model_dump(exclude={"streams", "ceiling", "measurement_ceiling", "enrolment", "trust"})
+    broker = {
+        key: str(path.parent / value) if key.endswith("_file") and value is not None else value
+        for key, value in plan["broker"].items()
+    }
+    plan |= {"broker": broker, "outbox": str(path.parent / config.outbox), "managed": None}
+    if config.enrolment is None:
+        return {**plan, "streams": _local_streams(config, path.parent)}
+    from edge_agent.judge import kept
+
+    managed, streams = kept(config, path)
+    return {**plan, "managed": managed, "streams": streams}
+
+
+def read_config(path: Path) -> AgentConfig:
+    """Read a configuration file.
+
+    Raises:
+        ConfigError: it cannot be read, or a field is wrong.
+    """
     from pydantic import ValidationError
 
-    from contract.policies import read_policy
-    from contract.policy import Policy
     from edge_agent.config_schema import AgentConfig
 
     try:
-        config = AgentConfig.model_validate_json(json.dumps(tomllib.loads(path.read_text())))
+        return AgentConfig.model_validate_json(json.dumps(tomllib.loads(path.read_text())))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
@@ -108,9 +134,17 @@ def _checked(path: Path) -> dict[str, Any]:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "configuration"
         raise ConfigError(f"{path}: {where}: {first['msg']}") from None
+
+
+def _local_streams(config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The policies that the configuration names, verified, with their sensors."""
+    from contract.policies import read_policy
+    from contract.policy import Policy
+
+    assert config.ceiling is not None
     streams = []
     for stream in config.streams:
-        file = path.parent / stream.policy
+        file = folder / (stream.policy or "")
         try:
             policy = read_policy(file.read_bytes())
         except OSError as error:
@@ -126,16 +160,13 @@ def _checked(path: Path) -> dict[str, Any]:
             )
         else:
             policy.verify(config.measurement_ceiling)
-        sensor = stream.sensor.model_dump()
-        if "file" in sensor:
-            sensor["file"] = str(path.parent / sensor["file"])
-        streams.append((policy.model_dump(mode="json"), sensor))
+        streams.append((policy.model_dump(mode="json"), sensor_values(stream.sensor.model_dump(), folder)))
     names = [policy["stream"] for policy, _ in streams]
     if len(set(names)) != len(names):
         raise ConfigError(f"two policies for one stream: {sorted(names)}")
-    plan = config.model_dump(exclude={"streams", "ceiling", "measurement_ceiling"})
-    broker = {
-        key: str(path.parent / value) if key.endswith("_file") and value is not None else value
-        for key, value in plan["broker"].items()
-    }
-    return {**plan, "broker": broker, "outbox": str(path.parent / config.outbox), "streams": streams}
+    return streams
+
+
+def sensor_values(sensor: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A sensor's configuration, with its file relative to the configuration's folder."""
+    return {**sensor, "file": str(folder / sensor["file"])} if "file" in sensor else sensor

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from contract._document import Document
 
@@ -49,9 +49,10 @@ class Call(Document):
 
 
 class StreamConfig(Document):
-    """A policy file, and the sensor that feeds it."""
+    """A stream: the sensor that feeds it, and its policy file; of an enrolled device its name, as policies are sent."""
 
-    policy: str
+    policy: str | None = None
+    stream: str | None = None
     sensor: Annotated[Replay | Lines | Call, Field(discriminator="kind")]
 
 
@@ -59,6 +60,8 @@ class AgentConfig(Document):
     """One device.
 
     Attributes:
+        enrolment: file of a device that is sent its policies, signed; it holds the ceilings then.
+        trust: file that remembers what was accepted.
         ceiling: the most that its owner lets a stream tell about one tick, all its symbols together, in nats.
         measurement_ceiling: the most that its owner lets a single released point tell, in nats; none refuses measured
             streams, because what all points together tell is more, and no device can compute it.
@@ -67,10 +70,28 @@ class AgentConfig(Document):
     fleet: str
     device: str
     outbox: str
-    ceiling: float = Field(gt=0)
+    enrolment: str | None = None
+    trust: str = "trust.json"
+    ceiling: float | None = Field(default=None, gt=0)
     measurement_ceiling: float | None = Field(default=None, gt=0)
     forget: Literal["committed", "puback"] = "committed"
     drain_seconds: float = Field(default=5.0, ge=0, le=3600)
     status_seconds: float = Field(default=30.0, gt=0, le=86400)
     broker: BrokerConfig = BrokerConfig()
     streams: tuple[StreamConfig, ...] = Field(min_length=1, max_length=64)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.enrolment is None:
+            if self.ceiling is None:
+                raise ValueError("ceiling is missing: the largest epsilon that the device's owner accepts")
+            if any(stream.policy is None or stream.stream is not None for stream in self.streams):
+                raise ValueError("a stream of a device that is not enrolled has a policy file, and no name beside it")
+        else:
+            if self.ceiling is not None or self.measurement_ceiling is not None:
+                raise ValueError("the ceilings of an enrolled device are in its enrolment")
+            if any(stream.stream is None or stream.policy is not None for stream in self.streams):
+                raise ValueError("a stream of an enrolled device has a name, and no policy file: policies are sent")
+            if len({stream.stream for stream in self.streams}) != len(self.streams):
+                raise ValueError("two streams have the same name")
+        return self

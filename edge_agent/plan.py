@@ -131,6 +131,29 @@ class StreamPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Managed:
+    """What an enrolled device has to know of the policies that it is sent.
+
+    Attributes:
+        config: its configuration file.
+        trust: file that remembers what was accepted.
+        version: of the policy document in force, 0 for none.
+        valid_until: when that expires, in Unix seconds; none for never.
+        on_expiry: what is done from then on, "hold" or "stop".
+        time: the newest time that the gateway has signed.
+        fresh_seconds: how old that may be before the device calls itself stale; none means any age.
+    """
+
+    config: str
+    trust: str
+    version: int
+    valid_until: int | None
+    on_expiry: Literal["hold", "stop"]
+    time: int
+    fresh_seconds: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class AgentPlan:
     """A device: where it publishes, what it keeps where, and its streams.
 
@@ -140,6 +163,7 @@ class AgentPlan:
             once the broker has acknowledged it.
         drain_seconds: how long an orderly stop waits for the outbox to empty.
         status_seconds: time between two status messages.
+        managed: of an enrolled device.
     """
 
     fleet: str
@@ -150,6 +174,7 @@ class AgentPlan:
     drain_seconds: float
     status_seconds: float
     streams: tuple[StreamPlan, ...]
+    managed: Managed | None = None
 
 
 def _measure_plan(policy: dict[str, Any]) -> MeasurePlan:

@@ -1,0 +1,395 @@
+"""Which documents a device accepts: one state machine, without any I/O.
+
+A document is untrusted bytes until all of this holds, checked in this order; the first that fails is the reason:
+
+1. the envelope is well-formed, and of a kind that is expected;
+2. every signature that counts is of a key that may sign this kind, and valid; the role's threshold is met;
+3. it is this fleet's, and addressed to this device;
+4. its version is higher than any that was ever accepted; the same version with the same content is no news, and with
+   other content is refused;
+5. it is valid now. "Now" never goes back: it is at least the newest time that the gateway has signed;
+6. its guarantees, derived anew, hold, and keep to what the device's owner accepts.
+
+A new root document is signed by enough keys of the old root and enough of its own, and is exactly one version ahead. It
+also forgets the signed time, so that a stolen gateway key that signed a far one does no lasting harm. The bytes inside
+an envelope are parsed only after point 2. Whatever is refused changes nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from contract.envelope import Envelope, Kind, decode_envelope, signers
+from contract.errors import FrameError, FuguError, GuaranteeError, PolicyError
+from contract.fleet_documents import (
+    Enrolment,
+    PolicyDocument,
+    Role,
+    RootDocument,
+    TableDocument,
+    TimeDocument,
+    read_document,
+)
+from contract.policies import AnyPolicy
+from contract.policy import Policy
+
+__all__ = [
+    "AddressError",
+    "CeilingError",
+    "ConflictError",
+    "EnvelopeError",
+    "ExpiredError",
+    "FalseGuaranteeError",
+    "NotYetValidError",
+    "ReplayError",
+    "RoleError",
+    "RootError",
+    "SignatureError",
+    "ThresholdError",
+    "Trust",
+    "TrustError",
+    "TrustState",
+    "Verdict",
+]
+
+_Read = TypeVar("_Read", RootDocument, PolicyDocument, TableDocument, TimeDocument)
+
+
+class TrustError(FuguError):
+    """A document is not accepted."""
+
+    reason = "trust"
+
+
+class EnvelopeError(TrustError):
+    """The bytes are no envelope, or not of this kind; or what was signed is malformed."""
+
+    reason = "malformed"
+
+
+class RoleError(TrustError):
+    """No key that may sign such a document has signed it."""
+
+    reason = "wrong_role"
+
+
+class SignatureError(TrustError):
+    """A signature of a key that may sign does not match what it signs."""
+
+    reason = "bad_signature"
+
+
+class ThresholdError(TrustError):
+    """Too few of the keys that may sign have signed."""
+
+    reason = "threshold"
+
+
+class AddressError(TrustError):
+    """The document is for somebody else."""
+
+    reason = "not_addressed"
+
+
+class ReplayError(TrustError):
+    """A newer document has been accepted before."""
+
+    reason = "replayed"
+
+
+class ConflictError(TrustError):
+    """A document of the same version, with other content, has been accepted before."""
+
+    reason = "same_version"
+
+
+class ExpiredError(TrustError):
+    """The document's time is over."""
+
+    reason = "expired"
+
+
+class NotYetValidError(TrustError):
+    """The document's time has not come."""
+
+    reason = "not_yet_valid"
+
+
+class FalseGuaranteeError(TrustError):
+    """A policy does not guarantee what it claims, or cannot be run."""
+
+    reason = "guarantee"
+
+
+class CeilingError(TrustError):
+    """A policy promises less than the device's owner demands."""
+
+    reason = "ceiling"
+
+
+class RootError(TrustError):
+    """A new root does not follow from the one in force."""
+
+    reason = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class TrustState:
+    """What a device has accepted; kept for ever.
+
+    Attributes:
+        root: envelope of the root document in force.
+        version: of the newest policy document ever accepted, 0 for none.
+        digest: of that document.
+        policy: envelope of it; empty for none.
+        time: the newest time that was signed, in Unix seconds.
+    """
+
+    root: bytes
+    version: int = 0
+    digest: str = ""
+    policy: bytes = b""
+    time: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Values that JSON can carry."""
+        return {
+            "root": base64.b64encode(self.root).decode(),
+            "version": self.version,
+            "digest": self.digest,
+            "policy": base64.b64encode(self.policy).decode(),
+            "time": self.time,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> TrustState:
+        """What `to_json` made; the caller has kept it from others.
+
+        Raises:
+            EnvelopeError: it is something else.
+        """
+        try:
+            return cls(
+                base64.b64decode(values["root"], validate=True),
+                int(values["version"]),
+                str(values["digest"]),
+                base64.b64decode(values["policy"], validate=True),
+                int(values["time"]),
+            )
+        except (KeyError, TypeError, ValueError, binascii.Error):
+            raise EnvelopeError("what is kept of earlier documents is damaged") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A document that was accepted, or is no news.
+
+    Attributes:
+        state: what holds now.
+        document: what was signed.
+        policies: those of a policy document, as this device has them.
+        news: whether anything has changed.
+    """
+
+    state: TrustState
+    document: RootDocument | PolicyDocument | TableDocument | TimeDocument
+    policies: tuple[AnyPolicy, ...] = ()
+    news: bool = True
+
+
+class Trust:
+    """The rules of one device.
+
+    Args:
+        enrolment: from its owner.
+        state: what it has accepted so far; none at the beginning.
+
+    Raises:
+        TrustError: the enrolment's root is none.
+    """
+
+    def __init__(self, enrolment: Enrolment, state: TrustState | None = None) -> None:
+        self.enrolment = enrolment
+        self.state = state or TrustState(bytes.fromhex(enrolment.root))
+        self._root = self._own_root(self.state.root)
+
+    @property
+    def root(self) -> RootDocument:
+        """The root in force."""
+        return self._root
+
+    def consider(self, payload: bytes, kind: Kind, now: int) -> Verdict:
+        """Judge a document; what is accepted takes effect in `state`.
+
+        Args:
+            payload: an envelope's bytes, as they came.
+            kind: what is expected where they came from.
+            now: Unix time in seconds.
+
+        Raises:
+            TrustError: the subclass that says why it is refused.
+        """
+        envelope = _envelope(payload)
+        if envelope.kind == "root" and kind == "policy":  # new roots come where policies come
+            verdict = self._consider_root(envelope, payload)
+        elif envelope.kind != kind:
+            raise EnvelopeError(f"a {envelope.kind} document where a {kind} document was expected")
+        elif kind == "policy":
+            verdict = self._consider_policy(envelope, payload, now)
+        elif kind == "table":
+            verdict = self._consider_table(envelope)
+        else:
+            verdict = self._consider_time(envelope)
+        self.state = verdict.state
+        if isinstance(verdict.document, RootDocument):
+            self._root = verdict.document
+        return verdict
+
+    def in_force(self) -> Verdict | None:
+        """The newest document that was ever accepted, its guarantees derived once more; none if there is none.
+
+        Its validity is not asked for: what happens to a policy whose time is over is its own `on_expiry`.
+
+        Raises:
+            TrustError: what was kept has been tampered with, or the owner has lowered a ceiling since.
+        """
+        if not self.state.policy:
+            return None
+        envelope = _envelope(self.state.policy)
+        if envelope.kind != "policy" or envelope.digest != self.state.digest:
+            raise EnvelopeError("what is kept of earlier documents is damaged")
+        document = _read(PolicyDocument, envelope)
+        return Verdict(self.state, document, self._guaranteed(document), news=False)
+
+    def _consider_root(self, envelope: Envelope, payload: bytes) -> Verdict:
+        try:
+            _check_signatures(envelope, self._root.root, self._root.public_keys)
+        except TrustError as error:
+            raise RootError(f"a new root that the one in force has not signed: {error}") from None
+        document = _read(RootDocument, envelope)
+        try:
+            _check_signatures(envelope, document.root, document.public_keys)
+        except TrustError as error:
+            raise RootError(f"a new root that its own keys have not signed: {error}") from None
+        if document.fleet != self.enrolment.fleet:
+            raise AddressError(f"the root of fleet {document.fleet}")
+        if document.version < self._root.version:
+            raise ReplayError(f"root version {document.version}; {self._root.version} is in force")
+        if document.version == self._root.version:
+            if document != self._root:
+                raise ConflictError(f"another root of version {document.version}")
+            return Verdict(self.state, document, news=False)
+        if document.version != self._root.version + 1:
+            raise RootError(f"root version {document.version} does not follow version {self._root.version}")
+        return Verdict(replace(self.state, root=payload, time=0), document)
+
+    def _consider_policy(self, envelope: Envelope, payload: bytes, now: int) -> Verdict:
+        _check_signatures(envelope, self._root.policy, self._root.public_keys)
+        document = _read(PolicyDocument, envelope)
+        mine = self.enrolment
+        if document.fleet != mine.fleet or not document.to.reaches(mine.device, mine.groups):
+            raise AddressError(f"a document of fleet {document.fleet} for {document.to}")
+        if document.version < self.state.version:
+            raise ReplayError(f"version {document.version}; version {self.state.version} has been accepted before")
+        if document.version == self.state.version:
+            if envelope.digest != self.state.digest:
+                raise ConflictError(f"version {document.version} has been accepted before, with other content")
+            return Verdict(self.state, document, self._guaranteed(document), news=False)
+        moment = max(now, self.state.time)
+        if moment < document.valid_from:
+            raise NotYetValidError(f"version {document.version} is valid from {document.valid_from} on")
+        if document.valid_until is not None and moment >= document.valid_until:
+            raise ExpiredError(f"version {document.version} was valid until {document.valid_until}")
+        policies = self._guaranteed(document)
+        state = replace(self.state, version=document.version, digest=envelope.digest, policy=payload)
+        return Verdict(state, document, policies)
+
+    def _consider_table(self, envelope: Envelope) -> Verdict:
+        _check_signatures(envelope, self._root.gateway, self._root.public_keys)
+        document = _read(TableDocument, envelope)
+        if (document.fleet, document.device) != (self.enrolment.fleet, self.enrolment.device):
+            raise AddressError(f"a table for {document.fleet}/{document.device}")
+        return Verdict(self.state, document)
+
+    def _consider_time(self, envelope: Envelope) -> Verdict:
+        _check_signatures(envelope, self._root.gateway, self._root.public_keys)
+        document = _read(TimeDocument, envelope)
+        if document.fleet != self.enrolment.fleet:
+            raise AddressError(f"the time of fleet {document.fleet}")
+        if document.time < self.state.time:
+            raise ReplayError(f"the time {document.time}; {self.state.time} has been before")
+        return Verdict(replace(self.state, time=document.time), document, news=document.time > self.state.time)
+
+    def _guaranteed(self, document: PolicyDocument) -> tuple[AnyPolicy, ...]:
+        """The policies for this device, all their guarantees derived and within its owner's limits."""
+        mine, total = self.enrolment, 0.0
+        try:
+            policies = document.for_device(mine.device)
+            for policy in policies:
+                policy.verify(math.inf)
+        except (PolicyError, GuaranteeError) as error:
+            raise FalseGuaranteeError(str(error)) from None
+        for policy in policies:
+            if not isinstance(policy, Policy):
+                _hold(policy.epsilon, mine.measurement_ceiling, f"each point of stream {policy.stream}")
+                continue
+            _hold(policy.guarantee.epsilon, mine.ceiling, f"stream {policy.stream}")
+            total += policy.guarantee.epsilon
+            if mine.adversaries is not None and policy.guarantee.adversary not in mine.adversaries:
+                raise CeilingError(
+                    f"stream {policy.stream} is protected against the {policy.guarantee.adversary} adversary; "
+                    f"this device accepts {' or '.join(mine.adversaries)}"
+                )
+        _hold(total * (1.0 - 1e-12), mine.total_ceiling, "all streams together")
+        return policies
+
+    def _own_root(self, payload: bytes) -> RootDocument:
+        """The root of the enrolment, or one that followed it: its own keys must have signed it."""
+        envelope = _envelope(payload)
+        if envelope.kind != "root":
+            raise EnvelopeError(f"a {envelope.kind} document where a root was expected")
+        document = _read(RootDocument, envelope)
+        _check_signatures(envelope, document.root, document.public_keys)
+        if document.fleet != self.enrolment.fleet:
+            raise AddressError(f"the root of fleet {document.fleet}")
+        return document
+
+
+def _envelope(payload: bytes) -> Envelope:
+    try:
+        return decode_envelope(payload)
+    except FrameError as error:
+        raise EnvelopeError(f"no envelope: {error}") from None
+
+
+def _check_signatures(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> None:
+    """Refuse an envelope that a role has not signed."""
+    allowed = {name: public for name, public in keys.items() if name in role.names}
+    claimed = {signature.key for signature in envelope.signatures} & set(allowed)
+    if not claimed:
+        raise RoleError(f"no key that may sign a {envelope.kind} document has signed it")
+    valid = signers(envelope, allowed)
+    if valid != claimed:
+        raise SignatureError("a signature does not match the document")
+    if len(valid) < role.threshold:
+        raise ThresholdError(f"{len(valid)} of the {role.threshold} signatures that are needed")
+
+
+def _read(kind: type[_Read], envelope: Envelope) -> _Read:
+    """The document that was signed."""
+    try:
+        return read_document(kind, envelope.payload)
+    except PolicyError as error:
+        raise EnvelopeError(f"a signed {envelope.kind} document is malformed: {error}") from None
+
+
+def _hold(epsilon: float, ceiling: float | None, what: str) -> None:
+    if ceiling is None:
+        raise CeilingError(f"this device accepts no measured streams ({what})")
+    if epsilon > ceiling:
+        raise CeilingError(f"epsilon {epsilon:g} of {what} is above this device's ceiling {ceiling:g}")

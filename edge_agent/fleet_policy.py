@@ -1,0 +1,230 @@
+"""An enrolled device's dealings with what is signed: policies, tables and the time.
+
+Everything that arrives is judged in a process of its own, one after the other, while ticks go on. What is accepted is
+stored first and then put in force, between two ticks: the file of trust is replaced as a whole, so that a crash at any
+point leaves exactly one document in force. What is refused changes nothing but the status, which says why.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from contract.errors import FuguError
+from contract.fleet_frames import JUDGED_BYTES, PolicyStatus, encode_policy_status
+from contract.frames import MAX_TEXT
+from contract.topics import policy_set_topic, policy_status_topic, table_topic, time_topic
+from edge_agent.plan import Managed, StreamPlan
+
+__all__ = ["FleetPolicy"]
+
+JUDGE_SECONDS = 120.0
+RETRY_SECONDS = 60.0
+MOST_WAITING = 16
+_NOT_YET = "not_yet_valid"
+
+Switch = Callable[[Sequence[StreamPlan], Callable[[], None]], None]
+"""switch(plans, store): check that the streams can go on under new plans, call `store`, then put the plans in force."""
+
+
+class FleetPolicy:
+    """What an enrolled device follows.
+
+    Args:
+        fleet, device: whose it is.
+        managed: what was accepted so far.
+        streams: names of the streams that the device has sensors for.
+        later: leaves work for the agent's loop.
+        switch: see `Switch`; FuguErrors refuse the document.
+        offer_table: takes a stream's table; whether it was taken.
+
+    Attributes:
+        topics: what to subscribe to.
+        managed: what holds now.
+    """
+
+    def __init__(
+        self,
+        fleet: str,
+        device: str,
+        managed: Managed,
+        streams: Sequence[str],
+        later: Callable[[Callable[[], None]], None],
+        switch: Switch,
+        offer_table: Callable[[str, bytes], bool],
+    ) -> None:
+        self.managed = managed
+        self._later = later
+        self._switch = switch
+        self._offer_table = offer_table
+        self._status_topic = policy_status_topic(fleet, device)
+        self._kinds = {policy_set_topic(fleet, device): "policy", time_topic(fleet): "time"}
+        self._kinds |= {table_topic(fleet, device, stream): "table" for stream in streams}
+        self.topics = tuple(self._kinds)
+        self._waiting: dict[str, bytes] = {}
+        self._judging: subprocess.Popen[bytes] | None = None
+        self._busy = False
+        self._judged = b""
+        self._reason = ""
+        self._detail = ""
+        self._refused = 0
+        self._unripe: tuple[float, bytes] | None = None
+        self._said: PolicyStatus | None = None
+
+    def arrived(self, topic: str, payload: bytes) -> bool:
+        """Take what has arrived; false if it is nothing of ours. The newest of each topic counts."""
+        kind = self._kinds.get(topic)
+        if kind is None:
+            return False
+        repeated = kind == "policy" and _name(payload) == self._judged and self._reason != _NOT_YET
+        if payload and not repeated and len(self._waiting) < MOST_WAITING:
+            self._waiting[topic] = payload
+            self._next()
+        return True
+
+    def maintain(self, now: float) -> None:
+        """Look again at a document whose time had not come; `now` is a monotonic time in seconds."""
+        if self._unripe is not None and now >= self._unripe[0] and not self._busy:
+            policy_topic = next(topic for topic, kind in self._kinds.items() if kind == "policy")
+            self._waiting.setdefault(policy_topic, self._unripe[1])
+            self._unripe = (now + RETRY_SECONDS, self._unripe[1])
+            self._next()
+
+    def silent(self, seconds: float) -> bool:
+        """Whether the policy's time is over and it says that the device is silent then; Unix time in seconds."""
+        return self._expired(seconds) and self.managed.on_expiry == "stop"
+
+    def said(self, seconds: float, connected_anew: bool) -> tuple[str, bytes] | None:
+        """Topic and bytes of the status, if there is something new to say.
+
+        Args:
+            seconds: Unix time.
+            connected_anew: whether it has to be said again.
+        """
+        status = PolicyStatus(
+            self.managed.version, self._judged, self._reason, self._detail, self._refused, self._stale(seconds)
+        )
+        if status == self._said and not connected_anew:
+            return None
+        self._said = status
+        return self._status_topic, encode_policy_status(status)
+
+    def close(self) -> None:
+        """End what is under way."""
+        self._waiting.clear()
+        if self._judging is not None:
+            self._judging.kill()
+
+    def _expired(self, seconds: float) -> bool:
+        return self.managed.valid_until is not None and seconds >= self.managed.valid_until
+
+    def _stale(self, seconds: float) -> bool:
+        fresh = self.managed.fresh_seconds
+        return self._expired(seconds) or (fresh is not None and seconds - self.managed.time > fresh)
+
+    # Judgement
+
+    def _next(self) -> None:
+        """Judge what has waited longest, unless something is being judged."""
+        if self._busy or not self._waiting:
+            return
+        topic = next(iter(self._waiting))
+        payload = self._waiting.pop(topic)
+        self._busy = True
+        threading.Thread(target=self._judge, args=(self._kinds[topic], payload), name="judge", daemon=True).start()
+
+    def _judge(self, kind: str, payload: bytes) -> None:
+        """Ask the judge; in a thread of its own."""
+        command = [sys.executable, "-m", "edge_agent.judge", self.managed.config, kind]
+        answer: dict[str, Any] = {"refused": "judge", "detail": "the check of a document died"}
+        try:
+            with subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            ) as process:
+                self._judging = process
+                try:
+                    out, _ = process.communicate(payload, timeout=JUDGE_SECONDS)
+                    answer = json.loads(out) if out else answer
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    answer["detail"] = "the check of a document took too long"
+        except (OSError, ValueError) as error:
+            answer["detail"] = f"the check of a document cannot run: {type(error).__name__}"
+        self._later(lambda: self._decided(kind, payload, answer))
+
+    def _decided(self, kind: str, payload: bytes, answer: dict[str, Any]) -> None:
+        """What the judge has said; in the agent's loop."""
+        self._busy = False
+        self._judging = None
+        try:
+            if "refused" in answer:
+                self._refuse(kind, payload, answer["refused"], answer["detail"])
+            else:
+                self._accept(kind, payload, answer)
+        except FuguError as error:
+            self._refuse(kind, payload, error.reason, str(error))
+        except OSError as error:
+            self._refuse(kind, payload, "storage", f"cannot store what was accepted: {error.strerror}")
+        self._next()
+
+    def _refuse(self, kind: str, payload: bytes, reason: str, detail: str) -> None:
+        self._refused += 1
+        self._reason, self._detail = reason[:32], detail[:MAX_TEXT]
+        if kind == "policy":
+            self._judged = _name(payload)
+            due = self._unripe[0] if self._unripe is not None and self._unripe[1] == payload else 0.0
+            self._unripe = (due, payload) if reason == _NOT_YET else None
+
+    def _accept(self, kind: str, payload: bytes, answer: dict[str, Any]) -> None:
+        if answer["kind"] == "table":
+            if not self._offer_table(answer["stream"], base64.b64decode(answer["table"])):
+                self._refused += 1
+            return
+        if answer["news"]:
+            state = json.dumps(answer["state"])
+            managed = replace(self.managed, time=answer["state"]["time"])
+            if answer["kind"] == "policy":
+                managed = replace(managed, **{key: answer[key] for key in ("version", "valid_until", "on_expiry")})
+                plans = [StreamPlan.of(policy, sensor) for policy, sensor in answer["streams"]]
+                self._switch(plans, lambda: _store(Path(self.managed.trust), state))
+            else:
+                _store(Path(self.managed.trust), state)
+            self.managed = managed
+        if kind == "policy":
+            self._judged, self._reason, self._detail, self._unripe = _name(payload), "", "", None
+
+
+def _name(payload: bytes) -> bytes:
+    return hashlib.sha256(payload).digest()[:JUDGED_BYTES]
+
+
+def _store(path: Path, text: str) -> None:
+    """Replace a file as a whole, forced to disk; whatever happens, it is the old one or the new one."""
+    fresh = path.with_name(path.name + ".new")
+    try:
+        with fresh.open("w") as file:
+            fresh.chmod(0o600)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
+    with contextlib.suppress(OSError):  # the new file is in place; a power cut may only bring the old one back
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,334 @@
+"""Attacks on the rules of trust, each refused with its own reason and without any change; and what is accepted."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contract.chains import BinaryChains
+from contract.envelope import MAX_ENVELOPE_BYTES, Envelope, encode_envelope, sign
+from contract.errors import PolicyError
+from contract.fleet_documents import Address, PolicyDocument, RootDocument, write_document
+from contract.guarantee import Guarantee
+from contract.policy import Policy
+from contract.table import EmissionTable
+from contract.trust import (
+    AddressError,
+    CeilingError,
+    ConflictError,
+    EnvelopeError,
+    ExpiredError,
+    FalseGuaranteeError,
+    NotYetValidError,
+    ReplayError,
+    RoleError,
+    RootError,
+    SignatureError,
+    ThresholdError,
+    Trust,
+    TrustError,
+    TrustState,
+)
+from tests.measured import measure_policy
+from tests.signing import NOW, Keys, new_keys, policy_document
+from tests.system.fleet import policy
+
+KEYS = Keys()
+POLICY = policy(epoch_us=0, period_us=1_000_000)
+DOCUMENT = policy_document(POLICY, version=5)
+
+
+def trust(**fields: Any) -> Trust:
+    return Trust(KEYS.enrolment(**fields))
+
+
+def refused(device: Trust, payload: bytes, kind: str = "policy", now: int = NOW) -> TrustError:
+    """The reason why a document is refused; fails if it is not, or if anything has changed."""
+    before, root = device.state, device.root
+    with pytest.raises(TrustError) as caught:
+        device.consider(payload, kind, now)  # type: ignore[arg-type]
+    assert (device.state, device.root) == (before, root)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def changed(document: PolicyDocument, **fields: Any) -> PolicyDocument:
+    return PolicyDocument.model_validate({**document.model_dump(), **fields})
+
+
+def test_a_document_that_two_policy_keys_have_signed_is_accepted() -> None:
+    device = trust()
+    verdict = device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    assert verdict.news
+    assert verdict.policies == (POLICY.model_copy(update={"version": 5}),)
+    assert (device.state.version, device.state.policy) == (5, KEYS.signed(DOCUMENT))
+    again = device.consider(KEYS.signed(DOCUMENT, KEYS.policy[1:]), "policy", NOW)
+    assert not again.news, "the same content is no news, whoever has signed it"
+    assert device.state.version == 5
+
+
+def test_what_was_accepted_is_in_force_after_a_restart() -> None:
+    device = trust()
+    assert device.in_force() is None
+    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    restarted = Trust(device.enrolment, TrustState.from_json(device.state.to_json()))
+    verdict = restarted.in_force()
+    assert verdict is not None
+    assert verdict.policies[0].version == 5
+    assert restarted.state == device.state
+
+
+@pytest.mark.parametrize("to", [Address(group="wrists"), Address(everyone=True)])
+def test_a_group_and_the_whole_fleet_are_addresses(to: Address) -> None:
+    verdict = trust().consider(KEYS.signed(changed(DOCUMENT, to=to.model_dump())), "policy", NOW)
+    assert verdict.policies[0].device == "watch"
+
+
+def test_arbitrary_document() -> None:
+    generator = random.Random(1)
+    for size in (0, 1, 10, 1000):
+        assert isinstance(refused(trust(), generator.randbytes(size)), EnvelopeError)
+    assert isinstance(refused(trust(), POLICY.to_msgpack()), EnvelopeError)
+
+
+def test_wrong_roles_key() -> None:
+    for keys in (KEYS.root, KEYS.gateway, new_keys(2)):
+        assert refused(trust(), KEYS.signed(DOCUMENT, keys)).reason == "wrong_role"
+    table = sign("time", write_document(DOCUMENT), KEYS.policy[:2])
+    assert isinstance(refused(trust(), encode_envelope(table), "time"), RoleError)
+
+
+def test_a_signature_is_for_one_kind_only() -> None:
+    signed = KEYS.envelope(DOCUMENT)
+    assert isinstance(refused(trust(), encode_envelope(replace(signed, kind="time")), "policy"), EnvelopeError)
+    moved = Envelope("policy", signed.payload, sign("table", signed.payload, KEYS.policy[:2]).signatures)
+    assert isinstance(refused(trust(), encode_envelope(moved)), SignatureError)
+
+
+def test_threshold_not_met() -> None:
+    assert isinstance(refused(trust(), KEYS.signed(DOCUMENT, KEYS.policy[:1])), ThresholdError)
+    mixed = KEYS.signed(DOCUMENT, [KEYS.policy[0], KEYS.root[0], KEYS.gateway[0]])
+    assert isinstance(refused(trust(), mixed), ThresholdError)
+
+
+def test_one_key_twice_is_one_key() -> None:
+    (one,) = sign("policy", write_document(DOCUMENT), KEYS.policy[:1]).signatures
+    body = msgpack.packb(["policy", write_document(DOCUMENT), [[one.key, one.signature]] * 2])
+    assert isinstance(refused(trust(), b"\x0a" + body), EnvelopeError)
+
+
+def test_replayed_old_version() -> None:
+    device = trust()
+    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    assert isinstance(refused(device, KEYS.signed(changed(DOCUMENT, version=4))), ReplayError)
+    device.consider(KEYS.signed(changed(DOCUMENT, version=6)), "policy", NOW)
+    assert isinstance(refused(device, KEYS.signed(DOCUMENT)), ReplayError)
+
+
+def test_same_version_with_other_content() -> None:
+    device = trust()
+    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    assert isinstance(refused(device, KEYS.signed(changed(DOCUMENT, on_expiry="stop"))), ConflictError)
+
+
+def test_other_devices_policy() -> None:
+    for fields in ({"to": {"device": "ring"}}, {"to": {"group": "ankles"}}, {"fleet": "other"}):
+        assert isinstance(refused(trust(), KEYS.signed(changed(DOCUMENT, **fields))), AddressError)
+
+
+def test_expired_and_not_yet_valid_from_both_sides() -> None:
+    document = changed(DOCUMENT, valid_from=NOW, valid_until=NOW + 10)
+    assert isinstance(refused(trust(), KEYS.signed(document), now=NOW - 1), NotYetValidError)
+    assert isinstance(refused(trust(), KEYS.signed(document), now=NOW + 10), ExpiredError)
+    assert trust().consider(KEYS.signed(document), "policy", NOW).news
+    assert trust().consider(KEYS.signed(document), "policy", NOW + 9).news
+
+
+def test_a_clock_that_was_set_back_brings_no_expired_document_back() -> None:
+    device = trust()
+    device.consider(KEYS.signed_time(NOW + 10), "time", NOW)
+    document = changed(DOCUMENT, valid_until=NOW + 10)
+    assert isinstance(refused(device, KEYS.signed(document), now=NOW - 1000), ExpiredError)
+    assert isinstance(refused(device, KEYS.signed_time(NOW + 9), "time"), ReplayError)
+    assert isinstance(refused(device, KEYS.signed_time(NOW + 11, "other"), "time"), AddressError)
+
+
+def test_truncated() -> None:
+    payload = KEYS.signed(DOCUMENT)
+    for end in range(0, len(payload), 7):
+        assert isinstance(refused(trust(), payload[:end]), EnvelopeError)
+    assert isinstance(refused(trust(), payload + b"\0"), EnvelopeError)
+
+
+def test_bit_flipped_at_every_byte() -> None:
+    payload = KEYS.signed(DOCUMENT)
+    device = trust()
+    for place in range(len(payload)):
+        wrong = bytearray(payload)
+        wrong[place] ^= 1 << (place % 8)
+        assert isinstance(refused(device, bytes(wrong)), EnvelopeError | RoleError | SignatureError | ThresholdError)
+
+
+def test_gigantic() -> None:
+    assert isinstance(refused(trust(), bytes(MAX_ENVELOPE_BYTES + 1)), EnvelopeError)
+    claims_much = b"\x0a\x93\xa6policy\xc6\xff\xff\xff\xff"
+    assert isinstance(refused(trust(), claims_much), EnvelopeError)
+
+
+def test_deeply_nested() -> None:
+    assert isinstance(refused(trust(), b"\x0a" + b"\x91" * 100_000), EnvelopeError)
+    nested = b"\x81\xa8document" + b"\x91" * 100_000 + b"\xc0"
+    signed = encode_envelope(sign("policy", nested, KEYS.policy[:2]))
+    assert isinstance(refused(trust(), signed), EnvelopeError)
+
+
+def test_an_attackers_bytes_are_not_parsed_before_the_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(*_arguments: object) -> None:
+        raise AssertionError("parsed before the signature was checked")
+
+    device = trust()
+    monkeypatch.setattr("contract.trust.read_document", parse)
+    assert isinstance(refused(device, KEYS.signed(DOCUMENT, new_keys(2))), RoleError)
+    assert isinstance(refused(device, KEYS.signed(DOCUMENT, KEYS.policy[:1])), ThresholdError)
+
+
+def test_mix_and_match_of_table_and_device() -> None:
+    measured = measure_policy(3)
+    device = trust(measurement_ceiling=1.0)
+    table = measured.measure_tables[1]
+    verdict = device.consider(KEYS.signed_table(table), "table", NOW)
+    assert verdict.state == device.state
+    assert isinstance(refused(device, KEYS.signed_table(table, device="ring"), "table"), AddressError)
+    assert isinstance(refused(device, KEYS.signed_table(table), "policy"), EnvelopeError)
+
+
+def test_root_rotated_to_a_key_the_old_root_did_not_sign() -> None:
+    device, thief = trust(), Keys()
+    assert isinstance(refused(device, thief.root_envelope(2)), RootError)
+    assert isinstance(refused(device, thief.root_envelope(2, KEYS.root[0])), RootError), "one of two is not enough"
+    assert isinstance(refused(device, thief.root_envelope(2, *KEYS.policy)), RootError)
+
+
+def test_a_root_that_its_own_keys_have_not_signed() -> None:
+    new = Keys()
+    envelope = encode_envelope(sign("root", write_document(new.root_document(2)), KEYS.root[:2]))
+    assert isinstance(refused(trust(), envelope), RootError)
+
+
+def test_a_root_is_rotated_by_the_old_one_and_old_keys_count_no_more() -> None:
+    device, new = trust(), Keys()
+    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    device.consider(KEYS.signed_time(NOW * 2), "time", NOW)
+    rotation = new.root_envelope(2, *KEYS.root[:2])
+    assert device.consider(rotation, "policy", NOW).news
+    assert device.root == new.root_document(2)
+    assert device.state.time == 0, "a time that a stolen key has signed is forgotten"
+    assert not device.consider(rotation, "policy", NOW).news
+    assert isinstance(refused(device, KEYS.signed(changed(DOCUMENT, version=6))), RoleError)
+    assert device.consider(new.signed(changed(DOCUMENT, version=6)), "policy", NOW).news
+    assert isinstance(refused(device, KEYS.root_envelope(1)), RootError)
+    skipped = Keys().root_envelope(4, *new.root[:2])
+    assert isinstance(refused(device, skipped), RootError)
+    restarted = Trust(device.enrolment, device.state)
+    assert restarted.root.version == 2
+
+
+def test_a_root_of_another_fleet() -> None:
+    other = KEYS.root_envelope(2, *KEYS.root[2:], fleet="other")
+    assert isinstance(refused(trust(), other), AddressError)
+    with pytest.raises(AddressError):
+        Trust(KEYS.enrolment(root=KEYS.root_envelope(fleet="other").hex()))
+
+
+FALSE = {
+    "thresholds too small": {"table": EmissionTable.binary(1_000_000_000, 1_000_000_000)},
+    "wrong chain class": {"chains": BinaryChains(q=(0.001, 0.2), r=(0.001, 0.35))},
+    "epsilon too small": {"guarantee": Guarantee(epsilon=0.2, adversary="universal")},
+}
+
+
+@pytest.mark.parametrize("fields", FALSE.values(), ids=FALSE)
+def test_a_correctly_signed_policy_whose_guarantee_is_false(fields: dict[str, Any]) -> None:
+    wrong = Policy.model_construct(**{**dict(POLICY), **fields})
+    assert isinstance(refused(trust(), KEYS.signed(policy_document(wrong, version=5))), FalseGuaranteeError)
+
+
+def test_epsilon_above_the_ceiling_from_both_sides() -> None:
+    payload = KEYS.signed(DOCUMENT)
+    assert isinstance(refused(trust(ceiling=0.999999), payload), CeilingError)
+    assert trust(ceiling=1.0).consider(payload, "policy", NOW).news
+
+
+def test_the_sum_of_all_streams_is_held_against_a_ceiling_of_its_own() -> None:
+    two = policy_document(POLICY, POLICY.model_copy(update={"stream": "power"}), version=5)
+    assert isinstance(refused(trust(total_ceiling=1.999), KEYS.signed(two)), CeilingError)
+    assert len(trust(total_ceiling=2.0).consider(KEYS.signed(two), "policy", NOW).policies) == 2
+
+
+def test_a_weaker_notion_than_the_owner_accepts() -> None:
+    payload = KEYS.signed(DOCUMENT)
+    assert isinstance(refused(trust(adversaries=("informed",)), payload), CeilingError)
+    assert trust(adversaries=("informed", "universal")).consider(payload, "policy", NOW).news
+
+
+def test_measured_streams_need_a_ceiling_of_their_own() -> None:
+    payload = KEYS.signed(policy_document(measure_policy(3, version=5), version=5))
+    assert isinstance(refused(trust(), payload), CeilingError)
+    assert isinstance(refused(trust(measurement_ceiling=0.99), payload), CeilingError)
+    assert trust(measurement_ceiling=1.0).consider(payload, "policy", NOW).news
+
+
+def test_a_ceiling_that_was_lowered_ends_what_is_in_force() -> None:
+    device = trust()
+    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    with pytest.raises(CeilingError):
+        Trust(KEYS.enrolment(ceiling=0.5), device.state).in_force()
+
+
+def test_what_was_kept_and_tampered_with_is_refused() -> None:
+    device = trust()
+    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    other = KEYS.signed(changed(DOCUMENT, on_expiry="stop"))
+    with pytest.raises(EnvelopeError):
+        Trust(device.enrolment, replace(device.state, policy=other)).in_force()
+    for values in ({}, {**device.state.to_json(), "root": "?"}, {**device.state.to_json(), "version": "x"}):
+        with pytest.raises(EnvelopeError):
+            TrustState.from_json(values)
+
+
+def test_two_policies_for_one_stream_or_a_version_of_their_own() -> None:
+    assert isinstance(refused(trust(), KEYS.signed(policy_document(POLICY, POLICY, version=5))), FalseGuaranteeError)
+    with pytest.raises(ValueError, match="does not say its version again"):
+        changed(DOCUMENT, policies=({"version": 3},))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"policy": {"keys": KEYS.root_document().policy.keys, "threshold": 4}},
+        {"policy": {"keys": KEYS.root_document().root.keys, "threshold": 1}},
+        {"keys": {}},
+        {"keys": dict.fromkeys(KEYS.root_document().keys, "00" * 32)},
+    ],
+)
+def test_roots_that_contradict_themselves(change: dict[str, Any]) -> None:
+    wrong = {**KEYS.root_document(2).model_dump(), **change}
+    with pytest.raises(ValueError, match="validation error"):
+        RootDocument.model_validate(wrong)
+    envelope = sign("root", msgpack.packb(wrong), KEYS.root[:2])
+    assert isinstance(refused(trust(), encode_envelope(envelope)), EnvelopeError | PolicyError)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=300), st.integers(0, 400), st.integers(0, 400))
+def test_mutated_envelopes_are_never_accepted(noise: bytes, start: int, end: int) -> None:
+    payload = KEYS.signed(DOCUMENT)
+    mutated = payload[:start] + noise + payload[max(start, end) :]
+    if mutated != payload:
+        assert refused(trust(), mutated).reason in ("malformed", "wrong_role", "bad_signature", "threshold")

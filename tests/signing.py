@@ -1,0 +1,106 @@
+"""Keys, roots and signed documents for tests of a fleet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from contract.envelope import Envelope, encode_envelope, key_name, sign
+from contract.fleet_documents import (
+    Address,
+    Enrolment,
+    PolicyDocument,
+    Role,
+    RootDocument,
+    TableDocument,
+    TimeDocument,
+    write_document,
+)
+from contract.measure_table import MeasureTable, encoded_table
+from contract.policies import AnyPolicy
+
+NOW = 1_800_000_000
+
+
+def public(key: Ed25519PrivateKey) -> bytes:
+    """Its public half."""
+    return key.public_key().public_bytes_raw()
+
+
+def named(key: Ed25519PrivateKey) -> str:
+    """What a root calls it."""
+    return key_name(public(key)).hex()
+
+
+def role(keys: Sequence[Ed25519PrivateKey], threshold: int) -> Role:
+    """Those keys, so many of which have to sign."""
+    return Role(keys=tuple(named(key) for key in keys), threshold=threshold)
+
+
+def new_keys(count: int) -> list[Ed25519PrivateKey]:
+    """Fresh keys."""
+    return [Ed25519PrivateKey.generate() for _ in range(count)]
+
+
+@dataclass
+class Keys:
+    """A fleet's keys: two of three root keys, two of three policy keys, one gateway key."""
+
+    root: list[Ed25519PrivateKey] = field(default_factory=lambda: new_keys(3))
+    policy: list[Ed25519PrivateKey] = field(default_factory=lambda: new_keys(3))
+    gateway: list[Ed25519PrivateKey] = field(default_factory=lambda: new_keys(1))
+
+    def root_document(self, version: int = 1, fleet: str = "home") -> RootDocument:
+        """The document that names them."""
+        every = [*self.root, *self.policy, *self.gateway]
+        return RootDocument(
+            fleet=fleet,
+            version=version,
+            keys={named(key): public(key).hex() for key in every},
+            root=role(self.root, 2),
+            policy=role(self.policy, 2),
+            gateway=role(self.gateway, 1),
+        )
+
+    def root_envelope(self, version: int = 1, *others: Ed25519PrivateKey, fleet: str = "home") -> bytes:
+        """The same, signed by two of its root keys, and by others."""
+        document = write_document(self.root_document(version, fleet))
+        return encode_envelope(sign("root", document, [*self.root[:2], *others]))
+
+    def signed(self, document: PolicyDocument, keys: Sequence[Ed25519PrivateKey] | None = None) -> bytes:
+        """A policy document, signed by two policy keys if no others are given."""
+        return encode_envelope(self.envelope(document, keys))
+
+    def envelope(self, document: PolicyDocument, keys: Sequence[Ed25519PrivateKey] | None = None) -> Envelope:
+        """The same before it is bytes."""
+        return sign("policy", write_document(document), self.policy[:2] if keys is None else keys)
+
+    def signed_time(self, time: int, fleet: str = "home") -> bytes:
+        """The time, signed by the gateway."""
+        return encode_envelope(sign("time", write_document(TimeDocument(fleet=fleet, time=time)), self.gateway))
+
+    def signed_table(self, table: MeasureTable, device: str = "watch", stream: str = "place") -> bytes:
+        """A table, signed by the gateway."""
+        document = TableDocument(fleet="home", device=device, stream=stream, table=encoded_table(table))
+        return encode_envelope(sign("table", write_document(document), self.gateway))
+
+    def enrolment(self, **fields: Any) -> Enrolment:
+        """What the device `watch` is enrolled with."""
+        given = {"fleet": "home", "device": "watch", "groups": ("wrists",), "ceiling": 1.0, "total_ceiling": 1.5}
+        return Enrolment(**{**given, "root": self.root_envelope().hex(), **fields})
+
+
+def policy_document(*policies: AnyPolicy, version: int = 1, **fields: Any) -> PolicyDocument:
+    """A document for the device `watch`."""
+    bodies = []
+    for policy in policies:
+        body = json.loads(policy.to_json())
+        for name in ("fleet", "device", "version"):
+            del body[name]
+        bodies.append(body)
+    given: dict[str, Any] = {"fleet": "home", "version": version, "to": Address(device="watch")}
+    return PolicyDocument(**{**given, **fields}, policies=tuple(bodies))
