@@ -128,6 +128,8 @@ def decode_measure(payload: bytes) -> MeasureFrame:
     ticks = [None if table == _NO_TABLE else Released(table, tuple(point)) for table, *point in cell.iter_unpack(body)]
     if any(tick is not None for tick in ticks[count:]):
         raise FrameRangeError("the padding of a frame holds points")
+    if any(table == _NO_TABLE and any(point) for table, *point in cell.iter_unpack(body)):
+        raise FrameRangeError("a tick without a point holds coordinates")
     return MeasureFrame(version, previous, first, dimensions, tuple(ticks[:count]), len(ticks) - count)
 
 

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from contract._document import Document
 from contract.errors import FrameError, GuaranteeError, PolicyError
+from contract.frames import MAX_TICK
 from contract.guarantee import Adversary
 from contract.measure_check import MOST_EPSILON, check_noise
 from contract.measure_frames import MAX_MEASURE_TICKS
@@ -105,7 +106,7 @@ class MeasurePolicy(PolicyHeader):
     coordinates: tuple[Annotated[tuple[Coordinate, ...], Field(min_length=1, max_length=3)], ...] = Field(
         min_length=2, max_length=MAX_MEASURED_STATES
     )
-    resolution: tuple[Annotated[float, Field(gt=0.0)], ...]
+    resolution: tuple[Annotated[float, Field(gt=0.0, le=1e9)], ...]
     unit: Annotated[str, Field(max_length=32)] = ""
     transition: tuple[tuple[Step, ...], ...]
     initial: tuple[Probability, ...]
@@ -182,12 +183,13 @@ class MeasurePolicy(PolicyHeader):
 def verify_tables(measurement: Measurement, tables: tuple[MeasureTable, ...]) -> None:
     """Check the tables of a policy, the fallback first; errors as for `MeasurePolicy.verify`."""
     fallback, *others = tables
-    if fallback.constraint or fallback.first:
-        raise PolicyError("the fallback table has to be for every set of possible states, from tick 0 on")
+    if fallback.constraint or fallback.first or fallback.until <= MAX_TICK:
+        raise PolicyError("the fallback table has to be for every set of possible states, from tick 0 on for ever")
     check_noise(measurement, fallback.noise, 0)
-    sets = set(Reach(measurement).all())
+    reach = Reach(measurement)
+    reach.all()
     for table in others:
-        if table.constraint not in sets:
+        if not reach.has(table.constraint):
             raise PolicyError(f"table {table.number} is for a set of states that is never the possible one")
         try:
             check_noise(measurement, table.noise, table.constraint)

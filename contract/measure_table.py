@@ -7,7 +7,6 @@ fallback table in the same bytes. Sets of states are integers whose bit x stands
 from __future__ import annotations
 
 import base64
-import binascii
 import sys
 from array import array
 from bisect import bisect_right
@@ -28,6 +27,8 @@ from contract.staircase import Below, Staircase, draw
 __all__ = [
     "MAX_POINTS",
     "MAX_TABLE_STATES",
+    "MOST_HELD",
+    "MOST_VERTICES",
     "MeasureTable",
     "Noise",
     "StaircaseNoise",
@@ -45,15 +46,19 @@ MAX_MEASURED_STATES = 1024
 MAX_TABLE_STATES = 100
 MAX_POINTS = 1024
 COORDINATE_LIMIT = 1 << 16
-_MOST_VERTICES = 4096
+MOST_HELD = 32
+"""Tables that a device holds beside those of its policy."""
+MOST_VERTICES = 256
 _MOST_RATIO = 1 << 64
+_MOST_SHELLS = 1 << 12
+"""Of a draw, on average: each costs a device some microseconds."""
 
 
 def set_of(states: Any) -> int:
     """The set of some states."""
     found = 0
     for state in states:
-        found |= 1 << state
+        found |= 1 << int(state)  # also of numpy, whose integers end at 64 bits
     return found
 
 
@@ -126,11 +131,13 @@ class StaircaseNoise:
         """Refuse an empty box, or one of other dimensions."""
         integer(self.kept, 1, (1 << MAX_MEASURED_STATES) - 1, "kept")
         _check_points((*self.noise.vertices, self.low, self.high), "a vertex or corner")
-        length(self.noise.vertices, 2, _MOST_VERTICES, "vertices")
+        length(self.noise.vertices, 2, MOST_VERTICES, "vertices")
         if any(low > high for low, high in zip(self.low, self.high, strict=True)):
             raise FrameRangeError("the box is empty")
         if self.noise.ratio.denominator > _MOST_RATIO:
             raise FrameRangeError("the ratio of the staircase has too many digits")
+        if (1 - self.noise.ratio) * _MOST_SHELLS < 1:
+            raise FrameRangeError(f"the ratio of the staircase is within 1/{_MOST_SHELLS} of 1: draws would take long")
 
     def draw(self, centre: Point, below: Below) -> Point:
         """The point to release around a centre."""
@@ -213,7 +220,7 @@ def decoded_table(text: str) -> MeasureTable:
     """
     try:
         return decode_table(base64.b64decode(text, validate=True))
-    except binascii.Error:
+    except ValueError:
         raise MalformedFrameError("no base64") from None
 
 
@@ -221,6 +228,7 @@ def _weights(body: Any) -> WeightNoise:
     points, count, packed = fixed(body, 3, "weights")
     integer(count, 2, MAX_TABLE_STATES, "states")
     found = each(points, _point, "points")
+    length(found, 2, MAX_POINTS, "points")
     size = 4 * (len(found) - 1)
     binary(packed, count * size, count * size, "rows")
     rows = []
@@ -234,7 +242,7 @@ def _weights(body: Any) -> WeightNoise:
 def _staircase(body: Any) -> StaircaseNoise:
     kept, vertices, p, r, low, high = fixed(body, 6, "staircase")
     corners = each(vertices, _point, "vertices")
-    length(corners, 2, _MOST_VERTICES, "vertices")
+    length(corners, 2, MOST_VERTICES, "vertices")
     integer(r, 2, _MOST_RATIO, "denominator")
     integer(p, 1, r - 1, "numerator")
     return StaircaseNoise(_set(kept, "kept"), Staircase(corners, Fraction(p, r)), _point(low), _point(high))

@@ -25,6 +25,8 @@ from contract.measure_table import members, set_of
 __all__ = ["MOST_SETS", "Measurement", "Reach", "neighbours_of"]
 
 MOST_SETS = 4096
+_WIDEST = Fraction(1 << 18)
+"""No two points of the lattice are this far apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,12 @@ class Measurement:
         here = self.coordinates[state]
         return min(kept, key=lambda other: (_squared(here, self.coordinates[other]), other))
 
+    def centres(self, kept: int) -> tuple[Point, ...]:
+        """For each state the measurement that it is answered with if only the states of a set stand for themselves."""
+        inside = members(kept)
+        answers = (state if kept >> state & 1 else self.stand_in(state, inside) for state in range(self.states))
+        return tuple(self.coordinates[answer] for answer in answers)
+
 
 @dataclass(slots=True)
 class Reach:
@@ -111,6 +119,12 @@ class Reach:
         while self._start is None:
             self._extend()
         return list(self._sets)
+
+    def has(self, states: int) -> bool:
+        """Whether a set is the possible one at some tick; errors as for `at`."""
+        while self._start is None:
+            self._extend()
+        return states in self._seen
 
     @property
     def start(self) -> int:
@@ -158,7 +172,7 @@ def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], succes
         groups = {label: set_of(x for x, other in enumerate(value) if other == label) for label in set(value)}
         joined = [groups[label] for label in value]
     elif kind == "radius":
-        joined = _near(coordinates, Fraction(value))
+        joined = _near(coordinates, min(Fraction(value), _WIDEST))
     elif kind == "transition":
         for following in set(successors):
             for state in members(following):

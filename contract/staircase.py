@@ -63,6 +63,8 @@ class Staircase:
         half = len(self.vertices) // 2
         if not all(_cross(first, _plane(vertex)) > 0 for vertex in self.vertices[1:half]):
             return False
+        if not all(size > 0 for _, _, size in self.cones()):  # a polygon that loops would turn left everywhere, too
+            return False
         steps = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise((*self.vertices, *self.vertices[:2]))]
         return all(_cross(a, b) > 0 for a, b in pairwise(steps))
 

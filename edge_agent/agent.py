@@ -16,28 +16,35 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from contract.errors import FrameError
 from contract.frames import MAX_TEXT, Status, StreamStatus, decode_committed, encode_status
-from contract.topics import committed_topic, parse_topic, status_topic, symbols_topic, table_topic, window_topic
+from contract.topics import committed_topic, status_topic, table_topic
 from edge_agent.clock import Clock, SystemClock
 from edge_agent.outbox import Outbox
-from edge_agent.plan import AgentPlan
-from edge_agent.sensors import Sensor
+from edge_agent.plan import AgentPlan, Managed, StreamPlan
+from edge_agent.sender import Sender
+from edge_agent.sensors import Sensor, open_sensor
 from edge_agent.stream import Stream
 from edge_agent.window import StreamWindows
 from mqtt_link import Link, Will
+
+if TYPE_CHECKING:
+    from edge_agent.fleet_policy import FleetPolicy
 
 __all__ = ["Agent"]
 
 _log = logging.getLogger(__name__)
 LATE_SECONDS = 10.0
 """Ticks that are overdue by more than this (and more than one tick) are left out instead of made up for."""
-IN_FLIGHT = 20
-RESEND_SECONDS = 10.0
-RESEND_SECONDS_MAX = 3600.0
 IDLE_SECONDS = 1.0
 RETRY_SECONDS = 0.2
+EVENT_SECONDS = 0.1
+"""What has arrived waits after so long, so that a flood of messages stops no tick."""
+MAX_MESSAGE_BYTES = 1 << 19
+MAX_DOCUMENT_BYTES = 1 << 21
+MOST_WAITING = 64
 
 
 class Agent:
@@ -62,39 +69,56 @@ class Agent:
         self._outbox = Outbox(plan.outbox, plan.fleet, plan.device)
         now = self._clock.now_us()
         self._streams: list[Stream] = []
+        self._entropy = entropy
         for stream_plan, sensor in zip(plan.streams, sensors, strict=True):
-            last_tick = self._outbox.register(stream_plan)
-            released = [self._outbox.register_window(stream_plan.stream, window) for window in stream_plan.windows]
-            windows = StreamWindows(stream_plan.windows, released, entropy)
-            stream = Stream(stream_plan, sensor, entropy, last_tick, windows)
+            stream = self._open(stream_plan, sensor)
             stream.next_tick = max(stream.last_tick, stream_plan.tick_at(now)) + 1
             self._streams.append(stream)
+        self._sensors = {stream.plan.stream: stream.sensor for stream in self._streams}
         self._wake = threading.Event()
         self._stopping = False
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._committed_topic = committed_topic(plan.fleet, plan.device)
+        self._tables = {
+            table_topic(plan.fleet, plan.device, stream.plan.stream): stream
+            for stream in self._streams
+            if stream.plan.measure is not None and plan.managed is None
+        }
+        self._fleet = None if plan.managed is None else self._enrolled(plan.managed)
+        followed = () if self._fleet is None else self._fleet.topics
         will = Status(False, _version(), 0, "connection lost", ())
         self._link = Link(
             plan.broker,
             client_id=f"{plan.fleet}-{plan.device}",
-            subscriptions=(
-                committed_topic(plan.fleet, plan.device),
-                *(table_topic(plan.fleet, plan.device, stream.stream) for stream in plan.streams if stream.measure),
-            ),
+            subscriptions=(self._committed_topic, *self._tables, *followed),
             will=Will(status_topic(plan.fleet, plan.device), encode_status(will)),
             on_connected=lambda: self._later(self._connected),
-            on_message=lambda topic, payload, _retained: self._later(lambda: self._arrived(topic, payload)),
-            on_published=lambda mid, accepted: self._later(lambda: self._answered(mid, accepted)),
+            on_message=lambda topic, payload, _retained: self._delivered(topic, payload),
+            on_published=lambda mid, accepted: self._later(lambda: self._sender.answered(mid, accepted)),
         )
-        self._sent_through = 0
-        self._resend: list[int] = []
-        self._in_flight: dict[int, int] = {}
-        self._progress = time.monotonic()
-        self._patience = RESEND_SECONDS
-        self._sent_at: dict[int, float] = {}
+        self._sender = Sender(self._outbox, self._link, plan.fleet, plan.device, forget_early=plan.forget == "puback")
         self._storage_error = ""
         self._status_due = 0.0
         self._last_status: Status | None = None
+        self._connected_anew = True
         self.rejected = 0
+        self.dropped = 0
+
+    def _open(self, plan: StreamPlan, sensor: Sensor) -> Stream:
+        """A stream, as far as the outbox knows it.
+
+        Raises:
+            OutboxError: its clock has changed, or the ticks of a window have.
+        """
+        last_tick = self._outbox.register(plan)
+        released = [self._outbox.register_window(plan.stream, window) for window in plan.windows]
+        return Stream(plan, sensor, self._entropy, last_tick, StreamWindows(plan.windows, released, self._entropy))
+
+    def _enrolled(self, managed: Managed) -> FleetPolicy:
+        from edge_agent.fleet_policy import FleetPolicy  # an agent with policies of its own does not need it
+
+        plan = self._plan
+        return FleetPolicy(plan.fleet, plan.device, managed, self._later, self._switch, self._offer_table)
 
     def stop(self) -> None:
         """Ask the loop to drain and end; may be called from a signal handler or another thread."""
@@ -109,7 +133,7 @@ class Agent:
         """
         self._link.start()
         try:
-            while not self._stopping and not all(stream.finished for stream in self._streams):
+            while not self._stopping and not self._finished:
                 self._tick_all()
                 self._communicate()
                 for stream in self._streams:
@@ -121,10 +145,23 @@ class Agent:
             self._link.stop()
             self._outbox.close()
 
+    @property
+    def _finished(self) -> bool:
+        """Whether every sensor has finished; a device that waits for its first policy has not."""
+        return bool(self._streams) and all(stream.finished for stream in self._streams)
+
     def _later(self, event: Callable[[], None]) -> None:
         """Leave work for the loop; called in the network thread."""
         self._events.put(event)
         self._wake.set()
+
+    def _delivered(self, topic: str, payload: bytes) -> None:
+        """Keep a message for the loop, unless it is too large or too many wait; called in the network thread."""
+        most = MAX_MESSAGE_BYTES if self._fleet is None else MAX_DOCUMENT_BYTES
+        if len(payload) > most or self._events.qsize() >= MOST_WAITING:
+            self.dropped += 1
+            return
+        self._later(lambda: self._arrived(topic, payload))
 
     # Ticks
 
@@ -146,6 +183,10 @@ class Agent:
             stream.error = f"the clock is {behind:.0f} s behind the last tick: waiting"
             return False
         if current < stream.next_tick or stream.next_tick < 0:
+            return False
+        if self._fleet is not None and self._fleet.silent(now / 1e6):
+            stream.error = "the policy has expired"
+            stream.next_tick = current + 1
             return False
         if not stream.plan.valid_at(stream.plan.time_of(stream.next_tick)):
             stream.error = "the policy is not valid at this time"
@@ -172,6 +213,31 @@ class Agent:
             stream.windows.observe(tick, state)
         self._release(stream, tick)
 
+    def _switch(self, plans: Sequence[StreamPlan], store: Callable[[], None]) -> None:
+        """Put new plans in force between two ticks, once they are stored.
+
+        A frame that was begun under the old plan stays what it is; ticks that have been drawn are never drawn again.
+
+        Raises:
+            OutboxError: a stream cannot go on under its new plan; nothing has changed.
+            OSError: they could not be stored; nothing has changed.
+        """
+        before = {stream.plan.stream: stream for stream in self._streams}
+        now = self._clock.now_us()
+        streams = []
+        for plan in plans:
+            old = before.pop(plan.stream, None)
+            sensor = self._sensors.get(plan.stream) or open_sensor(plan.sensor)
+            self._sensors[plan.stream] = sensor
+            stream = self._open(plan, sensor)
+            reached = plan.tick_at(now) + 1 if old is None else old.next_tick
+            stream.next_tick = max(stream.last_tick + 1, reached)
+            streams.append(stream)
+        store()
+        for stream in before.values():
+            self._outbox.close_frame(stream.plan)
+        self._streams = streams
+
     def _release(self, stream: Stream, tick: int) -> None:
         """Commit the windows that have ended; what cannot be committed is thrown away."""
         closed = stream.windows.close(tick)
@@ -195,94 +261,41 @@ class Agent:
         """Handle what the network thread has left, and send what there is to send."""
         self._link.maintain()
         try:
-            while not self._events.empty():
+            until = time.monotonic() + EVENT_SECONDS
+            while not self._events.empty() and time.monotonic() < until:
                 self._events.get()()
             if self._link.connected:
-                self._resend_unanswered()
-                while len(self._in_flight) < IN_FLIGHT and self._send_next():
-                    pass
+                self._sender.pump()
                 self._send_status()
         except sqlite3.Error as error:  # what was not forgotten or sent now will be, once there is room again
             self._storage_error = f"outbox: {error}"
 
-    def _send_next(self) -> bool:
-        """Publish the next frame, if there is one and a connection."""
-        fresh = not self._resend
-        after = self._sent_through if fresh else self._resend[0] - 1
-        frame = self._outbox.next_frame(after)
-        if frame is None:
-            self._resend.clear()
-            return not fresh
-        frame_id, name, payload = frame
-        stream, _, window = name.partition("/")
-        topic = window_topic if window else symbols_topic
-        mid = self._link.publish(topic(self._plan.fleet, self._plan.device, stream), payload)
-        if mid is None:
-            return False
-        if fresh:
-            self._sent_through = frame_id
-        else:
-            self._resend.pop(0)
-        self._in_flight[mid] = frame_id
-        self._sent_at[frame_id] = time.monotonic()
-        return True
+    def _offer_table(self, name: str, payload: bytes) -> bool:
+        """A table that the gateway has signed; whether it was taken."""
+        stream = next((stream for stream in self._streams if stream.plan.stream == name), None)
+        return stream is not None and stream.offer_table(payload)
 
     def _connected(self) -> None:
         """A (new) connection: what was in flight is sent again by paho-mqtt; tell the world that we are here."""
-        self._progress = time.monotonic()
+        self._sender.connected()
         self._last_status = None
-
-    def _answered(self, mid: int, accepted: bool) -> None:
-        """The broker has answered a publication."""
-        frame_id = self._in_flight.pop(mid, None)
-        if frame_id is not None and accepted and self._plan.forget == "puback":
-            self._outbox.forget_frame(frame_id)
-            self._sent_at.pop(frame_id, None)
-            self._advance()
+        self._connected_anew = True
 
     def _arrived(self, topic: str, payload: bytes) -> None:
         """A message on one of the topics subscribed to."""
-        parsed = parse_topic(topic)
-        if parsed.kind == "committed":
+        if topic == self._committed_topic:
             self._committed(payload)
-            return
-        for stream in self._streams:
-            if stream.plan.stream == parsed.stream and not stream.offer_table(payload):
-                self.rejected += 1
+        elif self._fleet is not None:
+            self._fleet.arrived(topic, payload)
+        elif (stream := self._tables.get(topic)) is None or not stream.offer_table(payload):
+            self.rejected += 1
 
     def _committed(self, payload: bytes) -> None:
         """The gateway has said what is durable."""
         try:
-            message = decode_committed(payload)
+            self._sender.committed(decode_committed(payload))
         except FrameError:
             self.rejected += 1
-            return
-        now = time.monotonic()
-        for commit in message.streams:
-            forgotten, missing = self._outbox.forget_committed(commit.stream, commit.through, commit.gaps)
-            if forgotten:
-                self._advance()
-            overdue = [i for i in missing if now - self._sent_at.get(i, -RESEND_SECONDS) >= RESEND_SECONDS / 2]
-            self._resend = sorted({*self._resend, *(i for i in overdue if i <= self._sent_through)})
-
-    def _advance(self) -> None:
-        self._progress = time.monotonic()
-        self._patience = RESEND_SECONDS
-        self._sent_at = {i: at for i, at in self._sent_at.items() if i > self._sent_through - 10 * IN_FLIGHT}
-
-    def _resend_unanswered(self) -> None:
-        """Send the oldest frames again when nothing has been said of them for a while."""
-        now = time.monotonic()
-        if self._in_flight or self._resend or now - self._progress < self._patience:
-            return
-        self._progress = now
-        self._patience = min(2 * self._patience, RESEND_SECONDS_MAX)
-        after = 0
-        while len(self._resend) < IN_FLIGHT and (frame := self._outbox.next_frame(after)) is not None:
-            after = frame[0]
-            if after > self._sent_through:
-                break
-            self._resend.append(after)
 
     def _errors(self) -> str:
         of_streams = (problem for stream in self._streams for problem in (stream.error, stream.refusal))
@@ -295,6 +308,12 @@ class Agent:
 
     def _send_status(self) -> None:
         """Publish the status at birth, when the error changes, and now and then."""
+        if self._fleet is not None:
+            self._fleet.maintain(time.monotonic())
+            said = self._fleet.said(self._clock.now_us() / 1e6, self._connected_anew)
+            if said is not None:
+                self._link.publish(*said, retain=True)
+            self._connected_anew = False
         changed = self._last_status is None or self._last_status.last_error != self._errors()
         if changed or time.monotonic() >= self._status_due:
             self._last_status = self._status(online=True)
@@ -306,6 +325,8 @@ class Agent:
 
     def _drain(self) -> None:
         """Close the frames that are not full, and wait for the outbox to empty, but not for ever."""
+        if self._fleet is not None:
+            self._fleet.close()
         try:
             for stream in self._streams:
                 self._outbox.close_frame(stream.plan)

@@ -93,7 +93,7 @@ def _plan(checked: dict[str, Any]) -> AgentPlan:
     managed = checked.pop("managed")
     return AgentPlan(
         **{**checked, "broker": Broker(**checked["broker"]), "streams": streams},
-        managed=None if managed is None else Managed(**managed),
+        managed=None if managed is None else Managed(**{**managed, "streams": tuple(managed["streams"])}),
     )
 
 

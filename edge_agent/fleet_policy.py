@@ -11,10 +11,13 @@ import base64
 import contextlib
 import hashlib
 import json
+import math
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +46,6 @@ class FleetPolicy:
     Args:
         fleet, device: whose it is.
         managed: what was accepted so far.
-        streams: names of the streams that the device has sensors for.
         later: leaves work for the agent's loop.
         switch: see `Switch`; FuguErrors refuse the document.
         offer_table: takes a stream's table; whether it was taken.
@@ -58,7 +60,6 @@ class FleetPolicy:
         fleet: str,
         device: str,
         managed: Managed,
-        streams: Sequence[str],
         later: Callable[[Callable[[], None]], None],
         switch: Switch,
         offer_table: Callable[[str, bytes], bool],
@@ -69,7 +70,7 @@ class FleetPolicy:
         self._offer_table = offer_table
         self._status_topic = policy_status_topic(fleet, device)
         self._kinds = {policy_set_topic(fleet, device): "policy", time_topic(fleet): "time"}
-        self._kinds |= {table_topic(fleet, device, stream): "table" for stream in streams}
+        self._kinds |= {table_topic(fleet, device, stream): "table" for stream in managed.streams}
         self.topics = tuple(self._kinds)
         self._waiting: dict[str, bytes] = {}
         self._judging: subprocess.Popen[bytes] | None = None
@@ -97,7 +98,7 @@ class FleetPolicy:
         if self._unripe is not None and now >= self._unripe[0] and not self._busy:
             policy_topic = next(topic for topic, kind in self._kinds.items() if kind == "policy")
             self._waiting.setdefault(policy_topic, self._unripe[1])
-            self._unripe = (now + RETRY_SECONDS, self._unripe[1])
+            self._unripe = (math.inf, self._unripe[1])
             self._next()
 
     def silent(self, seconds: float) -> bool:
@@ -173,17 +174,21 @@ class FleetPolicy:
                 self._accept(kind, payload, answer)
         except FuguError as error:
             self._refuse(kind, payload, error.reason, str(error))
-        except OSError as error:
-            self._refuse(kind, payload, "storage", f"cannot store what was accepted: {error.strerror}")
+        except (OSError, sqlite3.Error) as error:
+            self._refuse(kind, payload, "storage", f"cannot store what was accepted: {error}")
         self._next()
 
     def _refuse(self, kind: str, payload: bytes, reason: str, detail: str) -> None:
-        self._refused += 1
+        again = kind == "policy" and (_name(payload), reason) == (self._judged, self._reason)
+        self._refused += not again
         self._reason, self._detail = reason[:32], detail[:MAX_TEXT]
-        if kind == "policy":
-            self._judged = _name(payload)
-            due = self._unripe[0] if self._unripe is not None and self._unripe[1] == payload else 0.0
-            self._unripe = (due, payload) if reason == _NOT_YET else None
+        if kind != "policy":
+            return
+        self._judged = _name(payload)
+        if reason == _NOT_YET:
+            self._unripe = (time.monotonic() + RETRY_SECONDS, payload)
+        elif self._unripe is not None and self._unripe[1] == payload:
+            self._unripe = None
 
     def _accept(self, kind: str, payload: bytes, answer: dict[str, Any]) -> None:
         if answer["kind"] == "table":
@@ -195,7 +200,7 @@ class FleetPolicy:
             managed = replace(self.managed, time=answer["state"]["time"])
             if answer["kind"] == "policy":
                 managed = replace(managed, **{key: answer[key] for key in ("version", "valid_until", "on_expiry")})
-                plans = [StreamPlan.of(policy, sensor) for policy, sensor in answer["streams"]]
+                plans = [StreamPlan.of(policy, sensor) for policy, sensor in answer["plans"]]
                 self._switch(plans, lambda: _store(Path(self.managed.trust), state))
             else:
                 _store(Path(self.managed.trust), state)

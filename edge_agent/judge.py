@@ -59,6 +59,7 @@ def kept(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tuple[di
     """
     trust = _open_trust(config, path.parent)
     managed: dict[str, Any] = {
+        "streams": [stream.stream for stream in config.streams],
         "config": str(path.resolve()),
         "trust": str((path.parent / config.trust).resolve()),
         "version": 0,
@@ -71,8 +72,8 @@ def kept(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tuple[di
     if verdict is None:
         return managed, []
     found = _document(verdict, config, path.parent)
-    streams = found.pop("streams")
-    return managed | found, streams
+    plans = found.pop("plans")
+    return managed | found, plans
 
 
 def _judge(path: Path, kind: str, payload: bytes) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def _document(verdict: Verdict, config: AgentConfig, folder: Path) -> dict[str, 
         "version": document.version,
         "valid_until": document.valid_until,
         "on_expiry": document.on_expiry,
-        "streams": _streams(verdict, config, folder),
+        "plans": _streams(verdict, config, folder),
     }
 
 

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from contract.discrete_laplace import uniform_below
 from contract.errors import FuguError
 from contract.measure_check import check_noise
-from contract.measure_frames import Released
-from contract.measure_table import MeasureTable, WeightNoise, decode_table, decoded_table
+from contract.measure_frames import Point, Released
+from contract.measure_table import MOST_HELD, MeasureTable, WeightNoise, decode_table, decoded_table
 from contract.measurement import Measurement, Reach
 
 __all__ = ["MeasurePlan", "Measurer", "TableRefusedError"]
 
 MAX_TABLE_BYTES = 1 << 19
-MOST_HELD = 32
 
 
 class TableRefusedError(FuguError):
@@ -50,6 +49,17 @@ class MeasurePlan:
         return cls(policy["version"], Measurement.of(policy), tuple(decoded_table(text) for text in tables))
 
 
+class _Held(NamedTuple):
+    """A table that may be drawn from; for a staircase with the centre of each state.
+
+    Centres are looked up when a table comes, not when a point is drawn: to search for the stand-in of a state that is
+    not kept takes longer than to find that it is, and the time of a draw must not tell.
+    """
+
+    table: MeasureTable
+    centres: tuple[Point, ...]
+
+
 class Measurer:
     """Draws the released points of one stream.
 
@@ -62,27 +72,29 @@ class Measurer:
         self._plan = plan
         self._below = uniform_below(entropy)
         self._reach = Reach(plan.measurement)
-        self._fallback = plan.tables[0]
-        self._sent: dict[int, MeasureTable] = {}
+        self._tables = tuple(self._held(table) for table in plan.tables)
+        self._fallback = self._tables[0]
+        self._sent: dict[int, _Held] = {}
 
     def draw(self, tick: int, state: int) -> Released:
         """The point to release for the state of a tick."""
-        table = self._in_force(tick)
+        table, centres = self._in_force(tick)
         noise = table.noise
         if isinstance(noise, WeightNoise):
             return Released(table.number, noise.draw(state, self._below))
-        measurement = self._plan.measurement
-        kept = bool(noise.kept >> state & 1)
-        centre = measurement.coordinates[state if kept else measurement.stand_in(state, noise.kept_states)]
-        return Released(table.number, noise.draw(centre, self._below))
+        return Released(table.number, noise.draw(centres[state], self._below))
 
-    def _in_force(self, tick: int) -> MeasureTable:
+    def _held(self, table: MeasureTable) -> _Held:
+        noise = table.noise
+        return _Held(table, () if isinstance(noise, WeightNoise) else self._plan.measurement.centres(noise.kept))
+
+    def _in_force(self, tick: int) -> _Held:
         """The table for a tick that came last; the fallback if there is none, or if only one state is possible."""
         constraint = self._reach.at(tick)
         if constraint & (constraint - 1) == 0:
             return self._fallback
-        held = (*reversed(self._sent.values()), *reversed(self._plan.tables))
-        return next((table for table in held if table.covers(tick, constraint)), self._fallback)
+        held = (*reversed(self._sent.values()), *reversed(self._tables))
+        return next((one for one in held if one.table.covers(tick, constraint)), self._fallback)
 
     def offer(self, payload: bytes, next_tick: int) -> None:
         """Take a table that has arrived.
@@ -93,7 +105,8 @@ class Measurer:
 
         Raises:
             FrameError: it is no table.
-            TableRefusedError: it is stale, of another policy, or says something else than before.
+            TableRefusedError: it is stale, of another policy, for states that are never the possible ones, or says
+                something else than before.
             GuaranteeError: it does not keep the policy's promise.
         """
         if len(payload) > MAX_TABLE_BYTES:
@@ -105,12 +118,15 @@ class Measurer:
             raise TableRefusedError(f"number {table.number} is that of a table of the policy")
         if table.until <= next_tick:
             raise TableRefusedError(f"table {table.number} is stale: it ended at tick {table.until}")
-        before = self._sent.get(table.number)
-        if before is not None and (before.constraint, before.noise) != (table.constraint, table.noise):
-            raise TableRefusedError(f"table {table.number} has come before, with other content")
-        if before is None:
+        if table.constraint and not self._reach.has(table.constraint):
+            raise TableRefusedError(f"table {table.number} is for a set of states that is never the possible one")
+        if (before := self._sent.get(table.number)) is None:
             check_noise(self._plan.measurement, table.noise, table.constraint)
-        self._sent.pop(table.number, None)
-        self._sent[table.number] = table
-        useful = [(number, held) for number, held in self._sent.items() if held.until > next_tick]
-        self._sent = dict(useful[-MOST_HELD:])
+            held = self._held(table)
+        elif (before.table.constraint, before.table.noise) != (table.constraint, table.noise):
+            raise TableRefusedError(f"table {table.number} has come before, with other content")
+        else:
+            held = before._replace(table=table)
+        others = [one for one in self._sent.values() if one.table.number != table.number]
+        useful = [one for one in (*others, held) if one.table.until > next_tick]
+        self._sent = {one.table.number: one for one in useful[-MOST_HELD:]}

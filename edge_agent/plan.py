@@ -135,6 +135,7 @@ class Managed:
     """What an enrolled device has to know of the policies that it is sent.
 
     Attributes:
+        streams: names of the streams that it has sensors for.
         config: its configuration file.
         trust: file that remembers what was accepted.
         version: of the policy document in force, 0 for none.
@@ -144,6 +145,7 @@ class Managed:
         fresh_seconds: how old that may be before the device calls itself stale; none means any age.
     """
 
+    streams: tuple[str, ...]
     config: str
     trust: str
     version: int

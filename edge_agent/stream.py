@@ -74,5 +74,8 @@ class Stream:
         except FuguError as error:
             self.refusal = f"table for {self.plan.stream} refused: {error}"
             return False
+        except Exception as error:  # what nobody thought of must not stop the device either
+            self.refusal = f"table for {self.plan.stream} refused: {type(error).__name__}"
+            return False
         self.refusal = ""
         return True

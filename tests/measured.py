@@ -65,7 +65,7 @@ def measure_policy(
         "resolution": (1.0, 1.0),
         "transition": sparse_rows(transition.tolist()),
         "initial": tuple(law.tolist()),
-        "graph": graph or {"radius": 1.0},
+        "graph": {kind: _tuples(value) for kind, value in (graph or {"radius": 1.0}).items()},
         "epsilon": epsilon,
         "factor": factor,
         "stream_loss": StreamLoss(epsilon=None, adversary="ignorant"),
@@ -111,6 +111,11 @@ def measure_frames(
         made.append(MeasureFrame(policy.version, previous, first, 2, tuple(released)))
         previous = made[-1].last
     return made
+
+
+def _tuples(value: Any) -> Any:
+    """Lists, as JSON has them, as tuples."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def decoded_covariance(entries: Sequence[float]) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ are a matrix of emission probabilities, for the accountant a matrix of losses.
 
 from __future__ import annotations
 
+import math
 from array import array
 from functools import lru_cache
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.errors import FrameError
 from contract.measure_check import floor_exp
 from contract.measure_table import MAX_TABLE_STATES, Noise, StaircaseNoise, WeightNoise, set_of
 from contract.table import SCALE
@@ -33,6 +35,9 @@ __all__ = [
     "noise_pairs",
     "weight_noise",
 ]
+
+MOST_CELLS = 1 << 25
+"""Of an emission matrix: 256 MB."""
 
 
 class Emission(NamedTuple):
@@ -73,7 +78,8 @@ def compile_noise(
 
     Raises:
         TableError: no table can be built; use the fallback.
-        GraphError: there are too many states, and their differences are no polygon in the plane or segment.
+        GraphError: there are too many states, and their differences are no polygon in the plane or segment, or one
+            with more corners, or noise with more steps, than a device takes.
     """
     kept = constraint if kept is None else kept
     if len(values) <= MAX_TABLE_STATES:
@@ -92,12 +98,18 @@ def fallback_noise(values: IntArray, epsilon: float) -> Noise:
 
 
 def emission(noise: Noise, values: IntArray) -> Emission:
-    """The probability of each point given each state; values are f, N x d."""
+    """The probability of each point given each state; values are f, N x d.
+
+    Raises:
+        GraphError: the matrix would be too large.
+    """
     if isinstance(noise, WeightNoise):
         rows = np.array(noise.rows, dtype=np.int64).reshape(noise.states, -1)
         weights = np.diff(rows, prepend=0, append=SCALE, axis=1)
         return Emission({point: index for index, point in enumerate(noise.points)}, weights / SCALE)
     shape = tuple(high - low + 1 for low, high in zip(noise.low, noise.high, strict=True))
+    if len(values) * (points := math.prod(shape)) > MOST_CELLS:
+        raise GraphError(f"{len(values)} states and {points} points are too many: measure on a coarser lattice")
     box = Window(noise.low, 1, shape)
     mass = clamped_mass(_hull(noise), _centres(noise, values), box, float(noise.noise.ratio))
     return Emission({tuple(point): index for index, point in enumerate(box.points().tolist())}, mass)
@@ -134,7 +146,10 @@ def _staircase_noise(hull: Hull, values: IntArray, kept: BoolArray, epsilon: flo
         raise GraphError("the states lie in a line or a plane of a larger space: measure fewer dimensions")
     inside = values[kept]
     low, high = (tuple(corner.tolist()) for corner in (inside.min(axis=0), inside.max(axis=0)))
-    return StaircaseNoise(set_of(np.flatnonzero(kept).tolist()), staircase(hull, epsilon), low, high)
+    try:
+        return StaircaseNoise(set_of(np.flatnonzero(kept).tolist()), staircase(hull, epsilon), low, high)
+    except FrameError as error:
+        raise GraphError(f"no device draws from this staircase: {error}") from None
 
 
 def _centres(noise: StaircaseNoise, values: IntArray) -> IntArray:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from collections import OrderedDict
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.errors import PolicyError
 from contract.measure_frames import MeasureEstimate, MeasureFrame, Released
 from contract.measure_policy import MeasurePolicy
-from contract.measure_table import MeasureTable
+from contract.measure_table import MAX_TABLE_STATES, MeasureTable, StaircaseNoise
 from contract.measurement import Reach
 from gateway.chain import predict
-from gateway.dphmm.compiled import Emission, emission, noise_pairs
+from gateway.dphmm.compiled import MOST_CELLS, Emission, emission, noise_pairs
 from gateway.dphmm.tracking import Filtered, forward, moments
 
 __all__ = ["MeasureModel", "Tables"]
 
 Floats = NDArray[np.float64]
+_REMEMBERED = 32
 Tables = Callable[[int], MeasureTable | None]
 """The table of a number of one policy version, none if it is not known."""
 
@@ -27,6 +31,9 @@ class MeasureModel:
 
     Args:
         policy: verified.
+
+    Raises:
+        PolicyError: there are too many states and points to estimate with.
 
     Attributes:
         values: f, (N, d) integers.
@@ -47,8 +54,20 @@ class MeasureModel:
         self.reach = Reach(self.measurement)
         self.meaning = (policy.discretiser.model_dump_json(), policy.clock, policy.coordinates)
         self._initial = np.array(policy.initial) / sum(policy.initial)
-        self._emissions: dict[int, Emission] = {}
-        self._degrees: dict[tuple[int, int], int] = {}
+        self._emissions: OrderedDict[int, Emission] = OrderedDict()
+        self._degrees: OrderedDict[tuple[int, int], int] = OrderedDict()
+        self._refuse_large()
+
+    def _refuse_large(self) -> None:
+        if len(self.values) <= MAX_TABLE_STATES:
+            return
+        boxes = [np.ptp(self.values, axis=0).tolist()]
+        for table in self.policy.measure_tables:
+            if isinstance(table.noise, StaircaseNoise):
+                boxes.append([high - low for low, high in zip(table.noise.low, table.noise.high, strict=True)])
+        most = max(math.prod(side + 1 for side in box) for box in boxes)
+        if len(self.values) * most > MOST_CELLS:
+            raise PolicyError(f"{len(self.values)} states and {most} points are too many: measure on a coarser lattice")
 
     def start(self, tick: int) -> Floats:
         """The law (N,) of the state at a tick of which nothing is known."""
@@ -56,7 +75,12 @@ class MeasureModel:
 
     def ahead(self, law: Floats, ticks: int) -> Floats:
         """The law (N,) so many ticks later, without points in between."""
-        return predict(law, self.transition, ticks) if ticks else law
+        if ticks > len(law):  # then powers of the matrix are quicker
+            return predict(law, self.transition, ticks)
+        for _ in range(ticks):
+            law = law @ self.transition
+        later: Floats = law / law.sum()
+        return later
 
     def possible(self, tick: int) -> NDArray[np.bool_]:
         """The states (N,) that an adversary can hold possible at a tick."""
@@ -90,6 +114,8 @@ class MeasureModel:
             possible = self.possible(tick)
             pairs = noise_pairs(table.noise, self.values, possible, self.policy.epsilon)
             self._degrees[key] = int(pairs[possible].sum(axis=1).min()) + 1
+            if len(self._degrees) > _REMEMBERED * _REMEMBERED:
+                self._degrees.popitem(last=False)
         return self._degrees[key]
 
     def has_point(self, released: Released, tables: Tables) -> bool:
@@ -107,4 +133,7 @@ class MeasureModel:
             if (table := tables(number)) is None:
                 return None
             self._emissions[number] = emission(table.noise, self.values)
+            if len(self._emissions) > _REMEMBERED:
+                self._emissions.popitem(last=False)
+        self._emissions.move_to_end(number)
         return self._emissions[number]

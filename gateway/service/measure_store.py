@@ -91,7 +91,7 @@ class MeasureStore:
         return None if row is None else decode_table(row[0])
 
     def next_number(self, stream: int, version: int, least: int) -> int:
-        """The number of the next table of a policy version."""
+        """The number of the next table of a policy version: above all that this store has seen."""
         query = "SELECT MAX(number) FROM sent_tables WHERE stream=? AND policy_version=?"
         (largest,) = self._db.execute(query, (stream, version)).fetchone()
         return least if largest is None else max(least, largest + 1)

@@ -104,25 +104,29 @@ class Catalogue:
         if (claim := _claim(policy)) not in self._verified:
             policy.verify(float("inf"))
             self._verified.add(claim)
-        if any(type(known.policy) is not type(policy) for known in self._entries(policy.device, policy.stream)):
-            raise PolicyError(
-                f"{policy.device}/{policy.stream} has policies of symbols and of measurements: use two streams"
-            )
+        self._refuse_other_kind(policy)
         versions = self._devices.setdefault(policy.device, {}).setdefault(policy.stream, {})
         if policy.version in versions and versions[policy.version].policy != policy:
             raise PolicyError(f"another policy of {policy.device}/{policy.stream} has version {policy.version} too")
         versions[policy.version] = _known(policy)
 
+    def _refuse_other_kind(self, policy: AnyPolicy) -> None:
+        if any(type(known.policy) is not type(policy) for known in self._entries(policy.device, policy.stream)):
+            raise PolicyError(
+                f"{policy.device}/{policy.stream} has policies of symbols and of measurements: use two streams"
+            )
+
     def retire(self, documents: Iterable[str]) -> None:
         """Remember policies that stored frames were made under, for their models; no new frames may come under them.
 
         Raises:
-            PolicyError: if one contradicts a loaded policy of the same version.
+            PolicyError: if one contradicts a loaded policy of the same version, or is of another kind.
         """
         for document in documents:
             policy = read_policy(document)
             key = (policy.device, policy.stream, policy.version)
             loaded = self._devices.get(policy.device, {}).get(policy.stream, {}).get(policy.version)
+            self._refuse_other_kind(policy)
             if loaded is None:
                 self._retired[key] = _known(policy)
             elif loaded.policy != policy:

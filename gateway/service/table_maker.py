@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.errors import GuaranteeError
+from contract.errors import FuguError
 from contract.measure_check import check_noise
 from contract.measure_table import Noise, set_of
 from gateway.dphmm.compiled import compile_noise
@@ -54,7 +54,7 @@ def make_noise(model: MeasureModel, possible: BoolArray, kept: BoolArray) -> Mad
             hull = capped(hull, complete_hull(values[surrogates(values, kept)][possible]), policy.factor)
         noise = compile_noise(hull, values, possible, policy.epsilon, kept)
         check_noise(model.measurement, noise, set_of(np.flatnonzero(possible).tolist()))
-    except (TableError, GraphError, GuaranteeError) as error:
+    except (TableError, GraphError, FuguError) as error:
         return Made(None, reason=str(error))
     return Made(noise, found.added)
 

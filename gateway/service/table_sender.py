@@ -12,16 +12,18 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import numpy as np
 
 from contract.frames import MAX_TICK
-from contract.measure_table import MeasureTable, encode_table, set_of
+from contract.measure_policy import MeasurePolicy
+from contract.measure_table import MOST_HELD, MeasureTable, encode_table, set_of
 from contract.topics import table_topic
 from gateway.dphmm.constraints import delta_set
 from gateway.dphmm.graphs import BoolArray
 from gateway.service.measure_model import MeasureModel
-from gateway.service.policies import Catalogue
+from gateway.service.policies import Catalogue, UnknownPolicyVersionError
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
 from gateway.service.table_maker import make_noise
@@ -33,6 +35,11 @@ _log = logging.getLogger(__name__)
 _Key = tuple[str, str]
 _LEAST_SECONDS = 5.0
 _LOOK_SECONDS = 0.2
+_REST_SECONDS = 30.0
+_SPARE = 4
+"""Places that the schedule leaves to tables that follow the belief."""
+_MOST_REMEMBERED = 256
+_MOST_NUMBER = 2**32 - 2
 FOR_EVER = MAX_TICK + 1
 
 
@@ -65,8 +72,10 @@ class TableSender:
         self._now_us = now_us
         self._streams = catalogue.measured()
         self._sent: dict[_Key, dict[int, int]] = {key: {} for key in self._streams}
+        self._versions: dict[_Key, int] = {}
         self._look_at: dict[_Key, float] = {}
         self._failed: set[tuple[_Key, int, bytes]] = set()
+        self._made: dict[tuple[_Key, int, bytes], MeasureTable] = {}
 
     def born(self, device: str) -> None:
         """A device has come online, and has none of the tables that were sent."""
@@ -90,28 +99,47 @@ class TableSender:
                     self._send(key)
                 except sqlite3.Error:
                     self._counters["store_errors"] += 1
+                except Exception as error:  # the device has its fallback, and the gateway goes on
+                    self._counters["unexpected"] += 1
+                    _log.error("%s/%s: no tables: %s", *key, type(error).__name__)
+                    self._look_at[key] = now + _REST_SECONDS
+                    continue
                 self._look_at[key] = now + _LOOK_SECONDS
 
     def _send(self, key: _Key) -> None:
-        model = self._catalogue.newest_measure(*key)
-        assert model is not None
-        for table in self._wanted(key, model):
-            if self._sent[key].get(table.number) == table.until:
-                continue
-            if self._link.publish(table_topic(self._catalogue.fleet, *key), encode_table(table)) is None:
-                return
-            self._sent[key][table.number] = table.until
-            self._counters["tables_sent"] += 1
-
-    def _wanted(self, key: _Key, model: MeasureModel) -> Iterator[MeasureTable]:
-        """The tables for the ticks that are near."""
+        model = self._model(key)
+        if self._versions.get(key) != model.policy.version:  # a device forgets its tables with their policy
+            self._versions[key] = model.policy.version
+            self._sent[key] = {}
         clock = model.policy.clock
         tick = (self._now_us() - clock.epoch_us) // clock.period_us + 1
         if tick < 0:
             return
-        ahead = max(2 * model.policy.frame_ticks, int(_LEAST_SECONDS * 1e6) // clock.period_us)
+        sent = self._sent[key] = {number: until for number, until in self._sent[key].items() if until > tick}
+        for table in self._wanted(key, model, tick):
+            if sent.get(table.number) == table.until:
+                continue
+            if self._link.publish(table_topic(self._catalogue.fleet, *key), encode_table(table)) is None:
+                return
+            sent[table.number] = table.until
+            self._counters["tables_sent"] += 1
+
+    def _model(self, key: _Key) -> MeasureModel:
+        """The policy that the device runs, as its newest frame says; the newest one as long as there is none."""
+        newest = self._measures.newest(*key)
+        if newest is not None:
+            with suppress(UnknownPolicyVersionError):
+                return self._catalogue.find_measure(*key, newest.frame.policy_version)
+        model = self._catalogue.newest_measure(*key)
+        assert model is not None
+        return model
+
+    def _wanted(self, key: _Key, model: MeasureModel, tick: int) -> Iterator[MeasureTable]:
+        """The tables for the ticks that are near."""
+        policy = model.policy
+        ahead = max(2 * policy.frame_ticks, int(_LEAST_SECONDS * 1e6) // policy.clock.period_us)
         yield from self._scheduled(key, model, tick, ahead)
-        if model.policy.delta > 0.0:
+        if policy.delta > 0.0:
             yield from self._likely(key, model, tick, ahead)
 
     def _scheduled(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[MeasureTable]:
@@ -124,7 +152,7 @@ class TableSender:
             position = sets.index(constraint)
             until = FOR_EVER if position >= start else position + 1
             possible = model.possible(later)
-            table = self._table(key, model, possible, possible, (position, until))
+            table = self._table(key, model, possible, possible, (position, until), MOST_HELD - _SPARE)
             if table is not None:
                 yield table
 
@@ -142,28 +170,36 @@ class TableSender:
             return
         # validity in whole steps, so that the same table is not sent again for every tick
         until = (tick // ahead + 2) * ahead
-        table = self._table(key, model, possible, kept, (tick, until))
+        table = self._table(key, model, possible, kept, (tick, until), MOST_HELD)
         if table is not None:
             yield table
 
     def _table(
-        self, key: _Key, model: MeasureModel, possible: BoolArray, kept: BoolArray, ticks: tuple[int, int]
+        self, key: _Key, model: MeasureModel, possible: BoolArray, kept: BoolArray, ticks: tuple[int, int], room: int
     ) -> MeasureTable | None:
-        """The table for some states, as it was made before or made now; none if there can be none."""
+        """The table for some states, as it was made before or made now; none if the device has no room for it.
+
+        So a device never has to give up a table that is still valid: it could not say which one it misses then.
+        """
         policy = model.policy
         name = np.packbits(possible).tobytes() + np.packbits(kept).tobytes()
         if (key, policy.version, name) in self._failed:
             return None
         store = self._measures.measured
         stream = self._measures.number(*key)
-        before = store.table_for(stream, policy.version, name)
+        before = self._made.get((key, policy.version, name)) or store.table_for(stream, policy.version, name)
+        if (before is None or before.number not in self._sent[key]) and len(self._sent[key]) >= room:
+            return None
         if before is not None and before.until >= ticks[1]:
+            self._remember((key, policy.version, name), before)
             return before
         if before is not None:
             number, noise = before.number, before.noise
         else:
             made = make_noise(model, possible, kept)
             if made.noise is None:
+                if len(self._failed) >= _MOST_REMEMBERED:
+                    self._failed.clear()
                 self._failed.add((key, policy.version, name))
                 self._counters["tables_failed"] += 1
                 _log.warning("%s/%s: no table for %d possible states: %s", *key, possible.sum(), made.reason)
@@ -171,10 +207,20 @@ class TableSender:
             if made.added:
                 joined = ", ".join(f"{state} with {partner}" for state, partner in made.added[:5])
                 _log.warning("exposure: %s/%s: states without a possible neighbour are hidden: %s", *key, joined)
-            number, noise = store.next_number(stream, policy.version, len(policy.measure_tables)), made.noise
+            number, noise = store.next_number(stream, policy.version, self._least_number(policy)), made.noise
             self._counters["tables_made"] += 1
         constraint = set_of(np.flatnonzero(possible).tolist())
         table = MeasureTable(policy.version, number, constraint, ticks[0], ticks[1], noise)
         with self._store.transaction():
             store.put_table(stream, name, table)
+        self._remember((key, policy.version, name), table)
         return table
+
+    def _least_number(self, policy: MeasurePolicy) -> int:
+        """What a new table may be called: numbers follow the clock, so that a lost store repeats none."""
+        return min(max(len(policy.measure_tables), self._now_us() // 1_000_000), _MOST_NUMBER)
+
+    def _remember(self, name: tuple[_Key, int, bytes], table: MeasureTable) -> None:
+        if name not in self._made and len(self._made) >= _MOST_REMEMBERED:
+            del self._made[next(iter(self._made))]
+        self._made[name] = table

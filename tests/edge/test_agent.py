@@ -154,7 +154,7 @@ def test_only_what_the_gateway_has_is_forgotten_and_gaps_are_sent_again(broker: 
         gateway.publish(committed_topic("home", "watch"), encode_committed(message))
 
     gateway.publish(committed_topic("home", "watch"), b"\x02garbage")
-    agent._sent_at.clear()
+    agent._sender._sent_at.clear()
     say(30, Gap(10, 20))
     wait_until(lambda: len(recorder.payloads) == 5, 20)
     assert recorder.payloads[4] == recorder.payloads[1], "the same bytes"

@@ -181,7 +181,7 @@ def test_windows_stay_until_the_gateway_has_them_and_are_sent_again_when_it_miss
     def say(*commits: StreamCommit) -> None:
         gateway.publish(committed_topic("home", "watch"), encode_committed(Committed(commits)))
 
-    agent._sent_at.clear()
+    agent._sender._sent_at.clear()
     say(StreamCommit("hr", 1000, ()), StreamCommit("hr/high", 2, (Gap(0, 1),)))
     wait_until(lambda: len(recorder.payloads) == 5, 20)
     assert recorder.payloads[4] == recorder.payloads[1], "the same bytes"

@@ -1,0 +1,113 @@
+"""Sends what the outbox holds, a few frames at a time, until it is known to be safe elsewhere."""
+
+from __future__ import annotations
+
+import time
+
+from contract.frames import Committed
+from contract.topics import symbols_topic, window_topic
+from edge_agent.outbox import Outbox
+from mqtt_link import Link
+
+__all__ = ["Sender"]
+
+IN_FLIGHT = 20
+RESEND_SECONDS = 10.0
+RESEND_SECONDS_MAX = 3600.0
+
+
+class Sender:
+    """The frames of one device on their way; used from the agent's loop.
+
+    Args:
+        outbox: what there is to send.
+        link: the connection.
+        fleet, device: whose frames they are.
+        forget_early: whether the broker's acknowledgement is enough to forget a frame.
+    """
+
+    def __init__(self, outbox: Outbox, link: Link, fleet: str, device: str, *, forget_early: bool) -> None:
+        self._outbox = outbox
+        self._link = link
+        self._fleet = fleet
+        self._device = device
+        self._forget_early = forget_early
+        self._sent_through = 0
+        self._resend: list[int] = []
+        self._in_flight: dict[int, int] = {}
+        self._progress = time.monotonic()
+        self._patience = RESEND_SECONDS
+        self._sent_at: dict[int, float] = {}
+
+    def pump(self) -> None:
+        """Send what there is room for; the connection is there."""
+        self._resend_unanswered()
+        while len(self._in_flight) < IN_FLIGHT and self._send_next():
+            pass
+
+    def connected(self) -> None:
+        """A (new) connection: what was in flight is sent again by the library."""
+        self._progress = time.monotonic()
+
+    def _send_next(self) -> bool:
+        """Publish the next frame, if there is one and a connection."""
+        fresh = not self._resend
+        after = self._sent_through if fresh else self._resend[0] - 1
+        frame = self._outbox.next_frame(after)
+        if frame is None:
+            self._resend.clear()
+            return not fresh
+        frame_id, name, payload = frame
+        stream, _, window = name.partition("/")
+        topic = window_topic if window else symbols_topic
+        mid = self._link.publish(topic(self._fleet, self._device, stream), payload)
+        if mid is None:
+            return False
+        if fresh:
+            self._sent_through = frame_id
+        else:
+            self._resend.pop(0)
+        self._in_flight[mid] = frame_id
+        self._sent_at[frame_id] = time.monotonic()
+        return True
+
+    def answered(self, mid: int, accepted: bool) -> None:
+        """The broker has answered a publication."""
+        frame_id = self._in_flight.pop(mid, None)
+        if frame_id is not None and accepted and self._forget_early:
+            self._outbox.forget_frame(frame_id)
+            self._sent_at.pop(frame_id, None)
+            self._advance()
+
+    def committed(self, message: Committed) -> None:
+        """The gateway has said what is durable.
+
+        Raises:
+            sqlite3.Error: the outbox cannot be used; nothing is lost.
+        """
+        now = time.monotonic()
+        for commit in message.streams:
+            forgotten, missing = self._outbox.forget_committed(commit.stream, commit.through, commit.gaps)
+            if forgotten:
+                self._advance()
+            overdue = [i for i in missing if now - self._sent_at.get(i, -RESEND_SECONDS) >= RESEND_SECONDS / 2]
+            self._resend = sorted({*self._resend, *(i for i in overdue if i <= self._sent_through)})
+
+    def _advance(self) -> None:
+        self._progress = time.monotonic()
+        self._patience = RESEND_SECONDS
+        self._sent_at = {i: at for i, at in self._sent_at.items() if i > self._sent_through - 10 * IN_FLIGHT}
+
+    def _resend_unanswered(self) -> None:
+        """Send the oldest frames again when nothing has been said of them for a while."""
+        now = time.monotonic()
+        if self._in_flight or self._resend or now - self._progress < self._patience:
+            return
+        self._progress = now
+        self._patience = min(2 * self._patience, RESEND_SECONDS_MAX)
+        after = 0
+        while len(self._resend) < IN_FLIGHT and (frame := self._outbox.next_frame(after)) is not None:
+            after = frame[0]
+            if after > self._sent_through:
+                break
+            self._resend.append(after)

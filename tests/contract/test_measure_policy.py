@@ -1,0 +1,248 @@
+"""Policies of measurements: every field that can be wrong, both forms, and the promise at its boundaries."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import msgpack
+import pytest
+
+from contract.discrete_laplace import SCALE
+from contract.errors import GuaranteeError, PolicyError
+from contract.frames import MAX_TICK
+from contract.measure_frames import MAX_MEASURE_TICKS
+from contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
+from contract.measure_table import MeasureTable, StaircaseNoise, WeightNoise, encoded_table, members
+from contract.policies import read_policy
+from contract.policy import Policy
+from contract.staircase import Staircase
+from tests.measured import measure_policy
+from tests.service.scenes import policy as symbol_policy
+
+Document = dict[str, Any]
+POLICY = measure_policy(2, epsilon=0.5)
+EXPOSED = WeightNoise(((0, 0), (1, 1)), tuple(array("I", [low]) for low in (1, 1, 1, SCALE - 1)))
+
+
+def document(**changes: Any) -> Document:
+    """The JSON form with some fields replaced."""
+    found: Document = json.loads(POLICY.to_json())
+    return found | changes
+
+
+def read(changed: Document) -> MeasurePolicy:
+    return MeasurePolicy.from_json(json.dumps(changed))
+
+
+def coded(noise: Any, number: int = 1, constraint: int = 0b1111, **changes: int) -> str:
+    """A table as a policy carries it."""
+    version = changes.get("version", 1)
+    return encoded_table(
+        MeasureTable(version, number, constraint, changes.get("first", 0), changes.get("until", MAX_TICK + 1), noise)
+    )
+
+
+def test_both_forms_hold_the_same() -> None:
+    assert MeasurePolicy.from_json(POLICY.to_json()) == POLICY
+    assert MeasurePolicy.from_msgpack(POLICY.to_msgpack()) == POLICY
+    assert read_policy(POLICY.to_json()) == POLICY
+    assert msgpack.unpackb(POLICY.to_msgpack()[1:]) == json.loads(POLICY.to_json())
+    assert json.loads(POLICY.to_json())["policy_format"] == 2
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [{"complete": True}, {"categories": ["a", 1, "a", 1]}, {"radius": 1.5}, {"transition": True}, {"edges": [[0, 3]]}],
+)
+def test_every_kind_of_graph_comes_back(graph: Document) -> None:
+    made = measure_policy(2, graph=graph, factor=9)
+    for again in (MeasurePolicy.from_json(made.to_json()), MeasurePolicy.from_msgpack(made.to_msgpack())):
+        assert again == made
+        assert again.measurement == made.measurement
+        again.verify(1.0)
+    assert json.loads(made.to_json())["graph"] == graph
+
+
+def test_policies_of_symbols_are_read_as_before() -> None:
+    """Format 1 has neither a new field nor another byte."""
+    made = symbol_policy()
+    again = read_policy(made.to_json())
+    assert isinstance(again, Policy)
+    assert again == made
+    fields = json.loads(made.to_json())
+    assert "coordinates" not in fields
+    assert "fallback" not in fields
+    assert list(fields) == [
+        *("policy_format", "fleet", "device", "stream", "version", "valid_from", "valid_until", "clock", "frame_ticks"),
+        *("discretiser", "table", "chains", "guarantee"),
+    ]
+    with pytest.raises(PolicyError, match="policy_format"):
+        MeasurePolicy.from_json(made.to_json())
+    with pytest.raises(PolicyError, match="policy_format"):
+        Policy.from_json(POLICY.to_json())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "[" * 100_000, '{"policy_format": 3}', '{"policy_format": "2"}', "\x00", "{}"]
+)
+def test_what_is_no_policy_of_either_kind_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(PolicyError) as refusal:
+        read_policy(text)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"policy_format": 1}, "policy_format: Input should be 2"),
+        ({"frame_ticks": 0}, "frame_ticks: .*greater than or equal to 1"),
+        ({"frame_ticks": MAX_MEASURE_TICKS + 1}, "frame_ticks: .*less than or equal to 1024"),
+        ({"epsilon": 0.0}, "epsilon: .*greater than 0"),
+        ({"epsilon": 20.5}, "epsilon: .*less than or equal to 20"),
+        ({"epsilon": "1"}, "epsilon: .*valid number"),
+        ({"epsilon": True}, "epsilon: .*valid number"),
+        ({"factor": 0}, "factor: .*greater than or equal to 1"),
+        ({"factor": 1001}, "factor: .*less than or equal to 1000"),
+        ({"factor": 1.5}, "factor: .*valid integer"),
+        ({"delta": 1.0}, "delta: .*less than 1"),
+        ({"delta": -0.1}, "delta: .*greater than or equal to 0"),
+        ({"objective": "luck"}, "objective: "),
+        ({"resolution": [0.0, 1.0]}, "resolution.0: .*greater than 0"),
+        ({"resolution": [1.0, 2e9]}, "resolution.1: .*less than or equal to 1000000000"),
+        ({"resolution": [1.0]}, "coordinates and resolution have different dimensions"),
+        ({"coordinates": [[0, 0], [0, 1], [1, 0]]}, r"have \(4, 3, 4, 4\) states"),
+        ({"coordinates": [[0, 0], [0, 1], [1, 0], [1]]}, "different dimensions"),
+        ({"coordinates": [[0, 0], [0, 1], [1, 0], [1, 1.5]]}, "coordinates.3.1: .*valid integer"),
+        ({"coordinates": [[0, 0], [0, 1], [1, 0], [1, 65536]]}, "coordinates.3.1: .*less than 65536"),
+        ({"coordinates": [[0, 0], [0, 1], [1, 0], []]}, "coordinates.3: .*at least 1"),
+        ({"coordinates": [[0] * 4] * 4}, "coordinates.0: .*at most 3"),
+        ({"initial": [0.25, 0.25, 0.25]}, r"have \(4, 4, 4, 3\) states"),
+        ({"initial": [0.25, 0.25, 0.25, 0.3]}, "initial sums to 1.05, not 1"),
+        ({"initial": [1.25, 0.25, -0.25, -0.25]}, "initial.0: "),
+        ({"transition": [[[0, 1.0]], [[0, 1.0]], [[0, 1.0]]]}, r"have \(4, 4, 3, 4\) states"),
+        (
+            {"transition": [[[0, 1.0]], [[0, 1.0]], [[0, 1.0]], [[4, 1.0]]]},
+            "row 3 names a state twice, or one that does not",
+        ),
+        ({"transition": [[[0, 1.0]], [[0, 1.0]], [[0, 1.0]], [[1, 0.5], [1, 0.5]]]}, "row 3 names a state twice"),
+        ({"transition": [[[0, 1.0]], [[0, 1.0]], [[0, 1.0]], [[0, 0.5]]]}, "row 3 sums to 0.5, not 1"),
+        ({"transition": [[[0, 1.0]], [[0, 1.0]], [[0, 1.0]], []]}, "row 3 sums to 0, not 1"),
+        (
+            {"transition": [[[0, 1.0]], [[0, 1.0]], [[0, 1.0]], [[0, 0.0], [1, 1.0]]]},
+            "transition.3.0.1: .*greater than 0",
+        ),
+        ({"graph": {}}, "graph"),
+        ({"graph": {"complete": False}}, "graph"),
+        ({"graph": {"complete": True, "transition": True}}, "graph"),
+        ({"graph": {"radius": -1.0}}, "graph"),
+        ({"graph": {"edges": [[0, 1, 2]]}}, "graph"),
+        ({"graph": {"categories": [True, False, True, False]}}, "graph"),
+        ({"stream_loss": {"epsilon": 0.0, "adversary": "ignorant"}}, "stream_loss.epsilon"),
+        ({"stream_loss": {"epsilon": 1.0, "adversary": "nobody"}}, "stream_loss.adversary"),
+        ({"fallback": ""}, "a table: "),
+        ({"fallback": "ü"}, "a table: "),
+        ({"fallback": "AAAA"}, "a table: schema 0, expected 8"),
+        ({"fallback": coded(EXPOSED, 1, 0)}, "the fallback has number 0"),
+        ({"fallback": coded(EXPOSED, 0, 0, version=2)}, "another version"),
+        ({"tables": [coded(EXPOSED, 2)]}, "the other tables 1, 2, ... in order"),
+        ({"tables": [coded(EXPOSED, 1), coded(EXPOSED, 1)]}, "in order"),
+        ({"tables": [coded(EXPOSED, 1, version=2)]}, "another version"),
+        ({"tables": [coded(EXPOSED, number) for number in range(1, MAX_TABLES + 2)]}, "tables: .*at most 16"),
+        ({"tables": ["x"]}, "a table: "),
+        ({"noise": "none"}, "noise: Extra inputs"),
+        ({"stream": "release"}, "reserved"),
+        ({"valid_until": 1, "valid_from": 5}, "valid_until is not after valid_from"),
+    ],
+)
+def test_a_wrong_field_is_refused_in_one_line(changes: Document, text: str) -> None:
+    with pytest.raises(PolicyError, match=text) as refusal:
+        read(document(**changes))
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "field", ["coordinates", "resolution", "transition", "initial", "graph", "epsilon", "factor", "fallback"]
+)
+def test_a_missing_field_is_refused(field: str) -> None:
+    changed = document()
+    del changed[field]
+    with pytest.raises(PolicyError, match=f"{field}: Field required"):
+        read(changed)
+
+
+def test_both_sides_of_the_ceiling() -> None:
+    POLICY.verify(0.5)
+    POLICY.verify(float("inf"))
+    with pytest.raises(
+        GuaranteeError, match=r"epsilon 0\.5 of each point of stream place is above this device's ceiling"
+    ):
+        POLICY.verify(0.4999)
+
+
+def test_a_promise_that_the_tables_do_not_keep_is_refused() -> None:
+    """The tables were made for 0.5: they keep that and anything weaker, and nothing stronger."""
+    read(document(epsilon=0.6)).verify(1.0)
+    with pytest.raises(GuaranteeError, match="a fallback table has to protect every pair"):
+        read(document(epsilon=0.49)).verify(1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"tables": [coded(EXPOSED)]}, GuaranteeError, "table 1: some point tells"),
+        ({"fallback": coded(EXPOSED, 0, 0)}, GuaranteeError, "some point tells two possible states apart"),
+        (
+            {"tables": [coded(EXPOSED, 1, 0b0111)]},
+            PolicyError,
+            "table 1 is for a set of states that is never the possible one",
+        ),
+        ({"tables": [coded(EXPOSED, 1, 0)]}, PolicyError, "table 1 is for a set of states that is never"),
+        ({"tables": [coded(EXPOSED, 1, 0b11111)]}, PolicyError, "never"),
+        ({"fallback": coded(EXPOSED, 0, 0b1111)}, PolicyError, "for every set of possible states"),
+        ({"fallback": coded(EXPOSED, 0, 0, first=1)}, PolicyError, "from tick 0 on"),
+        ({"fallback": coded(EXPOSED, 0, 0, until=MAX_TICK)}, PolicyError, "for ever"),
+        ({"graph": {"edges": [[0, 9]]}}, PolicyError, r"edge \(0, 9\)"),
+        ({"graph": {"categories": ["a"]}}, PolicyError, "1 categories for 4 states"),
+    ],
+)
+def test_what_only_the_tables_show_is_refused(changes: Document, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        read(document(**changes)).verify(1.0)
+
+
+def test_a_staircase_may_be_a_fallback() -> None:
+    square = Staircase(((-1, -1), (1, -1), (1, 1), (-1, 1)), Fraction(61, 100))
+    good = StaircaseNoise(0b1111, square, (0, 0), (1, 1))
+    read(document(fallback=coded(good, 0, 0))).verify(1.0)
+    steep = StaircaseNoise(0b1111, Staircase(square.vertices, Fraction(60, 100)), (0, 0), (1, 1))
+    with pytest.raises(GuaranteeError, match="higher than e"):
+        read(document(fallback=coded(steep, 0, 0))).verify(1.0)
+
+
+def test_tables_for_a_walk_that_begins_somewhere_are_for_its_sets() -> None:
+    """From a corner: one state, then three, then all four; a table for any of the sets of several is taken."""
+    made = measure_policy(2, start=0, epsilon=0.5)
+    assert [members(one) for one in (0b0001, 0b0111, 0b1111)] == [[0], [0, 1, 2], [0, 1, 2, 3]]
+    fields = json.loads(made.to_json())
+    noise = made.measure_tables[0].noise
+    for constraint, good in ((0b0111, True), (0b1111, True), (0b0110, False), (0b1001, False)):
+        changed = read(fields | {"tables": [coded(noise, 1, constraint)]})
+        _judge(lambda changed=changed: changed.verify(1.0), good, PolicyError)  # type: ignore[misc]
+    with pytest.raises(GuaranteeError, match="table 1: a table for one possible state protects nothing"):
+        read(fields | {"tables": [coded(noise, 1, 0b0001)]}).verify(1.0)
+
+
+def _judge(what: Callable[[], None], good: bool, error: type[Exception]) -> None:
+    if good:
+        what()
+        return
+    with pytest.raises(error):
+        what()
+
+
+def test_sparse_rows_leave_out_what_cannot_happen() -> None:
+    assert sparse_rows([[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]) == (((0, 0.5), (2, 0.5)), ((1, 1.0),))

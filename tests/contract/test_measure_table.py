@@ -1,0 +1,336 @@
+"""Messages of tables: fixed bytes, and no byte sequence that is taken for a table without being one."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import random
+import time
+from array import array
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.discrete_laplace import SCALE
+from contract.errors import (
+    FrameError,
+    FrameLengthError,
+    FrameRangeError,
+    FrameTypeError,
+    MalformedFrameError,
+    TrailingBytesError,
+    UnknownSchemaError,
+)
+from contract.frames import MAX_TICK
+from contract.measure_table import (
+    MAX_POINTS,
+    MAX_TABLE_STATES,
+    MOST_VERTICES,
+    TABLE,
+    MeasureTable,
+    StaircaseNoise,
+    WeightNoise,
+    decode_table,
+    decoded_table,
+    encode_table,
+    encoded_table,
+    members,
+    set_of,
+)
+from contract.staircase import Staircase
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
+ROWS = (array("I", [1 << 30, 3 << 30]), array("I", [1, SCALE - 1]), array("I", [5, 6]))
+WEIGHTS = WeightNoise(((0, -1), (70_000, 2), (3, 3)), ROWS)
+SQUARE = ((-1, -1), (1, -1), (1, 1), (-1, 1))
+STAIRCASE = StaircaseNoise(0b1011, Staircase(SQUARE, Fraction(3, 8)), (-5, 0), (5, 7))
+TABLES = {
+    "table": MeasureTable(7, 12, 0b101, 600, 1200, WEIGHTS),
+    "table_staircase": MeasureTable(7, 0, 0, 0, MAX_TICK + 1, STAIRCASE),
+}
+
+
+def weights(**changes: Any) -> bytes:
+    """A table of weights with some fields replaced by anything."""
+    rows = b"".join(value.to_bytes(4, "big") for row in ROWS for value in row)
+    fields = {
+        **{"version": 7, "number": 12, "constraint": b"\x05", "first": 600, "until": 1200, "kind": 0},
+        **{"points": [[0, -1], [70_000, 2], [3, 3]], "states": 3, "rows": rows},
+    } | changes
+    head = [fields.pop(name) for name in ("version", "number", "constraint", "first", "until", "kind")]
+    return bytes([TABLE]) + msgpack.packb([*head, fields.pop("body", list(fields.values()))])
+
+
+def staircase(**changes: Any) -> bytes:
+    """A staircase with some fields replaced by anything."""
+    fields = {
+        **{"version": 7, "number": 0, "constraint": b"", "first": 0, "until": 100, "kind": 1},
+        **{"kept": b"\x0b", "vertices": SQUARE, "p": 3, "r": 8, "low": [-5, 0], "high": [5, 7]},
+    } | changes
+    head = [fields.pop(name) for name in ("version", "number", "constraint", "first", "until", "kind")]
+    return bytes([TABLE]) + msgpack.packb([*head, list(fields.values())])
+
+
+@st.composite
+def weight_tables(draw: st.DrawFn) -> MeasureTable:
+    """Any table of weights, with few points."""
+    dimensions, states = draw(st.integers(1, 3)), draw(st.integers(2, 5))
+    point = st.tuples(*[st.integers(-(1 << 17), 1 << 17)] * dimensions)
+    points = draw(st.lists(point, min_size=2, max_size=6, unique=True))
+    row = st.lists(st.integers(1, SCALE - 1), min_size=len(points) - 1, max_size=len(points) - 1, unique=True)
+    rows = tuple(array("I", sorted(draw(row))) for _ in range(states))
+    first = draw(st.integers(0, MAX_TICK))
+    until = draw(st.integers(first + 1, MAX_TICK + 1))
+    constraint = draw(st.integers(0, (1 << 1024) - 1) | st.integers(0, 31))
+    numbers = draw(st.integers(1, 2**32 - 1)), draw(st.integers(0, 2**32 - 2))
+    return MeasureTable(*numbers, constraint, first, until, WeightNoise(tuple(points), rows))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_bytes_are_fixed(name: str) -> None:
+    golden = bytes.fromhex((GOLDEN / f"{name}.hex").read_text())
+    assert encode_table(TABLES[name]) == golden
+    assert decode_table(golden) == TABLES[name]
+    assert golden[0] == 8
+    assert decoded_table(encoded_table(TABLES[name])) == TABLES[name]
+
+
+def test_the_fields_are_as_documented() -> None:
+    assert decode_table(weights()) == TABLES["table"]
+    assert decode_table(staircase(until=MAX_TICK + 1)) == TABLES["table_staircase"]
+
+
+@given(weight_tables())
+def test_a_table_comes_back(table: MeasureTable) -> None:
+    assert decode_table(encode_table(table)) == table
+    for state, row in enumerate(table.noise.rows if isinstance(table.noise, WeightNoise) else ()):
+        found = table.noise.weights(state)  # type: ignore[union-attr]
+        assert sum(found) == SCALE
+        assert min(found) >= 1
+        assert len(found) == len(row) + 1
+
+
+@given(st.sets(st.integers(0, 1023)))
+def test_a_set_is_its_members(states: set[int]) -> None:
+    assert members(set_of(states)) == sorted(states)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_truncation_and_every_extension_is_refused(name: str) -> None:
+    whole = encode_table(TABLES[name])
+    for length in range(len(whole)):
+        with pytest.raises(MalformedFrameError):
+            decode_table(whole[:length])
+    with pytest.raises(TrailingBytesError):
+        decode_table(whole + b"\0")
+    with pytest.raises(UnknownSchemaError, match="schema 7, expected 8"):
+        decode_table(b"\7" + whole[1:])
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_flipped_bit_is_another_table_or_an_error(name: str) -> None:
+    whole = encode_table(TABLES[name])
+    for bit in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with contextlib.suppress(FrameError):
+            assert decode_table(bytes(flipped)) != TABLES[name]
+
+
+@given(st.binary(max_size=300))
+def test_bytes_without_sense_are_refused(noise: bytes) -> None:
+    with pytest.raises(FrameError):
+        decode_table(bytes([TABLE]) + noise)
+
+
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.binary(max_size=9)
+    | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=4),
+    max_leaves=6,
+)
+
+
+@given(st.data())
+def test_whatever_stands_in_a_field_there_is_an_error_or_a_table(data: st.DataObject) -> None:
+    """Above all no other exception: it would end the device."""
+    made, names = data.draw(
+        st.sampled_from(
+            [
+                (
+                    weights,
+                    ["version", "number", "constraint", "first", "until", "kind", "points", "states", "rows", "body"],
+                ),
+                (staircase, ["constraint", "kind", "kept", "vertices", "p", "r", "low", "high"]),
+            ]
+        )
+    )
+    with contextlib.suppress(FrameError):
+        decode_table(made(**{data.draw(st.sampled_from(names)): data.draw(ANYTHING)}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"version": 0}, FrameRangeError, "policy_version 0"),
+        ({"version": True}, FrameTypeError, "policy_version is bool"),
+        ({"number": 2**32 - 1}, FrameRangeError, "number"),
+        ({"number": 12.0}, FrameTypeError, "number is float"),
+        ({"constraint": 5}, FrameTypeError, "constraint is int"),
+        ({"constraint": bytes(129)}, FrameLengthError, "constraint has length 129"),
+        ({"first": -1}, FrameRangeError, "first -1"),
+        ({"until": 600}, FrameRangeError, "until 600 is not in 601"),
+        ({"until": MAX_TICK + 2}, FrameRangeError, "until"),
+        ({"until": False}, FrameTypeError, "until is bool"),
+        ({"kind": 2}, FrameRangeError, "kind 2"),
+        ({"kind": True}, FrameTypeError, "kind is bool"),
+        ({"kind": 1}, FrameLengthError, "staircase has 3 fields, not 6"),
+        ({"body": None}, FrameTypeError, "weights is NoneType"),
+        ({"points": 5}, FrameTypeError, "points is int"),
+        ({"points": []}, FrameLengthError, "points has length 0"),
+        ({"points": [[0, 0]], "rows": b""}, FrameLengthError, "points has length 1"),
+        ({"points": [[0], [1], [2, 2]]}, FrameLengthError, "a point has 2 dimensions beside 1"),
+        ({"points": [[], [], []]}, FrameLengthError, "point has length 0"),
+        ({"points": [[0] * 4] * 3}, FrameLengthError, "point has length 4"),
+        ({"points": [[0, 0], [0, 0.0], [1, 1]]}, FrameTypeError, "coordinate is float"),
+        ({"points": [[0, 0], [0, True], [1, 1]]}, FrameTypeError, "coordinate is bool"),
+        ({"points": [[0, 0], [0, (1 << 17) + 1], [1, 1]]}, FrameRangeError, "coordinate 131073"),
+        ({"points": [[0, 0], [0, 1], [0, 0]]}, FrameRangeError, "names a point twice"),
+        ({"points": [[x, 0] for x in range(MAX_POINTS + 1)]}, FrameLengthError, "points has length 1025"),
+        ({"states": 1}, FrameRangeError, "states 1"),
+        ({"states": MAX_TABLE_STATES + 1}, FrameRangeError, "states 101"),
+        ({"states": 4}, FrameLengthError, "rows has length 24, not 32"),
+        ({"states": 2}, FrameLengthError, "rows has length 24, not 16"),
+        ({"rows": "x" * 24}, FrameTypeError, "rows is str"),
+        ({"rows": bytes(24)}, FrameRangeError, "must increase strictly"),
+        ({"rows": b"\0\0\0\5\0\0\0\5" * 3}, FrameRangeError, "must increase strictly"),
+        ({"rows": b"\0\0\0\6\0\0\0\5" * 3}, FrameRangeError, "must increase strictly"),
+        ({"rows": b"\0\0\0\0\0\0\0\5" * 3}, FrameRangeError, "must increase strictly"),
+        ({"more": 1}, FrameLengthError, "weights has 4 fields, not 3"),
+    ],
+)
+def test_a_wrong_field_is_refused_by_name(changes: dict[str, Any], error: type[FrameError], text: str) -> None:
+    with pytest.raises(error, match=text):
+        decode_table(weights(**changes))
+
+
+# A spiral: every corner turns left, all corners of the first half are above the axis, and it is no convex polygon.
+LOOP = ((10, 0), (0, 20), (-5, 10), (0, 5), (5, 10), (0, 19))
+CIRCLE_257 = [(x, 1) for x in range(258)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"kept": b""}, FrameRangeError, "kept 0"),
+        ({"kept": 3}, FrameTypeError, "kept is int"),
+        ({"vertices": []}, FrameLengthError, "vertices has length 0"),
+        ({"vertices": [[0, 0]]}, FrameLengthError, "vertices has length 1"),
+        ({"vertices": CIRCLE_257}, FrameLengthError, f"vertices has length 258, not 2..{MOST_VERTICES}"),
+        ({"vertices": [[0, 0], [0, 0]]}, FrameRangeError, "the hull is a point"),
+        ({"vertices": [[1, 0], [1, 0]]}, FrameRangeError, "not symmetric"),
+        ({"vertices": [[1, 0], [0, 1], [-1, 0]]}, FrameRangeError, "even number"),
+        ({"vertices": [[1, 0], [0, 1], [-1, 0], [0]]}, FrameRangeError, "equal dimensions"),
+        ({"vertices": SQUARE[::-1]}, FrameRangeError, "counter-clockwise"),
+        ({"vertices": [[2, 0], [1, 1], [0, 2], [-2, 0], [-1, -1], [0, -2]]}, FrameRangeError, "no convex polygon"),
+        ({"vertices": [[3, 0], [1, 1], [0, 3], [-3, 0], [-1, -1], [0, -3]]}, FrameRangeError, "no convex polygon"),
+        ({"vertices": [[1, 0], [1, 0], [-1, 0], [-1, 0]]}, FrameRangeError, "no convex polygon"),
+        ({"vertices": [[1, 0], [2, 0], [-1, 0], [-2, 0]]}, FrameRangeError, "no convex polygon"),
+        ({"vertices": [[1, 0, 0], [0, 1, 0], [-1, 0, 0], [0, -1, 0]]}, FrameRangeError, "in the plane"),
+        ({"vertices": [*LOOP, *[(-x, -y) for x, y in LOOP]]}, FrameRangeError, "no convex polygon"),
+        ({"vertices": [[1, 0], [0, 1.0], [-1, 0], [0, -1]]}, FrameTypeError, "coordinate is float"),
+        ({"p": 0}, FrameRangeError, "numerator 0"),
+        ({"p": 8}, FrameRangeError, "numerator 8"),
+        ({"p": 0.375}, FrameTypeError, "numerator is float"),
+        ({"r": 1}, FrameRangeError, "denominator 1"),
+        ({"r": True}, FrameTypeError, "denominator is bool"),
+        ({"p": 2**60 - 1, "r": 2**60}, FrameRangeError, "draws would take long"),
+        ({"p": 4095, "r": 4096}, None, ""),
+        ({"p": 4096, "r": 4097}, FrameRangeError, "draws would take long"),
+        ({"p": 1, "r": 2**64 - 1}, None, ""),
+        ({"low": [0, 8]}, FrameRangeError, "box is empty"),
+        ({"low": [0]}, FrameLengthError, "has 1 dimensions beside 2"),
+        ({"high": 5}, FrameTypeError, "point is int"),
+        ({"more": 1}, FrameLengthError, "staircase has 7 fields, not 6"),
+    ],
+)
+def test_a_wrong_staircase_is_refused_by_name(
+    changes: dict[str, Any], error: type[FrameError] | None, text: str
+) -> None:
+    if error is None:
+        decode_table(staircase(**changes))
+        return
+    with pytest.raises(error, match=text):
+        decode_table(staircase(**changes))
+
+
+def test_only_convex_symmetric_polygons_are_hulls() -> None:
+    """Random even lists of corners: accepted are those whose every corner lies on the left of every other side."""
+    generator = random.Random(5)
+    found = {True: 0, False: 0}
+    for _ in range(6000):
+        half = [(generator.randrange(-4, 5), generator.randrange(-4, 5)) for _ in range(generator.randrange(2, 5))]
+        corners = [*half, *((-x, -y) for x, y in half)]
+        sides = list(zip(corners, corners[1:] + corners[:1], strict=True))
+        convex = all(
+            (bx - ax) * (y - ay) - (by - ay) * (x - ax) > 0
+            for (ax, ay), (bx, by) in sides
+            for x, y in corners
+            if (x, y) not in ((ax, ay), (bx, by))
+        )
+        expected = convex and len(set(corners)) == len(corners)
+        try:
+            Staircase(tuple(corners), Fraction(1, 2))
+        except FrameRangeError:
+            assert not expected
+        else:
+            assert expected
+        found[expected] += 1
+    assert min(found.values()) > 30
+
+
+@pytest.mark.parametrize("changes", [{"number": -1}, {"constraint": 1 << 1024}, {"until": 600}, {"first": 1200}])
+def test_what_cannot_be_decoded_cannot_be_made(changes: dict[str, int]) -> None:
+    with pytest.raises(FrameError):
+        replace(TABLES["table"], **changes)  # type: ignore[arg-type]
+    with pytest.raises(FrameError):
+        WeightNoise(((0,), (1,)), (array("I", [5]), array("I", [5, 6])))
+
+
+@pytest.mark.parametrize("text", ["", "no base64!", "AAAA", "ünicode", "QQ", "CA=="])
+def test_text_that_holds_no_table_is_refused(text: str) -> None:
+    with pytest.raises(FrameError):
+        decoded_table(text)
+    with pytest.raises(FrameError):
+        decoded_table(encoded_table(TABLES["table"])[:-4] + text)
+
+
+def test_it_is_valid_from_its_first_tick_until_its_last_for_its_set() -> None:
+    table = TABLES["table"]
+    assert [table.covers(tick, 0b101) for tick in (599, 600, 1199, 1200)] == [False, True, True, False]
+    assert not table.covers(600, 0b111)
+    assert not table.covers(600, 0)
+    assert all(replace(table, constraint=0).covers(600, states) for states in (0b101, 0b111, 1))
+
+
+def test_deep_and_wide_messages_cost_little() -> None:
+    """Half a megabyte, which is the most that a device looks at."""
+    size = 1 << 19
+    wide = b"\xdd" + (size - 10).to_bytes(4, "big")
+    began = time.perf_counter()
+    for body in (b"\x91" * size, wide * 500, wide + b"\x90" * size, base64.b64encode(bytes(size // 2))):
+        with pytest.raises(FrameError):
+            decode_table((bytes([TABLE]) + body)[:size])
+    with pytest.raises(FrameError):
+        decode_table(weights(points=[[0]] * (size // 3)))
+    assert time.perf_counter() - began < 5.0

@@ -1,0 +1,178 @@
+"""The device's plain-Python graphs and sets of states against those of the gateway, and their limits."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.errors import PolicyError
+from contract.measure_table import members, set_of
+from contract.measurement import MOST_SETS, Measurement, Reach, neighbours_of
+from gateway.dphmm import graphs
+from gateway.dphmm.constraints import schedule, surrogates
+from gateway.dphmm.graphs import BoolArray
+
+
+def matrix(neighbours: tuple[int, ...]) -> BoolArray:
+    """Sets of neighbours as a matrix."""
+    count = len(neighbours)
+    return np.array([[bool(others >> y & 1) for y in range(count)] for others in neighbours])
+
+
+def chain(successors: list[int], initial: int) -> Measurement:
+    """States on a line that can follow one another so."""
+    count = len(successors)
+    return Measurement(tuple((x,) for x in range(count)), (0,) * count, tuple(successors), initial, 1.0, 1)
+
+
+def random_points(generator: np.random.Generator, count: int, reach: int = 4) -> list[tuple[int, ...]]:
+    dimensions = int(generator.integers(1, 4))
+    return [tuple(point) for point in generator.integers(-reach, reach + 1, (count, dimensions)).tolist()]
+
+
+# Graphs
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_graphs_are_those_of_the_gateway(seed: int) -> None:
+    """Every kind of graph, with states that share a measurement, and loops in the chain."""
+    generator = np.random.default_rng(seed)
+    count = int(generator.integers(2, 30))
+    points = random_points(generator, count)
+    possible = generator.random((count, count)) < 0.15
+    successors = [set_of(np.flatnonzero(row).tolist()) for row in possible]
+    labels = generator.integers(0, 4, count).tolist()
+    pairs = [(a, b) for a, b in generator.integers(0, count, (count, 2)).tolist() if a != b]
+
+    def check(graph: dict[str, Any], expected: BoolArray) -> None:
+        assert np.array_equal(matrix(neighbours_of(graph, points, successors)), expected)
+
+    check({"complete": True}, graphs.complete(count))
+    check({"categories": labels}, graphs.categories(labels))
+    check({"categories": [str(label) for label in labels]}, graphs.categories(labels))
+    check({"transition": True}, graphs.one_step(possible))
+    check({"edges": pairs}, graphs.explicit(count, pairs))
+    for radius in (0.0, 1.0, math.sqrt(2), 1.4142, 2.5, 3.0, 7.0, 1e5, 1e300):
+        check({"radius": radius}, graphs.within_radius(points, radius))
+
+
+@pytest.mark.parametrize("radius", [1.0, 3.5, 400.0])
+def test_a_radius_finds_the_same_pairs_by_steps_and_by_pairs(radius: float) -> None:
+    """Many states near one another, and few far apart: the search goes the shorter way."""
+    generator = np.random.default_rng(1)
+    for points in (generator.integers(0, 25, (300, 2)), generator.integers(0, 900, (60, 3))):
+        found = neighbours_of({"radius": radius}, [tuple(point) for point in points.tolist()], ())
+        assert np.array_equal(matrix(found), graphs.within_radius(points, radius))
+
+
+def test_labels_of_different_types_are_different() -> None:
+    points = [(0,)] * 3
+    assert neighbours_of({"categories": [1, "1", 1]}, points, ()) == (0b100, 0, 0b001)
+
+
+@pytest.mark.parametrize(
+    ("graph", "text"),
+    [
+        ({"categories": ["a", "b"]}, "2 categories for 3 states"),
+        ({"edges": [(0, 3)]}, r"edge \(0, 3\) does not join two different states of 0..2"),
+        ({"edges": [(0, 1), (1, 1)]}, r"edge \(1, 1\)"),
+        ({"edges": [(-1, 1)]}, r"edge \(-1, 1\)"),
+    ],
+)
+def test_a_graph_that_does_not_fit_is_refused(graph: dict[str, Any], text: str) -> None:
+    with pytest.raises(PolicyError, match=text):
+        neighbours_of(graph, [(0,), (1,), (2,)], (7, 7, 7))
+
+
+# Stand-ins
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_stand_ins_are_those_of_the_gateway(seed: int) -> None:
+    """Few places and many ties."""
+    generator = np.random.default_rng(seed)
+    points = random_points(generator, 20, reach=1)
+    kept = generator.random(20) < 0.3
+    kept[7] = True
+    measurement = Measurement(tuple(points), (0,) * 20, (0,) * 20, 1, 1.0, 1)
+    answers = surrogates(points, kept).tolist()
+    inside = np.flatnonzero(kept).tolist()
+    assert all(measurement.stand_in(x, inside) == answers[x] for x in range(20) if x not in inside)
+    assert measurement.centres(set_of(inside)) == tuple(points[answer] for answer in answers)
+
+
+# Sets of possible states
+
+
+def test_sets_are_those_of_the_schedule_on_random_chains() -> None:
+    generator = np.random.default_rng(2)
+    longest = 0
+    for _ in range(300):
+        count = int(generator.integers(2, 9))
+        possible = generator.random((count, count)) < generator.uniform(0.0, 0.4)
+        possible[np.arange(count), generator.integers(0, count, count)] = True
+        initial = np.zeros(count, dtype=np.bool_)
+        initial[generator.integers(0, count)] = True
+        expected = schedule(initial, possible)
+        reach = Reach(
+            chain([set_of(np.flatnonzero(row).tolist()) for row in possible], set_of(np.flatnonzero(initial)))
+        )
+        ticks = list(range(3 * len(expected.constraints) + 20))
+        generator.shuffle(ticks)
+        for tick in ticks:
+            assert members(reach.at(tick)) == np.flatnonzero(expected.at(tick)).tolist()
+        assert reach.start == expected.start
+        assert [members(one) for one in reach.all()] == [np.flatnonzero(one).tolist() for one in expected.constraints]
+        assert all(reach.has(one) for one in reach.all())
+        assert not reach.has((1 << count) + 1)
+        longest = max(longest, expected.period)
+    assert longest > 3, "some of them are periodic"
+
+
+def cycles(*lengths: int) -> tuple[list[int], int]:
+    """Disjoint cycles of states, and their first states: the sets repeat after the least common multiple."""
+    successors, initial, base = [], 0, 0
+    for length in lengths:
+        successors += [1 << base + (x + 1) % length for x in range(length)]
+        initial |= 1 << base
+        base += length
+    return successors, initial
+
+
+def test_a_periodic_chain_comes_back_and_is_asked_far_ahead() -> None:
+    reach = Reach(chain(*cycles(3, 5, 7)))
+    assert len(reach.all()) == 105
+    assert reach.start == 0
+    far = 10**15
+    assert reach.at(far) == reach.at(far % 105) == reach.all()[far % 105]
+
+
+def test_there_is_a_limit_to_the_number_of_sets() -> None:
+    """4096 of them are taken, one more is not."""
+    successors, initial = cycles(8, 27, 25)
+    with pytest.raises(PolicyError, match="do not repeat within 4096 ticks"):
+        Reach(chain(successors, initial)).all()
+    run_in = [1 << x + 1 for x in range(1023)] + [1 << 1023]
+    assert len(Reach(chain(run_in, 1)).all()) == 1024
+    assert len(Reach(chain(*cycles(64, 63))).all()) == 64 * 63 <= MOST_SETS
+    assert len(Reach(chain(*cycles(4096))).all()) == MOST_SETS
+    with pytest.raises(PolicyError, match="do not repeat"):
+        Reach(chain(*cycles(4097))).all()
+
+
+def test_a_state_without_a_successor_empties_the_sets() -> None:
+    reach = Reach(chain([0b10, 0b00], 0b01))
+    assert [reach.at(0), reach.at(1)] == [0b01, 0b10]
+    for ask in (lambda: reach.at(2), reach.all, lambda: reach.has(1), lambda: reach.start):
+        with pytest.raises(PolicyError, match="no state is possible at tick 2"):
+            ask()
+
+
+@given(st.integers(0, 2**40))
+def test_every_tick_has_a_set(tick: int) -> None:
+    assert Reach(chain([0b0010, 0b1100, 0b0001, 0b0001], 0b0001)).at(tick) != 0

@@ -1,0 +1,623 @@
+"""Measured streams at the gateway: the filter against every path, any order of arrival, and the tables it sends."""
+
+from __future__ import annotations
+
+import math
+import random
+import sqlite3
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from contract.errors import PolicyError
+from contract.frames import MAX_TICK, StreamCommit, SymbolFrame, encode_symbols
+from contract.measure_check import check_noise
+from contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released, encode_measure
+from contract.measure_policy import MeasurePolicy
+from contract.measure_table import MOST_HELD, MeasureTable, decode_table, encoded_table, members
+from contract.topics import symbols_topic, table_topic
+from gateway.service.ingest import Ingest, ReceivedPoints
+from gateway.service.measure_model import MeasureModel
+from gateway.service.policies import Catalogue
+from gateway.service.recorder import Recorder
+from gateway.service.store import _SCHEMA, _WINDOWS, SCHEMA_VERSION, Store
+from gateway.service.table_maker import make_noise, policy_graph
+from gateway.service.table_sender import TableSender
+from tests.measured import decoded_covariance, measure_frames, measure_policy
+from tests.service.scenes import policy as symbol_policy
+
+Floats = NDArray[np.float64]
+POLICY = measure_policy(3, start=4)
+SECOND_VERSION = measure_policy(3, start=4, version=2, epsilon=2.0)
+SECOND = 1_000_000
+
+
+class Scene:
+    """A recorder of measured streams on a store file, which can be opened anew as after a crash."""
+
+    def __init__(self, path: Path, *policies: MeasurePolicy) -> None:
+        self.path, self.policies = path, policies or (POLICY, SECOND_VERSION)
+        self.counters: Counter[str] = Counter()
+        self.open()
+
+    def open(self) -> None:
+        self.store = Store(self.path)
+        self.catalogue = Catalogue("home")
+        for policy in self.policies:
+            self.catalogue.add(policy)
+        self.catalogue.retire(self.store.policy_documents())
+        self.recorder = Recorder(self.store, self.catalogue, 8, self.counters)
+        self.measures = self.recorder.measures
+
+    def reopen(self) -> None:
+        self.store.close()
+        self.open()
+
+    def record(self, *some: MeasureFrame) -> None:
+        self.recorder.record([ReceivedPoints("watch", "place", frame) for frame in some])
+
+    def commit(self) -> StreamCommit:
+        (message,) = self.recorder.committed("watch")
+        return message.streams[0]
+
+    def final(self) -> tuple[object, ...]:
+        """Everything that must not depend on the order of arrival, to the last bit."""
+        with sqlite3.connect(self.path) as database:
+            frames = database.execute("SELECT * FROM measured ORDER BY first").fetchall()
+            queued = {row[0] for row in database.execute("SELECT frame FROM outbox")}
+            coverage = database.execute("SELECT * FROM coverage ORDER BY after").fetchall()
+        estimates = [self.measures.estimate("watch", "place", row[1]) for row in frames]
+        return frames, queued, coverage, estimates, self.commit()
+
+
+# The filter against enumeration
+
+
+def by_paths(
+    policy: MeasurePolicy, frames: list[MeasureFrame], tables: dict[int, MeasureTable]
+) -> dict[int, tuple[float, Floats, Floats, float]]:
+    """For each tick of the frames probability, mean and covariance by adding up all paths, and the probability before.
+
+    The probability is that of all points up to the tick.
+    """
+    released = {f.first + i: one for f in frames for i, one in enumerate(f.released)}
+    last, count = max(released), len(policy.coordinates)
+    transition = np.zeros((count, count))
+    for state, row in enumerate(policy.transition):
+        for other, p in row:
+            transition[state, other] = p
+    values = np.array(policy.coordinates) * np.array(policy.resolution)
+
+    def likelihood(tick: int, state: int) -> float:
+        one = released.get(tick)
+        if one is None or one.table not in tables or one.point not in (noise := tables[one.table].noise).points:  # type: ignore[union-attr]
+            return 1.0
+        return noise.weights(state)[noise.points.index(one.point)] / 2**32  # type: ignore[union-attr]
+
+    sums = np.zeros((last + 1, count))
+    for path in product(range(count), repeat=last + 1):
+        p = policy.initial[path[0]]
+        for tick, state in enumerate(path):
+            if tick:
+                p *= transition[path[tick - 1], state]
+            if p == 0.0:
+                break
+            p *= likelihood(tick, state)
+            # every longer path that begins like this one says the same; count it once
+            if all(later == 0 for later in path[tick + 1 :]):
+                sums[tick, state] += p
+    found = {}
+    for tick in released:
+        total = float(sums[tick].sum())
+        law = sums[tick] / total
+        mean = law @ values
+        away = values - mean
+        before = float(sums[tick - 1].sum()) if tick else 1.0
+        found[tick] = total, mean, (away * law[:, None]).T @ away, before
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_estimates_are_what_all_paths_add_up_to(tmp_path: Path, seed: int) -> None:
+    """Four states; gaps between frames, absent ticks, two tables and an unknown one, points of no table."""
+    policy = measure_policy(2, start=seed, resolution=(2.0, 0.5), epsilon=1.5)
+    frames = measure_frames(policy, [2, 1, 3], gaps=[0, 1, 0] if seed % 2 else [1, 0, 0], tables=[1, 0], seed=seed)
+    absent = replace(frames[2], released=(frames[2].released[0], None, *frames[2].released[2:]))
+    unknown = Released(77, (0, 0)) if seed % 2 else Released(1, (50, 50))
+    frames = [frames[0], replace(frames[1], released=(unknown,)), absent]
+    scene = Scene(tmp_path / "s.sqlite", policy)
+    scene.record(*frames)
+    expected = by_paths(policy, frames, {table.number: table for table in policy.measure_tables})
+    for frame in frames:
+        message = scene.measures.estimate("watch", "place", frame.first)
+        assert message is not None
+        rows = zip(frame.released, message.means, message.covariances, message.log_likelihoods, strict=True)
+        for tick, (one, mean, covariance, log_likelihood) in enumerate(rows, frame.first):
+            total, true_mean, true_covariance, before = expected[tick]
+            assert mean == pytest.approx(true_mean, abs=1e-12)
+            assert decoded_covariance(covariance) == pytest.approx(true_covariance, abs=1e-12)
+            known = one is not None and one != unknown
+            assert log_likelihood == (pytest.approx(math.log(total / before), abs=1e-12) if known else 0.0)
+    assert scene.counters["unknown_points"] == 1
+    assert scene.counters["fallback_ticks"] == sum(
+        one is not None and one.table == 0 for frame in frames for one in frame.released
+    )
+
+
+def test_protection_counts_the_states_that_each_is_hidden_among(tmp_path: Path) -> None:
+    """By the definition, on the integers of the table, over the states possible at the tick."""
+    policy = measure_policy(3, start=4, epsilon=0.7)
+    (frame,) = measure_frames(policy, [6], tables=[1, 0, 1])
+    scene = Scene(tmp_path / "s.sqlite", policy)
+    scene.record(replace(frame, released=(*frame.released[:5], None)))
+    message = scene.measures.estimate("watch", "place", 0)
+    assert message is not None
+    reach, bound = MeasureModel(policy).reach, math.exp(0.7)
+    for tick, one in enumerate(frame.released[:5]):
+        assert one is not None
+        table = policy.table(one.table)
+        assert table is not None
+        states = members(reach.at(tick))
+        rows = {x: np.array(table.noise.weights(x)) for x in states}  # type: ignore[union-attr]
+        hidden = [
+            sum(max((rows[i] / rows[j]).max(), (rows[j] / rows[i]).max()) <= bound for j in states) for i in states
+        ]
+        assert message.protection[tick] == min(hidden)
+    assert message.protection[0] == 1, "the walk begins in a place that everybody knows"
+    assert message.protection[5] == 0, "nothing was released"
+    assert scene.counters["exposed_ticks"] == sum(p == 1 for p in message.protection)
+
+
+# Arrival
+
+FRAMES = [
+    *(early := measure_frames(POLICY, [3, 1, 10, 4, 6], gaps=[0, 0, 3, 0, 30], tables=[1, 0, 1], seed=8)),
+    *(
+        replace(frame, first=frame.first + 90, previous=frame.previous + 90 if i else early[-1].last)
+        for i, frame in enumerate(measure_frames(SECOND_VERSION, [5, 5, 2], tables=[0, 1], seed=9))
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
+    """The final state of an in-order run."""
+    scene = Scene(tmp_path_factory.mktemp("store") / "s.sqlite")
+    for frame in FRAMES:
+        scene.record(frame)
+    return scene.final()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_any_order_repetition_batching_and_restart_ends_in_the_same_bits(
+    undisturbed: tuple[object, ...], data: st.DataObject
+) -> None:
+    repeated = data.draw(st.lists(st.sampled_from(FRAMES), max_size=4))
+    arrivals = data.draw(st.permutations([*FRAMES, *repeated]))
+    with tempfile.TemporaryDirectory() as folder:
+        scene = Scene(Path(folder) / "s.sqlite")
+        while arrivals:
+            size = data.draw(st.integers(1, len(arrivals)))
+            scene.record(*arrivals[:size])
+            arrivals = arrivals[size:]
+            if data.draw(st.booleans()):
+                scene.reopen()
+        assert scene.final() == undisturbed
+        assert scene.counters["stored"] == len(FRAMES)
+        assert scene.counters["duplicate"] == len(repeated)
+        scene.store.close()
+
+
+def test_a_late_frame_changes_what_was_published_after_it(tmp_path: Path) -> None:
+    """All later frames are queued again, until one that stays the same."""
+    scene = Scene(tmp_path / "s.sqlite")
+    scene.record(FRAMES[0], *FRAMES[2:])
+    published = scene.final()[3]
+    scene.store._db.execute("DELETE FROM outbox")
+    scene.record(FRAMES[1])
+    assert scene.counters["late"] == 1
+    queued = {row.frame for row in scene.store.outbox(0, 99)}
+    assert {FRAMES[1].first, FRAMES[2].first} <= queued
+    changed = scene.final()
+    assert isinstance(published, list)
+    assert isinstance(changed[3], list)
+    again = {one.first for one in changed[3] if one not in published}
+    assert again <= queued, "whatever differs is published again"
+
+
+def test_what_contradicts_a_stored_frame_is_counted_and_left_out(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    first, second, *_ = measure_frames(POLICY, [10, 10, 10])
+    scene.record(first)
+    other = Released(1, (0, 0)) if first.released[0] != Released(1, (0, 0)) else Released(1, (1, 1))
+    scene.record(
+        replace(first, padding=5),
+        replace(first, released=(other, *first.released[1:])),
+        replace(first, policy_version=2),
+        MeasureFrame(1, 3, 9, 2, (other,) * 3),
+        MeasureFrame(1, -1, 0, 2, (other,)),
+        second,
+    )
+    assert scene.counters == Counter(stored=2, duplicate=1, conflict=4, **_of_points(scene.counters))
+    assert scene.commit() == StreamCommit("place", 19, ())
+    assert scene.measures.measured.at(1, 0).frame == first  # type: ignore[union-attr]
+
+
+def _of_points(counters: Counter[str]) -> dict[str, int]:
+    return {name: counters[name] for name in ("fallback_ticks", "exposed_ticks", "unknown_points") if name in counters}
+
+
+def test_what_cannot_be_stored_is_not_in_the_watermark(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    scene.record(FRAMES[0])
+    scene.store._db.execute("CREATE TRIGGER full BEFORE INSERT ON measured BEGIN SELECT RAISE(ABORT, 'full'); END")
+    with pytest.raises(sqlite3.Error):
+        scene.record(FRAMES[1])
+    assert scene.commit().through == FRAMES[0].last
+    scene.store._db.execute("DROP TRIGGER full")
+    scene.record(FRAMES[1])
+    assert scene.commit().through == FRAMES[1].last
+
+
+def test_frames_of_a_retired_policy_are_still_estimated(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    scene.record(*FRAMES)
+    before = scene.final()
+    scene.policies = (SECOND_VERSION,)
+    scene.reopen()
+    assert scene.final() == before
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "reason"),
+    [
+        (symbols_topic("home", "watch", "place"), encode_measure(FRAMES[0]), None),
+        (symbols_topic("home", "watch", "hr"), encode_measure(FRAMES[0]), "wrong_kind"),
+        (symbols_topic("home", "watch", "place"), encode_symbols(SymbolFrame(1, -1, 0, b"\0")), "wrong_kind"),
+        (
+            symbols_topic("home", "watch", "place"),
+            encode_measure(replace(FRAMES[0], policy_version=9)),
+            "unknown_policy_version",
+        ),
+        (symbols_topic("home", "watch", "other"), encode_measure(FRAMES[0]), "unknown_stream"),
+        (symbols_topic("home", "ring", "place"), encode_measure(FRAMES[0]), "unknown_device"),
+        (symbols_topic("away", "watch", "place"), encode_measure(FRAMES[0]), "wrong_fleet"),
+        (symbols_topic("home", "watch", "place"), encode_measure(FRAMES[0])[:-1], "malformed"),
+        (
+            symbols_topic("home", "watch", "place"),
+            encode_measure(MeasureFrame(1, -1, 0, 3, (Released(1, (0, 0, 0)),))),
+            "point_mismatch",
+        ),
+        (
+            symbols_topic("home", "watch", "place"),
+            encode_measure(MeasureFrame(1, -1, 0, 3, (Released(1, (0, 0, 0)),) * MAX_MEASURE_TICKS)) + b"\0",
+            "oversized",
+        ),
+        (symbols_topic("home", "watch", "place"), encode_measure(MeasureFrame(1, -1, MAX_TICK, 2, (None,))), None),
+    ],
+)
+def test_a_frame_that_its_policy_does_not_allow_is_counted_by_its_reason(
+    topic: str, payload: bytes, reason: str | None
+) -> None:
+    known = Catalogue("home")
+    for policy in (POLICY, symbol_policy()):
+        known.add(policy)
+    counters: Counter[str] = Counter()
+    meaning = Ingest(known, counters).read(topic, payload)
+    assert isinstance(meaning, ReceivedPoints) == (reason is None)
+    assert counters == Counter(["received", *([reason] if reason else [])])
+
+
+def test_a_frame_from_the_end_of_time_is_taken(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    scene.record(MeasureFrame(1, -1, MAX_TICK, 2, (Released(1, (1, 1)),)))
+    assert scene.counters["stored"] == 1
+    assert scene.measures.estimate("watch", "place", MAX_TICK) is not None
+
+
+def test_symbols_and_points_do_not_share_a_stream(tmp_path: Path) -> None:
+    known = Catalogue("home")
+    known.add(symbol_policy())
+    with pytest.raises(PolicyError, match="use two streams"):
+        known.add(measure_policy(2, stream="hr"))
+    known = Catalogue("home")
+    known.add(measure_policy(2, stream="hr"))
+    with pytest.raises(PolicyError, match="use two streams"):
+        known.retire([symbol_policy(2).to_json()])
+
+
+def test_a_box_too_large_to_estimate_with_is_refused_when_the_policy_is_read() -> None:
+    """121 states that are 600 steps apart: 36 million points."""
+    policy = measure_policy(11, tables=False)
+    far = tuple((600 * x, 600 * y) for x, y in policy.coordinates)
+    with pytest.raises(PolicyError, match="121 states and 36012001 points are too many"):
+        MeasureModel(policy.model_copy(update={"coordinates": far}))
+
+
+# Tables
+
+
+class Wire:
+    """A connection that keeps what is published."""
+
+    def __init__(self) -> None:
+        self.connected = True
+        self.sent: list[tuple[str, MeasureTable]] = []
+
+    def publish(self, topic: str, payload: bytes) -> int | None:
+        if not self.connected:
+            return None
+        self.sent.append((topic, decode_table(payload)))
+        return len(self.sent)
+
+    def take(self) -> list[MeasureTable]:
+        found = [table for _, table in self.sent]
+        self.sent.clear()
+        return found
+
+
+class Sending:
+    """A sender of tables at a moment that a test sets."""
+
+    def __init__(self, folder: Path, *policies: MeasurePolicy) -> None:
+        self.scene = Scene(folder / "s.sqlite", *policies)
+        self.now = 1_900_000_000 * SECOND
+        self.wire = Wire()
+        self.open()
+
+    def open(self) -> None:
+        scene = self.scene
+        self.sender = TableSender(
+            *(scene.store, scene.catalogue, scene.recorder, self.wire, scene.counters),  # type: ignore[arg-type]
+            now_us=lambda: self.now,
+        )
+
+    def reopen(self) -> None:
+        self.scene.reopen()
+        self.open()
+
+    def pump(self) -> list[MeasureTable]:
+        self.sender.stored("watch", "place")
+        self.sender.pump()
+        return self.wire.take()
+
+
+def at_epoch(side: int = 4, **fields: Any) -> MeasurePolicy:
+    """A walk from a corner that begins at the sender's moment."""
+    clock = {"epoch_us": 1_900_000_000 * SECOND, "period_us": 10 * SECOND}
+    return measure_policy(side, start=0, clock=clock, frame_ticks=2, **fields)
+
+
+def test_tables_are_sent_ahead_of_their_ticks(tmp_path: Path) -> None:
+    """Each set gets its own, at least a frame before it comes; none is sent twice, and none that the policy has."""
+    sending = Sending(tmp_path, policy := at_epoch())
+    model = MeasureModel(policy)
+    sent: dict[int, MeasureTable] = {}
+    for tick in range(12):
+        sending.now = (1_900_000_000 + 10 * tick) * SECOND
+        for table in sending.pump():
+            assert table.number not in sent
+            assert table.until > tick + 1
+            sent[table.number] = table
+        for later in range(tick + 1, tick + 4):
+            constraint = model.reach.at(later)
+            in_policy = constraint in {table.constraint for table in policy.measure_tables}
+            covered = any(table.covers(later, constraint) for table in sent.values())
+            assert covered or in_policy
+    assert {table.constraint for table in sent.values()} == {
+        one for one in model.reach.all() if one.bit_count() > 1 and one != (1 << 16) - 1
+    }
+    for table in sent.values():
+        check_noise(policy.measurement, table.noise, table.constraint)
+    assert len({table.number for table in sent.values()} & {0, 1}) == 0
+    assert sending.scene.counters["tables_made"] == len(sent)
+
+
+def test_a_device_that_comes_online_is_sent_them_again(tmp_path: Path) -> None:
+    sending = Sending(tmp_path, at_epoch())
+    first = sending.pump()
+    assert first
+    assert sending.pump() == []
+    sending.sender.born("ring")
+    assert sending.pump() == []
+    sending.sender.born("watch")
+    assert sending.pump() == first
+    sending.wire.connected = False
+    sending.sender.born("watch")
+    assert sending.pump() == []
+    sending.wire.connected = True
+    assert sending.pump() == first
+    assert sending.scene.counters["tables_made"] == len(first)
+
+
+def test_after_a_restart_a_number_means_the_same(tmp_path: Path) -> None:
+    sending = Sending(tmp_path, at_epoch())
+    first = sending.pump()
+    sending.reopen()
+    assert sending.pump() == first
+    assert sending.scene.counters["tables_made"] == len(first)
+    number = sending.scene.store.stream_id("watch", "place")
+    assert number is not None
+    assert [sending.scene.measures.measured.table(number, 1, table.number) for table in first] == first
+
+
+def test_a_store_that_is_lost_repeats_no_number(tmp_path: Path) -> None:
+    """The device may still hold the tables of the old one, and its frames name them."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    policy = at_epoch()
+    first, second = Sending(tmp_path / "a", policy), Sending(tmp_path / "b", policy)
+    old = first.pump()
+    second.now += 40 * SECOND
+    new = second.pump()
+    assert new
+    assert not {table.number for table in old} & {table.number for table in new}
+
+
+def test_what_goes_wrong_with_one_stream_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sending = Sending(tmp_path, at_epoch())
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("gateway.service.table_sender.make_noise", broken)
+    assert sending.pump() == []
+    assert sending.scene.counters["unexpected"] == 1
+    monkeypatch.undo()
+    assert sending.pump()
+
+
+def test_tables_are_for_the_policy_that_the_device_runs(tmp_path: Path) -> None:
+    """As its newest frame says; before the first one, for the newest policy."""
+    old, new = at_epoch(3, tables=False), at_epoch(3, tables=False, version=2, epsilon=2.0)
+    sending = Sending(tmp_path, old, new)
+    sending.now += 60 * SECOND
+    assert {table.policy_version for table in sending.pump()} == {2}
+    for version in (1, 2, 1):
+        newest = sending.scene.measures.newest("watch", "place")
+        first = 0 if newest is None else newest.frame.last + 1
+        sending.scene.record(MeasureFrame(version, first - 1, first, 2, (Released(0, (1, 1)),)))
+        tables = sending.pump()
+        assert {table.policy_version for table in tables} == {version}
+        for table in tables:
+            check_noise((old, new)[version - 1].measurement, table.noise, table.constraint)
+    sending.scene.policies = (new,)
+    sending.reopen()
+    assert {table.policy_version for table in sending.pump()} == {2}, "the other one is retired"
+
+
+def cyclic(count: int) -> MeasurePolicy:
+    """Two states of a large ring are possible, others at every tick: as many sets as states."""
+    policy = measure_policy(2, start=0)
+    values = [(x, 0) for x in range(count)]
+    from gateway.dphmm.compiled import fallback_noise
+
+    noise = fallback_noise(np.array(values), 1.0)
+    names = tuple(f"c{x}" for x in range(count))
+    changes = {
+        "discretiser": policy.discretiser.model_copy(
+            update={"states": names, "categories": {name: x for x, name in enumerate(names)}}
+        ),
+        "coordinates": tuple(values),
+        "transition": tuple((((x + 1) % count, 1.0),) for x in range(count)),
+        "initial": (0.5, 0.5, *([0.0] * (count - 2))),
+        "graph": {"complete": True},
+        "clock": {"epoch_us": 1_900_000_000 * SECOND, "period_us": SECOND // 10},
+        "factor": 1000,
+        "fallback": encoded_table(MeasureTable(1, 0, 0, 0, MAX_TICK + 1, noise)),
+        "tables": (),
+    }
+    document = policy.model_dump(exclude={"policy_format"}) | changes
+    document["discretiser"] = changes["discretiser"].model_dump()  # type: ignore[attr-defined]
+    return MeasurePolicy.model_validate(document)
+
+
+def test_a_device_is_never_sent_more_tables_than_it_holds(tmp_path: Path) -> None:
+    """A cycle of 60 sets: what does not fit is left to the fallback, and nothing is sent again and again."""
+    sending = Sending(tmp_path, cyclic(60))
+    sent = sending.pump()
+    assert len(sent) == len({table.number for table in sent}) == MOST_HELD - 4
+    for tick in range(1, 130, 7):
+        sending.now = 1_900_000_000 * SECOND + tick * SECOND // 10
+        assert sending.pump() == []
+
+
+# Tables that follow the belief
+
+
+def test_a_table_for_likely_states_keeps_the_promise_and_follows_the_belief(tmp_path: Path) -> None:
+    """A walk on 64 cells whose whereabouts are fairly well known; the promise is for all possible states."""
+    clock = {"epoch_us": 1_900_000_000 * SECOND - 600 * SECOND, "period_us": SECOND}
+    policy = measure_policy(8, clock=clock, frame_ticks=2, delta=0.2, epsilon=3.0, factor=30)
+    sending = Sending(tmp_path, policy)
+    found: list[MeasureTable] = []
+    seen: dict[int, tuple[object, object]] = {}
+    for frame in measure_frames(policy, [4] * 12, seed=3):
+        moved = replace(frame, first=frame.first + 560, previous=frame.previous + 560)
+        sending.scene.record(moved)
+        sending.now = clock["epoch_us"] + (moved.last + 1) * SECOND
+        for table in sending.pump():
+            check_noise(policy.measurement, table.noise, table.constraint)
+            assert table.constraint == (1 << 64) - 1
+            assert table.first <= moved.last + 2 < table.until <= table.first + 3 * 20
+            assert seen.setdefault(table.number, (table.constraint, table.noise)) == (table.constraint, table.noise)
+            found.append(table)
+    assert len({table.number for table in found}) > 2, "the belief has moved"
+    with sqlite3.connect(sending.scene.path) as database:
+        kept = {row[0]: decode_table(row[1]) for row in database.execute("SELECT number, message FROM sent_tables")}
+    assert {table.number for table in found} <= set(kept)
+    policy_table = policy.table(1)
+    assert policy_table is not None
+    rows = [len({row.tobytes() for row in table.noise.rows}) for table in found]  # type: ignore[union-attr]
+    assert max(rows) < 64, "unlikely states share the rows of others"
+
+
+def test_frames_drawn_from_sent_tables_are_estimated_with_them(tmp_path: Path) -> None:
+    sending = Sending(tmp_path, at_epoch(3, tables=False))
+    sending.now += 30 * SECOND
+    table = next(one for one in sending.pump() if one.constraint == (1 << 9) - 1)
+    generator = random.Random(4)
+    points = tuple(Released(table.number, table.noise.draw(4, generator.randrange)) for _ in range(5))  # type: ignore[arg-type]
+    frame = MeasureFrame(1, -1, 10, 2, points)
+    sending.scene.record(frame)
+    assert sending.scene.counters["unknown_points"] == 0
+    before = sending.scene.final()
+    message = sending.scene.measures.estimate("watch", "place", 10)
+    assert message is not None
+    assert min(message.protection) > 1
+    assert all(number < 0 for number in message.log_likelihoods)
+    sending.scene.reopen()
+    assert sending.scene.final() == before
+
+
+def test_made_noise_passes_the_check_for_every_set_of_a_walk() -> None:
+    """Also when only some of the possible states are kept."""
+    policy = measure_policy(4, start=5, graph={"categories": [x % 3 for x in range(16)]}, factor=6)
+    model = MeasureModel(policy)
+    generator = np.random.default_rng(1)
+    assert np.array_equal(policy_graph(model), policy_graph(model).T)
+    for constraint in model.reach.all():
+        if constraint.bit_count() < 2:
+            continue
+        possible = np.array([bool(constraint >> x & 1) for x in range(16)])
+        for _ in range(3):
+            kept = possible & (generator.random(16) < 0.7)
+            made = make_noise(model, possible, kept if kept.sum() > 1 else possible)
+            assert made.noise is not None, made.reason
+            check_noise(policy.measurement, made.noise, constraint)
+
+
+# The store
+
+
+def test_a_store_of_the_second_version_is_taken_over_with_all_that_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    with sqlite3.connect(path) as database:
+        database.executescript(f"{_SCHEMA}{_WINDOWS}PRAGMA user_version=2;")
+        database.execute("INSERT INTO streams VALUES (1, 'watch', 'place')")
+        database.execute("INSERT INTO coverage VALUES (1, -1, 2)")
+        database.execute("INSERT INTO windows VALUES (1, 5, 4, 1, 50, 10, 10, '[3]')")
+    database.close()
+    scene = Scene(path)
+    assert scene.store._one("PRAGMA user_version") == (SCHEMA_VERSION,)
+    assert scene.store.window(1, "high", 5) is not None
+    assert scene.commit() == StreamCommit("place", 2, ())
+    scene.record(FRAMES[1])
+    scene.reopen()
+    assert scene.commit() == StreamCommit("place", FRAMES[1].last, ())
+
+
+def test_the_topic_of_tables_is_the_device_s_own(tmp_path: Path) -> None:
+    sending = Sending(tmp_path, at_epoch())
+    sending.sender.pump()
+    assert {topic for topic, _ in sending.wire.sent} == {table_topic("home", "watch", "place")}

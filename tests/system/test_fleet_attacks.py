@@ -1,0 +1,279 @@
+"""Attacks on a real device over a real broker with TLS: each is refused with its own reason, and nothing changes."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from contract.envelope import MAX_ENVELOPE_BYTES
+from contract.fleet_documents import PolicyDocument
+from contract.fleet_frames import PolicyStatus, decode_policy_status
+from contract.frames import SymbolFrame, decode_symbols
+from contract.guarantee import Guarantee
+from contract.policy import Policy
+from contract.table import EmissionTable
+from contract.topics import policy_set_topic, policy_status_topic, symbols_topic, table_topic, time_topic
+from firmware_sim.devices import AgentProcess
+from mqtt_link import Broker, Link
+from tests.brokers import Mosquitto, wait_until
+from tests.measured import measure_policy
+from tests.signing import Keys, new_keys, policy_document
+from tests.system.fleet import by_tick, policy
+
+PERIOD_US = 20_000
+
+
+class Operator:
+    """Publishes as an operator, or an attacker, and hears what the device says."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.statuses: list[PolicyStatus] = []
+        self.frames: list[SymbolFrame] = []
+        self._subscribed = threading.Event()
+        self.link = Link(
+            broker,
+            client_id="operator",
+            subscriptions=(policy_status_topic("home", "watch"), symbols_topic("home", "watch", "+")),
+            durable=True,
+            on_connected=self._subscribed.set,
+            on_message=self._received,
+        )
+        self.link.start()
+        wait_until(self._subscribed.is_set, 20)
+
+    def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
+        if topic.endswith("/status"):
+            self.statuses.append(decode_policy_status(payload))
+        elif payload[0] == 1:
+            self.frames.append(decode_symbols(payload))
+
+    def say(self, payload: bytes, topic: str = policy_set_topic("home", "watch"), retain: bool = True) -> None:
+        """Publish a document."""
+        assert self.link.publish(topic, payload, retain=retain) is not None
+
+    @property
+    def now(self) -> PolicyStatus:
+        """What the device has said last."""
+        return self.statuses[-1]
+
+    def until(self, condition: Callable[[PolicyStatus], object]) -> PolicyStatus:
+        """Wait until the device has said something."""
+        wait_until(lambda: self.statuses and condition(self.now), 60, "the device's policy status")
+        return self.now
+
+
+@pytest.fixture
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that speaks TLS."""
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(folder / "server.pem"))
+    lines = f"allow_anonymous true\ncafile {folder}/ca.pem\ncertfile {folder}/server.pem\nkeyfile {folder}/server.pem\n"
+    with Mosquitto(folder, lines) as running:
+        yield Broker("127.0.0.1", running.port, ca_file=str(folder / "ca.pem"), max_backoff=1)
+
+
+def enrol(folder: Path, broker: Broker, keys: Keys, **fields: Any) -> Path:
+    """Write the files of an enrolled device."""
+    folder.mkdir(exist_ok=True)
+    (folder / "enrolment.json").write_text(keys.enrolment(**fields).model_dump_json())
+    (folder / "readings.csv").write_text("value\n" + "0\n1\n" * 200)
+    sensor = 'sensor = {kind = "replay", file = "readings.csv"}'
+    (folder / "agent.toml").write_text(
+        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
+        'forget = "puback"\nstatus_seconds = 1.0\n'
+        f'[broker]\nport = {broker.port}\nca_file = "{broker.ca_file}"\nmax_backoff = 1\n'
+        f'[[streams]]\nstream = "hr"\n{sensor}\n[[streams]]\nstream = "place"\n{sensor}\n'
+    )
+    return folder / "agent.toml"
+
+
+def document(version: int, *, frame_ticks: int = 10, period_us: int = PERIOD_US, **fields: Any) -> PolicyDocument:
+    """A document whose only policy is good."""
+    return policy_document(policy(epoch_us=0, period_us=period_us, frame_ticks=frame_ticks), version=version, **fields)
+
+
+def false_policy() -> Policy:
+    """One that claims what is not true."""
+    good = policy(epoch_us=0, period_us=PERIOD_US)
+    return Policy.model_construct(**{**dict(good), "table": EmissionTable.binary(1_000_000_000, 1_000_000_000)})
+
+
+def strong_policy() -> Policy:
+    """One that is true, and more than the owner accepts."""
+    good = policy(epoch_us=0, period_us=PERIOD_US, epsilon=3.0)
+    return good.model_copy(update={"guarantee": Guarantee(epsilon=3.0, adversary="universal")})
+
+
+def flipped(payload: bytes) -> bytes:
+    return payload[: len(payload) // 2] + bytes([payload[len(payload) // 2] ^ 4]) + payload[len(payload) // 2 + 1 :]
+
+
+KEYS = Keys()
+THIEF = Keys()
+SIGNED = KEYS.signed(document(8))
+SOON = int(time.time())
+ATTACKS: dict[str, tuple[bytes, str]] = {
+    "arbitrary document": (b"\x01{}", "malformed"),
+    "wrong role's key": (KEYS.signed(document(8), KEYS.gateway), "wrong_role"),
+    "unknown keys": (KEYS.signed(document(8), new_keys(2)), "wrong_role"),
+    "threshold not met": (KEYS.signed(document(8), KEYS.policy[:1]), "threshold"),
+    "replayed old version": (KEYS.signed(document(6)), "replayed"),
+    "same version with other content": (KEYS.signed(document(7, on_expiry="stop")), "same_version"),
+    "other device's policy": (KEYS.signed(document(8, to={"device": "ring"})), "not_addressed"),
+    "other fleet's policy": (KEYS.signed(document(8, fleet="work")), "not_addressed"),
+    "expired": (KEYS.signed(document(8, valid_until=SOON - 10)), "expired"),
+    "not yet valid": (KEYS.signed(document(8, valid_from=SOON + 100_000)), "not_yet_valid"),
+    "truncated": (SIGNED[:-1], "malformed"),
+    "bit flipped": (flipped(SIGNED), "bad_signature"),
+    "gigantic": (bytes([10]) * (MAX_ENVELOPE_BYTES - 1), "malformed"),
+    "deeply nested": (b"\x0a" + b"\x91" * 100_000, "malformed"),
+    "root the old one did not sign": (THIEF.root_envelope(2), "root"),
+    "false guarantee": (KEYS.signed(policy_document(false_policy(), version=8)), "guarantee"),
+    "epsilon above the ceiling": (KEYS.signed(policy_document(strong_policy(), version=8)), "ceiling"),
+    "measurements that the owner has not allowed": (
+        KEYS.signed(policy_document(measure_policy(3, version=8), version=8)),
+        "ceiling",
+    ),
+    "a stream without a sensor": (
+        KEYS.signed(policy_document(policy(epoch_us=0, period_us=1000).model_copy(update={"stream": "x"}), version=8)),
+        "guarantee",
+    ),
+    "another clock for a known stream": (KEYS.signed(document(8, period_us=PERIOD_US * 2)), "outbox"),
+}
+
+
+def test_every_attack_is_refused_with_its_reason_and_the_stream_goes_on(secured: Broker, tmp_path: Path) -> None:
+    """One device, one attack after the other."""
+    keys = KEYS
+    config = enrol(tmp_path / "watch", secured, keys)
+    operator = Operator(secured)
+    agent = AgentProcess(config, tmp_path / "agent.log")
+    try:
+        operator.until(lambda status: status.version == 0)
+        operator.say(keys.signed(document(7)))
+        operator.until(lambda status: status.version == 7)
+        wait_until(lambda: operator.frames, 30)
+        kept = (tmp_path / "watch" / "trust.json").read_bytes()
+        for count, (name, (payload, reason)) in enumerate(ATTACKS.items(), start=1):
+            operator.say(payload, retain=name != "gigantic")
+            said = operator.until(lambda status, count=count: status.refused >= count)
+            assert (said.reason, said.version, said.refused) == (reason, 7, count), f"{name}: {said}"
+            assert (tmp_path / "watch" / "trust.json").read_bytes() == kept, name
+        before = len(operator.frames)
+        wait_until(lambda: len(operator.frames) > before + 2, 30)
+        assert {frame.policy_version for frame in operator.frames} == {7}
+        by_tick(operator.frames)
+        operator.say(keys.signed(document(9, frame_ticks=5)))
+        operator.until(lambda status: status.version == 9)
+        wait_until(lambda: operator.frames[-1].policy_version == 9, 30)
+        assert agent.stop() == 0
+    finally:
+        if agent.process.poll() is None:
+            agent.kill()
+        operator.link.stop()
+    ticks = sorted(by_tick(operator.frames))
+    assert len(ticks) >= 100
+    versions = [frame.policy_version for frame in sorted(operator.frames, key=lambda frame: frame.first)]
+    assert versions == sorted(versions)
+    assert "Traceback" not in (tmp_path / "agent.log").read_text()
+
+
+def test_tables_and_the_time_are_believed_from_the_gateways_key_only(secured: Broker, tmp_path: Path) -> None:
+    keys = Keys()
+    measured = measure_policy(3, version=1, clock={"epoch_us": 0, "period_us": PERIOD_US})
+    config = enrol(tmp_path / "watch", secured, keys, measurement_ceiling=1.0, fresh_seconds=3600)
+    operator = Operator(secured)
+    agent = AgentProcess(config, tmp_path / "agent.log")
+    trust = tmp_path / "watch" / "trust.json"
+    where = table_topic("home", "watch", "place")
+    try:
+        operator.say(keys.signed(policy_document(measured, version=1)))
+        said = operator.until(lambda status: status.version == 1)
+        assert said.stale, "freeze: no signed time is fresh enough"
+        forged = Keys()
+        for count, (payload, topic, reason) in enumerate(
+            (
+                (forged.signed_time(int(time.time())), time_topic("home"), "wrong_role"),
+                (forged.signed_table(measured.measure_tables[1]), where, "wrong_role"),
+                (keys.signed_table(measured.measure_tables[1], device="ring"), where, "not_addressed"),
+                (keys.signed_time(int(time.time())), where, "malformed"),
+            ),
+            start=said.refused + 1,
+        ):
+            operator.say(payload, topic, retain=False)
+            assert operator.until(lambda status, count=count: status.refused >= count).reason == reason
+        assert operator.now.stale
+        operator.say(keys.signed_time(int(time.time())), time_topic("home"), retain=False)
+        assert not operator.until(lambda status: not status.stale).stale
+        assert json.loads(trust.read_text())["time"] > SOON - 10
+        refused = operator.now.refused
+        operator.say(keys.signed_table(measured.measure_tables[1]), where, retain=False)  # the policy's own number
+        operator.until(lambda status: status.refused > refused)
+        assert agent.stop() == 0
+    finally:
+        if agent.process.poll() is None:
+            agent.kill()
+        operator.link.stop()
+
+
+@pytest.mark.parametrize("on_expiry", ["hold", "stop"])
+def test_an_expired_policy_does_as_its_own_text_says_and_is_called_stale(
+    secured: Broker, tmp_path: Path, on_expiry: str
+) -> None:
+    keys = Keys()
+    config = enrol(tmp_path / "watch", secured, keys)
+    operator = Operator(secured)
+    agent = AgentProcess(config, tmp_path / "agent.log")
+    try:
+        until = int(time.time()) + 6
+        operator.say(keys.signed(document(1, frame_ticks=5, valid_until=until, on_expiry=on_expiry)))
+        operator.until(lambda status: status.version == 1)
+        wait_until(lambda: operator.frames, 30)
+        assert operator.until(lambda status: status.stale).version == 1
+        end_tick = until * 1_000_000 // PERIOD_US
+        if on_expiry == "hold":
+            wait_until(lambda: operator.frames[-1].last > end_tick + 50, 30)
+        assert agent.stop() == 0
+    finally:
+        if agent.process.poll() is None:
+            agent.kill()
+        operator.link.stop()
+    if on_expiry == "stop":
+        assert max(by_tick(operator.frames)) < end_tick
+
+
+def test_a_root_is_rotated_over_the_air(secured: Broker, tmp_path: Path) -> None:
+    keys, new = Keys(), Keys()
+    config = enrol(tmp_path / "watch", secured, keys)
+    operator = Operator(secured)
+    agent = AgentProcess(config, tmp_path / "agent.log")
+    trust = tmp_path / "watch" / "trust.json"
+    try:
+        operator.say(keys.signed(document(1)))
+        operator.until(lambda status: status.version == 1)
+        operator.say(new.root_envelope(2, *keys.root[:2]), retain=False)
+        before = trust.read_bytes()
+        wait_until(lambda: trust.read_bytes() != before, 30)
+        operator.say(keys.signed(document(2)), retain=False)
+        assert operator.until(lambda status: status.refused).reason == "wrong_role"
+        agent.kill()
+        agent = AgentProcess(config, tmp_path / "agent.log")
+        operator.say(new.signed(document(3)))
+        operator.until(lambda status: status.version == 3)
+        assert agent.stop() == 0
+    finally:
+        if agent.process.poll() is None:
+            agent.kill()
+        operator.link.stop()
+    with sqlite3.connect(tmp_path / "watch" / "outbox.sqlite") as db:
+        assert db.execute("SELECT COUNT(*) FROM pending").fetchone() == (0,)

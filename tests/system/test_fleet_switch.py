@@ -1,0 +1,85 @@
+"""A device that is killed while it changes its policy: exactly one is in force, always, and no tick is drawn twice."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from contract.topics import policy_set_topic
+from contract.trust import Trust, TrustState
+from edge_agent.config import load
+from firmware_sim.devices import AgentProcess
+from mqtt_link import Broker
+from tests.brokers import Mosquitto, wait_until
+from tests.signing import Keys, policy_document
+from tests.system.fleet import Recorder, by_tick, policy
+from tests.system.test_fleet_attacks import Operator
+
+PERIOD_US = 5_000
+
+
+@pytest.mark.parametrize("kills", [40, pytest.param(200, marks=pytest.mark.soak)])
+def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path, kills: int) -> None:
+    keys = Keys()
+    enrolment = keys.enrolment()
+    (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
+    (tmp_path / "readings.csv").write_text("value\n0\n1\n")
+    (tmp_path / "agent.toml").write_text(
+        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\nforget = "puback"\n'
+        f"status_seconds = 1.0\n[broker]\nport = {broker.port}\nmax_backoff = 1\n"
+        '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
+    )
+    config, trust, log = tmp_path / "agent.toml", tmp_path / "trust.json", tmp_path / "agent.log"
+    recorder = Recorder(Broker(port=broker.port))
+    operator = Operator(Broker(port=broker.port, max_backoff=1))
+    moments = random.Random(7)
+    pause = threading.Event()
+    switched = 0
+
+    def signed(version: int) -> bytes:
+        one = policy(epoch_us=0, period_us=PERIOD_US, frame_ticks=5 + version % 3)
+        return keys.signed(policy_document(one, version=version))
+
+    def in_force() -> int:
+        """The version in the file of trust, which is complete and holds, whatever has happened."""
+        if not trust.exists():
+            return 0
+        state = TrustState.from_json(json.loads(trust.read_text()))
+        verdict = Trust(enrolment, state).in_force()
+        assert verdict is not None
+        (running,) = load(config).streams
+        assert running.version == state.version == verdict.policies[0].version
+        return state.version
+
+    before = 0
+    for version in range(1, kills + 1):
+        agent = AgentProcess(config, log)
+        pause.wait(moments.uniform(0.0, 0.5))
+        operator.say(signed(version), policy_set_topic("home", "watch"))
+        pause.wait(moments.uniform(0.2, 1.1))
+        agent.kill()
+        now = in_force()
+        assert before <= now <= version
+        switched += now > before
+        before = now
+    agent = AgentProcess(config, log)
+    operator.until(lambda status: status.version == kills)
+    count = len(recorder.payloads)
+    wait_until(lambda: len(recorder.payloads) > count + 20, 30)
+    assert agent.stop(60) == 0
+    operator.link.stop()
+    recorder.link.stop()
+    assert log.read_text() == ""
+    assert switched > kills / 5, "the kills came too early to test anything"
+    frames = sorted({frame.first: frame for frame in recorder.frames()}.values(), key=lambda frame: frame.first)
+    by_tick(recorder.frames())
+    versions = [frame.policy_version for frame in frames]
+    assert versions == sorted(versions), "a tick was drawn under a version that another had followed"
+    assert len(set(versions)) > kills / 5
+    assert all(len(frame.symbols) <= 5 + frame.policy_version % 3 for frame in frames), (
+        "frames are those of their version"
+    )
