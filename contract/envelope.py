@@ -7,14 +7,14 @@ for another. Keys are named by the first half of the SHA-256 of the public key, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from contract._wire import array, binary, each, fields, length, pack, text
+from contract._wire import array, binary, each, fields, identity, length, pack, text
 from contract.errors import FrameRangeError
 
 __all__ = [
@@ -23,7 +23,9 @@ __all__ = [
     "Kind",
     "Signature",
     "decode_envelope",
+    "decode_roots",
     "encode_envelope",
+    "encode_roots",
     "key_name",
     "sign",
     "signers",
@@ -31,9 +33,10 @@ __all__ = [
 
 Kind = Literal["root", "policy", "table", "time"]
 
-ENVELOPE = 10
+ENVELOPE, ROOTS = 10, 12
 MAX_ENVELOPE_BYTES = 1 << 21
 MAX_SIGNATURES = 16
+MAX_ROOTS = 256
 _DOMAIN = b"fugu-edge/1/"
 _KEY_BYTES = 32
 _SIGNATURE_BYTES = 64
@@ -137,6 +140,25 @@ def decode_envelope(payload: bytes) -> Envelope:
         return Signature(*array(row, 2, "signature"))
 
     return Envelope(kind, content, each(rows, signature, "signatures"))
+
+
+def encode_roots(envelopes: Sequence[bytes]) -> bytes:
+    """Bytes of a message with root documents, each in its envelope, one version after the other."""
+    return pack(ROOTS, [list(envelopes)])
+
+
+def decode_roots(payload: bytes) -> tuple[bytes, ...]:
+    """The envelopes of a message with root documents.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
+    (rows,) = fields(payload, ROOTS, 1)
+    found = each(rows, identity, "roots")
+    length(found, 1, MAX_ROOTS, "roots")
+    for envelope in found:
+        binary(envelope, 1, MAX_ENVELOPE_BYTES, "root")
+    return found
 
 
 def _signed(kind: str, payload: bytes) -> bytes:

@@ -21,6 +21,7 @@ __all__ = [
     "policy_set_topic",
     "policy_status_topic",
     "release_topic",
+    "root_topic",
     "status_topic",
     "symbols_topic",
     "table_topic",
@@ -36,7 +37,17 @@ _ROOT = "fugu/1"
 _NAME = re.compile(NAME_PATTERN)
 
 Kind = Literal[
-    "status", "committed", "symbols", "window", "table", "estimate", "release", "policy_set", "policy_status", "time"
+    "status",
+    "committed",
+    "symbols",
+    "window",
+    "table",
+    "estimate",
+    "release",
+    "policy_set",
+    "policy_status",
+    "root",
+    "time",
 ]
 
 
@@ -85,6 +96,11 @@ def policy_status_topic(fleet: str, device: str) -> str:
     return f"{_ROOT}/{_part(fleet)}/{_part(device)}/policy/status"
 
 
+def root_topic(fleet: str) -> str:
+    """Topic of a fleet's root documents, all that followed the first; retained."""
+    return f"{_ROOT}/{_part(fleet)}/root"
+
+
 def time_topic(fleet: str) -> str:
     """Topic of the time that a fleet's gateway signs; retained."""
     return f"{_ROOT}/{_part(fleet)}/time"
@@ -118,10 +134,10 @@ def parse_topic(topic: str) -> Topic:
             if not (_NAME.fullmatch(fleet) and _NAME.fullmatch(name)) or name in RESERVED_DEVICES:
                 raise TopicError(f"not a valid name in topic {topic[:100]!r}")
             return Topic("release", fleet, "", "", name)
-        case ["fugu", "1", fleet, "time"]:
+        case ["fugu", "1", fleet, ("root" | "time") as kind]:
             if not _NAME.fullmatch(fleet):
                 raise TopicError(f"not a valid name in topic {topic[:100]!r}")
-            return Topic("time", fleet, "", "")
+            return Topic(kind, fleet, "", "")
         case ["fugu", "1", fleet, device, "policy", ("set" | "status") as part]:
             parsed = Topic("policy_set" if part == "set" else "policy_status", fleet, device, "")
         case ["fugu", "1", fleet, device, ("status" | "committed") as kind]:

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from contract.envelope import Envelope, Kind, decode_envelope, signers
+from contract.envelope import Envelope, Kind, decode_envelope, decode_roots, signers
 from contract.errors import FrameError, FuguError, GuaranteeError, PolicyError
 from contract.fleet_documents import (
     Enrolment,
@@ -235,20 +235,46 @@ class Trust:
             TrustError: the subclass that says why it is refused.
         """
         envelope = _envelope(payload)
-        if envelope.kind == "root" and kind == "policy":  # new roots come where policies come
-            verdict = self._consider_root(envelope, payload)
-        elif envelope.kind != kind:
+        if envelope.kind != kind or kind == "root":
             raise EnvelopeError(f"a {envelope.kind} document where a {kind} document was expected")
-        elif kind == "policy":
+        if kind == "policy":
             verdict = self._consider_policy(envelope, payload, now)
         elif kind == "table":
             verdict = self._consider_table(envelope)
         else:
             verdict = self._consider_time(envelope)
         self.state = verdict.state
-        if isinstance(verdict.document, RootDocument):
-            self._root = verdict.document
         return verdict
+
+    def follow_roots(self, payload: bytes) -> Verdict:
+        """Follow a chain of root documents, as far as it goes beyond the one in force.
+
+        Args:
+            payload: a message with root documents.
+
+        Raises:
+            TrustError: the last of them is not in force afterwards, and why.
+        """
+        try:
+            chain = decode_roots(payload)
+        except FrameError as error:
+            raise EnvelopeError(f"no root documents: {error}") from None
+        before, last = self.state, ""
+        refusal: TrustError | None = None
+        for one in chain:
+            envelope = _envelope(one)
+            if envelope.kind != "root":
+                raise EnvelopeError(f"a {envelope.kind} document among root documents")
+            last = envelope.digest
+            try:
+                verdict = self._consider_root(envelope, one)
+            except TrustError as error:  # one from before ours, unless none after it follows either
+                refusal = error
+            else:
+                self.state, self._root = verdict.state, self._own_root(verdict.state.root)
+        if refusal is not None and last != _envelope(self.state.root).digest:
+            raise refusal
+        return Verdict(self.state, self._root, news=self.state != before)
 
     def in_force(self) -> Verdict | None:
         """The newest document that was ever accepted, its guarantees derived once more; none if there is none.

@@ -26,7 +26,7 @@ from typing import Any
 from contract.errors import FuguError
 from contract.fleet_frames import JUDGED_BYTES, PolicyStatus, encode_policy_status
 from contract.frames import MAX_TEXT
-from contract.topics import policy_set_topic, policy_status_topic, table_topic, time_topic
+from contract.topics import policy_set_topic, policy_status_topic, root_topic, table_topic, time_topic
 from edge_agent.plan import Managed, StreamPlan
 
 __all__ = ["FleetPolicy"]
@@ -69,7 +69,8 @@ class FleetPolicy:
         self._switch = switch
         self._offer_table = offer_table
         self._status_topic = policy_status_topic(fleet, device)
-        self._kinds = {policy_set_topic(fleet, device): "policy", time_topic(fleet): "time"}
+        self._policy_topic = policy_set_topic(fleet, device)
+        self._kinds = {root_topic(fleet): "root", self._policy_topic: "policy", time_topic(fleet): "time"}
         self._kinds |= {table_topic(fleet, device, stream): "table" for stream in managed.streams}
         self.topics = tuple(self._kinds)
         self._waiting: dict[str, bytes] = {}
@@ -80,24 +81,29 @@ class FleetPolicy:
         self._detail = ""
         self._refused = 0
         self._unripe: tuple[float, bytes] | None = None
+        self._newest_refused = b""
         self._said: PolicyStatus | None = None
 
     def arrived(self, topic: str, payload: bytes) -> bool:
-        """Take what has arrived; false if it is nothing of ours. The newest of each topic counts."""
+        """Take what has arrived; false if it is nothing of ours. The newest of each topic counts.
+
+        Root documents are judged first: what came with them may be signed by their keys.
+        """
         kind = self._kinds.get(topic)
         if kind is None:
             return False
         repeated = kind == "policy" and _name(payload) == self._judged and self._reason != _NOT_YET
         if payload and not repeated and len(self._waiting) < MOST_WAITING:
             self._waiting[topic] = payload
+            if kind == "root":
+                self._waiting = {topic: self._waiting.pop(topic), **self._waiting}
             self._next()
         return True
 
     def maintain(self, now: float) -> None:
         """Look again at a document whose time had not come; `now` is a monotonic time in seconds."""
         if self._unripe is not None and now >= self._unripe[0] and not self._busy:
-            policy_topic = next(topic for topic, kind in self._kinds.items() if kind == "policy")
-            self._waiting.setdefault(policy_topic, self._unripe[1])
+            self._waiting.setdefault(self._policy_topic, self._unripe[1])
             self._unripe = (math.inf, self._unripe[1])
             self._next()
 
@@ -185,6 +191,7 @@ class FleetPolicy:
         if kind != "policy":
             return
         self._judged = _name(payload)
+        self._newest_refused = payload
         if reason == _NOT_YET:
             self._unripe = (time.monotonic() + RETRY_SECONDS, payload)
         elif self._unripe is not None and self._unripe[1] == payload:
@@ -205,8 +212,11 @@ class FleetPolicy:
             else:
                 _store(Path(self.managed.trust), state)
             self.managed = managed
+            if answer["kind"] == "root" and self._newest_refused:  # it may be of keys that were not known yet
+                self._waiting.setdefault(self._policy_topic, self._newest_refused)
         if kind == "policy":
             self._judged, self._reason, self._detail, self._unripe = _name(payload), "", "", None
+            self._newest_refused = b""
 
 
 def _name(payload: bytes) -> bytes:

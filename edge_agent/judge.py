@@ -79,9 +79,12 @@ def kept(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tuple[di
 def _judge(path: Path, kind: str, payload: bytes) -> dict[str, Any]:
     config = read_config(path)
     trust = _open_trust(config, path.parent)
-    if kind not in ("policy", "table", "time"):
+    if kind == "root":
+        verdict = trust.follow_roots(payload)
+    elif kind in ("policy", "table", "time"):
+        verdict = trust.consider(payload, kind, int(time.time()))  # type: ignore[arg-type]
+    else:
         raise EnvelopeError(f"documents of kind {kind} are not sent")
-    verdict = trust.consider(payload, kind, int(time.time()))  # type: ignore[arg-type]
     answer: dict[str, Any] = {"kind": verdict.document.document, "news": verdict.news, "state": verdict.state.to_json()}
     if isinstance(verdict.document, PolicyDocument):
         answer |= _document(verdict, config, path.parent)

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.chains import BinaryChains
-from contract.envelope import MAX_ENVELOPE_BYTES, Envelope, encode_envelope, sign
-from contract.errors import PolicyError
+from contract.envelope import MAX_ENVELOPE_BYTES, Envelope, encode_envelope, encode_roots, sign
 from contract.fleet_documents import Address, PolicyDocument, RootDocument, write_document
 from contract.guarantee import Guarantee
 from contract.policy import Policy
@@ -55,6 +54,15 @@ def refused(device: Trust, payload: bytes, kind: str = "policy", now: int = NOW)
         device.consider(payload, kind, now)  # type: ignore[arg-type]
     assert (device.state, device.root) == (before, root)
     assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def refused_root(device: Trust, *envelopes: bytes) -> TrustError:
+    """The same for a chain of root documents."""
+    before, root = device.state, device.root
+    with pytest.raises(TrustError) as caught:
+        device.follow_roots(encode_roots(envelopes))
+    assert (device.state, device.root) == (before, root)
     return caught.value
 
 
@@ -210,15 +218,16 @@ def test_mix_and_match_of_table_and_device() -> None:
 
 def test_root_rotated_to_a_key_the_old_root_did_not_sign() -> None:
     device, thief = trust(), Keys()
-    assert isinstance(refused(device, thief.root_envelope(2)), RootError)
-    assert isinstance(refused(device, thief.root_envelope(2, KEYS.root[0])), RootError), "one of two is not enough"
-    assert isinstance(refused(device, thief.root_envelope(2, *KEYS.policy)), RootError)
+    assert isinstance(refused_root(device, thief.root_envelope(2)), RootError)
+    assert isinstance(refused_root(device, thief.root_envelope(2, KEYS.root[0])), RootError), "one of two is too few"
+    assert isinstance(refused_root(device, thief.root_envelope(2, *KEYS.policy)), RootError)
+    assert isinstance(refused(device, thief.root_envelope(2, *KEYS.root[:2])), EnvelopeError), "no policy"
 
 
 def test_a_root_that_its_own_keys_have_not_signed() -> None:
     new = Keys()
     envelope = encode_envelope(sign("root", write_document(new.root_document(2)), KEYS.root[:2]))
-    assert isinstance(refused(trust(), envelope), RootError)
+    assert isinstance(refused_root(trust(), envelope), RootError)
 
 
 def test_a_root_is_rotated_by_the_old_one_and_old_keys_count_no_more() -> None:
@@ -226,22 +235,40 @@ def test_a_root_is_rotated_by_the_old_one_and_old_keys_count_no_more() -> None:
     device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
     device.consider(KEYS.signed_time(NOW * 2), "time", NOW)
     rotation = new.root_envelope(2, *KEYS.root[:2])
-    assert device.consider(rotation, "policy", NOW).news
+    assert device.follow_roots(encode_roots([rotation])).news
     assert device.root == new.root_document(2)
     assert device.state.time == 0, "a time that a stolen key has signed is forgotten"
-    assert not device.consider(rotation, "policy", NOW).news
+    assert not device.follow_roots(encode_roots([KEYS.root_envelope(1), rotation])).news
     assert isinstance(refused(device, KEYS.signed(changed(DOCUMENT, version=6))), RoleError)
     assert device.consider(new.signed(changed(DOCUMENT, version=6)), "policy", NOW).news
-    assert isinstance(refused(device, KEYS.root_envelope(1)), RootError)
+    assert isinstance(refused_root(device, KEYS.root_envelope(1)), RootError)
     skipped = Keys().root_envelope(4, *new.root[:2])
-    assert isinstance(refused(device, skipped), RootError)
+    assert isinstance(refused_root(device, skipped), RootError)
     restarted = Trust(device.enrolment, device.state)
     assert restarted.root.version == 2
 
 
+def test_a_device_that_was_long_away_follows_the_whole_chain() -> None:
+    second, third, fourth = Keys(), Keys(), Keys()
+    chain = [
+        second.root_envelope(2, *KEYS.root[:2]),
+        third.root_envelope(3, *second.root[:2]),
+        fourth.root_envelope(4, *third.root[:2]),
+    ]
+    device = trust()
+    assert isinstance(refused_root(device, *chain[1:]), RootError), "a link is missing"
+    assert device.follow_roots(encode_roots(chain[:2])).news
+    assert device.root.version == 3
+    assert device.follow_roots(encode_roots(chain)).news
+    assert device.root == fourth.root_document(4)
+    assert not device.follow_roots(encode_roots(chain)).news
+    assert isinstance(refused_root(device, *chain, Keys().root_envelope(5)), RootError)
+    assert isinstance(refused_root(device, KEYS.signed(DOCUMENT)), EnvelopeError)
+
+
 def test_a_root_of_another_fleet() -> None:
     other = KEYS.root_envelope(2, *KEYS.root[2:], fleet="other")
-    assert isinstance(refused(trust(), other), AddressError)
+    assert isinstance(refused_root(trust(), other), AddressError)
     with pytest.raises(AddressError):
         Trust(KEYS.enrolment(root=KEYS.root_envelope(fleet="other").hex()))
 
@@ -322,7 +349,7 @@ def test_roots_that_contradict_themselves(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         RootDocument.model_validate(wrong)
     envelope = sign("root", msgpack.packb(wrong), KEYS.root[:2])
-    assert isinstance(refused(trust(), encode_envelope(envelope)), EnvelopeError | PolicyError)
+    assert isinstance(refused_root(trust(), encode_envelope(envelope)), EnvelopeError)
 
 
 @settings(max_examples=300, deadline=None)

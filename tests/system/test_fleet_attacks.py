@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import trustme
 
-from contract.envelope import MAX_ENVELOPE_BYTES
+from contract.envelope import MAX_ENVELOPE_BYTES, encode_roots
 from contract.fleet_documents import PolicyDocument
 from contract.fleet_frames import PolicyStatus, decode_policy_status
 from contract.frames import SymbolFrame, decode_symbols
 from contract.guarantee import Guarantee
 from contract.policy import Policy
 from contract.table import EmissionTable
-from contract.topics import policy_set_topic, policy_status_topic, symbols_topic, table_topic, time_topic
+from contract.topics import policy_set_topic, policy_status_topic, root_topic, symbols_topic, table_topic, time_topic
 from firmware_sim.devices import AgentProcess
 from mqtt_link import Broker, Link
 from tests.brokers import Mosquitto, wait_until
@@ -137,7 +137,6 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
     "bit flipped": (flipped(SIGNED), "bad_signature"),
     "gigantic": (bytes([10]) * (MAX_ENVELOPE_BYTES - 1), "malformed"),
     "deeply nested": (b"\x0a" + b"\x91" * 100_000, "malformed"),
-    "root the old one did not sign": (THIEF.root_envelope(2), "root"),
     "false guarantee": (KEYS.signed(policy_document(false_policy(), version=8)), "guarantee"),
     "epsilon above the ceiling": (KEYS.signed(policy_document(strong_policy(), version=8)), "ceiling"),
     "measurements that the owner has not allowed": (
@@ -169,6 +168,10 @@ def test_every_attack_is_refused_with_its_reason_and_the_stream_goes_on(secured:
             said = operator.until(lambda status, count=count: status.refused >= count)
             assert (said.reason, said.version, said.refused) == (reason, 7, count), f"{name}: {said}"
             assert (tmp_path / "watch" / "trust.json").read_bytes() == kept, name
+        operator.say(encode_roots([THIEF.root_envelope(2)]), root_topic("home"))
+        said = operator.until(lambda status: status.refused > len(ATTACKS))
+        assert said.reason == "root", "a root that the old one did not sign"
+        assert (tmp_path / "watch" / "trust.json").read_bytes() == kept
         before = len(operator.frames)
         wait_until(lambda: len(operator.frames) > before + 2, 30)
         assert {frame.policy_version for frame in operator.frames} == {7}
@@ -261,11 +264,13 @@ def test_a_root_is_rotated_over_the_air(secured: Broker, tmp_path: Path) -> None
     try:
         operator.say(keys.signed(document(1)))
         operator.until(lambda status: status.version == 1)
-        operator.say(new.root_envelope(2, *keys.root[:2]), retain=False)
-        before = trust.read_bytes()
-        wait_until(lambda: trust.read_bytes() != before, 30)
-        operator.say(keys.signed(document(2)), retain=False)
-        assert operator.until(lambda status: status.refused).reason == "wrong_role"
+        operator.say(new.signed(document(2)))
+        assert operator.until(lambda status: status.refused == 1).reason == "wrong_role", "its keys are not known yet"
+        operator.say(encode_roots([new.root_envelope(2, *keys.root[:2])]), root_topic("home"))
+        operator.until(lambda status: status.version == 2)
+        assert json.loads(trust.read_text())["version"] == 2
+        operator.say(keys.signed(document(3)), retain=False)
+        assert operator.until(lambda status: status.refused == 2).reason == "wrong_role"
         agent.kill()
         agent = AgentProcess(config, tmp_path / "agent.log")
         operator.say(new.signed(document(3)))
