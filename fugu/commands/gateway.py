@@ -22,8 +22,10 @@ def _group() -> None:
 @app.command("run")
 def run(
     fleet: Annotated[str, typer.Option(help="Name of the fleet to serve.")],
-    policies: Annotated[Path, typer.Option(metavar="DIR", help="Folder of policy files, *.json.")],
     store: Annotated[Path, typer.Option(metavar="FILE", help="SQLite file for symbols and estimates.")],
+    policies: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of policy files, *.json; optional with --registry.")
+    ] = None,
     broker: BrokerOption = "127.0.0.1:1883",
     lag: Annotated[int, typer.Option(help="Ticks of later symbols that each estimate sees.")] = 8,
     releases: Annotated[
@@ -33,6 +35,25 @@ def run(
         Path | None,
         typer.Option("--ledger", metavar="FILE", help="Ledger of the releases (default: beside the store)."),
     ] = None,
+    registry: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Registry of a fleet whose devices are sent signed policies."),
+    ] = None,
+    root: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="With --registry: a root.envelope; all of them, if there have been several."),
+    ] = None,
+    gateway_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --registry: the gateway's key, for tables and the time.")
+    ] = None,
+    passphrase_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Of the gateway's key.")] = None,
+    operator_username: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="With --registry: who publishes policies (default: --username)."),
+    ] = None,
+    operator_password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Of the operator.")] = None,
+    operator_cert_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Of the operator.")] = None,
+    operator_key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Of the operator.")] = None,
     username: Username = None,
     password_file: PasswordFile = None,
     ca_file: CaFile = None,
@@ -48,6 +69,9 @@ def run(
       fugu gateway run --fleet home --policies /etc/fugu/policies --store /var/lib/fugu/home.db
       fugu gateway run --fleet home --policies policies --store home.db --broker gw.example:8883 --ca-file ca.pem
       fugu gateway run --fleet home --policies policies --store home.db --releases releases.toml
+      fugu gateway run --fleet home --store home.db --registry fleet.db --root keys/root.envelope \\
+          --gateway-key keys/gateway-1a2b3c4d.key --passphrase-file passphrase --operator-username operator \\
+          --operator-password-file operator.password
     """
     import logging
     import sys
@@ -69,7 +93,30 @@ def run(
         format="%(asctime)s %(levelname)s %(message)s",
         stream=sys.stderr,
     )
+    enrolled = None
+    if registry is not None:
+        from dataclasses import replace
+
+        from gateway.service import FleetFiles
+
+        operator = connection
+        if operator_username is not None:
+            operator = replace(operator, username=operator_username, password_file=_text(operator_password_file))
+        if operator_cert_file is not None:
+            operator = replace(operator, cert_file=str(operator_cert_file), key_file=_text(operator_key_file))
+        enrolled = FleetFiles(registry, tuple(root or ()), operator, gateway_key, passphrase_file)
     settings = GatewaySettings(
-        fleet=fleet, broker=connection, store=store, policies=policies, lag=lag, releases=releases, ledger=ledger
+        fleet=fleet,
+        broker=connection,
+        store=store,
+        policies=policies,
+        lag=lag,
+        releases=releases,
+        ledger=ledger,
+        enrolled=enrolled,
     )
     return serve(settings)
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)

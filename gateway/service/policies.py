@@ -69,14 +69,16 @@ class Catalogue:
         self._verified: set[object] = set()
 
     @classmethod
-    def load(cls, directory: Path, fleet: str) -> Self:
-        """Read every `*.json` file of a directory.
+    def load(cls, directory: Path | None, fleet: str) -> Self:
+        """Read every `*.json` file of a directory; without one, policies have to come from elsewhere.
 
         Raises:
             PolicyError: one line with the name of the first file that is wrong.
             GuaranteeError: one line with the name of the first file whose guarantee is false.
         """
         catalogue = cls(fleet)
+        if directory is None:
+            return catalogue
         try:
             files = sorted(path for path in directory.iterdir() if path.suffix == ".json")
         except OSError as error:

@@ -23,6 +23,7 @@ from contract.frames import MAX_FRAME_TICKS
 from contract.topics import status_topic, symbols_topic, window_topic
 from gateway.release.ledger import Ledger
 from gateway.service.estimation import warm
+from gateway.service.fleet_service import FleetFiles, FleetService
 from gateway.service.inbox import Acknowledged, Connected, Event, Inbox, Message
 from gateway.service.ingest import AnyReceived, Birth, Ingest
 from gateway.service.policies import Catalogue
@@ -59,22 +60,26 @@ class GatewaySettings:
         fleet: the fleet that it serves.
         broker: where to connect.
         store: path of the SQLite file.
-        policies: directory of policy files, `*.json`.
+        policies: directory of policy files, `*.json`; none if all policies are in a fleet's registry.
         lag: ticks of later symbols that each estimate sees.
         releases: configuration of batch releases, none if there are none.
         ledger: path of the releases' ledger; beside the store if not given.
+        enrolled: files of a fleet whose devices are sent their policies; none if there is none.
     """
 
     fleet: str
     broker: Broker
     store: Path
-    policies: Path
+    policies: Path | None
     lag: int = 8
     releases: Path | None = None
     ledger: Path | None = None
+    enrolled: FleetFiles | None = None
 
     def __post_init__(self) -> None:
         """Refuse a lag that estimates cannot state."""
+        if self.policies is None and self.enrolled is None:
+            raise SettingsError("no policies: give a directory of policy files, or a fleet's registry")
         if not 0 <= self.lag <= MAX_FRAME_TICKS:
             raise SettingsError(f"lag {self.lag} is not in 0..{MAX_FRAME_TICKS} ticks")
 
@@ -96,11 +101,17 @@ class Gateway:
         fleet = settings.fleet
         self._settings = settings
         self._ledger: Ledger | None = None
+        self._enrolled: FleetService | None = None
         self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_PATIENCE_SECONDS)
         self._link = Link(
             settings.broker,
             client_id=f"gateway-{fleet}",
-            subscriptions=(symbols_topic(fleet, "+", "+"), window_topic(fleet, "+", "+"), status_topic(fleet, "+")),
+            subscriptions=(
+                symbols_topic(fleet, "+", "+"),
+                window_topic(fleet, "+", "+"),
+                status_topic(fleet, "+"),
+                *(FleetService.topics(fleet) if settings.enrolled else ()),
+            ),
             durable=True,
             on_connected=lambda: self._inbox.notify(Connected()),
             on_message=self._delivered,
@@ -114,17 +125,23 @@ class Gateway:
         Raises:
             FuguError: one line that says which policy, store or setting is wrong.
         """
-        catalogue = Catalogue.load(self._settings.policies, self._settings.fleet)
+        fleet, files = self._settings.fleet, self._settings.enrolled
+        catalogue = Catalogue.load(self._settings.policies, fleet)
         self._store = Store(self._settings.store)
         try:
+            if files is not None:
+                self._enrolled = FleetService(fleet, files, self._link, catalogue, self.counters)
             catalogue.retire(self._store.policy_documents())
             warm()
             self._ingest = Ingest(catalogue, self.counters)
             self._recorder = Recorder(self._store, catalogue, self._settings.lag, self.counters)
             self._publisher = Publisher(self._link, self._settings.fleet, self._store, self._recorder, self.counters)
-            self._tables = TableSender(self._store, catalogue, self._recorder, self._link, self.counters)
+            sealed = None if self._enrolled is None else self._enrolled.sealed
+            self._tables = TableSender(self._store, catalogue, self._recorder, self._link, self.counters, sealed=sealed)
             self._schedule = self._open_schedule(catalogue)
             self._link.start()
+            if self._enrolled is not None:
+                self._enrolled.start()
         except BaseException:
             self._close()
             raise
@@ -149,6 +166,8 @@ class Gateway:
 
     def _close(self) -> None:
         self._store.close()
+        if self._enrolled is not None:
+            self._enrolled.stop()
         if self._ledger is not None:
             self._ledger.close()
 
@@ -188,6 +207,8 @@ class Gateway:
         batch: list[AnyReceived] = []
         for event in events:
             if isinstance(event, Message):
+                if self._enrolled is not None and self._enrolled.heard(event.topic, event.payload):
+                    continue
                 meaning = self._ingest.read(event.topic, event.payload)
                 if isinstance(meaning, AnyReceived):
                     batch.append(meaning)
@@ -203,6 +224,8 @@ class Gateway:
             for received in batch:
                 self._publisher.owe(received.device)
                 self._tables.stored(received.device, received.stream)
+        if self._enrolled is not None and self._enrolled.pump():
+            self._tables.renew()
         self._tables.pump()
         try:
             self._publisher.pump(idle=not events)

@@ -53,6 +53,7 @@ class TableSender:
         link: the connection.
         counters: counts `tables_made`, `tables_sent`, `tables_failed`.
         now_us: the time in microseconds of Unix time.
+        sealed: the bytes of a table for a stream of a device; without it, those of its message.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class TableSender:
         link: Link,
         counters: Counter[str],
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        sealed: Callable[[str, str, MeasureTable], bytes] | None = None,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
@@ -70,12 +72,19 @@ class TableSender:
         self._link = link
         self._counters = counters
         self._now_us = now_us
+        self._sealed = sealed or (lambda _device, _stream, table: encode_table(table))
         self._streams = catalogue.measured()
         self._sent: dict[_Key, dict[int, int]] = {key: {} for key in self._streams}
         self._versions: dict[_Key, int] = {}
         self._look_at: dict[_Key, float] = {}
         self._failed: set[tuple[_Key, int, bytes]] = set()
         self._made: dict[tuple[_Key, int, bytes], MeasureTable] = {}
+
+    def renew(self) -> None:
+        """The catalogue has new policies."""
+        self._streams = self._catalogue.measured()
+        for key in self._streams:
+            self._sent.setdefault(key, {})
 
     def born(self, device: str) -> None:
         """A device has come online, and has none of the tables that were sent."""
@@ -119,7 +128,7 @@ class TableSender:
         for table in self._wanted(key, model, tick):
             if sent.get(table.number) == table.until:
                 continue
-            if self._link.publish(table_topic(self._catalogue.fleet, *key), encode_table(table)) is None:
+            if self._link.publish(table_topic(self._catalogue.fleet, *key), self._sealed(*key, table)) is None:
                 return
             sent[table.number] = table.until
             self._counters["tables_sent"] += 1

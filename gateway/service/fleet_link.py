@@ -1,0 +1,211 @@
+"""The operator's connection: publishes the documents that devices should have, and notes down what devices say.
+
+It has credentials of its own, because nobody else may publish policies. Once a second it writes what has arrived into
+the registry, in one transaction, then lets rollouts go on, and publishes what is due, retained and at most so many a
+second, until the broker has acknowledged it. After every new connection it first listens for a while, so that retained
+answers are known before any device is taken for silent, and publishes again what was not answered: a broker may have
+lost what it had. A registry that is locked or full stops nothing: it is tried again, with nothing lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+
+from contract.errors import FuguError
+from contract.fleet_frames import JUDGED_BYTES, PolicyStatus, decode_policy_status
+from contract.frames import Status
+from contract.topics import policy_set_topic
+from gateway.fleet import PolicyReport, Registry, RegistryError, Rollouts, Sighting
+from mqtt_link import Link
+
+__all__ = ["FleetLink"]
+
+_log = logging.getLogger(__name__)
+_STEP_SECONDS = 1.0
+_SETTLE_SECONDS = 5.0
+_REFUSED_SECONDS = 60.0
+_MOST_WAITING = 20_000
+
+
+class FleetLink:
+    """A fleet's registry at a broker; one thread uses it.
+
+    Args:
+        path: of the registry, which must be there.
+        link: a connection with the operator's credentials, for nobody else; started and stopped here.
+        counters: counts `policies_sent`, `policies_acknowledged`, `policies_refused` (by the broker), `fleet_strangers`
+            (devices that are not enrolled), `fleet_dropped`, `fleet_errors`, and every answer that is none by its
+            reason.
+        messages_per_second: published at most.
+        decode: takes a device's answer apart.
+        settle_seconds: time to listen after every new connection.
+        seconds: a clock that only goes forward.
+        now_us: the time, in microseconds of Unix time.
+
+    Raises:
+        RegistryError: the registry cannot be opened.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        link: Link,
+        counters: Counter[str],
+        *,
+        messages_per_second: int = 50,
+        decode: Callable[[bytes], PolicyStatus] = decode_policy_status,
+        settle_seconds: float = _SETTLE_SECONDS,
+        seconds: Callable[[], float] = time.monotonic,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self._registry = Registry(path)
+        self._rollouts = Rollouts(self._registry)
+        self._link = link
+        self._counters = counters
+        self._most = messages_per_second
+        self._decode = decode
+        self._settle_seconds = settle_seconds
+        self._seconds = seconds
+        self._now_us = now_us
+        self._sightings: list[Sighting] = []
+        self._reports: dict[str, tuple[PolicyStatus, int]] = {}
+        self._judged: dict[bytes, int] = {}
+        self._in_flight: dict[int, tuple[str, int]] = {}
+        self._answers: deque[tuple[int, bool]] = deque()
+        self._acknowledged: list[tuple[str, int]] = []
+        self._not_before: dict[str, float] = {}
+        self._was_connected = False
+        self._ready = 0.0
+        self._next_step = 0.0
+        link.on_published = lambda message_id, accepted: self._answers.append((message_id, accepted))
+
+    @property
+    def fleet(self) -> str:
+        """The fleet's name."""
+        return self._registry.fleet
+
+    def start(self) -> None:
+        """Connect, in the background; a `LinkError` if TLS or password files cannot be read."""
+        self._link.start()
+
+    def stop(self) -> None:
+        """Disconnect, and write down what has arrived."""
+        self._link.stop()
+        try:
+            self._note()
+        except RegistryError as error:  # devices' answers are retained: they come again
+            _log.error("what devices said last is not in the registry: %s", error)
+        self._registry.close()
+
+    def seen(self, device: str, status: Status) -> None:
+        """A device's birth, status or last will has arrived."""
+        if len(self._sightings) >= _MOST_WAITING:
+            self._counters["fleet_dropped"] += 1
+            return
+        self._sightings.append(
+            Sighting(
+                *(device, status.online, status.outbox_depth, status.last_error, status.agent_version, self._now_us())
+            )
+        )
+
+    def reported(self, device: str, payload: bytes) -> None:
+        """A device's answer to a document has arrived; of several within a second the last one counts."""
+        try:
+            answer = self._decode(payload)
+        except FuguError as error:
+            self._counters[error.reason] += 1
+            return
+        if device not in self._reports and len(self._reports) >= _MOST_WAITING:
+            self._counters["fleet_dropped"] += 1
+            return
+        self._reports[device] = answer, self._now_us()
+
+    def pump(self, *, listening: bool = True) -> None:
+        """Do what is due; to be called several times a second.
+
+        Args:
+            listening: whether the connection is there on which devices' statuses and answers arrive.
+        """
+        self._link.maintain()
+        now = self._seconds()
+        if now < self._next_step:
+            return
+        self._next_step = now + _STEP_SECONDS
+        try:
+            self._note()
+            if self._listened(now, self._link.connected and listening):
+                self._send(now)
+        except RegistryError as error:
+            self._counters["fleet_errors"] += 1
+            if self._counters["fleet_errors"] == 1:
+                _log.error("rollouts wait: %s", error)
+
+    def _note(self) -> None:
+        """Write down what has arrived."""
+        while self._answers:
+            message_id, accepted = self._answers.popleft()
+            sent = self._in_flight.pop(message_id, None)
+            if sent is not None and accepted:
+                self._acknowledged.append(sent)
+            elif sent is not None:
+                self._counters["policies_refused"] += 1
+                self._not_before[sent[0]] = self._seconds() + _REFUSED_SECONDS
+        if self._acknowledged:
+            self._registry.published(self._acknowledged)
+            self._counters["policies_acknowledged"] += len(self._acknowledged)
+            self._acknowledged = []
+        if self._sightings:
+            self._counters["fleet_strangers"] += self._registry.seen(self._sightings)
+            self._sightings = []
+        if self._reports:
+            reports = [self._report(device, *answer) for device, answer in self._reports.items()]
+            self._counters["fleet_strangers"] += self._registry.reported(reports)
+            self._reports = {}
+
+    def _report(self, device: str, answer: PolicyStatus, time_us: int) -> PolicyReport:
+        if not answer.reason:
+            return PolicyReport(device, answer.version, "accepted", "", time_us, answer.stale, answer.version)
+        text = f"{answer.reason}: {answer.detail}" if answer.detail else answer.reason
+        judged = self._version_of(answer.judged)
+        return PolicyReport(device, judged, "refused", text, time_us, answer.stale, answer.version)
+
+    def _version_of(self, judged: bytes) -> int:
+        """The version of the document that a device judged, 0 if it is none of ours."""
+        newest = max(self._judged.values(), default=0)
+        if judged not in self._judged and newest != self._registry.newest_version():
+            self._judged = {
+                hashlib.sha256(one.payload).digest()[:JUDGED_BYTES]: one.version for one in self._registry.documents()
+            }
+        return self._judged.get(judged, 0)
+
+    def _listened(self, now: float, connected: bool) -> bool:
+        """Whether the connections have been there for long enough."""
+        if connected and not self._was_connected:
+            self._registry.publish_again()
+            self._in_flight.clear()
+            self._ready = now + self._settle_seconds
+        self._was_connected = connected
+        return connected and now >= self._ready
+
+    def _send(self, now: float) -> None:
+        """Let rollouts go on, and publish the documents that wait longest."""
+        self._not_before = {device: until for device, until in self._not_before.items() if until > now}
+        under_way = set(self._in_flight.values())
+        room = self._most
+        for due in self._rollouts.due(self._now_us(), room + len(under_way) + len(self._not_before)):
+            if (due.device, due.version) in under_way or due.device in self._not_before:
+                continue
+            if room == 0:
+                return
+            topic = policy_set_topic(self._registry.fleet, due.device)
+            message_id = self._link.publish(topic, due.payload, retain=True)
+            if message_id is None:
+                return
+            self._in_flight[message_id] = due.device, due.version
+            self._counters["policies_sent"] += 1
+            room -= 1

@@ -1,0 +1,149 @@
+"""A gateway's part in a fleet of enrolled devices: policies, what devices say of them, signed tables and the time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from contract.envelope import encode_roots
+from contract.errors import FuguError
+from contract.frames import decode_status
+from contract.measure_table import MeasureTable, encode_table
+from contract.topics import parse_topic, policy_status_topic, root_topic, time_topic
+from gateway.fleet import Registry, RegistryError
+from gateway.service.fleet_link import FleetLink
+from gateway.service.fleet_policies import FleetPolicies, read_roots
+from gateway.service.policies import Catalogue
+from gateway.service.signer import Signer, SignerError
+from mqtt_link import Broker, Link
+
+__all__ = ["FleetFiles", "FleetService"]
+
+_log = logging.getLogger(__name__)
+_REFRESH_SECONDS = 2.0
+_TIME_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFiles:
+    """Where a gateway finds what it needs for a fleet.
+
+    Attributes:
+        registry: the registry's file.
+        roots: envelopes of all root documents, in any order.
+        operator: the broker, with the operator's credentials; nobody else may publish policies.
+        key: the gateway's private key, for tables and the time; none signs nothing.
+        passphrase_file: of that key.
+    """
+
+    registry: Path
+    roots: tuple[Path, ...]
+    operator: Broker
+    key: Path | None = None
+    passphrase_file: Path | None = None
+
+
+class FleetService:
+    """Used by the gateway's worker; made, started and stopped by the thread that starts the gateway.
+
+    Args:
+        fleet: name of the fleet.
+        files: where everything is.
+        link: the gateway's own connection.
+        catalogue: gets the policies of the registry.
+        counters: of the gateway.
+
+    Raises:
+        FuguError: one line that says which file is wrong.
+    """
+
+    def __init__(self, fleet: str, files: FleetFiles, link: Link, catalogue: Catalogue, counters: Counter[str]) -> None:
+        self._fleet = fleet
+        self._link = link
+        self._counters = counters
+        roots = read_roots(list(files.roots), fleet)
+        self._chain = encode_roots([payload for _, payload in roots])
+        self._signer = _signer(fleet, files)
+        if self._signer is not None and self._signer.public not in roots[-1][0].gateway_keys:
+            raise SignerError(f"{files.key} is not a gateway key of root version {roots[-1][0].version}")
+        self._registry = Registry(files.registry)
+        self._operator = Link(files.operator, client_id=f"operator-{fleet}")
+        self._messages = FleetLink(files.registry, self._operator, counters)
+        if self._messages.fleet != fleet:
+            raise SignerError(f"{files.registry} is the registry of fleet {self._messages.fleet}")
+        self._policies = FleetPolicies(self._registry, [root for root, _ in roots], catalogue, counters)
+        self._policies.refresh()
+        self._refresh_at = self._time_at = 0.0
+        self._enrolled = {device.name for device in self._registry.devices()}
+        self._operator_connected = False
+
+    @staticmethod
+    def topics(fleet: str) -> tuple[str, ...]:
+        """What the gateway's connection subscribes to for this."""
+        return (policy_status_topic(fleet, "+"),)
+
+    def start(self) -> None:
+        """Connect as the operator, in the background."""
+        self._messages.start()
+
+    def stop(self) -> None:
+        """Disconnect, and write down what has arrived."""
+        self._messages.stop()
+        self._registry.close()
+
+    def heard(self, topic: str, payload: bytes) -> bool:
+        """Take note of what a device says of itself; whether the message was for nobody else."""
+        try:
+            parsed = parse_topic(topic)
+            if parsed.kind == "status" and parsed.fleet == self._fleet:
+                self._messages.seen(parsed.device, decode_status(payload))
+            elif parsed.kind == "policy_status" and parsed.fleet == self._fleet:
+                self._messages.reported(parsed.device, payload)
+                return True
+        except FuguError:
+            return False  # whoever else reads it counts it
+        return False
+
+    def pump(self) -> bool:
+        """Do what is due; whether the catalogue has new policies."""
+        now = time.monotonic()
+        self._messages.pump()
+        self._publish_root()
+        if self._signer is not None and now >= self._time_at and self._link.connected:
+            sent = self._link.publish(time_topic(self._fleet), self._signer.time(int(time.time())), retain=True)
+            self._time_at = now + (_TIME_SECONDS if sent is not None else 1.0)
+        if now < self._refresh_at:
+            return False
+        self._refresh_at = now + _REFRESH_SECONDS
+        try:
+            self._enrolled = {device.name for device in self._registry.devices()}
+            return self._policies.refresh()
+        except RegistryError as error:
+            self._counters["fleet_errors"] += 1
+            if self._counters["fleet_errors"] == 1:
+                _log.error("policies of the registry wait: %s", error)
+            return False
+
+    def _publish_root(self) -> None:
+        """Say which roots there are, after every new connection."""
+        connected = self._operator.connected
+        if connected and not self._operator_connected:
+            connected = self._operator.publish(root_topic(self._fleet), self._chain, retain=True) is not None
+        self._operator_connected = connected
+
+    def sealed(self, device: str, stream: str, table: MeasureTable) -> bytes:
+        """A table as a device believes it: signed, if the device is enrolled."""
+        if self._signer is None or device not in self._enrolled:
+            return encode_table(table)
+        return self._signer.table(device, stream, table)
+
+
+def _signer(fleet: str, files: FleetFiles) -> Signer | None:
+    if files.key is None:
+        return None
+    if files.passphrase_file is None:
+        raise SignerError("the gateway's key needs a file with its passphrase")
+    return Signer(fleet, files.key, files.passphrase_file)

@@ -1,0 +1,153 @@
+"""A fleet end to end: registry, gateway and an enrolled device on a real broker; everything that counts is signed."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+
+from contract.envelope import decode_envelope
+from contract.fleet_documents import PolicyDocument
+from contract.measure_frames import MeasureFrame, decode_measure
+from contract.policy import Categories
+from firmware_sim.devices import AgentProcess
+from gateway.fleet import Document, Registry, Target
+from tests.brokers import Mosquitto, wait_until
+from tests.measured import measure_policy
+from tests.signing import Keys, policy_document
+from tests.system.fleet import policy
+
+PERIOD_US = 20_000
+
+
+def add(registry: Registry, keys: Keys, document: PolicyDocument) -> None:
+    """Sign a document, enter it and let the device `watch` have it."""
+    payload = keys.signed(document)
+    entry = Document(
+        document.version, Target("device", "watch"), decode_envelope(payload).digest, payload, "test", "", 0, None
+    )
+    now = time.time_ns() // 1000
+    registry.add_document(entry, who="me", time_us=now)
+    registry.desire(["watch"], document.version, who="me", time_us=now)
+
+
+class Gateway:
+    """`fugu gateway run` for a fleet with a registry."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.log, self.store = folder / "gateway.log", folder / "gateway.sqlite"
+        command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", "home", "--store", str(self.store)]
+        command += ["--broker", f"127.0.0.1:{port}", "--registry", str(folder / "fleet.sqlite"), "--verbose"]
+        command += ["--root", str(folder / "root.envelope"), "--gateway-key", str(folder / "gateway.key")]
+        command += ["--passphrase-file", str(folder / "passphrase")]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def points(self) -> list[MeasureFrame]:
+        """Frames of points that are durable."""
+        if not self.store.exists():
+            return []
+        with sqlite3.connect(f"file:{self.store}?mode=ro", uri=True) as db:
+            try:
+                return [decode_measure(row[0]) for row in db.execute("SELECT payload FROM measured ORDER BY first")]
+            except sqlite3.OperationalError:
+                return []
+
+    def versions(self) -> set[int]:
+        """Policy versions of the durable frames of symbols."""
+        with sqlite3.connect(f"file:{self.store}?mode=ro", uri=True) as db:
+            return {row[0] for row in db.execute("SELECT policy_version FROM frames")}
+
+
+def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Path) -> None:
+    keys = Keys()
+    (tmp_path / "root.envelope").write_bytes(keys.root_envelope())
+    (tmp_path / "passphrase").write_text("correct horse\n")
+    secret = keys.gateway[0].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"correct horse"))
+    (tmp_path / "gateway.key").write_bytes(secret)
+    for name in ("passphrase", "gateway.key"):
+        (tmp_path / name).chmod(0o600)
+    enrolment = keys.enrolment(measurement_ceiling=1.0, fresh_seconds=3600)
+    (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
+    (tmp_path / "readings.csv").write_text("value,place\n0,c0\n1,c1\n0,c1\n")
+    (tmp_path / "agent.toml").write_text(
+        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
+        "status_seconds = 1.0\n"
+        f"[broker]\nport = {broker.port}\nmax_backoff = 1\n"
+        '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
+        '[[streams]]\nstream = "place"\nsensor = {kind = "replay", file = "readings.csv", column = "place"}\n'
+    )
+    registry = Registry(tmp_path / "fleet.sqlite", fleet="home")
+    registry.enrol("watch", ["wrists"], who="me", time_us=1)
+    symbols = policy(epoch_us=0, period_us=PERIOD_US)
+    add(registry, keys, policy_document(symbols, version=1))
+    gateway = Gateway(tmp_path, broker.port)
+    agent = AgentProcess(tmp_path / "agent.toml", tmp_path / "agent.log")
+    try:
+        wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 1, 60, "version 1")
+        assert registry.device("watch").online
+        measured = measure_policy(
+            3,
+            version=2,
+            start=4,
+            tables=False,
+            discretiser=Categories(categories={f"c{x}": x for x in range(9)}, states=tuple(f"c{x}" for x in range(9))),
+            clock={"epoch_us": time.time_ns() // 1000, "period_us": PERIOD_US},
+        )
+        add(registry, keys, policy_document(symbols, measured, version=2))
+        wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 2, 60, "version 2")
+        wait_until(
+            lambda: any(one is not None and one.table > 0 for frame in gateway.points() for one in frame.released),
+            60,
+            "a point from a table that the gateway has signed",
+        )
+        assert {frame.policy_version for frame in gateway.points()} == {2}
+        wait_until(lambda: gateway.versions() == {1, 2}, 30)
+        too_much = symbols.model_copy(update={"guarantee": symbols.guarantee.model_copy(update={"epsilon": 2.0})})
+        add(registry, keys, policy_document(too_much, version=3))
+        wait_until(lambda: registry.refusals("watch"), 60, "a refusal")
+        assert "ceiling" in registry.refusals("watch")[0].reason
+        device = registry.device("watch")
+        assert device.reported is not None
+        assert (device.reported.in_force, device.reported.stale) == (2, False)
+        assert agent.stop() == 0
+        wait_until(lambda: not registry.device("watch").online, 30)
+        gateway.process.terminate()
+        assert gateway.process.wait(30) == 0
+    except BaseException:
+        print(gateway.log.read_text(), (tmp_path / "agent.log").read_text())
+        raise
+    finally:
+        registry.close()
+        for process in (agent.process, gateway.process):
+            process.kill()
+    assert (tmp_path / "agent.log").read_text() == ""
+
+
+def test_a_gateway_refuses_to_start_with_what_it_cannot_use(broker: Mosquitto, tmp_path: Path) -> None:
+    keys, others = Keys(), Keys()
+    (tmp_path / "passphrase").write_text("correct horse\n")
+    secret = others.gateway[0].private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"correct horse")
+    )
+    (tmp_path / "gateway.key").write_bytes(secret)
+    (tmp_path / "root.envelope").write_bytes(keys.root_envelope())
+
+    def said() -> str:
+        gateway = Gateway(tmp_path, broker.port)
+        assert gateway.process.wait(60) == 1
+        return gateway.log.read_text().splitlines()[-1]
+
+    assert "can be read by others" in said()
+    for name in ("passphrase", "gateway.key"):
+        (tmp_path / name).chmod(0o600)
+    assert "is not a gateway key of root version 1" in said()
+    (tmp_path / "passphrase").write_text("wrong\n")
+    assert "no private key of this passphrase" in said()
+    (tmp_path / "gateway.key").write_bytes(b"?")
+    (tmp_path / "root.envelope").write_bytes(b"?")
+    assert "root.envelope" in said()
