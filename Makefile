@@ -10,7 +10,8 @@ test: setup-test lint
 	.venv/bin/python -m pytest
 	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest tests/chain tests/privacy/test_inner_maximum.py
 
-soak: setup-test
+soak:
+	deploy/bootstrap.sh fuzz mosquitto=mosquitto
 	.venv/bin/python -m pytest -m soak --timeout 7200
 
 bench:

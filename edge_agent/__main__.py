@@ -39,13 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from edge_agent.agent import Agent
         from edge_agent.randomiser import system_entropy
         from edge_agent.sensors import open_sensor
+        from mqtt_link.notify import Notifier
 
         plan = checked()
         if options.check:
             print(f"{options.config}: {len(plan.streams)} stream(s), every guarantee holds")
             return 0
         sensors = [open_sensor(stream.sensor) for stream in plan.streams]
-        agent = Agent(plan, sensors, system_entropy())
+        agent = Agent(plan, sensors, system_entropy(), notifier=Notifier.of_process())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: agent.stop())
         agent.run()

@@ -29,6 +29,7 @@ from edge_agent.sensors import Sensor, open_sensor
 from edge_agent.stream import Stream
 from edge_agent.window import StreamWindows
 from mqtt_link import Link, Will
+from mqtt_link.notify import Notifier
 
 if TYPE_CHECKING:
     from edge_agent.fleet_policy import FleetPolicy
@@ -55,6 +56,7 @@ class Agent:
         sensors: one for each of the plan's streams.
         entropy: fills a buffer with the operating system's randomness.
         clock: time.
+        notifier: tells the service manager that all is well.
     """
 
     def __init__(
@@ -63,9 +65,11 @@ class Agent:
         sensors: Sequence[Sensor],
         entropy: Callable[[memoryview], None],
         clock: Clock | None = None,
+        notifier: Notifier | None = None,
     ) -> None:
         self._plan = plan
         self._clock = clock or SystemClock()
+        self._notifier = notifier or Notifier()
         self._outbox = Outbox(plan.outbox, plan.fleet, plan.device)
         now = self._clock.now_us()
         self._streams: list[Stream] = []
@@ -132,14 +136,17 @@ class Agent:
             LinkError: if the broker's credentials cannot be read.
         """
         self._link.start()
+        self._notifier.ready()
         try:
             while not self._stopping and not self._finished:
+                self._notifier.alive(time.monotonic())
                 self._tick_all()
                 self._communicate()
                 for stream in self._streams:
                     stream.windows.prepare(stream.next_tick)
                 self._clock.wait(self._wake, self._pause())
                 self._wake.clear()
+            self._notifier.stopping()
             self._drain()
         finally:
             self._link.stop()
@@ -332,6 +339,7 @@ class Agent:
                 self._outbox.close_frame(stream.plan)
             deadline = time.monotonic() + self._plan.drain_seconds
             while self._outbox.depth() and (left := deadline - time.monotonic()) > 0:
+                self._notifier.alive(time.monotonic())
                 self._communicate()
                 self._wake.wait(min(left, RETRY_SECONDS))
                 self._wake.clear()

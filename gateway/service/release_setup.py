@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway.release.entries import Allowance
 from gateway.release.ledger import Ledger
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import load_releases
@@ -15,15 +16,21 @@ from gateway.service.release_jobs import Job, allowances, jobs
 from gateway.service.release_maker import Maker
 from gateway.service.store import Store
 
-__all__ = ["Releases", "ledger_beside", "open_releases"]
+__all__ = ["Releases", "ledger_beside", "open_releases", "renew_allowances"]
 
 
 class Releases(NamedTuple):
-    """Ready to release."""
+    """Ready to release.
+
+    Attributes:
+        renewed: the allowances as the policies of this moment give them.
+    """
 
     ledger: Ledger
     maker: Maker
     jobs: list[Job]
+    renewed: Callable[[], list[Allowance]]
+    now_us: Callable[[], int]
 
 
 def ledger_beside(store: Path) -> Path:
@@ -56,4 +63,15 @@ def open_releases(
     except BaseException:
         opened.close()
         raise
-    return Releases(opened, Maker(store, catalogue, opened, secrets.randbelow, now), wanted)
+    maker = Maker(store, catalogue, opened, secrets.randbelow, now)
+    return Releases(opened, maker, wanted, lambda: allowances(plan, wanted, catalogue), now)
+
+
+def renew_allowances(releases: Releases) -> None:
+    """Bring allowances up to date after the catalogue has changed.
+
+    Raises:
+        FuguError: a policy leaves no allowance at all.
+        sqlite3.Error: the ledger cannot be written.
+    """
+    releases.ledger.set_allowances(releases.renewed(), time_us=releases.now_us())

@@ -30,10 +30,11 @@ from gateway.service.policies import Catalogue
 from gateway.service.publisher import Publisher
 from gateway.service.recorder import Recorder
 from gateway.service.release_schedule import Schedule
-from gateway.service.release_setup import ledger_beside, open_releases
+from gateway.service.release_setup import Releases, ledger_beside, open_releases, renew_allowances
 from gateway.service.store import Store
 from gateway.service.table_sender import TableSender
 from mqtt_link import Broker, Link
+from mqtt_link.notify import Notifier
 
 __all__ = ["Gateway", "GatewaySettings", "SettingsError", "run"]
 
@@ -44,6 +45,7 @@ _BATCH = 1_000
 _IDLE_SECONDS = 0.5
 _FAREWELL_SECONDS = 5.0
 _SWITCH_SECONDS = 1e-4
+_STUCK_SECONDS = 120.0
 
 
 class SettingsError(FuguError):
@@ -100,7 +102,9 @@ class Gateway:
         self.failed = threading.Event()
         fleet = settings.fleet
         self._settings = settings
+        self._last_round = time.monotonic()
         self._ledger: Ledger | None = None
+        self._releases: Releases | None = None
         self._enrolled: FleetService | None = None
         self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_PATIENCE_SECONDS)
         self._link = Link(
@@ -154,8 +158,18 @@ class Gateway:
             return None
         path = settings.ledger or ledger_beside(settings.store)
         releases = open_releases(settings.releases, path, self._store, catalogue)
-        self._ledger = releases.ledger
+        self._ledger, self._releases = releases.ledger, releases
         return Schedule(releases.jobs, releases.maker, self._recorder, self._link, self.counters)
+
+    def _renew_allowances(self) -> None:
+        """New policies may allow less; what cannot be accounted for is not released any more."""
+        try:
+            if self._releases is not None:
+                renew_allowances(self._releases)
+        except (FuguError, sqlite3.Error) as error:
+            _log.error("releases end, because a new policy cannot be accounted for: %s", error)
+            self.counters["ledger_errors"] += 1
+            self._schedule = self._releases = None
 
     def stop(self) -> None:
         """Store and acknowledge what has arrived, then disconnect."""
@@ -170,6 +184,11 @@ class Gateway:
             self._enrolled.stop()
         if self._ledger is not None:
             self._ledger.close()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the worker has finished a round of late."""
+        return time.monotonic() - self._last_round < _STUCK_SECONDS
 
     @property
     def last_error(self) -> str:
@@ -188,6 +207,7 @@ class Gateway:
     def _work(self) -> None:
         try:
             while not self._inbox.drained:
+                self._last_round = time.monotonic()
                 self._link.maintain()
                 busy = self._schedule is not None and self._schedule.busy
                 self._round(self._inbox.take(_BATCH, 0.0 if busy else _IDLE_SECONDS))
@@ -226,6 +246,7 @@ class Gateway:
                 self._tables.stored(received.device, received.stream)
         if self._enrolled is not None and self._enrolled.pump():
             self._tables.renew()
+            self._renew_allowances()
         self._tables.pump()
         try:
             self._publisher.pump(idle=not events)
@@ -282,8 +303,12 @@ def run(settings: GatewaySettings) -> int:
         signal.signal(number, lambda _number, _frame: wanted.set())
     gateway.start()
     _log.info("gateway of fleet %s has started", settings.fleet)
+    notifier = Notifier.of_process()
+    notifier.ready()
     while not wanted.wait(_IDLE_SECONDS) and not gateway.failed.is_set():
-        pass
+        if gateway.is_alive:
+            notifier.alive(time.monotonic())
+    notifier.stopping()
     gateway.stop()
     _log.info("gateway has stopped: %s", " ".join(f"{name}={n}" for name, n in sorted(gateway.counters.items())))
     return 1 if gateway.failed.is_set() else 0

@@ -1,0 +1,77 @@
+"""What is fuzzed: everything that a device or a gateway parses, and the rules of trust behind it.
+
+As a program it lets atheris choose the bytes: python -m tests.fuzz.target -runs=N
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+
+from contract.envelope import decode_envelope, decode_roots
+from contract.errors import FrameError, FuguError
+from contract.fleet_frames import decode_policy_status
+from contract.frames import decode_committed, decode_estimate, decode_status, decode_symbols
+from contract.measure_check import check_noise
+from contract.measure_frames import decode_measure, decode_measure_estimate
+from contract.measure_table import decode_table
+from contract.release_frames import decode_release
+from contract.trust import Trust, TrustError
+from contract.window_frames import decode_window
+from tests.measured import measure_policy
+from tests.signing import NOW, Keys, policy_document
+from tests.system.fleet import policy
+
+DECODERS: tuple[Callable[[bytes], object], ...] = (
+    decode_symbols,
+    decode_committed,
+    decode_status,
+    decode_estimate,
+    decode_window,
+    decode_release,
+    decode_measure,
+    decode_table,
+    decode_measure_estimate,
+    decode_envelope,
+    decode_policy_status,
+    decode_roots,
+)
+KEYS = Keys()
+SIGNED = KEYS.signed(policy_document(policy(epoch_us=0, period_us=1_000_000), version=5))
+MEASURED = measure_policy(3)
+TRUST = Trust(KEYS.enrolment())
+
+
+def one_input(data: bytes) -> None:
+    """Parse some bytes in every way; only the errors that are meant for it may come, and nothing may be accepted."""
+    for decode in DECODERS:
+        try:
+            found = decode(data)
+        except FrameError:
+            continue
+        if decode is decode_table:
+            try:
+                check_noise(MEASURED.measurement, found.noise, found.constraint)  # type: ignore[attr-defined]
+            except FuguError:
+                continue
+    if data == SIGNED:
+        return
+    before = TRUST.state
+    for kind in ("policy", "table", "time"):
+        try:
+            TRUST.consider(data, kind, NOW)  # type: ignore[arg-type]
+        except TrustError:
+            continue
+        raise AssertionError(f"a {kind} document was accepted that nobody has signed")
+    with contextlib.suppress(TrustError):
+        TRUST.follow_roots(data)
+    assert TRUST.state == before
+
+
+if __name__ == "__main__":
+    import atheris
+
+    atheris.instrument_all()
+    atheris.Setup(sys.argv, one_input)
+    atheris.Fuzz()
