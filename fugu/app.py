@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fugu.commands import gateway, ledger, loss, model, plan, policy, release
+from fugu.commands import deploy, fleet, gateway, ledger, loss, model, plan, policy, release
 from fugu.errors import CommandLineError
 
 __all__ = ["app", "run"]
@@ -33,6 +33,8 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(gateway.app, name="gateway")
 app.command("release")(release.release)
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(deploy.app, name="deploy")
+app.add_typer(fleet.app, name="fleet")
 agent_app = typer.Typer(help="The side that randomises, on a device.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(agent_app, name="agent")
 

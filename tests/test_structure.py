@@ -23,7 +23,8 @@ ROOMS = {
     "gateway.privacy": {"gateway.chain"},
     "gateway.dphmm": {"gateway.chain", "gateway.privacy"},
     "gateway.release": {"gateway.chain", "gateway.privacy"},
-    "gateway.service": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.release"},
+    "gateway.fleet": set(),
+    "gateway.service": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.release", "gateway.fleet"},
 }
 HEAVY = {"numpy", "numba", "scipy"}
 PURE = {"gateway.chain", "gateway.privacy", "gateway.dphmm", "contract"}

@@ -110,7 +110,7 @@ class FleetService:
     def pump(self) -> bool:
         """Do what is due; whether the catalogue has new policies."""
         now = time.monotonic()
-        self._messages.pump()
+        self._messages.pump(listening=self._link.connected)
         self._publish_root()
         if self._signer is not None and now >= self._time_at and self._link.connected:
             sent = self._link.publish(time_topic(self._fleet), self._signer.time(int(time.time())), retain=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from gateway.fleet import Registry
 from mqtt_link import Broker
 from tests.brokers import Mosquitto, free_port, wait_until
 from tests.system.documents import ROOT, Page
@@ -19,15 +21,18 @@ PAGES = sorted(str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(RO
 
 
 def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
-    """Also shows that the edge installs without numpy, numba and scipy."""
-    with Page("docs/deploy.md", tmp_path, {"1883": str(broker.port)}) as page:
-        assert page.run() == 5
+    """Also shows that the edge installs without numpy, numba and scipy, and that the units are part of the package."""
+    port = free_port()
+    replace = {"1883": str(broker.port), "--port 8883": f"--port {port}", "127.0.0.1:8883": f"127.0.0.1:{port}"}
+    with Page("docs/deploy.md", tmp_path, replace) as page:
+        assert page.run() == 10
         wait_until(lambda: (tmp_path / "outbox.sqlite").exists(), 30)
         listed = subprocess.run(
             [tmp_path / "edge/bin/python", "-m", "pip", "list"], capture_output=True, text=True, check=True
         ).stdout.lower()
     assert "paho-mqtt" in listed
     assert not re.search(r"^(numpy|numba|scipy|typer|rich|amqtt)\b", listed, re.MULTILINE)
+    assert len(list((tmp_path / "edge").rglob("fugu/deploy/systemd/fugu-*.service"))) == 3
 
 
 def test_operating(tmp_path: Path) -> None:
@@ -59,6 +64,17 @@ def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
     assert "exposure" not in (tmp_path / "background.log").read_text()
 
 
+def test_fleet_pages(broker: Mosquitto, tmp_path: Path) -> None:
+    with Page("docs/fleet.md", tmp_path, {"1883": str(broker.port)}) as page:
+        assert page.run(120) == 9
+    with closing(Registry(tmp_path / "fleet.sqlite")) as registry:
+        devices = registry.devices()
+        assert [one.name for one in devices] == ["ring", "watch"]
+        assert [one.reported.in_force for one in devices if one.reported] == [3, 3]
+        assert registry.document(3).restores == 1
+    assert "Traceback" not in (tmp_path / "background.log").read_text()
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_links_lead_somewhere(name: str) -> None:
     text = (ROOT / name).read_text()
@@ -73,7 +89,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
     commands = [body.strip() for language, _, body in Page(name, ROOT, {}).blocks if language == "sh"]
     if name == "README.md":
         assert all(line.startswith(("git clone", "cd ", "make ")) for body in commands for line in body.splitlines())
-    elif name not in ("docs/deploy.md", "docs/measure.md", "docs/operate.md", "docs/subscribe.md"):
+    elif name not in ("docs/deploy.md", "docs/fleet.md", "docs/measure.md", "docs/operate.md", "docs/subscribe.md"):
         assert commands == []
 
 

@@ -1,0 +1,262 @@
+"""`fugu deploy`: write a broker's configuration, and folders for those who use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from fugu.deploy.accounts import Role
+    from fugu.deploy.broker_files import BrokerFolder, Credentials
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Write a broker with certificates, accounts and access lists, and folders for devices and the gateway.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write; it must be new or empty.")]
+BrokerFolderOption = Annotated[
+    Path, typer.Option("--broker", metavar="DIR", help="Folder that 'fugu deploy broker' wrote.")
+]
+CaKeyOption = Annotated[
+    Path | None,
+    typer.Option("--ca-key", metavar="FILE", help="With mutual TLS: the authority's key, if not in DIR-offline."),
+]
+RenewOption = Annotated[bool, typer.Option("--renew", help="Replace the credentials of an account that exists.")]
+InPlaceOption = Annotated[
+    bool, typer.Option("--in-place", help="To run in DIR itself: relative names only, no systemd unit.")
+]
+_ZONES: tuple[Literal["site", "public"], ...] = ("site", "public")
+
+
+@app.command("broker")
+def broker(
+    out: OutOption,
+    fleet: Annotated[str, typer.Option(help="Name of the fleet.")],
+    host: Annotated[
+        list[str], typer.Option(help="Name or address of the broker for its clients; again for further ones.")
+    ],
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port for TLS.")] = 8883,
+    bind: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Listen there only (default: everywhere).")
+    ] = None,
+    mutual: Annotated[bool, typer.Option("--mutual", help="Client certificates instead of passwords.")] = False,
+    days: Annotated[int, typer.Option(min=1, max=20_000, help="How long certificates hold.")] = 3650,
+    in_place: InPlaceOption = False,
+) -> None:
+    """Write a Mosquitto configuration with TLS 1.3, its own authority, and access lists; there are no accounts yet.
+
+    \b
+    examples:
+      fugu deploy broker --out broker --fleet home --host gw.example
+      fugu deploy broker --out broker --fleet home --host gw.example --host 192.168.1.5 --mutual
+    """
+    from fugu.deploy.broker_files import Settings, create_broker
+    from fugu.deploy.places import BROKER
+
+    settings = Settings(
+        fleet=_named(fleet, "fleet"),
+        hosts=tuple(host),
+        port=port,
+        bind=bind,
+        mutual=mutual,
+        in_place=in_place,
+        days=days,
+    )
+    made = create_broker(out, settings, _now())
+    place = "run it there: mosquitto -c mosquitto.conf" if in_place else f"install it as {BROKER.config}"
+    print(f"{out}: a broker for fleet {fleet} at {made.address}; {place}")
+    print(f"{made.authority_key}: the authority's key; move it to a disk that is kept offline")
+
+
+@app.command("device")
+def device(
+    out: OutOption,
+    broker: BrokerFolderOption,
+    name: Annotated[str, typer.Option(help="Name of the device, as in its topics and policies.")],
+    policy: Annotated[
+        list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy of the device; again for more.")
+    ] = None,
+    ceiling: Annotated[
+        float, typer.Option(metavar="E", help="Largest epsilon of a stream that its owner accepts.")
+    ] = 1,
+    measurement_ceiling: Annotated[
+        float | None, typer.Option(metavar="E", help="Largest epsilon of one released point (default: none may be).")
+    ] = None,
+    sensor: Annotated[
+        str, typer.Option(metavar="SENSOR", help="stdin, or a Python function, package.module:function.")
+    ] = "stdin",
+    program: Annotated[
+        str, typer.Option(metavar="PATH", help="Where fugu-agent is installed on the device.")
+    ] = "/opt/fugu-edge/bin/fugu-agent",
+    ca_key: CaKeyOption = None,
+    renew: RenewOption = False,
+    in_place: InPlaceOption = False,
+) -> None:
+    """Add a device: its account at the broker, and the folder that goes onto it, with agent.toml and a systemd unit.
+
+    \b
+    examples:
+      fugu deploy device --out watch --broker broker --name watch --policy watch.json --ceiling 1
+    """
+    from fugu.arguments import positive
+    from fugu.deploy import folders
+    from fugu.deploy.files import new_folder
+    from fugu.deploy.places import AGENT
+    from fugu.terminal import warn
+
+    opened = _opened(broker)
+    options = folders.DeviceOptions(
+        policies=folders.read_policies(policy or [], opened.settings.fleet, _named(name, "device")),
+        ceiling=positive(ceiling, "ceiling"),
+        measurement_ceiling=None if measurement_ceiling is None else positive(measurement_ceiling, "ceiling"),
+        sensor=sensor,
+        program=folders.checked_program(program),
+        in_place=in_place,
+    )
+    folders.check_ceilings(options)
+    new_folder(out)
+    credentials = opened.add(name, "device", _now(), ca_key=ca_key, renew=renew)
+    folders.write_device(out, opened, credentials, options)
+    _report(out, opened, credentials, "a device", None if in_place else AGENT.config)
+    if sensor == "stdin" and not in_place:
+        warn("a service has no standard input, and ends at once: name a function with --sensor, or edit agent.toml")
+
+
+@app.command("gateway")
+def gateway(
+    out: OutOption,
+    broker: BrokerFolderOption,
+    name: Annotated[
+        str, typer.Option(help="Name of its account; every program that connects needs its own.")
+    ] = "gateway",
+    rollout: Annotated[
+        bool, typer.Option("--rollout", help="Add an account NAME-rollout of the operators' role, for rollouts.")
+    ] = False,
+    program: Annotated[
+        str, typer.Option(metavar="PATH", help="Where fugu is installed on the gateway.")
+    ] = "/opt/fugu-edge/bin/fugu",
+    ca_key: CaKeyOption = None,
+    renew: RenewOption = False,
+    in_place: InPlaceOption = False,
+) -> None:
+    """Add the gateway: its account at the broker, and its folder, with a systemd unit.
+
+    \b
+    examples:
+      fugu deploy gateway --out gateway --broker broker
+    """
+    from fugu.deploy import folders
+    from fugu.deploy.files import new_folder
+    from fugu.deploy.places import GATEWAY
+
+    program = folders.checked_program(program)
+    opened = _opened(broker)
+    _named(f"{_named(name, 'account')}-rollout" if rollout else name, "account")
+    new_folder(out)
+    credentials = opened.add(name, "gateway", _now(), ca_key=ca_key, renew=renew)
+    sender = opened.add(f"{name}-rollout", "operator", _now(), ca_key=ca_key, renew=renew) if rollout else None
+    folders.write_gateway(out, opened, credentials, sender, program=program, in_place=in_place)
+    _report(out, opened, credentials, "the gateway", None if in_place else GATEWAY.config)
+
+
+@app.command("operator")
+def operator(
+    out: OutOption,
+    broker: BrokerFolderOption,
+    name: Annotated[str, typer.Option(help="Name of the account; every person needs an own one.")] = "operator",
+    ca_key: CaKeyOption = None,
+    renew: RenewOption = False,
+) -> None:
+    """Add an operator, who may send policies to devices, and read what they report; nobody else may.
+
+    \b
+    examples:
+      fugu deploy operator --out anna --broker broker --name anna
+    """
+    _add_client(out, broker, name, "operator", ca_key, renew)
+
+
+@app.command("subscriber")
+def subscriber(
+    out: OutOption,
+    broker: BrokerFolderOption,
+    zone: Annotated[str, typer.Option(help="site: symbols, windows, estimates, releases; public: releases only.")],
+    name: Annotated[str | None, typer.Option(help="Name of the account (default: that of the zone).")] = None,
+    ca_key: CaKeyOption = None,
+    renew: RenewOption = False,
+) -> None:
+    """Add a subscriber; every program that connects needs an account of its own.
+
+    \b
+    examples:
+      fugu deploy subscriber --out dashboard --broker broker --zone site --name dashboard
+    """
+    from fugu.arguments import one_of
+
+    role = one_of(zone, "zone", _ZONES)
+    _add_client(out, broker, name or role, role, ca_key, renew)
+
+
+@app.command("remove")
+def remove(
+    broker: BrokerFolderOption,
+    name: Annotated[str, typer.Option(help="Name of the account.")],
+) -> None:
+    """Take an account away, such as that of a device that was lost.
+
+    \b
+    examples:
+      fugu deploy remove --broker broker --name watch
+    """
+
+    opened = _opened(broker)
+    opened.remove(name)
+    print(f"{name} may do nothing any more, once the broker has started anew")
+
+
+def _add_client(out: Path, broker: Path, name: str, role: Role, ca_key: Path | None, renew: bool) -> None:
+    from fugu.deploy import folders
+    from fugu.deploy.files import new_folder
+
+    opened = _opened(broker)
+    _named(name, "account")
+    new_folder(out)
+    credentials = opened.add(name, role, _now(), ca_key=ca_key, renew=renew)
+    folders.write_client(out, opened, credentials)
+    _report(out, opened, credentials, f"{name}, role {role}", None)
+
+
+def _named(name: str, what: str) -> str:
+    from fugu.deploy.broker_files import check_name
+
+    check_name(name, what)
+    return name
+
+
+def _opened(path: Path) -> BrokerFolder:
+    from fugu.deploy.broker_files import open_broker
+
+    return open_broker(path)
+
+
+def _now() -> datetime:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC)
+
+
+def _report(out: Path, broker: BrokerFolder, credentials: Credentials, what: str, place: str | None) -> None:
+    """Say what was written, how to connect with it, and that the broker must learn of it."""
+    from fugu.deploy.folders import client_words
+
+    print(f"{out}: {what}" + ("" if place is None else f"; install it as {place}"))
+    words = " ".join(word for pair in client_words(credentials, f"{out}/") for word in pair)
+    print(f"options of commands: --broker {broker.address} {words}")
+    print(f"the broker knows it once {broker.path} is installed anew and it has started again, or had a SIGHUP")

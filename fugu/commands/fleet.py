@@ -1,0 +1,301 @@
+"""`fugu fleet`: enrol devices, sign what they are to do, send it, and see what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fugu.fleet import key_commands, rollout_commands, sign_command
+from fugu.fleet.options import (
+    AsOption,
+    DocumentArgument,
+    NoteOption,
+    RegistryOption,
+    RootOption,
+    now_us,
+    user,
+)
+from fugu.options import JsonOption
+
+if TYPE_CHECKING:
+    from fugu.fleet.signing import Signed
+    from gateway.fleet import Registry
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="A fleet: its keys, its devices, and the signed documents that say what they do.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.command("init")(key_commands.init)
+app.command("sign")(sign_command.sign)
+app.add_typer(key_commands.app, name="keys")
+app.add_typer(rollout_commands.app, name="rollout")
+_SHOWN = 20
+
+
+@app.command("enrol")
+def enrol(
+    root: RootOption,
+    device: Annotated[str, typer.Option(help="Name of the device, as in its topics.")],
+    ceiling: Annotated[float, typer.Option(metavar="E", help="Largest epsilon of a stream that its owner accepts.")],
+    total_ceiling: Annotated[float, typer.Option(metavar="E", help="Largest epsilon of all its streams added up.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the enrolment there.")],
+    group: Annotated[list[str] | None, typer.Option(help="A group that it is in; again for more.")] = None,
+    measurement_ceiling: Annotated[
+        float | None, typer.Option(metavar="E", help="Largest epsilon of one released point (default: none may be).")
+    ] = None,
+    adversary: Annotated[
+        list[str] | None,
+        typer.Option(help="ignorant, informed or universal: which are good enough; again for more (default: any)."),
+    ] = None,
+    fresh_seconds: Annotated[
+        int | None, typer.Option(metavar="N", help="It calls itself stale without a signed time for so long.")
+    ] = None,
+    registry: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Enter it into this registry; made if it is not there.")
+    ] = None,
+    operator: AsOption = None,
+) -> None:
+    """Write what a device has to know before anything is sent to it; its owner decides on the ceilings.
+
+    \b
+    examples:
+      fugu fleet enrol --root keys/root.envelope --device watch --group wrists --ceiling 1 --total-ceiling 2 \\
+          --registry home-fleet.db -o watch.json
+    """
+    from contextlib import closing
+
+    from contract.fleet_documents import Enrolment
+    from contract.trust import Trust
+    from fugu import arguments
+    from fugu.deploy.files import write_public
+    from fugu.fleet.roots import read_root
+    from fugu.terminal import say
+
+    found = read_root(root)
+    made = Enrolment(
+        fleet=found.document.fleet,
+        device=device,
+        root=found.payload.hex(),
+        groups=tuple(sorted(set(group or ()))),
+        ceiling=arguments.positive(ceiling, "ceiling"),
+        total_ceiling=arguments.positive(total_ceiling, "total ceiling"),
+        measurement_ceiling=(
+            None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "measurement ceiling")
+        ),
+        adversaries=tuple(arguments.adversary(word) for word in adversary) if adversary else None,
+        fresh_seconds=fresh_seconds,
+    )
+    Trust(made)
+    text = made.model_dump_json(indent=2, exclude_none=True) + "\n"
+    if registry is None:
+        write_public(output, text)
+    else:
+        from gateway.fleet import Registry
+
+        with closing(Registry(registry, fleet=made.fleet)) as opened, opened.transaction():
+            opened.enrol(device, made.groups, who=user(operator), time_us=now_us())
+            write_public(output, text)
+    say(f"{output}: device {device} of fleet {made.fleet}; it goes onto the device, from hand to hand")
+
+
+@app.command("remove")
+def remove(
+    device: Annotated[str, typer.Argument(metavar="DEVICE", help="Name of the device.")],
+    registry: RegistryOption,
+    operator: AsOption = None,
+) -> None:
+    """Forget a device that is gone; what it has refused and the history stay.
+
+    \b
+    examples:
+      fugu fleet remove watch --registry home-fleet.db
+    """
+    from contextlib import closing
+
+    from gateway.fleet import Registry
+
+    with closing(Registry(registry)) as opened:
+        opened.remove(device, who=user(operator), time_us=now_us())
+    print(f"{device} is no device of fleet {opened.fleet} any more")
+
+
+@app.command("groups")
+def groups(
+    registry: RegistryOption,
+    device: Annotated[str | None, typer.Option(help="Change the groups of this device.")] = None,
+    add: Annotated[list[str] | None, typer.Option(metavar="GROUP", help="Put it into a group.")] = None,
+    take: Annotated[list[str] | None, typer.Option("--remove", metavar="GROUP", help="Take it out of one.")] = None,
+    operator: AsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List groups and their devices, or change the groups of a device.
+
+    \b
+    examples:
+      fugu fleet groups --registry home-fleet.db
+      fugu fleet groups --registry home-fleet.db --device watch --add canaries --remove wrists
+    """
+    from contextlib import closing
+
+    from fugu.errors import CommandError, CommandLineError
+    from fugu.terminal import warn
+    from gateway.fleet import Registry
+
+    if (device is None) != (not add and not take):
+        raise CommandLineError("--device goes with --add or --remove (try 'fugu fleet groups --help')")
+    with closing(Registry(registry)) as opened:
+        if device is not None:
+            with opened.transaction():
+                before = opened.device(device).groups
+                if missing := set(take or ()) - before:
+                    raise CommandError(f"device {device} is not in group {' or '.join(sorted(missing))}")
+                chosen = (before - set(take or ())) | set(add or ())
+                opened.set_groups(device, chosen, who=user(operator), time_us=now_us())
+        members = {name: [one.name for one in opened.devices(name)] for name in opened.groups()}
+    _show_groups(members, as_json)
+    if add:
+        warn(f"{device} takes documents for a group only if its own enrolment names the group")
+
+
+@app.command("push")
+def push(
+    document: DocumentArgument,
+    registry: RegistryOption,
+    root: RootOption,
+    note: NoteOption = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
+    operator: AsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let all devices that a document is for have it at once; the gateway sends it. For stages there are rollouts.
+
+    \b
+    examples:
+      fugu fleet push wrists-1.envelope --registry home-fleet.db --root keys/root.envelope --dry-run
+      fugu fleet push wrists-1.envelope --registry home-fleet.db --root keys/root.envelope
+    """
+    import json
+    from contextlib import closing
+
+    from fugu.fleet.registry import enter, reached, read_checked, warn_of_clocks
+    from fugu.terminal import say
+    from gateway.fleet import Registry
+
+    signed = read_checked(document, root)
+    with closing(Registry(registry)) as opened:
+        if dry_run:
+            _dry_run(opened, signed, as_json)
+            return
+        warn_of_clocks(opened, signed.document)
+        with opened.transaction():
+            devices = [device.name for device in reached(opened, signed.document.to)]
+            entry = enter(opened, signed, note, who=user(operator), time_us=now_us())
+            opened.desire(devices, entry.version, who=user(operator), time_us=now_us())
+    if as_json:
+        print(json.dumps({"version": entry.version, "devices": devices, "restores": entry.restores}))
+        return
+    back = "" if entry.restores is None else f", which brings version {entry.restores} back"
+    say(f"version {entry.version}{back}: {len(devices)} devices should have it; the gateway sends it")
+
+
+@app.command("status")
+def status(
+    registry: RegistryOption,
+    group: Annotated[str | None, typer.Option(help="Only devices of this group.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--check", help="Exit code 1 unless every device has what it should, and is not stale.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show every device: what it should run, what it says it runs, and what it has refused.
+
+    \b
+    examples:
+      fugu fleet status --registry home-fleet.db
+      fugu fleet status --registry home-fleet.db --check --json
+    """
+    import json
+    from contextlib import closing
+
+    from fugu.errors import CommandError
+    from fugu.fleet.view import device_document, every, show_devices, standing
+    from gateway.fleet import Registry
+
+    with closing(Registry(registry)) as opened, opened.snapshot():
+        devices = opened.devices(group)
+        refusals = {one.device: one for one in every(opened.refusals)}
+    if as_json:
+        rows = [device_document(one, refusals.get(one.name)) for one in devices]
+        print(json.dumps({"fleet": opened.fleet, "devices": rows}))
+    else:
+        show_devices(devices, refusals)
+    wrong = [one.name for one in devices if standing(one) not in ("up to date", "nothing to do")]
+    if strict and wrong:
+        more = "" if len(wrong) <= _SHOWN else ", ..."
+        raise CommandError(
+            f"{len(wrong)} of {len(devices)} are not as they should be: {', '.join(wrong[:_SHOWN])}{more}"
+        )
+
+
+@app.command("history")
+def history(
+    registry: RegistryOption,
+    refusals: Annotated[bool, typer.Option("--refusals", help="What devices have refused, instead.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show who did what, and what rollouts did by themselves.
+
+    \b
+    examples:
+      fugu fleet history --registry home-fleet.db
+      fugu fleet history --registry home-fleet.db --refusals --json
+    """
+    import json
+    from contextlib import closing
+
+    from fugu.fleet import view
+    from gateway.fleet import Registry
+
+    with closing(Registry(registry)) as opened:
+        if refusals:
+            refused = list(view.every(opened.refusals))
+        else:
+            events = list(view.every(opened.history))
+    if as_json:
+        print(json.dumps([one._asdict() for one in (refused if refusals else events)]))
+    elif refusals:
+        view.show_refusals(refused, _SHOWN)
+    else:
+        view.show_events(events, _SHOWN)
+
+
+def _show_groups(members: dict[str, list[str]], as_json: bool) -> None:
+    import json
+
+    from fugu.terminal import show_table
+
+    if as_json:
+        print(json.dumps(members))
+        return
+    rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
+    show_table("Groups", ("group", "devices", ""), rows)
+
+
+def _dry_run(registry: Registry, signed: Signed, as_json: bool) -> None:
+    import json
+
+    from fugu.fleet.dry_run import changes
+    from fugu.fleet.registry import check_new
+    from fugu.fleet.view import changes_document, show_changes
+
+    check_new(registry, signed)
+    found = changes(registry, signed.document)
+    if as_json:
+        print(json.dumps(changes_document(found, signed.document.version)))
+    else:
+        show_changes(found, signed.document.version)

@@ -1,0 +1,6 @@
+"""What `fugu deploy` writes: a broker with certificates, accounts and access lists, and folders for those who use it.
+
+Nothing here talks to a network; every function writes files, secrets with mode 0600.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,101 @@
+"""Who may connect to the broker: accounts, their roles, and the lines of Mosquitto's password file and access list."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from contract._document import Document
+from contract.topics import NAME_PATTERN
+
+__all__ = ["Account", "Role", "access_list", "new_password", "password_line"]
+
+Role = Literal["gateway", "operator", "device", "site", "public", "removed"]
+
+_ITERATIONS = 101
+"""Mosquitto's own number; more would only slow the broker down, since a password of 256 random bits is not guessed."""
+_SALT_BYTES = 12  # the only length that Mosquitto 2.0 reads
+
+
+class Account(Document):
+    """One name at the broker, and what it may do there."""
+
+    name: Annotated[str, Field(pattern=NAME_PATTERN)]
+    role: Role
+
+
+_TOPICS: dict[Role, tuple[str, ...]] = {
+    "gateway": (
+        "read +/symbols/+",
+        "read +/window/+",
+        "read +/status",
+        "read +/policy/status",
+        "write +/committed",
+        "write +/table/+",
+        "write estimate/+/+",
+        "write release/+",
+        "write time",
+    ),
+    "operator": ("write +/policy/set", "read +/policy/set", "read +/policy/status", "read +/status", "write root"),
+    "site": ("read +/symbols/+", "read +/window/+", "read +/status", "read estimate/+/+", "read release/+"),
+    "public": ("read release/+",),
+}
+
+_DEVICE = (
+    "write %u/status",
+    "write %u/symbols/+",
+    "write %u/window/+",
+    "write %u/policy/status",
+    "read %u/committed",
+    "read %u/policy/set",
+    "read %u/table/+",
+    "read root",
+    "read time",
+)
+
+
+def new_password() -> str:
+    """A random password of 256 bits, of letters, digits, `_` and `-`."""
+    return secrets.token_urlsafe(32)
+
+
+def password_line(name: str, password: str, salt: bytes | None = None) -> str:
+    """A line of a Mosquitto 2 password file: `name:$7$iterations$salt$hash`, by PBKDF2 with SHA-512.
+
+    Args:
+        salt: 12 bytes; random ones if there are none.
+    """
+    salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
+    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ITERATIONS)
+    return f"{name}:$7${_ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
+
+
+def access_list(fleet: str, accounts: Iterable[Account]) -> str:
+    """Mosquitto's access list: what is not named here is denied.
+
+    The lines for devices are patterns, which Mosquitto applies to every account. All others are therefore denied what
+    lies under their own names, and a denial goes before whatever grants.
+    """
+    root = f"fugu/1/{fleet}"
+    lines = ["# Written by 'fugu deploy'; changes are lost when an account is added.", "", "# a device, under its name"]
+    lines += [_line("pattern", root, entry) for entry in _DEVICE]
+    for account in accounts:
+        if account.role == "device":
+            continue
+        lines += ["", f"# {account.role}", f"user {account.name}"]
+        if account.role == "removed":
+            lines.append("topic deny #")
+            continue
+        lines.append(f"topic deny {root}/{account.name}/#")
+        lines += [_line("topic", root, entry) for entry in _TOPICS[account.role]]
+    return "\n".join(lines) + "\n"
+
+
+def _line(kind: str, root: str, entry: str) -> str:
+    access, _, topic = entry.partition(" ")
+    return f"{kind} {access} {root}/{topic}"

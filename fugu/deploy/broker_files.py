@@ -1,0 +1,275 @@
+"""The broker's folder: configuration, certificates, accounts, access list; and how an account is added to it.
+
+    mosquitto.conf               for Mosquitto 2.0 or newer, started in this folder
+    ca.pem server.pem server.key the authority's certificate, the broker's certificate and key
+    passwords access.acl         accounts (none with mutual TLS) and what they may do
+    fugu-broker.service          a systemd unit
+    broker.json                  what `fugu deploy` must know to add accounts
+
+The authority's key, which belongs on a disk in a drawer, is never in this folder: it lies beside it, in a folder of the
+same name with `-offline` behind.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import pwd
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from contract._document import Document
+from contract.topics import NAME_PATTERN, RESERVED_DEVICES
+from fugu.deploy.accounts import Account, Role, access_list, new_password, password_line
+from fugu.deploy.certificates import Authority, Issued
+from fugu.deploy.files import new_folder, read_text, write_public, write_secret
+from fugu.deploy.places import BROKER
+from fugu.deploy.units import unit
+from fugu.errors import CommandError, CommandLineError
+
+__all__ = ["BrokerFolder", "Credentials", "Settings", "check_name", "create_broker", "open_broker"]
+
+DEFAULT_DAYS = 3650
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_NAME = re.compile(NAME_PATTERN)
+_MAX_MESSAGE = 4 * 1024 * 1024
+_QUEUED_BYTES = 64 * 1024 * 1024
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+
+
+class Settings(Document):
+    """What a broker was made with, and its accounts.
+
+    Attributes:
+        hosts: names and addresses in the broker's certificate; clients are told the first.
+        bind: address that it listens on; none means all.
+        mutual: whether accounts have certificates; if not, they have passwords.
+        in_place: whether it runs in the folder that it was written to.
+        days: how long certificates hold.
+    """
+
+    fleet: Name
+    hosts: tuple[str, ...] = Field(min_length=1)
+    port: int = Field(ge=1, le=65535)
+    bind: str | None = None
+    mutual: bool = False
+    in_place: bool = False
+    days: int = Field(default=DEFAULT_DAYS, ge=1, le=20_000)
+    accounts: tuple[Account, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How one account proves who it is: by a password, or by a certificate and its key."""
+
+    name: str
+    password: str | None
+    issued: Issued | None
+
+    def write(self, folder: Path, stem: str = "") -> dict[str, str]:
+        """Write them into a folder.
+
+        Args:
+            stem: what the files' names begin with.
+
+        Returns:
+            The fields of `mqtt_link.Broker` that name them, without the folder.
+        """
+        if self.issued is not None:
+            write_public(folder / f"{stem}client.pem", self.issued.certificate)
+            write_secret(folder / f"{stem}client.key", self.issued.key)
+            return {"cert_file": f"{stem}client.pem", "key_file": f"{stem}client.key"}
+        write_secret(folder / f"{stem}password", f"{self.password}\n")
+        return {"username": self.name, "password_file": f"{stem}password"}
+
+
+@dataclass(slots=True)
+class BrokerFolder:
+    """A broker's folder, and what is known about it."""
+
+    path: Path
+    settings: Settings
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT as clients are told."""
+        host = self.settings.hosts[0]
+        return f"[{host}]:{self.settings.port}" if ":" in host else f"{host}:{self.settings.port}"
+
+    @property
+    def authority_key(self) -> Path:
+        """Where the authority's key was written to."""
+        folder = self.path.resolve()
+        return folder.with_name(f"{folder.name}-offline") / "ca.key"
+
+    @property
+    def authority_certificate(self) -> str:
+        """The authority's certificate, which clients trust."""
+        return read_text(self.path / "ca.pem", "the authority's certificate")
+
+    def add(
+        self, name: str, role: Role, now: datetime, *, ca_key: Path | None = None, renew: bool = False
+    ) -> Credentials:
+        """Make an account, or give one new credentials.
+
+        Args:
+            name: of the account; of a device, its name in topics.
+            now: the present time, with its zone.
+            ca_key: the authority's key, if it is not where it was written to; needed with mutual TLS only.
+            renew: replace the credentials of an account that exists.
+
+        Raises:
+            CommandError: the name is taken, or the authority's key is missing.
+        """
+        check_name(name, "account")
+        known = {account.name: account.role for account in self.settings.accounts}
+        if name in known and not (renew and known[name] == role):
+            what = "was removed" if known[name] == "removed" else f"exists, as {known[name]}"
+            hint = "; --renew gives it new credentials" if known[name] == role and not renew else ""
+            raise CommandError(f"the account {name} {what}{hint}")
+        if self.settings.mutual:
+            made = Credentials(name, None, self._authority(ca_key).issue_client(name, now, self.settings.days))
+        else:
+            made = Credentials(name, new_password(), None)
+            self._write_password(name, password_line(name, made.password or ""))
+        if name not in known:
+            self._keep((*self.settings.accounts, Account(name=name, role=role)))
+        return made
+
+    def remove(self, name: str) -> None:
+        """Take everything away from an account; with mutual TLS its certificate lives on, and may do nothing.
+
+        Raises:
+            CommandError: there is no such account.
+        """
+        if name not in {account.name for account in self.settings.accounts if account.role != "removed"}:
+            raise CommandError(f"there is no account {name}")
+        others = tuple(account for account in self.settings.accounts if account.name != name)
+        self._keep((*others, Account(name=name, role="removed")) if self.settings.mutual else others)
+        if not self.settings.mutual:
+            self._write_password(name, None)
+
+    def _keep(self, accounts: tuple[Account, ...]) -> None:
+        self.settings = self.settings.model_copy(update={"accounts": accounts})
+        write_secret(self.path / "access.acl", access_list(self.settings.fleet, accounts))
+        write_public(self.path / "broker.json", json.dumps(self.settings.model_dump(), indent=2) + "\n")
+
+    def _write_password(self, name: str, line: str | None) -> None:
+        file = self.path / "passwords"
+        lines = [one for one in read_text(file, "the password file").splitlines() if one.partition(":")[0] != name]
+        write_secret(file, "".join(f"{one}\n" for one in (*lines, *([] if line is None else [line]))))
+
+    def _authority(self, ca_key: Path | None) -> Authority:
+        file = self.authority_key if ca_key is None else ca_key
+        if not file.exists():
+            raise CommandError(f"the authority's key is not at {file}: say with --ca-key where it is")
+        key = read_text(file, "the authority's key")
+        return Authority.load(self.authority_certificate.encode(), key.encode())
+
+
+def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder:
+    """Write the folder of a new broker, without any account.
+
+    Raises:
+        CommandError: the folder is not empty, or cannot be written.
+        CommandLineError: a name or an address cannot be used.
+    """
+    check_name(settings.fleet, "fleet")
+    for host in settings.hosts:
+        if not (_is_address(host) or _HOST.fullmatch(host)):
+            raise CommandLineError(f"{host[:80]!r} is neither a host name nor an address")
+    if settings.bind is not None and not _is_address(settings.bind):
+        raise CommandLineError(f"--bind must be an address of this machine, got {settings.bind[:80]!r}")
+    folder = BrokerFolder(new_folder(path), settings)
+    new_folder(folder.authority_key.parent).chmod(0o700)
+    authority = Authority.create(settings.fleet, now, settings.days)
+    write_secret(folder.authority_key, authority.pem().key)
+    write_public(path / "ca.pem", authority.pem().certificate)
+    server = authority.issue_server(settings.hosts, now, settings.days)
+    write_public(path / "server.pem", server.certificate)
+    write_secret(path / "server.key", server.key)
+    if not settings.mutual:
+        write_secret(path / "passwords", "")
+    write_public(path / "mosquitto.conf", _configuration(settings))
+    if not settings.in_place:
+        names = ["mosquitto.conf", "ca.pem", "server.pem", "server.key", "access.acl"]
+        names += [] if settings.mutual else ["passwords"]
+        credentials = "\n".join(f"LoadCredential={name}:{BROKER.config}/{name}" for name in names)
+        write_public(path / "fugu-broker.service", unit("fugu-broker.service", {"CREDENTIALS": credentials}))
+    folder._keep(())
+    return folder
+
+
+def open_broker(path: Path) -> BrokerFolder:
+    """Read the folder of a broker.
+
+    Raises:
+        CommandError: it is none.
+    """
+    try:
+        settings = Settings.model_validate_json(read_text(path / "broker.json", "the broker's document"))
+    except ValidationError as error:
+        raise CommandError(f"{path / 'broker.json'}: {error.errors(include_url=False)[0]['msg']}") from None
+    return BrokerFolder(path, settings)
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse what cannot be a name in a topic.
+
+    Raises:
+        CommandLineError: it cannot.
+    """
+    if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
+        allowed = "1 to 64 letters, digits, '_' or '-', and neither 'estimate' nor 'release'"
+        raise CommandLineError(f"the name of the {what} must be {allowed}, got {name[:80]!r}")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _configuration(settings: Settings) -> str:
+    owner = f"user {pwd.getpwuid(os.geteuid()).pw_name}\n" if settings.in_place else ""
+    who = "require_certificate true\nuse_identity_as_username true" if settings.mutual else "password_file passwords"
+    return f"""\
+# Written by 'fugu deploy broker' for fleet {settings.fleet}. File names are relative: start Mosquitto in this folder.
+{owner}
+listener {settings.port}{"" if settings.bind is None else f" {settings.bind}"}
+cafile ca.pem
+certfile server.pem
+keyfile server.key
+tls_version tlsv1.3
+{who}
+allow_anonymous false
+acl_file access.acl
+# Nobody can end another's connection or take over its session by using its client id.
+use_username_as_clientid true
+
+# What was acknowledged is on the disk within a second or so, and an offline gateway gets all that was sent to it.
+# Neither is needed for correctness: a device keeps every frame until the gateway has said that it is durable.
+persistence true
+persistence_location {"./" if settings.in_place else f"{BROKER.state}/"}
+autosave_on_changes true
+autosave_interval 1
+max_queued_messages 0
+max_queued_bytes {_QUEUED_BYTES}
+persistent_client_expiration 7d
+
+max_packet_size {_MAX_MESSAGE}
+set_tcp_nodelay true
+sys_interval 0
+log_dest stderr
+log_type error
+log_type warning
+log_type notice
+"""

@@ -1,0 +1,156 @@
+"""The deployment's own certificate authority: one for the broker's certificate and, with mutual TLS, for its clients.
+
+All keys are on the curve P-256. A certificate of a client is good for nothing but being a client, so that a stolen one
+cannot stand in for the broker.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Self
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fugu.errors import CommandError
+
+__all__ = ["Authority", "Issued"]
+
+_BACKDATED = timedelta(days=1)
+"""A device without a battery for its clock may wake up some hours in the past."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A certificate and its key, as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate authority whose key is at hand."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @classmethod
+    def create(cls, fleet: str, now: datetime, days: int) -> Self:
+        """Make a new authority.
+
+        Args:
+            fleet: its name in people's eyes.
+            now: the present time, with its zone.
+            days: how long its certificate holds.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _name(f"Fugu Edge {fleet} authority")
+        unsigned = _builder(name, name, key.public_key(), now, days)
+        unsigned = unsigned.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        unsigned = unsigned.add_extension(_usage(authority=True), critical=True)
+        return cls(unsigned.sign(key, hashes.SHA256()), key)
+
+    @classmethod
+    def load(cls, certificate: bytes, key: bytes) -> Self:
+        """Read an authority from its two files.
+
+        Raises:
+            CommandError: they are no certificate and key, or do not belong together.
+        """
+        try:
+            loaded = x509.load_pem_x509_certificate(certificate)
+            private = serialization.load_pem_private_key(key, password=None)
+        except (ValueError, TypeError):
+            raise CommandError("the authority's certificate or key is not PEM") from None
+        if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != loaded.public_key():
+            raise CommandError("the authority's key is not that of its certificate")
+        return cls(loaded, private)
+
+    def pem(self) -> Issued:
+        """Its certificate and its key."""
+        return Issued(self.certificate.public_bytes(serialization.Encoding.PEM), _pem(self.key))
+
+    def issue_server(self, hosts: Sequence[str], now: datetime, days: int) -> Issued:
+        """Make the broker's certificate.
+
+        Args:
+            hosts: the names and addresses that clients use for it.
+        """
+        names = x509.SubjectAlternativeName([_host(host) for host in hosts])
+        return self._issue(hosts[0][:64], ExtendedKeyUsageOID.SERVER_AUTH, now, days, names)
+
+    def issue_client(self, name: str, now: datetime, days: int) -> Issued:
+        """Make the certificate of one account; the broker takes the name from it."""
+        return self._issue(name, ExtendedKeyUsageOID.CLIENT_AUTH, now, days, None)
+
+    def _issue(
+        self,
+        name: str,
+        purpose: x509.ObjectIdentifier,
+        now: datetime,
+        days: int,
+        names: x509.SubjectAlternativeName | None,
+    ) -> Issued:
+        key = ec.generate_private_key(ec.SECP256R1())
+        unsigned = _builder(_name(name), self.certificate.subject, key.public_key(), now, days)
+        unsigned = unsigned.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        unsigned = unsigned.add_extension(_usage(authority=False), critical=True)
+        unsigned = unsigned.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        unsigned = unsigned.add_extension(issuer, critical=False)
+        if names is not None:
+            unsigned = unsigned.add_extension(names, critical=False)
+        signed = unsigned.sign(self.key, hashes.SHA256())
+        return Issued(signed.public_bytes(serialization.Encoding.PEM), _pem(key))
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, now: datetime, days: int
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now.astimezone(UTC) - _BACKDATED)
+        .not_valid_after(now.astimezone(UTC) + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _host(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
+
+
+def _usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

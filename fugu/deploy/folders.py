@@ -1,0 +1,218 @@
+"""The folders of those who use a broker: devices, the gateway, operators and subscribers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from contract.errors import PolicyError
+from contract.policies import AnyPolicy, read_policy
+from contract.policy import Policy
+from fugu.deploy.broker_files import BrokerFolder, Credentials
+from fugu.deploy.files import write_public
+from fugu.deploy.places import AGENT, GATEWAY
+from fugu.deploy.units import unit
+from fugu.errors import CommandError, CommandLineError
+
+__all__ = [
+    "DeviceOptions",
+    "check_ceilings",
+    "checked_program",
+    "client_words",
+    "read_policies",
+    "write_client",
+    "write_device",
+    "write_gateway",
+]
+
+_SAFE_PATH = re.compile(r"/[A-Za-z0-9._/+-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOptions:
+    """What a device's configuration says beside its broker.
+
+    Attributes:
+        policies: its policies and the names of their files.
+        ceiling: the largest epsilon that the device's owner accepts for a stream, in nats.
+        measurement_ceiling: the same for one released point; none refuses measured streams.
+        sensor: "stdin", or the Python function that is called once a tick, as package.module:function.
+        program: the installed `fugu-agent`.
+        in_place: use relative names only, and write no unit.
+    """
+
+    policies: Mapping[str, AnyPolicy]
+    ceiling: float
+    measurement_ceiling: float | None
+    sensor: str
+    program: str
+    in_place: bool
+
+
+def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, AnyPolicy]:
+    """Read policies of a device.
+
+    Returns:
+        File name to policy.
+
+    Raises:
+        CommandError: one cannot be read, is for another device, or two have one file name.
+        PolicyError: one is malformed.
+    """
+    policies: dict[str, AnyPolicy] = {}
+    for file in files:
+        try:
+            policy = read_policy(file.read_bytes())
+        except OSError as error:
+            raise CommandError(f"cannot read the policy {file}: {error.strerror}") from None
+        except PolicyError as error:
+            raise PolicyError(f"{file}: {error}") from None
+        if (policy.fleet, policy.device) != (fleet, device):
+            raise CommandError(f"{file} is for {policy.fleet}/{policy.device}, not for {fleet}/{device}")
+        if file.name in policies:
+            raise CommandError(f"two policies are called {file.name}")
+        policies[file.name] = policy
+    return policies
+
+
+def checked_program(text: str) -> str:
+    """An absolute path that can stand in a unit.
+
+    Raises:
+        CommandLineError: it is none.
+    """
+    if not _SAFE_PATH.fullmatch(text):
+        raise CommandLineError(f"the program must be an absolute path without spaces or quotes, got {text[:80]!r}")
+    return text
+
+
+def write_device(folder: Path, broker: BrokerFolder, credentials: Credentials, options: DeviceOptions) -> None:
+    """Fill a device's folder: agent.toml, the authority's certificate, credentials, policies, a unit."""
+    write_public(folder / "ca.pem", broker.authority_certificate)
+    files = {"ca_file": "ca.pem", **credentials.write(folder)}
+    for name, policy in options.policies.items():
+        write_public(folder / name, policy.to_json())
+    write_public(folder / "agent.toml", _agent_toml(broker, credentials.name, files, options))
+    if not options.in_place:
+        loaded = ["agent.toml", *(name for key, name in files.items() if key.endswith("_file"))]
+        fields = {"CREDENTIALS": _load(loaded, AGENT.config), "PROGRAM": options.program}
+        write_public(folder / "fugu-agent.service", unit("fugu-agent.service", fields))
+
+
+def write_gateway(
+    folder: Path,
+    broker: BrokerFolder,
+    credentials: Credentials,
+    rollout: Credentials | None,
+    *,
+    program: str,
+    in_place: bool,
+) -> None:
+    """Fill a gateway's folder: environment, the authority's certificate, credentials, a folder for policies, a unit.
+
+    Args:
+        rollout: of the account of the operators' role by which the gateway sends signed policies, if it does.
+        program: the installed `fugu`.
+    """
+    (folder / "policies").mkdir()
+    files = write_client(folder, broker, credentials)
+    if rollout is not None:
+        files = [*files, *_files(rollout.write(folder, "rollout-"))]
+    fleet = broker.settings.fleet
+    environment = f"FUGU_FLEET={fleet}\nFUGU_BROKER={broker.address}\n# more words for 'fugu gateway run'\nFUGU_MORE=\n"
+    if rollout is not None:
+        environment += (
+            "# of a fleet with a registry, for example:\n"
+            "# FUGU_MORE=--registry /var/lib/fugu-gateway/fleet.sqlite --root /etc/fugu-gateway/root.envelope\n"
+        )
+    write_public(folder / "gateway.env", environment)
+    if in_place:
+        return
+    words = client_words(credentials, "%d/")
+    if rollout is not None:
+        words += operator_words(rollout, "%d/")
+    fields = {
+        "CREDENTIALS": _load(files, GATEWAY.config),
+        "PROGRAM": program,
+        "CONNECTION": " \\\n    ".join(" ".join(pair) for pair in words),
+    }
+    write_public(folder / "fugu-gateway.service", unit("fugu-gateway.service", fields))
+
+
+def write_client(folder: Path, broker: BrokerFolder, credentials: Credentials) -> list[str]:
+    """Write what any client needs: the authority's certificate and its credentials; returns the files' names."""
+    write_public(folder / "ca.pem", broker.authority_certificate)
+    return ["ca.pem", *_files(credentials.write(folder))]
+
+
+def operator_words(rollout: Credentials, prefix: str) -> list[tuple[str, str]]:
+    """The options with which a gateway publishes policies, with file names behind a prefix."""
+    if rollout.issued is not None:
+        files = (f"{prefix}rollout-client.pem", f"{prefix}rollout-client.key")
+        return [("--operator-cert-file", files[0]), ("--operator-key-file", files[1])]
+    return [("--operator-username", rollout.name), ("--operator-password-file", f"{prefix}rollout-password")]
+
+
+def client_words(credentials: Credentials, prefix: str) -> list[tuple[str, str]]:
+    """The options with which a command connects, with file names behind a prefix."""
+    words = [("--ca-file", f"{prefix}ca.pem")]
+    if credentials.issued is not None:
+        return [*words, ("--cert-file", f"{prefix}client.pem"), ("--key-file", f"{prefix}client.key")]
+    return [*words, ("--username", credentials.name), ("--password-file", f"{prefix}password")]
+
+
+def _files(fields: Mapping[str, str]) -> list[str]:
+    return [name for key, name in fields.items() if key.endswith("_file")]
+
+
+def _load(names: Sequence[str], folder: str) -> str:
+    return "\n".join(f"LoadCredential={name}:{folder}/{name}" for name in names)
+
+
+def _agent_toml(broker: BrokerFolder, device: str, files: Mapping[str, str], options: DeviceOptions) -> str:
+    """The agent's configuration; strings and numbers are written in TOML as in JSON."""
+    settings = broker.settings
+    top: dict[str, object] = {
+        "fleet": settings.fleet,
+        "device": device,
+        "outbox": "outbox.sqlite" if options.in_place else f"{AGENT.state}/outbox.sqlite",
+        "ceiling": options.ceiling,
+    }
+    if options.measurement_ceiling is not None:
+        top["measurement_ceiling"] = options.measurement_ceiling
+    connection = {"host": settings.hosts[0], "port": settings.port, **files}
+    lines = [f"# Written by 'fugu deploy device' for device {device} of fleet {settings.fleet}.", *_toml(top)]
+    lines += ["", "[broker]", *_toml(connection)]
+    if options.sensor == "stdin":
+        sensor = '{ kind = "stdin" }'
+    else:
+        sensor = f'{{ kind = "call", target = {json.dumps(options.sensor)} }}'
+    prefix = "" if options.in_place else f"{AGENT.config}/"
+    for name in options.policies:
+        lines += ["", "[[streams]]", f"policy = {json.dumps(prefix + name)}", f"sensor = {sensor}"]
+    if not options.policies:
+        lines += ["", "# [[streams]]", f'# policy = "{prefix}watch.json"', f"# sensor = {sensor}"]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(values: Mapping[str, object]) -> list[str]:
+    return [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+
+
+def check_ceilings(options: DeviceOptions) -> None:
+    """Check every policy as the device will: derive its guarantee, and compare it with the ceiling.
+
+    Raises:
+        GuaranteeError: the device would refuse it.
+        CommandError: it needs a ceiling that is not given.
+    """
+    for name, policy in options.policies.items():
+        if isinstance(policy, Policy):
+            policy.verify(options.ceiling)
+        elif options.measurement_ceiling is None:
+            raise CommandError(f"{name} is for measurements: say with --measurement-ceiling what a point may tell")
+        else:
+            policy.verify(options.measurement_ceiling)

@@ -1,0 +1,171 @@
+"""What a document would change: for each version that devices have now, the promises and the worth of every stream."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Set
+from typing import NamedTuple
+
+import numpy as np
+
+from contract.chains import BinaryChains, BoundedChains, FiniteChains
+from contract.errors import FuguError
+from contract.fleet_documents import PolicyDocument
+from contract.measure_policy import MeasurePolicy
+from contract.policies import AnyPolicy
+from contract.policy import Policy
+from fugu.fleet.registry import document_in, former_version, new_clocks, reached
+from fugu.fleet.signing import policies_of
+from fugu.planner import assess
+from gateway.dphmm.compiled import emission
+from gateway.dphmm.graphs import GraphError
+from gateway.fleet import Registry
+
+__all__ = ["Change", "StreamChange", "Worth", "changes", "worth"]
+
+_TICKS = 50_000
+_SETTLED = 1 << 14
+
+
+class Worth(NamedTuple):
+    """What a policy promises of a stream, and what it leaves of it.
+
+    Attributes:
+        epsilon: in nats; of the whole stream, or of each point if it is measured.
+        adversary: to whom; empty for measured streams.
+        accuracy: share of ticks whose state the gateway's estimate finds, for a typical chain of the policy's class;
+            none if the class has no typical chain, or for measured streams.
+        error: root-mean-square error of a released point in the unit, for a typical state; none for symbols.
+        unit: of the error.
+    """
+
+    epsilon: float
+    adversary: str
+    accuracy: float | None = None
+    error: float | None = None
+    unit: str = ""
+
+
+class StreamChange(NamedTuple):
+    """A stream before and after; none where it does not run.
+
+    Attributes:
+        new_clock: ticks are counted otherwise, so that devices which run the stream refuse the document.
+    """
+
+    stream: str
+    before: Worth | None
+    after: Worth | None
+    new_clock: bool = False
+
+
+class Change(NamedTuple):
+    """What devices of one version would go through.
+
+    Attributes:
+        devices: their names.
+        former: the version that they have now; none if they have none that is known.
+        unknown: the former document is not in the registry, or cannot be read: what their streams are is not known.
+        streams: by name; those that stay as they are included.
+    """
+
+    devices: tuple[str, ...]
+    former: int | None
+    unknown: bool
+    streams: tuple[StreamChange, ...]
+
+
+def changes(registry: Registry, document: PolicyDocument, only: Set[str] | None = None) -> list[Change]:
+    """What a document would change on the devices that it is for, or on some of them.
+
+    Raises:
+        FuguError: the registry cannot be read.
+    """
+    by_version: dict[int | None, list[str]] = {}
+    for device in reached(registry, document.to):
+        if only is not None and device.name not in only:
+            continue
+        by_version.setdefault(former_version(device), []).append(device.name)
+    known: dict[str, Worth] = {}
+    after = _worths(document, known)
+    found = []
+    for former, names in sorted(by_version.items(), key=lambda entry: entry[0] or 0):
+        before: dict[str, Worth] = {}
+        clocks: set[str] = set()
+        unknown = False
+        if former is not None:
+            try:
+                old = document_in(registry, former)
+                before, clocks = _worths(old, known), new_clocks(old, document)
+            except FuguError:
+                unknown = True
+        streams = (
+            StreamChange(name, before.get(name), after.get(name), name in clocks) for name in sorted({*before, *after})
+        )
+        found.append(Change(tuple(sorted(names)), former, unknown, tuple(streams)))
+    return found
+
+
+def _worths(document: PolicyDocument, known: dict[str, Worth]) -> dict[str, Worth]:
+    """The worth of every stream; the same policy is not assessed twice."""
+    found = {}
+    for policy in policies_of(document):
+        key = json.dumps({**json.loads(policy.to_json()), "version": 0, "device": "", "fallback": "", "tables": ""})
+        if isinstance(policy, MeasurePolicy):
+            key += repr([table.noise for table in policy.measure_tables])
+        if key not in known:
+            known[key] = worth(policy)
+        found[policy.stream] = known[key]
+    return found
+
+
+def worth(policy: AnyPolicy) -> Worth:
+    """What a policy promises, and what it leaves."""
+    if isinstance(policy, Policy):
+        return Worth(policy.guarantee.epsilon, policy.guarantee.adversary, accuracy=_accuracy(policy))
+    error, unit = _error(policy)
+    return Worth(policy.epsilon, "", error=error, unit=unit)
+
+
+def _accuracy(policy: Policy) -> float | None:
+    """The accuracy of the gateway's estimate for a typical chain of the class, by simulation."""
+    chains: BinaryChains | BoundedChains
+    transition: tuple[tuple[float, ...], ...]
+    match policy.chains:
+        case BinaryChains() as binary:
+            q, r = sum(binary.q) / 2.0, sum(binary.r) / 2.0
+            transition, chains = ((1.0 - q, q), (r, 1.0 - r)), binary
+        case BoundedChains(transition=None):
+            return None
+        case BoundedChains() as bounded:
+            assert bounded.transition is not None
+            transition, chains = bounded.transition, bounded
+        case FiniteChains() as finite:
+            transition = finite.transitions[0]
+            chains = BoundedChains(states=finite.states, odds_ratio=1.0)
+    return assess(policy.table, np.array(transition), chains, _TICKS).accuracy
+
+
+def _error(policy: MeasurePolicy) -> tuple[float | None, str]:
+    """The error of a point of the policy's last table, for the law that the chain settles at, and its unit."""
+    values = np.array(policy.coordinates, dtype=np.int64)
+    transition = np.zeros((len(values), len(values)))
+    for state, row in enumerate(policy.transition):
+        for following, probability in row:
+            transition[state, following] = probability
+    try:
+        law = emission(policy.measure_tables[-1].noise, values)
+    except GraphError:
+        return None, policy.unit
+    points = np.array(list(law.points), dtype=np.float64)
+    steps = np.array(policy.resolution)
+    squares = np.zeros((len(values), len(points)))
+    for axis, step in enumerate(steps):
+        squares += (step * (values[:, axis, None] - points[None, :, axis])) ** 2
+    lazy = (
+        np.eye(len(values)) + transition
+    ) / 2.0  # settles where the chain does in the mean, also if that is periodic
+    settled = np.array(policy.initial) @ np.linalg.matrix_power(lazy, _SETTLED)
+    mean = float(np.sum(settled[:, None] * law.probabilities * squares))
+    return math.sqrt(max(0.0, mean)), policy.unit

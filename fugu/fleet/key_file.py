@@ -1,0 +1,107 @@
+"""Private keys as encrypted PKCS#8 PEM, with a key derivation that a guesser has to pay for.
+
+What the `cryptography` package writes by itself stretches a passphrase with 2048 rounds of PBKDF2, which costs a
+guesser next to nothing. So the same form (PBES2 of RFC 8018, AES-256-CBC) is written here with scrypt (RFC 7914), at a
+cost that `openssl pkey` reads as well. Reading is left to the package.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import textwrap
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+from cryptography.hazmat.primitives.padding import PKCS7
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from fugu.errors import CommandError
+
+__all__ = ["WrongPassphraseError", "decrypted", "encrypted", "read_private"]
+
+_MAX_BYTES = 1 << 14
+_LABEL = "ENCRYPTED PRIVATE KEY"
+_COST, _BLOCK, _PARALLEL = 1 << 14, 8, 5
+_SEQUENCE, _OCTETS, _INTEGER = 0x30, 0x04, 0x02
+_PBES2 = bytes.fromhex("06092a864886f70d01050d")
+_SCRYPT = bytes.fromhex("06092b06010401da47040b")
+_AES_256_CBC = bytes.fromhex("060960864801650304012a")
+
+
+class WrongPassphraseError(CommandError):
+    """The passphrase is not the one of the key."""
+
+
+def encrypted(key: Ed25519PrivateKey, passphrase: str) -> bytes:
+    """The PEM file of a key."""
+    salt, start = os.urandom(16), os.urandom(16)
+    secret = Scrypt(salt, 32, _COST, _BLOCK, _PARALLEL).derive(passphrase.encode())
+    padder = PKCS7(128).padder()
+    padded = padder.update(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())) + padder.finalize()
+    cipher = Cipher(algorithms.AES(secret), modes.CBC(start)).encryptor()
+    content = cipher.update(padded) + cipher.finalize()
+    costs = (_der(_INTEGER, _number(value)) for value in (_COST, _BLOCK, _PARALLEL))
+    derivation = _der(_SEQUENCE, _SCRYPT, _der(_SEQUENCE, _der(_OCTETS, salt), *costs))
+    scheme = _der(_SEQUENCE, derivation, _der(_SEQUENCE, _AES_256_CBC, _der(_OCTETS, start)))
+    body = _der(_SEQUENCE, _der(_SEQUENCE, _PBES2, scheme), _der(_OCTETS, content))
+    lines = textwrap.wrap(base64.b64encode(body).decode(), 64)
+    return "\n".join((f"-----BEGIN {_LABEL}-----", *lines, f"-----END {_LABEL}-----", "")).encode()
+
+
+def decrypted(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKey:
+    """The key in a PEM file.
+
+    Raises:
+        WrongPassphraseError: it is encrypted with another passphrase.
+        CommandError: it is not encrypted, or holds no Ed25519 key.
+    """
+    if f"-----BEGIN {_LABEL}-----".encode() not in content:
+        raise CommandError(f"{path}: not a key under a passphrase: such a key is not used")
+    try:
+        key = load_pem_private_key(content, passphrase.encode())
+    except (ValueError, TypeError) as error:
+        if "password" in str(error).lower():
+            raise WrongPassphraseError(f"{path}: the passphrase is not the one of this key") from None
+        raise CommandError(f"{path}: damaged, or no private key") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise CommandError(f"{path}: not an Ed25519 key")
+    return key
+
+
+def read_private(path: Path, what: str) -> bytes:
+    """The content of a file that nobody but its owner may read.
+
+    Raises:
+        CommandError: others may read it, or it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_mode & 0o077:
+                raise CommandError(
+                    f"{path}: {what} that others may read (mode {status.st_mode & 0o777:04o}) is not used: chmod 600 it"
+                )
+            return file.read(_MAX_BYTES)
+    except OSError as error:
+        raise CommandError(f"cannot read {what} {path}: {error.strerror}") from None
+
+
+def _der(tag: int, *parts: bytes) -> bytes:
+    """A field of DER that is shorter than 64 KiB."""
+    content = b"".join(parts)
+    size = len(content)
+    head = bytes([size]) if size < 0x80 else bytes([0x81, size]) if size < 0x100 else bytes([0x82, *divmod(size, 256)])
+    return bytes([tag]) + head + content
+
+
+def _number(value: int) -> bytes:
+    """A positive number, with room for the sign."""
+    return value.to_bytes(value.bit_length() // 8 + 1, "big")

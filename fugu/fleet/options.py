@@ -1,0 +1,84 @@
+"""Options and times that the commands of a fleet share."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fugu.errors import CommandError, CommandLineError
+
+__all__ = [
+    "AsOption",
+    "DocumentArgument",
+    "KeysOption",
+    "NoteOption",
+    "PassphraseFiles",
+    "RegistryOption",
+    "RootOption",
+    "moment",
+    "now_us",
+    "user",
+]
+
+RegistryOption = Annotated[Path, typer.Option("--registry", metavar="FILE", help="The fleet's registry.")]
+RootOption = Annotated[
+    Path, typer.Option("--root", metavar="FILE", help="The fleet's root, root.envelope beside the keys; it is public.")
+]
+KeysOption = Annotated[
+    list[Path],
+    typer.Option("--keys", metavar="DIR", help="Folder of keys, with the root; again for keys in other folders."),
+]
+PassphraseFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--passphrase-file",
+        metavar="FILE",
+        help="Its first line is the passphrase; mode 0600; again for keys with others "
+        "(default: FUGU_PASSPHRASE, or it is asked for).",
+    ),
+]
+DocumentArgument = Annotated[Path, typer.Argument(metavar="DOCUMENT", help="What 'fugu fleet sign' has written.")]
+NoteOption = Annotated[str, typer.Option("--note", help="What it is about, for the registry.")]
+AsOption = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Who does it (default: the login name).")]
+_LATEST = 2**53
+
+
+def now_us() -> int:
+    """Microseconds of Unix time."""
+    return time.time_ns() // 1000
+
+
+def user(name: str | None) -> str:
+    """Who does something, for the history.
+
+    Raises:
+        CommandError: nobody is named, and the login name is not known.
+    """
+    try:
+        return name or getpass.getuser()
+    except (OSError, KeyError):
+        raise CommandError("the login name is not known: say who does it with --as") from None
+
+
+def moment(text: str, name: str) -> int:
+    """Read a time, as Unix seconds or ISO 8601.
+
+    Raises:
+        CommandLineError: it is neither.
+    """
+    try:
+        if text.isdecimal():
+            seconds = int(text[:20])
+        else:
+            read = datetime.fromisoformat(text)
+            seconds = int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp())
+        if not 0 <= seconds <= _LATEST:
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise CommandLineError(f"{name} must be Unix seconds or like 2030-01-31T12:00, got {text[:40]!r}") from None
+    return seconds

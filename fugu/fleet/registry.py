@@ -1,0 +1,156 @@
+"""Documents and the fleet's registry: who is meant, what they have, and entering what was signed."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from contract.envelope import decode_envelope
+from contract.errors import FuguError
+from contract.fleet_documents import Address, PolicyDocument, read_document
+from fugu.errors import CommandError
+from fugu.fleet.roots import read_root
+from fugu.fleet.signing import Signed, check, content_of, policies_of, promises, read_signed
+from fugu.terminal import warn
+from gateway.fleet import Device, Document, DocumentError, Registry, Target, UnknownNameError
+
+__all__ = [
+    "check_new",
+    "document_in",
+    "enter",
+    "former_version",
+    "new_clocks",
+    "reached",
+    "read_checked",
+    "restored_by",
+    "target_of",
+    "warn_of_clocks",
+]
+
+
+def read_checked(path: Path, root_file: Path) -> Signed:
+    """Read a document, and judge it as the devices will.
+
+    Raises:
+        FuguError: too few policy keys have signed it, or no device would ever accept it; names the file.
+    """
+    root = read_root(root_file)
+    try:
+        signed = read_signed(path.read_bytes(), root)
+        if not check(signed, root, int(time.time())):
+            warn(f"{path}: valid from {signed.document.valid_from} on; devices refuse it until then, then take it")
+    except FuguError as error:
+        raise type(error)(f"{path}: {error}") from None
+    return signed
+
+
+def target_of(to: Address) -> Target:
+    """An address as the registry has it."""
+    if to.device is not None:
+        return Target("device", to.device)
+    return Target("fleet") if to.group is None else Target("group", to.group)
+
+
+def reached(registry: Registry, to: Address) -> list[Device]:
+    """The devices that a document is for.
+
+    Raises:
+        CommandError: there are none.
+    """
+    target = target_of(to)
+    found = [device for device in registry.devices() if target.covers(device.name, device.groups)]
+    if not found:
+        raise CommandError(f"no device of fleet {registry.fleet} is meant by {to}: enrol it first")
+    return found
+
+
+def former_version(device: Device) -> int | None:
+    """The version that a device has in force, or should have if it never said; none if there is none."""
+    if device.reported is not None and device.reported.in_force:
+        return device.reported.in_force
+    return None if device.desired is None else device.desired.version
+
+
+def document_in(registry: Registry, version: int) -> PolicyDocument:
+    """A document of the registry, which was checked when it was entered.
+
+    Raises:
+        UnknownNameError: there is none of this version.
+        PolicyError: it is damaged.
+    """
+    return read_document(PolicyDocument, decode_envelope(registry.document(version).payload).payload)
+
+
+def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
+    """The version whose content a document brings back; none if it has new content, or goes on with the newest."""
+    content = content_of(document)
+    target = target_of(document.to)
+    older = [one.version for one in registry.documents() if one.target == target and one.version < document.version]
+    for version in reversed(older):
+        with suppress(FuguError):  # one that cannot be read is none that can be brought back
+            if content_of(document_in(registry, version)) == content:
+                return None if version == older[-1] else version
+    return None
+
+
+def new_clocks(old: PolicyDocument, new: PolicyDocument) -> set[str]:
+    """The streams of both documents whose ticks are counted otherwise in the new one; devices refuse that."""
+    clocks = {policy.stream: policy.clock for policy in policies_of(old)}
+    return {policy.stream for policy in policies_of(new) if policy.clock != clocks.get(policy.stream, policy.clock)}
+
+
+def warn_of_clocks(registry: Registry, document: PolicyDocument) -> None:
+    """Warn of streams that devices run with another clock."""
+    for version in sorted({former_version(device) or 0 for device in reached(registry, document.to)}):
+        streams: set[str] = set()
+        with suppress(FuguError):  # one that the registry has not, or that cannot be read
+            streams = new_clocks(document_in(registry, version), document)
+        if streams:
+            names = ", ".join(sorted(streams))
+            warn(
+                f"devices of version {version} will refuse version {document.version}: {names} has another epoch or "
+                "period; plan it with the same, or give the stream a new name"
+            )
+
+
+def check_new(registry: Registry, signed: Signed) -> None:
+    """Refuse what `enter` would refuse, without entering it.
+
+    Raises:
+        CommandError: it is another fleet's.
+        DocumentError: its version is not higher than all others.
+    """
+    document, newest = signed.document, registry.newest_version()
+    if document.fleet != registry.fleet:
+        raise CommandError(f"a document of fleet {document.fleet}; the registry is that of fleet {registry.fleet}")
+    if document.version <= newest and not _has(registry, signed):
+        raise DocumentError(f"version {document.version} is not newer than {newest}, which the registry has")
+
+
+def enter(registry: Registry, signed: Signed, note: str, *, who: str, time_us: int) -> Document:
+    """Enter a document that was checked; the same again is a no-op.
+
+    Raises:
+        CommandError: it is another fleet's.
+        DocumentError: its version is not higher than all others.
+    """
+    check_new(registry, signed)
+    document = signed.document
+    entry = Document(
+        version=document.version,
+        target=target_of(document.to),
+        digest=signed.envelope.digest,
+        payload=signed.payload,
+        description=note or ", ".join(promise.stream for promise in promises(document)),
+        restores=restored_by(registry, document),
+    )
+    registry.add_document(entry, who=who, time_us=time_us)
+    return entry
+
+
+def _has(registry: Registry, signed: Signed) -> bool:
+    try:
+        return registry.document(signed.document.version).payload == signed.payload
+    except UnknownNameError:
+        return False

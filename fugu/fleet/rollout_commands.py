@@ -1,0 +1,274 @@
+"""`fugu fleet rollout`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fugu.fleet.options import AsOption, NoteOption, RegistryOption, now_us, user
+from fugu.options import JsonOption
+
+if TYPE_CHECKING:
+    from fugu.fleet.signing import Signed
+    from gateway.fleet import Plan, Registry, Stage
+
+__all__ = ["app"]
+
+app = typer.Typer(help="A document in stages, to some devices first.", no_args_is_help=True, rich_markup_mode=None)
+NumberArgument = Annotated[
+    int | None, typer.Argument(metavar="[NUMBER]", help="Of the rollout (default: the one under way).")
+]
+_STAGES = ("5%", "25%", "100%")
+
+
+@app.command("start")
+def start(
+    registry: RegistryOption,
+    document: Annotated[
+        Path | None, typer.Argument(metavar="[DOCUMENT]", help="What 'fugu fleet sign' has written.")
+    ] = None,
+    version: Annotated[int | None, typer.Option(metavar="N", help="A document that the registry has, instead.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With DOCUMENT: the fleet's root, to check it with.")
+    ] = None,
+    stage: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STAGE",
+            help="SHARE or group:NAME, then ,success=SHARE and ,gate as you like; again for the next stage; "
+            "the last must be 100% (default: 5%, 25%, 100%).",
+        ),
+    ] = None,
+    success: Annotated[
+        str, typer.Option(metavar="SHARE", help="Of a stage's devices have to accept before the next one begins.")
+    ] = "90%",
+    error: Annotated[
+        str, typer.Option(metavar="SHARE", help="Of a stage's devices refuse, fail or keep silent: it stops.")
+    ] = "5%",
+    pace: Annotated[int, typer.Option(metavar="N", help="Devices a minute that get the document.")] = 100,
+    patience: Annotated[int, typer.Option(metavar="SECONDS", help="Time that a device has to answer.")] = 600,
+    group: Annotated[
+        list[str] | None, typer.Option(help="Only devices of this group; again for more (default: all).")
+    ] = None,
+    share: Annotated[str, typer.Option(metavar="SHARE", help="Only this share of the devices.")] = "100%",
+    seed: Annotated[str, typer.Option(help="Another seed chooses other devices to be first.")] = "",
+    note: NoteOption = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the stages and what would change; change nothing.")
+    ] = False,
+    operator: AsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Begin to let devices have a document, stage by stage; the gateway goes on with it, also after it was restarted.
+
+    \b
+    examples:
+      fugu fleet rollout start all-7.envelope --registry home-fleet.db --root keys/root.envelope
+      fugu fleet rollout start --version 7 --registry home-fleet.db --stage group:canaries --stage 10%,success=95% \\
+          --stage 100%,gate --error 3% --pace 60 --seed spring
+    """
+    from contextlib import closing
+
+    from fugu.errors import CommandLineError
+    from fugu.fleet.registry import document_in, enter, read_checked, warn_of_clocks
+    from fugu.fleet.rollout_view import show_rollout
+    from gateway.fleet import Plan, Registry, Rollouts
+    from gateway.fleet import share as read_share
+
+    if (document is None) == (version is None) or (document is None) != (root is None):
+        raise CommandLineError("name a DOCUMENT with --root, or --version (try 'fugu fleet rollout start --help')")
+    signed = None if document is None or root is None else read_checked(document, root)
+    stages = tuple(_stage(text, success) for text in stage or _STAGES)
+    plan = Plan(
+        version=signed.document.version if signed else version or 0,
+        stages=stages,
+        error=read_share(error),
+        pace=pace,
+        patience_seconds=patience,
+        groups=tuple(group or ()),
+        share=read_share(share),
+        seed=seed,
+    )
+    with closing(Registry(registry)) as opened:
+        if dry_run:
+            _dry_run(opened, plan, signed, as_json)
+            return
+        rollouts = Rollouts(opened)
+        with opened.transaction():
+            warn_of_clocks(opened, signed.document if signed else document_in(opened, plan.version))
+            if signed is not None:
+                enter(opened, signed, note, who=user(operator), time_us=now_us())
+            number = rollouts.draft(plan, who=user(operator), time_us=now_us())
+            rollouts.start(number, who=user(operator), time_us=now_us())
+        if as_json:
+            _print_json(opened, number)
+        else:
+            show_rollout(opened, number)
+
+
+@app.command("show")
+def show(
+    registry: RegistryOption,
+    number: NumberArgument = None,
+    live: Annotated[bool, typer.Option("--watch", help="Until it has ended; exit code 1 unless completed.")] = False,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", help="With --watch: how often to look.")] = 1.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a rollout, the newest if none is named: its stages, and how their devices stand.
+
+    \b
+    examples:
+      fugu fleet rollout show --registry home-fleet.db
+      fugu fleet rollout show 3 --registry home-fleet.db --watch
+    """
+    from contextlib import closing
+
+    from fugu.arguments import positive
+    from fugu.errors import CommandError, CommandLineError
+    from fugu.fleet.rollout_view import show_rollout, watch
+    from gateway.fleet import Registry, Rollouts
+
+    if live and as_json:
+        raise CommandLineError("--watch and --json do not go together")
+    with closing(Registry(registry)) as opened:
+        if number is None:
+            numbers = Rollouts(opened).numbers()
+            if not numbers:
+                raise CommandError(f"there was no rollout in fleet {opened.fleet} yet")
+            number = numbers[-1]
+        if as_json:
+            _print_json(opened, number)
+        elif not live:
+            show_rollout(opened, number)
+        elif (phase := watch(opened, number, positive(interval, "interval"))) != "completed":
+            raise CommandError(f"rollout {number} was {phase}")
+
+
+@app.command("approve")
+def approve(registry: RegistryOption, number: NumberArgument = None, operator: AsOption = None) -> None:
+    """Open the gate that a rollout waits at.
+
+    \b
+    examples:
+      fugu fleet rollout approve --registry home-fleet.db
+    """
+    _operate(registry, number, operator, "approve")
+
+
+@app.command("pause")
+def pause(registry: RegistryOption, number: NumberArgument = None, operator: AsOption = None) -> None:
+    """Let nothing happen until it is resumed; devices that were offered the document keep it.
+
+    \b
+    examples:
+      fugu fleet rollout pause --registry home-fleet.db
+    """
+    _operate(registry, number, operator, "pause")
+
+
+@app.command("resume")
+def resume(registry: RegistryOption, number: NumberArgument = None, operator: AsOption = None) -> None:
+    """Go on with a rollout that is paused.
+
+    \b
+    examples:
+      fugu fleet rollout resume --registry home-fleet.db
+    """
+    _operate(registry, number, operator, "resume")
+
+
+@app.command("abort")
+def abort(registry: RegistryOption, number: NumberArgument = None, operator: AsOption = None) -> None:
+    """End a rollout; devices stay where they are, and the way back is said.
+
+    \b
+    examples:
+      fugu fleet rollout abort --registry home-fleet.db
+    """
+    _operate(registry, number, operator, "abort")
+
+
+def _operate(registry: Path, number: int | None, operator: str | None, what: str) -> None:
+    from contextlib import closing
+
+    from fugu.fleet.rollout_view import show_rollout
+    from gateway.fleet import Registry, Rollouts
+
+    with closing(Registry(registry)) as opened:
+        rollouts = Rollouts(opened)
+        chosen = _under_way(opened) if number is None else number
+        actions = {
+            "approve": rollouts.approve,
+            "pause": rollouts.pause,
+            "resume": rollouts.resume,
+            "abort": rollouts.abort,
+        }
+        actions[what](chosen, who=user(operator), time_us=now_us())
+        show_rollout(opened, chosen)
+
+
+def _under_way(registry: Registry) -> int:
+    """The one rollout that is under way."""
+    from fugu.errors import CommandError
+    from gateway.fleet import Rollouts
+
+    found = Rollouts(registry).active()
+    if not found:
+        raise CommandError(f"no rollout is under way in fleet {registry.fleet}")
+    if len(found) > 1:
+        raise CommandError(f"rollouts {', '.join(map(str, found))} are under way: name one")
+    return found[0]
+
+
+def _stage(text: str, success: str) -> Stage:
+    """Read `SHARE` or `group:NAME`, then `,success=SHARE` and `,gate`."""
+    from fugu.errors import CommandLineError
+    from gateway.fleet import Stage, share
+
+    reach, *options = text.split(",")
+    gate = False
+    for option in options:
+        if option == "gate":
+            gate = True
+        elif option.startswith("success="):
+            success = option.removeprefix("success=")
+        else:
+            raise CommandLineError(f"a stage is SHARE or group:NAME, then ,success=SHARE and ,gate; got {text[:60]!r}")
+    if reach.startswith("group:"):
+        return Stage(group=reach.removeprefix("group:"), success=share(success), gate=gate)
+    return Stage(share=share(reach), success=share(success), gate=gate)
+
+
+def _dry_run(registry: Registry, plan: Plan, signed: Signed | None, as_json: bool) -> None:
+    """The stages as they would be, and what would change on the devices."""
+    import json
+
+    from fugu.fleet.dry_run import changes
+    from fugu.fleet.registry import check_new, document_in, target_of
+    from fugu.fleet.rollout_view import show_plan
+    from fugu.fleet.view import changes_document, show_changes
+    from gateway.fleet.plan import stages_of
+
+    if signed is not None:
+        check_new(registry, signed)
+        document = signed.document
+    else:
+        document = document_in(registry, plan.version)
+    groups = {device.name: device.groups for device in registry.devices()}
+    stages = stages_of(plan, groups, target_of(document.to))
+    found = changes(registry, document, {name for stage in stages for name in stage})
+    if as_json:
+        print(json.dumps({**changes_document(found, plan.version), "stages": stages}))
+        return
+    show_plan(plan, stages)
+    show_changes(found, plan.version)
+
+
+def _print_json(registry: Registry, number: int) -> None:
+    import json
+
+    from fugu.fleet.rollout_view import rollout_document
+
+    print(json.dumps(rollout_document(registry, number)))

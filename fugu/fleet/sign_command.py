@@ -1,0 +1,211 @@
+"""`fugu fleet sign`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from fugu.fleet.options import KeysOption, PassphraseFiles
+from fugu.options import JsonOption
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from contract.fleet_documents import Address, Enrolment, PolicyDocument
+    from fugu.fleet.roots import Root
+    from fugu.fleet.signing import Signed
+
+__all__ = ["sign"]
+
+_Expiry = Literal["hold", "stop"]
+_EXPIRIES: tuple[_Expiry, ...] = ("hold", "stop")
+
+
+def sign(
+    keys: KeysOption,
+    policies: Annotated[
+        list[Path] | None, typer.Argument(metavar="[POLICY]...", help="Policies in their JSON form, one a stream.")
+    ] = None,
+    to: Annotated[str | None, typer.Option(metavar="WHOM", help="device:NAME, group:NAME or everyone.")] = None,
+    version: Annotated[
+        str, typer.Option(metavar="N|next", help="Of the document; next is the one after the registry's newest.")
+    ] = "next",
+    restores: Annotated[
+        int | None, typer.Option(metavar="VERSION", help="Bring back what this version of the registry said.")
+    ] = None,
+    add_to: Annotated[
+        Path | None, typer.Option("--add-to", metavar="FILE", help="Add a signature to a document of others.")
+    ] = None,
+    valid_from: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Unix seconds or ISO 8601 (UTC if it says no zone).")
+    ] = None,
+    valid_until: Annotated[str | None, typer.Option(metavar="TIME", help="It is over then.")] = None,
+    on_expiry: Annotated[
+        str | None, typer.Option(help="hold (default): go on when it is over; stop: be silent.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there (default: as --add-to).")
+    ] = None,
+    registry: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For --version next and --restores; it is only read.")
+    ] = None,
+    enrolments: Annotated[
+        list[Path] | None,
+        typer.Option("--enrolment", metavar="FILE", help="Check it against this device's ceilings; again for more."),
+    ] = None,
+    passphrase_file: PassphraseFiles = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Sign what devices are to do: every guarantee is derived anew before, and what is false is not signed.
+
+    \b
+    examples:
+      fugu fleet sign heart.json --to group:wrists --version 1 --keys keys -o wrists-1.envelope
+      fugu fleet sign heart.json --to everyone --version next --registry home-fleet.db --keys keys -o all.envelope
+      fugu fleet sign --add-to all.envelope --keys /media/anna/keys
+      fugu fleet sign --restores 3 --registry home-fleet.db --keys keys -o back.envelope
+    """
+    import time
+
+    from contract.fleet_documents import read_enrolment
+    from fugu.deploy.files import write_public
+    from fugu.errors import CommandLineError
+    from fugu.fleet.roots import root_in
+    from fugu.fleet.signing import add_signatures, check, sign_document
+
+    target = output or add_to
+    sources = [bool(policies), restores is not None, add_to is not None]
+    if sum(sources) != 1 or target is None or bool(policies) != (to is not None):
+        raise CommandLineError(
+            "name POLICY files with --to and -o, or --restores with -o, or --add-to (try 'fugu fleet sign --help')"
+        )
+    root = root_in(keys)
+    owners: list[Enrolment] = [read_enrolment(path.read_bytes()) for path in enrolments or ()]
+    if add_to is not None:
+        if version != "next" or valid_from or valid_until or on_expiry:
+            raise CommandLineError("--add-to signs a document as it is: it takes no version and no times")
+        signed = _opened(add_to, root)
+        signed = add_signatures(signed, _policy_keys(keys, root, passphrase_file, signed))
+    else:
+        document = _document(root, policies or [], to, version, restores, registry, valid_from, valid_until, on_expiry)
+        signed = sign_document(document, _policy_keys(keys, root, passphrase_file, None), root)
+    if signed.complete:
+        check(signed, root, int(time.time()), owners)
+    write_public(target, signed.payload)
+    _show_signed(signed, target, as_json)
+
+
+def _document(
+    root: Root,
+    policies: list[Path],
+    to: str | None,
+    version: str,
+    restores: int | None,
+    registry: Path | None,
+    valid_from: str | None,
+    valid_until: str | None,
+    on_expiry: str | None,
+) -> PolicyDocument:
+    """The document that the options of `sign` describe."""
+    import time
+
+    from fugu.arguments import one_of
+    from fugu.errors import CommandError
+    from fugu.fleet.options import moment
+    from fugu.fleet.signing import address, make_document, read_bodies
+
+    expiry: _Expiry = one_of(on_expiry or "hold", "--on-expiry", _EXPIRIES)
+    until = None if valid_until is None else moment(valid_until, "--valid-until")
+    begin = 0 if valid_from is None else moment(valid_from, "--valid-from")
+    number, old = _version(version, restores, registry)
+    if old is None:
+        whom: Address = address(to or "")
+        bodies = read_bodies(policies, root.document.fleet, whom)
+    else:
+        whom, bodies = old.to, list(old.policies)
+        expiry = expiry if on_expiry else old.on_expiry
+        until = old.valid_until if until is None else until
+    if until is not None and until <= time.time():
+        raise CommandError(f"the document would be over since {until}: say --valid-until, later than now")
+    return make_document(
+        root.document.fleet, number, whom, bodies, valid_from=begin, valid_until=until, on_expiry=expiry
+    )
+
+
+def _version(text: str, restores: int | None, registry: Path | None) -> tuple[int, PolicyDocument | None]:
+    """The new document's version, and the document that it brings back."""
+    from contextlib import closing
+
+    from fugu.errors import CommandLineError
+
+    if text != "next" and not text.isdecimal():
+        raise CommandLineError(f"--version must be a number or 'next', got {text[:40]!r}")
+    if registry is None:
+        if text == "next" or restores is not None:
+            raise CommandLineError("--version next and --restores need --registry")
+        return int(text[:20]), None
+    from fugu.fleet.registry import document_in
+    from gateway.fleet import DocumentError, Registry
+
+    with closing(Registry(registry)) as opened:
+        newest = opened.newest_version()
+        number = newest + 1 if text == "next" else int(text[:20])
+        if number <= newest:
+            raise DocumentError(f"version {number} is not newer than {newest}, which the registry has")
+        return number, None if restores is None else document_in(opened, restores)
+
+
+def _policy_keys(
+    folders: list[Path], root: Root, passphrase_files: list[Path] | None, signed: Signed | None
+) -> list[Ed25519PrivateKey]:
+    """Policy keys that are at hand and have not signed yet, as many as are still needed, at least one."""
+    from fugu.errors import CommandError
+    from fugu.fleet.keystore import key_files, unlock_some
+    from fugu.fleet.passphrases import Passphrases
+
+    files, role = key_files(folders), root.document.policy
+    done = set() if signed is None else {one.key.hex() for one in signed.envelope.signatures}
+    needed = max(1, role.threshold - len(done))
+    found = unlock_some(
+        files, (name for name in role.keys if name not in done), needed, Passphrases(passphrase_files or ())
+    )
+    if not found:
+        what = "that has not signed yet " if done else ""
+        raise CommandError(
+            f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {what}is there"
+        )
+    return found
+
+
+def _opened(path: Path, root: Root) -> Signed:
+    from contract.errors import FuguError
+    from fugu.fleet.signing import read_signed
+
+    try:
+        return read_signed(path.read_bytes(), root)
+    except FuguError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def _show_signed(signed: Signed, path: Path, as_json: bool) -> None:
+    import json
+
+    from fugu.fleet.signing import promises
+    from fugu.terminal import say, show_table
+
+    document, streams = signed.document, promises(signed.document)
+    if as_json:
+        fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.complete}
+        counts = {"signatures": signed.signatures, "needed": signed.needed, "digest": signed.envelope.digest}
+        print(json.dumps({**fields, **counts, "streams": [one._asdict() for one in streams]}))
+        return
+    rows = [
+        (one.stream, one.kind, f"{one.epsilon:g}" + (" each point" if one.kind == "measured" else ""), one.adversary)
+        for one in streams
+    ]
+    show_table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows)
+    say(f"{path}: {signed.signatures} of the {signed.needed} signatures that it takes")
+    if not signed.complete:
+        say("others add theirs with: fugu fleet sign --add-to", style="bold")

@@ -1,0 +1,283 @@
+"""Policy documents: made from policies, checked as every device will check them, and signed by as many as it takes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from contract.envelope import Envelope, decode_envelope, encode_envelope, sign, signers
+from contract.errors import FrameError, FuguError, PolicyError
+from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, write_document
+from contract.measure_policy import MeasurePolicy
+from contract.measure_table import decoded_table, encoded_table
+from contract.policies import AnyPolicy, read_policy
+from contract.policy import Policy
+from contract.trust import NotYetValidError, Trust
+from fugu.errors import CommandError, CommandLineError
+from fugu.fleet.roots import Root, device_trust
+
+__all__ = [
+    "Signed",
+    "StreamPromise",
+    "add_signatures",
+    "address",
+    "check",
+    "content_of",
+    "make_document",
+    "policies_of",
+    "promises",
+    "read_bodies",
+    "read_signed",
+    "sign_document",
+]
+
+_INSERTED = ("fleet", "device", "version")
+_SOMEBODY = "device"
+_MAX_FILE = 1 << 20
+
+
+class Signed(NamedTuple):
+    """A policy document with its signatures.
+
+    Attributes:
+        signatures: how many valid ones of policy keys it has.
+        needed: how many it takes.
+    """
+
+    document: PolicyDocument
+    envelope: Envelope
+    signatures: int
+    needed: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether devices accept the signatures."""
+        return self.signatures >= self.needed
+
+    @property
+    def payload(self) -> bytes:
+        """The bytes that devices get."""
+        return encode_envelope(self.envelope)
+
+
+class StreamPromise(NamedTuple):
+    """What a policy promises of its stream.
+
+    Attributes:
+        epsilon: in nats; of the whole stream, or of one released point if it is measured.
+        adversary: to whom; empty for measured streams.
+    """
+
+    stream: str
+    kind: Literal["symbols", "measured"]
+    epsilon: float
+    adversary: str
+
+
+def address(text: str) -> Address:
+    """Read `device:NAME`, `group:NAME` or `everyone`.
+
+    Raises:
+        CommandLineError: it is none of these.
+    """
+    kind, colon, name = text.partition(":")
+    if text == "everyone":
+        return Address(everyone=True)
+    if kind not in ("device", "group") or not colon or not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
+        raise CommandLineError(f"--to must be device:NAME, group:NAME or everyone, got {text[:80]!r}")
+    return Address(device=name) if kind == "device" else Address(group=name)
+
+
+def read_bodies(files: Sequence[Path], fleet: str, to: Address) -> list[dict[str, Any]]:
+    """Policies as a document holds them, from files in their JSON form, with or without fleet, device and version.
+
+    Raises:
+        CommandError: a file cannot be read, or is for another fleet or device.
+        PolicyError: it is no policy; names the file.
+    """
+    found = []
+    for file in files:
+        try:
+            text = file.read_bytes()
+        except OSError as error:
+            raise CommandError(f"cannot read the policy {file}: {error.strerror}") from None
+        try:
+            found.append(_body(text, fleet, to))
+        except FuguError as error:
+            raise type(error)(f"{file}: {error}") from None
+    return found
+
+
+def _body(text: bytes, fleet: str, to: Address) -> dict[str, Any]:
+    try:
+        given = json.loads(text) if len(text) <= _MAX_FILE else None
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise PolicyError(f"no JSON object of at most {_MAX_FILE} bytes")
+    if given.get("fleet", fleet) != fleet:
+        raise CommandError(f"a policy of fleet {str(given['fleet'])[:80]}; the keys are those of fleet {fleet}")
+    if to.device is not None and given.get("device", to.device) != to.device:
+        raise CommandError(f"a policy of device {str(given['device'])[:80]}; the document is for device {to.device}")
+    given = {"fleet": fleet, "device": to.device or _SOMEBODY, "version": _table_version(given), **given}
+    body: dict[str, Any] = json.loads(read_policy(json.dumps(given)).to_json())
+    return {name: value for name, value in body.items() if name not in _INSERTED}
+
+
+def _table_version(given: dict[str, Any]) -> int:
+    """The version that the tables of a measured stream name, for a policy that does not say its own."""
+    try:
+        return decoded_table(given["fallback"]).policy_version if given.get("policy_format") == 2 else 1
+    except (KeyError, TypeError, FrameError):
+        return 1
+
+
+def _restamped(body: dict[str, Any], version: int) -> dict[str, Any]:
+    """A policy whose tables, if it has any, name a version."""
+    if body.get("policy_format") != 2:
+        return body
+
+    def stamped(text: str) -> str:
+        return encoded_table(replace(decoded_table(text), policy_version=version))
+
+    return {**body, "fallback": stamped(body["fallback"]), "tables": [stamped(text) for text in body["tables"]]}
+
+
+def content_of(document: PolicyDocument) -> tuple[str, str]:
+    """What two documents have in common if one brings the other back: address and policies, whatever their version."""
+    return str(document.to), json.dumps([_restamped(dict(body), 1) for body in document.policies], sort_keys=True)
+
+
+def make_document(
+    fleet: str,
+    version: int,
+    to: Address,
+    bodies: Iterable[dict[str, Any]],
+    *,
+    valid_from: int = 0,
+    valid_until: int | None = None,
+    on_expiry: Literal["hold", "stop"] = "hold",
+) -> PolicyDocument:
+    """A document of some policies, all of whose guarantees hold.
+
+    Raises:
+        FuguError: a guarantee does not hold, or two policies are for one stream.
+        pydantic.ValidationError: a field is not what a document allows.
+    """
+    document = PolicyDocument(
+        fleet=fleet,
+        version=version,
+        to=to,
+        valid_from=valid_from,
+        valid_until=valid_until,
+        on_expiry=on_expiry,
+        policies=tuple(_restamped(body, version) for body in bodies),
+    )
+    for policy in policies_of(document):
+        policy.verify(math.inf)
+    return document
+
+
+def policies_of(document: PolicyDocument) -> tuple[AnyPolicy, ...]:
+    """The policies as any of the devices has them."""
+    return document.for_device(document.to.device or _SOMEBODY)
+
+
+def promises(document: PolicyDocument) -> list[StreamPromise]:
+    """What the policies of a document promise, one for each stream."""
+    found = []
+    for policy in policies_of(document):
+        if isinstance(policy, Policy):
+            promise = policy.guarantee
+            found.append(StreamPromise(policy.stream, "symbols", promise.epsilon, promise.adversary))
+        else:
+            assert isinstance(policy, MeasurePolicy)
+            found.append(StreamPromise(policy.stream, "measured", policy.epsilon, ""))
+    return found
+
+
+def read_signed(content: bytes, root: Root) -> Signed:
+    """Read a document that policy keys have signed, perhaps not yet enough of them.
+
+    Raises:
+        CommandError: it is no policy document of this fleet, or no policy key of the root has validly signed it.
+    """
+    try:
+        envelope = decode_envelope(content)
+    except FrameError as error:
+        raise CommandError(f"no envelope: {error}") from None
+    if envelope.kind != "policy":
+        raise CommandError(f"a {envelope.kind} document where a policy document was expected")
+    role = root.document.policy
+    allowed = {name: public for name, public in root.document.public_keys.items() if name in role.names}
+    valid = signers(envelope, allowed)
+    if not valid or {one.key for one in envelope.signatures} != valid:
+        raise CommandError(
+            f"{len(valid)} of its {len(envelope.signatures)} signatures are valid and of policy keys of root version "
+            f"{root.document.version}; it takes {role.threshold}, and no others"
+        )
+    document = read_document(PolicyDocument, envelope.payload)
+    if document.fleet != root.document.fleet:
+        raise CommandError(f"a document of fleet {document.fleet}; the root is that of fleet {root.document.fleet}")
+    return Signed(document, envelope, len(valid), role.threshold)
+
+
+def sign_document(document: PolicyDocument, keys: Sequence[Ed25519PrivateKey], root: Root) -> Signed:
+    """Sign a document."""
+    envelope = sign("policy", write_document(document), keys)
+    return Signed(document, envelope, len(keys), root.document.policy.threshold)
+
+
+def add_signatures(signed: Signed, keys: Sequence[Ed25519PrivateKey]) -> Signed:
+    """Add signatures to a document that others have signed; its guarantees are derived anew before.
+
+    Raises:
+        FuguError: a guarantee does not hold.
+    """
+    for policy in policies_of(signed.document):
+        policy.verify(math.inf)
+    own = sign("policy", signed.envelope.payload, keys).signatures
+    every = tuple(sorted((*signed.envelope.signatures, *own), key=lambda one: one.key))
+    return signed._replace(envelope=replace(signed.envelope, signatures=every), signatures=len(every))
+
+
+def check(signed: Signed, root: Root, now: int, enrolments: Iterable[Enrolment] = ()) -> bool:
+    """Judge a complete document as the devices will.
+
+    Args:
+        signed: the document.
+        root: the root in force.
+        now: Unix time in seconds.
+        enrolments: devices whose owners' limits are known.
+
+    Returns:
+        Whether it is valid by now; if not, devices take it later.
+
+    Raises:
+        TrustError: a device never accepts it.
+        CommandError: an enrolment is for a device that the document is not for.
+    """
+    document = signed.document
+    groups = (document.to.group,) if document.to.group else ()
+    judges = [device_trust(root, document.to.device or _SOMEBODY, groups)]
+    for enrolment in enrolments:
+        if enrolment.fleet != document.fleet or not document.to.reaches(enrolment.device, enrolment.groups):
+            raise CommandError(
+                f"the document is for {document.to}, not for device {enrolment.device} as it is enrolled"
+            )
+        judges.append(Trust(enrolment.model_copy(update={"root": root.payload.hex()})))
+    ripe = True
+    for judge in judges:
+        try:
+            judge.consider(signed.payload, "policy", now)
+        except NotYetValidError:
+            ripe = False
+            judge.consider(signed.payload, "policy", document.valid_from)
+    return ripe

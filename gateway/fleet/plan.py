@@ -1,0 +1,185 @@
+"""What an operator decides before a rollout: who gets a document, in which stages, and when that goes on or stops.
+
+Who gets it is a matter of the plan and the devices' names and groups alone: every device has a rank, the hash of the
+plan's seed and its name, and p % of n devices are the first ceil(p * n / 100) by rank. So 10 % are among the 20 % of
+the same seed, and a share above 0 is never nobody. Shares are exact fractions: "at the threshold" has a meaning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil
+
+from gateway.fleet.entries import PlanError, Target, checked_name
+
+__all__ = ["WHOLE_FLEET", "Plan", "Stage", "first_share", "share", "stages_of"]
+
+WHOLE_FLEET = Target("fleet")
+_MAX_STAGES = 100
+_MAX_PACE = 1_000_000
+_MAX_PATIENCE_SECONDS = 90 * 24 * 3600
+
+
+def share(text: str) -> Fraction:
+    """Read `3%`, `0.03` or `3/100`, exactly.
+
+    Raises:
+        PlanError: it is none of these.
+    """
+    number = text.strip()
+    try:
+        if number.endswith("%"):
+            return Fraction(number[:-1].strip()) / 100
+        return Fraction(number)
+    except (ValueError, ZeroDivisionError):
+        raise PlanError(f"{text[:40]!r} is no share: write 3%, 0.03 or 3/100") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of a rollout.
+
+    Attributes:
+        share: it takes the rollout up to this share of its devices, those of earlier stages included; or
+        group: it consists of the rollout's devices in this group.
+        success: the next stage begins when at least this share of the stage's devices has accepted the document.
+        gate: it begins only when an operator has approved it.
+    """
+
+    share: Fraction | None = None
+    group: str = ""
+    success: Fraction = Fraction(9, 10)
+    gate: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a stage that means nothing."""
+        if (self.share is None) == (not self.group):
+            raise PlanError("a stage is either a share or a group")
+        if self.group:
+            checked_name(self.group, "group")
+        if self.share is not None and not 0 < self.share <= 1:
+            raise PlanError(f"a stage's share of {self.share} is not above 0 and at most 1")
+        if not 0 < self.success <= 1:
+            raise PlanError(f"a success threshold of {self.success} is not above 0 and at most 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A rollout's plan.
+
+    Attributes:
+        version: of the document.
+        stages: one after the other; the last reaches all of the rollout's devices.
+        error: the rollout stops when at least this share of a stage's devices has refused the document, failed with
+            it, or keeps silent.
+        pace: in any minute at most this many devices get the document, as evenly as can be.
+        patience_seconds: time to wait for a device's answer.
+        groups: the rollout goes to devices in any of these groups; to all if there are none.
+        share: and of these to this share.
+        seed: of the choice of devices.
+    """
+
+    version: int
+    stages: tuple[Stage, ...]
+    error: Fraction
+    pace: int
+    patience_seconds: int
+    groups: tuple[str, ...] = ()
+    share: Fraction = Fraction(1)
+    seed: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a plan that cannot be carried out."""
+        if not 1 <= len(self.stages) <= _MAX_STAGES:
+            raise PlanError(f"a plan has 1 to {_MAX_STAGES} stages, not {len(self.stages)}")
+        if self.stages[-1].share != 1:
+            raise PlanError("the last stage must reach 100 % of the rollout's devices")
+        shares = [stage.share for stage in self.stages if stage.share is not None]
+        if any(later <= earlier for earlier, later in pairwise(shares)):
+            raise PlanError("every stage's share must be larger than the one before")
+        if self.stages[0].gate:
+            raise PlanError("the first stage begins with the start: it has no gate")
+        if not 0 < self.error <= 1:
+            raise PlanError(f"an error threshold of {self.error} is not above 0 and at most 1")
+        if not 0 < self.share <= 1:
+            raise PlanError(f"a rollout to a share of {self.share} is not above 0 and at most 1")
+        if not 1 <= self.pace <= _MAX_PACE:
+            raise PlanError(f"a pace of {self.pace} devices per minute is not in 1..{_MAX_PACE}")
+        if not 1 <= self.patience_seconds <= _MAX_PATIENCE_SECONDS:
+            raise PlanError(f"a patience of {self.patience_seconds} s is not in 1..{_MAX_PATIENCE_SECONDS}")
+        for group in self.groups:
+            checked_name(group, "group")
+
+    def to_json(self) -> str:
+        """The plan as text, the same for equal plans."""
+        stages = [
+            {"share": stage.share and str(stage.share), "group": stage.group, "success": str(stage.success)}
+            | {"gate": stage.gate}
+            for stage in self.stages
+        ]
+        return json.dumps(
+            {"version": self.version, "stages": stages, "error": str(self.error), "pace": self.pace}
+            | {"patience_seconds": self.patience_seconds, "groups": self.groups}
+            | {"share": str(self.share), "seed": self.seed}
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """What `to_json` has written."""
+        fields = json.loads(text)
+        stages = [
+            Stage(one["share"] and Fraction(one["share"]), one["group"], Fraction(one["success"]), one["gate"])
+            for one in fields["stages"]
+        ]
+        exact = {"error": Fraction(fields["error"]), "share": Fraction(fields["share"])}
+        return cls(**fields | exact | {"stages": tuple(stages), "groups": tuple(fields["groups"])})
+
+
+def first_share(devices: tuple[str, ...], part: Fraction) -> tuple[str, ...]:
+    """The first ceil(part * n) of n devices."""
+    return devices[: ceil(part * len(devices))]
+
+
+def stages_of(
+    plan: Plan, devices: Mapping[str, frozenset[str]], target: Target = WHOLE_FLEET
+) -> tuple[tuple[str, ...], ...]:
+    """Which devices each stage adds, in the order in which they get the document.
+
+    Args:
+        plan: the plan.
+        devices: all devices, with their groups.
+        target: whom the document is addressed to; nobody else gets it.
+
+    Raises:
+        PlanError: the rollout, its first stage, or a stage that is a group has no device.
+    """
+    chosen = [
+        name
+        for name, groups in devices.items()
+        if target.covers(name, groups) and (not plan.groups or not groups.isdisjoint(plan.groups))
+    ]
+    ranked = first_share(tuple(sorted(chosen, key=lambda name: (_rank(plan.seed, name), name))), plan.share)
+    if not ranked:
+        raise PlanError(f"document {plan.version} for {target}: none of the devices that it is for is in the plan")
+    stages: list[tuple[str, ...]] = []
+    taken: set[str] = set()
+    for i, stage in enumerate(plan.stages):
+        reached = (
+            tuple(name for name in ranked if stage.group in devices[name])
+            if stage.share is None
+            else first_share(ranked, stage.share)
+        )
+        if not reached:
+            raise PlanError(f"stage {i + 1} has no device: none of the rollout's is in group {stage.group}")
+        stages.append(tuple(name for name in reached if name not in taken))
+        taken.update(reached)
+    return tuple(stages)
+
+
+def _rank(seed: str, device: str) -> bytes:
+    return hashlib.sha256(f"{seed}\0{device}".encode()).digest()

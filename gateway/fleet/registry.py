@@ -1,0 +1,337 @@
+"""The fleet registry: which devices there are, what they should run, what they say they run, and who did what.
+
+One SQLite file per fleet, used by the gateway and the command line at the same time: every change is one short
+transaction, written through to the disk; a file that is locked or full gives a `RegistryError`, and nothing was done.
+The rules:
+
+- A document's version is a number of the fleet, higher than all before it. A version is never reused: the same bytes
+  again are a no-op, other bytes an error. A "rollback" is a new version; `restores` names the one whose content it has.
+- The version that a device should have never goes down, because the device would refuse it.
+- A document goes only to devices that it is addressed to.
+- Answers other than `accepted` (up to a number for each device) and what operators did are kept for ever.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from gateway.fleet.entries import (
+    Device,
+    Document,
+    DocumentError,
+    Due,
+    Event,
+    PolicyReport,
+    Refusal,
+    Sighting,
+    UnknownNameError,
+    checked_name,
+)
+from gateway.fleet.registry_file import BUSY_SECONDS, open_registry, reading, writing
+from gateway.fleet.registry_rows import DEVICES, DOCUMENT, device_of, document_of, put_report
+
+__all__ = ["Registry"]
+
+
+class Registry:
+    """An open registry; one thread uses it at a time, several processes may have it open.
+
+    Args:
+        path: the file.
+        fleet: make it for this fleet if it is not there; None if it must be there.
+        busy_seconds: time to wait for another process that writes.
+
+    Raises:
+        RegistryError: it cannot be opened, is no registry or another fleet's, or was written by a later version.
+    """
+
+    def __init__(self, path: Path, *, fleet: str | None = None, busy_seconds: float = BUSY_SECONDS) -> None:
+        self._db, self.fleet = open_registry(path, fleet, busy_seconds)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        """All of it becomes durable, or nothing does; a `RegistryError` if the file does not take it."""
+        return writing(self._db)
+
+    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Reads see one state of the registry, and hold nobody up."""
+        return reading(self._db)
+
+    # Devices
+
+    def enrol(self, device: str, groups: Iterable[str] = (), *, who: str, time_us: int) -> None:
+        """Add a device.
+
+        Raises:
+            UnknownNameError: a name cannot be one, or is taken.
+        """
+        chosen = _group_names(groups)
+        with self.transaction() as db:
+            if db.execute("SELECT 1 FROM devices WHERE name=?", (checked_name(device, "device"),)).fetchone():
+                raise UnknownNameError(f"device {device} is enrolled already")
+            db.execute("INSERT INTO devices (name, enrolled_us) VALUES (?, ?)", (device, time_us))
+            self._put_groups(device, chosen)
+            self.record(who, "enrol", device, " ".join(chosen), time_us=time_us)
+
+    def remove(self, device: str, *, who: str, time_us: int) -> None:
+        """Forget a device; its refusals and the history stay.
+
+        Raises:
+            UnknownNameError: there is no such device.
+        """
+        with self.transaction() as db:
+            self._must_be_there(device)
+            for table, column in (
+                *(("members", "device"), ("desired", "device"), ("reported", "device")),
+                ("devices", "name"),
+            ):
+                db.execute(f"DELETE FROM {table} WHERE {column}=?", (device,))
+            self.record(who, "remove", device, time_us=time_us)
+
+    def set_groups(self, device: str, groups: Iterable[str], *, who: str, time_us: int) -> None:
+        """Put a device into these groups, and no others.
+
+        Raises:
+            UnknownNameError: there is no such device, or a name cannot be one.
+        """
+        chosen = _group_names(groups)
+        with self.transaction():
+            self._must_be_there(device)
+            self._put_groups(device, chosen)
+            self.record(who, "groups", device, " ".join(chosen), time_us=time_us)
+
+    def device(self, name: str) -> Device:
+        """One device.
+
+        Raises:
+            UnknownNameError: there is none of this name.
+        """
+        with self.snapshot():
+            if found := self._devices("WHERE name=?", name):
+                return found[0]
+        raise UnknownNameError(f"there is no device {name[:80]!r} in fleet {self.fleet}")
+
+    def devices(self, group: str | None = None) -> list[Device]:
+        """All devices, or those of a group, by name."""
+        with self.snapshot():
+            if group is None:
+                return self._devices("ORDER BY name")
+            return self._devices("WHERE name IN (SELECT device FROM members WHERE in_group=?) ORDER BY name", group)
+
+    def groups(self) -> dict[str, int]:
+        """Every group, and how many devices it has."""
+        with self.snapshot() as db:
+            return dict(db.execute("SELECT in_group, COUNT(*) FROM members GROUP BY in_group ORDER BY in_group"))
+
+    # What devices say
+
+    def seen(self, sightings: Iterable[Sighting]) -> int:
+        """Take note of statuses, all in one transaction.
+
+        A last will says that the device was connected until then, once: the broker repeats it for ever.
+
+        Returns:
+            How many are of devices that are not enrolled; they are ignored.
+        """
+        strangers = 0
+        with self.transaction() as db:
+            for one in sightings:
+                cursor = db.execute(
+                    "UPDATE devices SET last_seen_us=CASE WHEN :online OR online THEN max(last_seen_us, :time) "
+                    "ELSE last_seen_us END, online=:online, outbox_depth=:depth, last_error=:error, "
+                    "agent_version=:agent WHERE name=:name",
+                    {
+                        **{"name": one.device, "online": one.online, "time": one.time_us, "depth": one.outbox_depth},
+                        **{"error": one.last_error, "agent": one.agent_version},
+                    },
+                )
+                strangers += not cursor.rowcount
+        return strangers
+
+    def reported(self, reports: Iterable[PolicyReport]) -> int:
+        """Take note of answers to documents, all in one transaction; the same answer again changes nothing.
+
+        Returns:
+            How many are of devices that are not enrolled; they are ignored.
+        """
+        strangers = 0
+        with self.transaction() as db:
+            for one in reports:
+                if not db.execute("SELECT 1 FROM devices WHERE name=?", (one.device,)).fetchone():
+                    strangers += 1
+                    continue
+                put_report(db, one)
+        return strangers
+
+    def refusals(self, device: str | None = None, *, after: int = 0, limit: int = 1000) -> list[Refusal]:
+        """Answers other than `accepted` above a number, oldest first."""
+        where, values = ("", ()) if device is None else ("device=? AND", (device,))
+        query = (
+            "SELECT number, time_us, device, version, outcome, reason FROM refusals "
+            f"WHERE {where} number>? ORDER BY number LIMIT ?"
+        )
+        with self.snapshot() as db:
+            return [Refusal._make(row) for row in db.execute(query, (*values, after, limit))]
+
+    # Documents
+
+    def add_document(self, document: Document, *, who: str, time_us: int) -> None:
+        """Keep a signed document; the same version with the same bytes again is a no-op.
+
+        Args:
+            document: with `added_by` and `added_us` of no meaning.
+            who: the operator.
+            time_us: now.
+
+        Raises:
+            DocumentError: its version is not higher than all others, or what it restores is not there.
+        """
+        with self.transaction() as db:
+            known = db.execute("SELECT digest, payload FROM documents WHERE version=?", (document.version,)).fetchone()
+            if known == (document.digest, document.payload):
+                return
+            if known or document.version < self._newest():
+                raise DocumentError(
+                    f"version {document.version} is refused: "
+                    + ("it is taken by another document" if known else f"version {self._newest()} is there already")
+                )
+            if document.restores is not None:
+                self._document(document.restores)
+            place = (document.version, *document.target, document.digest, document.payload, document.description)
+            db.execute(
+                f"INSERT INTO documents ({DOCUMENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*place, who, time_us, document.restores),
+            )
+            detail = f"for {document.target}, digest {document.digest}"
+            if document.restores is not None:
+                detail += f", restores {document.restores}"
+            self.record(who, "document", str(document.version), detail, time_us=time_us)
+
+    def document(self, version: int) -> Document:
+        """A document.
+
+        Raises:
+            UnknownNameError: there is none of this version.
+        """
+        with self.snapshot():
+            return self._document(version)
+
+    def documents(self) -> list[Document]:
+        """All documents, oldest first."""
+        with self.snapshot() as db:
+            return [document_of(row) for row in db.execute(f"SELECT {DOCUMENT} FROM documents ORDER BY version")]
+
+    def newest_version(self) -> int:
+        """The highest version of all documents, 0 if there is none."""
+        with self.snapshot():
+            return self._newest()
+
+    # What devices should have
+
+    def desire(self, devices: Iterable[str], version: int, *, who: str, time_us: int) -> None:
+        """Let devices have a document, at once and without a rollout; for those that have it already, a no-op.
+
+        Raises:
+            UnknownNameError: there is no such document, or a device is not enrolled.
+            DocumentError: it is not addressed to one of them, or one should have a newer version already.
+        """
+        with self.transaction():
+            document, chosen = self._document(version), sorted(set(devices))
+            for name in chosen:
+                device = self.device(name)
+                if not document.target.covers(name, device.groups):
+                    raise DocumentError(f"document {version} is for {document.target}, not for device {name}")
+                if device.desired is not None and device.desired.version > version:
+                    raise DocumentError(
+                        f"device {name} should have version {device.desired.version} already: the way back to "
+                        f"the content of {version} is a new version"
+                    )
+                self.want(name, version, time_us)
+            self.record(who, "push", str(version), " ".join(chosen), time_us=time_us)
+
+    def want(self, device: str, version: int, time_us: int, rollout: int = 0) -> None:
+        """Raise the version that a device should have, as part of a transaction; `rollout` is 0 if by hand."""
+        self._db.execute(
+            "INSERT INTO desired (device, version, since_us, rollout) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "since_us=CASE WHEN version<excluded.version THEN excluded.since_us ELSE since_us END, "
+            "published=published AND version=excluded.version, version=excluded.version, rollout=excluded.rollout "
+            "WHERE version<=excluded.version",
+            (device, version, time_us, rollout),
+        )
+
+    def unpublished(self, limit: int) -> list[Due]:
+        """Documents that the broker has not acknowledged, those that wait longest first.
+
+        What a rollout was about to send is held back while it is paused, and for good when it was stopped or aborted,
+        unless the document is pushed by hand.
+        """
+        query = (
+            "SELECT device, desired.version, payload FROM desired JOIN documents ON documents.version=desired.version "
+            "LEFT JOIN rollouts ON number=rollout WHERE published=0 AND COALESCE(phase, '') NOT IN "
+            "('paused', 'stopped', 'aborted') ORDER BY since_us, device LIMIT ?"
+        )
+        with self.snapshot() as db:
+            return [Due._make(row) for row in db.execute(query, (limit,))]
+
+    def published(self, some: Iterable[tuple[str, int]]) -> None:
+        """The broker has these documents; if a device should have a newer one by now, that is still to come."""
+        with self.transaction() as db:
+            query = "UPDATE desired SET published=1 WHERE device=? AND version=? AND NOT published"
+            db.executemany(query, list(some))
+
+    def publish_again(self) -> int:
+        """Publish anew what its device has not answered yet: the broker may have lost what it had.
+
+        Returns:
+            How many documents that are.
+        """
+        with self.transaction() as db:
+            return db.execute(
+                "UPDATE desired SET published=0 WHERE published AND NOT EXISTS (SELECT 1 FROM reported r "
+                "WHERE r.device=desired.device AND (r.in_force=desired.version OR r.version=desired.version))"
+            ).rowcount
+
+    # History
+
+    def record(self, who: str, what: str, subject: str, detail: str = "", *, time_us: int) -> None:
+        """Add to the history."""
+        with self.transaction() as db:
+            query = "INSERT INTO history (time_us, who, what, subject, detail) VALUES (?, ?, ?, ?, ?)"
+            db.execute(query, (time_us, who, what, subject, detail))
+
+    def history(self, *, after: int = 0, limit: int = 1000) -> list[Event]:
+        """What happened above a number, oldest first."""
+        query = "SELECT number, time_us, who, what, subject, detail FROM history WHERE number>? ORDER BY number LIMIT ?"
+        with self.snapshot() as db:
+            return [Event._make(row) for row in db.execute(query, (after, limit))]
+
+    # Inside
+
+    def _must_be_there(self, device: str) -> None:
+        self.device(device)
+
+    def _put_groups(self, device: str, groups: list[str]) -> None:
+        self._db.execute("DELETE FROM members WHERE device=?", (device,))
+        self._db.executemany("INSERT INTO members VALUES (?, ?)", [(device, group) for group in groups])
+
+    def _devices(self, where: str, *values: object) -> list[Device]:
+        return [device_of(row) for row in self._db.execute(f"{DEVICES} {where}", values)]
+
+    def _document(self, version: int) -> Document:
+        row = self._db.execute(f"SELECT {DOCUMENT} FROM documents WHERE version=?", (version,)).fetchone()
+        if row is None:
+            raise UnknownNameError(f"there is no document of version {version} in fleet {self.fleet}")
+        return document_of(row)
+
+    def _newest(self) -> int:
+        return int(self._db.execute("SELECT COALESCE(MAX(version), 0) FROM documents").fetchone()[0])
+
+
+def _group_names(groups: Iterable[str]) -> list[str]:
+    return sorted({checked_name(group, "group") for group in groups})

@@ -1,0 +1,212 @@
+"""The rules of a rollout: a pure state machine. Time and what devices say are passed in; it says what to do.
+
+A device that the document was offered to (it is the device's desired version) is, at any time, one of:
+
+- accepted, refused, failed: it has said so;
+- pending: it has not answered, and has had less than `patience` for it;
+- silent: it was connected after the offer, and has not answered for `patience` since it was first seen there. A device
+  that goes off under a new document is silent, not absent: that may be what the document does to it;
+- absent: it has not been connected since the offer, and `patience` is over. It catches up by the retained message.
+
+Devices that should have, or have, a newer version by now, and those that were removed, are out: they count nowhere.
+With `size` devices of a stage that are not out:
+
+- Errors are refused + failed + silent. The rollout stops when errors >= error * size in any stage that has begun (just
+  below it goes on), or when the stage's success is out of reach because of them: size - errors < success * size. It
+  then offers the way back: which devices had which version before. It takes nothing back by itself.
+- A stage is done when the document was offered to all of it, at least one device has accepted, and
+  accepted >= success * (size - absent). So for `patience` success is a share of all the stage's devices, and after
+  that of those that could answer: devices that are off hold a stage up for no longer. A stage where nobody answers is
+  never done; one whose devices are all out is.
+- Then the next stage begins, if it has a gate once it is approved; or the rollout is completed.
+- The pace: in any minute at most `pace` devices are offered the document, and one every minute / pace; what was missed
+  for more than a few seconds is not made up for.
+
+Patience and pace are measured on the rollout's own clock. It stands still while the rollout is paused, and a step of
+more than a minute between two calls counts as one minute: while nobody was listening, no device kept silent. A wall
+clock that is set back moves it by nothing.
+
+Paused means that nothing happens; stopped, aborted and completed are ends. Everything is a function of the arguments:
+the same call again gives no action, and calling less often makes a rollout slower, never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gateway.fleet.entries import RolloutError
+from gateway.fleet.plan import Plan
+from gateway.fleet.rollout_state import (
+    ACTIVE,
+    Action,
+    Offer,
+    OfferWayBack,
+    Phase,
+    Report,
+    SetDesired,
+    State,
+    Tally,
+    tally,
+    way_back,
+)
+
+__all__ = [
+    "ACTIVE",
+    "Action",
+    "Offer",
+    "OfferWayBack",
+    "Phase",
+    "Report",
+    "SetDesired",
+    "State",
+    "Tally",
+    "abort",
+    "advance",
+    "approve",
+    "begin",
+    "pause",
+    "resume",
+    "tally",
+    "way_back",
+]
+
+MINUTE_US = 60_000_000
+CATCH_UP_US = 5_000_000
+
+
+def begin(state: State, stages: tuple[tuple[str, ...], ...], now_us: int) -> State:
+    """Start a draft with the devices that `plan.stages_of` has chosen.
+
+    Raises:
+        RolloutError: it was started before.
+    """
+    _need(state, "start", "draft")
+    return replace(state, phase="running", stages=stages, seen_us=now_us, offers={})
+
+
+def pause(state: State) -> State:
+    """Let nothing happen, until `resume`.
+
+    Raises:
+        RolloutError: it is not under way.
+    """
+    _need(state, "pause", "running", "waiting")
+    return replace(state, phase="paused", cause="")
+
+
+def resume(state: State, now_us: int) -> State:
+    """Go on; the pause counts for neither patience nor pace.
+
+    Raises:
+        RolloutError: it is not paused.
+    """
+    _need(state, "resume", "paused")
+    return replace(state, phase="running", seen_us=now_us)
+
+
+def approve(state: State) -> State:
+    """Open the gate that the rollout waits at.
+
+    Raises:
+        RolloutError: it does not wait.
+    """
+    _need(state, "approve", "waiting")
+    return replace(state, phase="running", approved=state.stage + 1, cause="")
+
+
+def abort(state: State) -> State:
+    """End it; devices stay where they are. The way back is a new document.
+
+    Raises:
+        RolloutError: it has ended already.
+    """
+    _need(state, "abort", "draft", "running", "waiting", "paused")
+    return replace(state, phase="aborted", cause="")
+
+
+def advance(plan: Plan, state: State, reports: Mapping[str, Report], now_us: int) -> tuple[tuple[Action, ...], State]:
+    """Do what is due.
+
+    Args:
+        plan, state: the rollout.
+        reports: of every device that is enrolled.
+        now_us: the time.
+
+    Returns:
+        What to do, and the state to keep together with it.
+    """
+    if state.phase not in ("running", "waiting"):
+        return (), state
+    passed = min(max(now_us - state.seen_us, 0), MINUTE_US)
+    state = replace(state, clock_us=state.clock_us + passed, seen_us=now_us)
+    state = _noticed(state, reports)
+    counts = tally(plan, state, reports)
+    if cause := _stopping(plan, state, counts):
+        state = replace(state, phase="stopped", cause=cause)
+        return (way_back(state),), state
+    state = _next_stage(plan, state, counts)
+    return _offer(plan, state, reports, passed) if state.phase == "running" else ((), state)
+
+
+def _noticed(state: State, reports: Mapping[str, Report]) -> State:
+    """Note down which devices have been connected since their offer."""
+    reached = {
+        name: offer._replace(reached_us=state.clock_us)
+        for name, offer in state.offers.items()
+        if offer.reached_us is None
+        and (report := reports.get(name)) is not None
+        and (report.online or report.last_seen_us > offer.time_us)
+    }
+    return replace(state, offers={**state.offers, **reached}) if reached else state
+
+
+def _stopping(plan: Plan, state: State, counts: tuple[Tally, ...]) -> str:
+    """Why the rollout stops; empty if it goes on."""
+    for i, (stage, count) in enumerate(zip(plan.stages[: state.stage + 1], counts, strict=False)):
+        detail = (
+            f"stage {i + 1}: {count.errors} of {count.size} devices refused ({count.refused}), failed "
+            f"({count.failed}) or keep silent ({count.silent})"
+        )
+        if count.errors and count.errors >= plan.error * count.size:
+            return f"{detail}; the error threshold is {float(plan.error):.6g}"
+        if i == state.stage and count.errors and count.lost(stage.success):
+            return f"{detail}; its success threshold of {float(stage.success):.6g} is out of reach"
+    return ""
+
+
+def _next_stage(plan: Plan, state: State, counts: tuple[Tally, ...]) -> State:
+    """Go on to the first stage that is not done, if its gate is open."""
+    while counts[state.stage].reaches(plan.stages[state.stage].success):
+        following = state.stage + 1
+        if following == len(plan.stages):
+            return replace(state, phase="completed", cause="")
+        if plan.stages[following].gate and state.approved < following:
+            return replace(state, phase="waiting", cause=f"stage {following + 1} waits for approval")
+        state = replace(state, stage=following)
+    return replace(state, phase="running", cause="")
+
+
+def _offer(plan: Plan, state: State, reports: Mapping[str, Report], passed: int) -> tuple[tuple[Action, ...], State]:
+    """Offer the document to as many devices of the stage as the pace allows."""
+    interval = -(-MINUTE_US // plan.pace)
+    slot = max(state.slot_us, state.clock_us - min(passed, CATCH_UP_US))
+    room = plan.pace - sum(offer.at_us > state.clock_us - MINUTE_US for offer in state.offers.values())
+    made: dict[str, Offer] = {}
+    for name in state.stages[state.stage]:
+        if len(made) >= room or slot > state.clock_us:
+            break
+        if name in state.offers or (report := reports.get(name)) is None or report.newest > plan.version:
+            continue
+        reached = state.clock_us if report.online else None
+        made[name] = Offer(state.clock_us, state.seen_us, report.former, reached)
+        slot += interval
+    if not made:
+        return (), state
+    actions = tuple(SetDesired(name, plan.version) for name in made)
+    return actions, replace(state, slot_us=slot, offers={**state.offers, **made})
+
+
+def _need(state: State, what: str, *phases: Phase) -> None:
+    if state.phase not in phases:
+        raise RolloutError(f"cannot {what} a rollout that is {state.phase}: only one that is {' or '.join(phases)}")

@@ -1,0 +1,325 @@
+"""`fugu fleet` on a registry: enrol, groups, push with its dry run, status, history."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.chains import BoundedChains, FiniteChains
+from contract.envelope import decode_envelope
+from contract.fleet_documents import Address, read_enrolment
+from contract.guarantee import Guarantee
+from contract.policy import Clock
+from contract.table import EmissionTable
+from contract.trust import Trust
+from fugu.fleet.dry_run import worth
+from gateway.fleet import Registry
+from tests.cli.command import Fugu
+from tests.cli.fleet_home import HEART, KEYS, Home
+from tests.measured import measure_policy
+
+WEAK = HEART.model_copy(update={"guarantee": Guarantee(epsilon=2.0, adversary="universal")})
+QUIET = HEART.model_copy(update={"table": EmissionTable.binary(2_140_000_000, 2_140_000_000)})
+PLACE = measure_policy(3)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+# Enrolment and groups
+
+
+def test_an_enrolment_is_what_a_device_can_begin_with(fugu: Fugu, tmp_path: Path) -> None:
+    (tmp_path / "root.envelope").write_bytes(KEYS.root_envelope())
+    registry, out = tmp_path / "fleet.db", tmp_path / "watch.json"
+    done = fugu(
+        *("fleet", "enrol", "--root", tmp_path / "root.envelope", "--device", "watch", "--group", "wrists", "-o", out),
+        *("--ceiling", 1, "--total-ceiling", 1.5, "--measurement-ceiling", 2, "--adversary", "informed"),
+        *("--adversary", "universal", "--fresh-seconds", 3600, "--registry", registry, "--as", "anna"),
+    )
+    assert (done.code, done.err) == (0, "")
+    enrolment = read_enrolment(out.read_bytes())
+    assert enrolment == KEYS.enrolment(
+        measurement_ceiling=2.0, adversaries=("informed", "universal"), fresh_seconds=3600, root=enrolment.root
+    )
+    assert Trust(enrolment).root == KEYS.root_document()
+    opened = Registry(registry)
+    assert opened.device("watch").groups == {"wrists"}
+    assert [(one.who, one.what, one.subject) for one in opened.history()] == [("anna", "enrol", "watch")]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--device", "watch"), "device watch is enrolled already"),
+        (("--device", "a/b"), "device: String should match pattern"),
+        (("--device", "new", "--ceiling", "0"), "ceiling must be above 0 and finite, got 0"),
+        (("--device", "new", "--fresh-seconds", "0"), "fresh_seconds: Input should be greater than or equal to 1"),
+        (("--device", "new", "--root", "FOLDER/1.envelope"), "a policy document, not a root"),
+        (("--device", "new", "--root", "FOLDER/none"), "cannot read the root"),
+    ],
+)
+def test_enrolments_that_are_refused(fugu: Fugu, home: Home, words: tuple[str, ...], complaint: str) -> None:
+    home.write(1, HEART)
+    before, out = home.dump(), home.folder / "out.json"
+    given = ("--ceiling", 1, "--total-ceiling", 1, "-o", out, *home.options)
+    done = fugu("fleet", "enrol", *given, *(word.replace("FOLDER", str(home.folder)) for word in words))
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert complaint in done.err
+    assert not out.exists()
+    assert home.dump() == before
+
+
+def test_a_root_that_its_own_keys_have_not_signed_is_no_root(fugu: Fugu, home: Home) -> None:
+    changed = home.root.read_bytes().replace(b"home", b"hone")
+    home.root.write_bytes(changed)
+    done = fugu("fleet", "push", home.write(1, HEART), *home.options)
+    assert done.code == 1
+    assert done.err == f"fugu: {home.root}: a signature does not match the document\n"
+
+
+def test_groups_are_listed_and_changed(fugu: Fugu, home: Home) -> None:
+    words = ("fleet", "groups", "--registry", home.path)
+    assert fugu(*words, "--json").json() == {"fingers": ["ring"], "new": ["band"], "wrists": ["band", "watch"]}
+    done = fugu(*words, "--device", "ring", "--add", "new", "--remove", "fingers", "--as", "anna", "--json")
+    assert done.json() == {"new": ["band", "ring"], "wrists": ["band", "watch"]}
+    assert "only if its own enrolment names the group" in done.err
+    assert "band watch" in fugu(*words).out
+    before = home.dump()
+    wrong = fugu(*words, "--device", "ring", "--remove", "wrists")
+    assert (wrong.code, wrong.err) == (1, "fugu: device ring is not in group wrists\n")
+    assert fugu(*words, "--device", "pen", "--add", "new").err == "fugu: there is no device 'pen' in fleet home\n"
+    assert fugu(*words, "--add", "new").code == 2
+    assert home.dump() == before
+
+
+def test_a_device_is_removed(fugu: Fugu, home: Home) -> None:
+    assert fugu("fleet", "remove", "ring", "--registry", home.path, "--as", "anna").code == 0
+    assert [one.name for one in home.registry.devices()] == ["band", "watch"]
+    assert fugu("fleet", "remove", "ring", "--registry", home.path).code == 1
+
+
+# Push
+
+
+def test_push_lets_the_devices_it_is_for_have_it(fugu: Fugu, home: Home) -> None:
+    path = home.write(3, HEART, to=Address(group="wrists"))
+    done = fugu("fleet", "push", path, *home.options, "--as", "anna", "--note", "first", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert done.json() == {"version": 3, "devices": ["band", "watch"], "restores": None}
+    assert [(one.device, one.version) for one in home.registry.unpublished(10)] == [("band", 3), ("watch", 3)]
+    assert home.registry.device("ring").desired is None
+    kept = home.registry.document(3)
+    assert (kept.payload, kept.description, kept.added_by) == (path.read_bytes(), "first", "anna")
+    assert kept.digest == decode_envelope(kept.payload).digest
+    assert fugu("fleet", "push", path, *home.options).code == 0, "the same again is no news"
+    assert len(home.registry.documents()) == 1
+
+
+def test_the_way_back_is_known_as_one(fugu: Fugu, home: Home) -> None:
+    for version, policies, restores in (
+        (1, (HEART,), None),
+        (2, (QUIET,), None),
+        (3, (QUIET,), None),
+        (4, (HEART,), 1),
+    ):
+        done = fugu("fleet", "push", home.write(version, *policies), *home.options, "--json")
+        assert done.json()["restores"] == restores
+    measured = (measure_policy(3, version=5), measure_policy(3, version=7))
+    fugu("fleet", "push", home.write(5, measured[0]), *home.options)
+    fugu("fleet", "push", home.write(6, HEART), *home.options)
+    done = fugu("fleet", "push", home.write(7, measured[1]), *home.options)
+    assert "version 7, which brings version 5 back: 3 devices should have it" in done.out
+
+
+REFUSED = [
+    ({"keys": KEYS.policy[:1]}, "1 of the 2 signatures that are needed"),
+    ({"keys": KEYS.root}, "0 of its 3 signatures are valid"),
+    ({"valid_until": 5}, "version 2 was valid until 5"),
+    ({"fleet": "other"}, "a document of fleet other; the root is that of fleet home"),
+    ({"to": Address(device="pen")}, "no device of fleet home is meant by device pen: enrol it first"),
+    ({"version": 1}, "version 1 is not newer than 1, which the registry has"),
+]
+
+
+@pytest.mark.parametrize(("fields", "complaint"), REFUSED)
+def test_what_devices_would_refuse_is_not_pushed(
+    fugu: Fugu, home: Home, fields: dict[str, Any], complaint: str
+) -> None:
+    fugu("fleet", "push", home.write(1, QUIET), *home.options)
+    before, given = home.dump(), dict(fields)
+    path = home.write(given.pop("version", 2), HEART, **given)
+    for dry in ((), ("--dry-run",)):
+        done = fugu("fleet", "push", path, *home.options, *dry)
+        assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+        assert complaint in done.err
+        assert home.dump() == before
+
+
+def test_a_false_guarantee_is_not_pushed_whoever_signed_it(fugu: Fugu, home: Home) -> None:
+    false = HEART.model_copy(update={"table": EmissionTable.binary(1_000_000_000, 1_000_000_000)})
+    done = fugu("fleet", "push", home.write(1, false), *home.options)
+    assert done.code == 1
+    assert "epsilon" in done.err
+    assert home.registry.documents() == []
+
+
+def test_a_document_whose_time_has_not_come_is_pushed_with_a_warning(fugu: Fugu, home: Home) -> None:
+    done = fugu("fleet", "push", home.write(1, HEART, valid_from=int(time.time()) + 1000), *home.options)
+    assert done.code == 0
+    assert "devices refuse it until then, then take it" in done.err
+
+
+def test_a_dry_run_shows_what_would_change_and_changes_nothing(fugu: Fugu, home: Home) -> None:
+    fugu("fleet", "push", home.write(1, HEART, PLACE), *home.options)
+    for name in ("watch", "band"):
+        home.says(name, 1)
+    fugu("fleet", "push", home.write(2, QUIET, to=Address(device="ring")), *home.options)
+    home.says("ring", 1)
+    home.says("ring", 2)
+    before = home.dump()
+    path = home.write(3, WEAK, to=Address(everyone=True))
+    done = fugu("fleet", "push", path, *home.options, "--dry-run", "--json")
+    assert home.dump() == before
+    first, second = done.json()["changes"]
+    assert (first["devices"], first["former"]) == (["band", "watch"], 1)
+    assert (second["devices"], second["former"]) == (["ring"], 2)
+    heart, place = first["streams"]["hr"], first["streams"]["place"]
+    assert (heart["before"]["epsilon"], heart["after"]["epsilon"]) == (1.0, 2.0)
+    assert heart["before"]["accuracy"] == heart["after"]["accuracy"] > second["streams"]["hr"]["before"]["accuracy"]
+    assert (place["before"]["epsilon"], place["after"]) == (1.0, None)
+    table = PLACE.measure_tables[1].noise
+    squares = 0.0
+    for state, at in enumerate(PLACE.coordinates):  # the law that the chain settles at is by numbers of neighbours
+        share = len(PLACE.transition[state]) / sum(map(len, PLACE.transition))
+        for point, weight in zip(table.points, table.weights(state), strict=True):  # type: ignore[union-attr]
+            squares += share * weight / 2**32 * sum((a - b) ** 2 for a, b in zip(at, point, strict=True))
+    assert place["before"]["error"] == pytest.approx(squares**0.5, rel=1e-6)
+    shown = fugu("fleet", "push", path, *home.options, "--dry-run").out
+    assert "MORE IS LOST" in shown
+    assert "ends" in shown
+    assert "2 devices (band, watch): from version 1 to version 3" in shown
+
+
+def test_another_clock_is_warned_of_because_devices_refuse_it(fugu: Fugu, home: Home) -> None:
+    fugu("fleet", "push", home.write(1, HEART, to=Address(device="ring")), *home.options)
+    other = HEART.model_copy(update={"clock": Clock(epoch_us=0, period_us=2_000_000)})
+    path = home.write(2, other)
+    dry = fugu("fleet", "push", path, *home.options, "--dry-run")
+    assert dry.out.count("NEW CLOCK: refused") == 1, "only the ring runs it"
+    done = fugu("fleet", "push", path, *home.options)
+    assert done.code == 0
+    assert done.err == (
+        "fugu: warning: devices of version 1 will refuse version 2: hr has another epoch or period; "
+        "plan it with the same, or give the stream a new name\n"
+    )
+
+
+def test_a_dry_run_for_devices_whose_version_is_not_known_here(fugu: Fugu, home: Home) -> None:
+    home.says("ring", 9)
+    path = home.write(1, HEART, to=Address(device="ring"))
+    assert "nothing changes" in fugu("fleet", "push", path, *home.options, "--dry-run").out
+    path = home.write(10, HEART, to=Address(device="ring"))
+    (change,) = fugu("fleet", "push", path, *home.options, "--dry-run", "--json").json()["changes"]
+    assert (change["unknown"], change["streams"]["hr"]["before"]) == (True, None)
+    assert "Version 9 is not in this registry" in fugu("fleet", "push", path, *home.options, "--dry-run").out
+
+
+WALK = ((0.9, 0.1, 0.0), (0.1, 0.8, 0.1), (0.0, 0.1, 0.9))
+FILLED = ((0.8, 0.1, 0.1), (0.1, 0.8, 0.1), (0.1, 0.1, 0.8))
+
+
+@pytest.mark.parametrize(
+    ("chains", "known"),
+    [
+        (FiniteChains(transitions=(WALK,)), True),
+        (BoundedChains(states=3, odds_ratio=70.0, transition=FILLED), True),
+        (BoundedChains(states=3, odds_ratio=70.0), False),
+    ],
+)
+def test_the_worth_of_streams_of_more_states(chains: FiniteChains | BoundedChains, known: bool) -> None:
+    clear = EmissionTable(rows=((4_000_000_000, 4_100_000_000), (100_000_000, 4_100_000_000), (50_000, 100_000)))
+    found = worth(HEART.model_copy(update={"chains": chains, "table": clear}))
+    assert (found.accuracy is not None) == known
+    assert found.accuracy is None or 0.9 < found.accuracy < 1.0
+
+
+# Status and history
+
+
+def test_status_says_how_every_device_stands(fugu: Fugu, home: Home) -> None:
+    fugu("fleet", "push", home.write(1, HEART), *home.options)
+    home.says("watch", 1)
+    home.says("ring", 1, "refused", "ceiling")
+    words = ("fleet", "status", "--registry", home.path)
+    band, ring, watch = fugu(*words, "--json").json()["devices"]
+    assert (watch["state"], watch["in_force"], watch["desired"], watch["online"]) == ("up to date", 1, 1, True)
+    assert (ring["state"], ring["refusal"]["reason"], ring["refusal"]["version"]) == ("refused", "ceiling", 1)
+    assert (band["state"], band["last_seen_us"], band["refusal"]) == ("to be sent", None, None)
+    home.registry.published([("band", 1)])
+    home.says("watch", 1, stale=True)
+    shown = fugu(*words).out
+    assert "3 devices: 2 online, 1 refused, 1 sent, 1 stale." in shown
+    assert "1: ceiling" in shown
+    assert [one["device"] for one in fugu(*words, "--group", "fingers", "--json").json()["devices"]] == ["ring"]
+
+
+def test_status_has_an_exit_code_for_scripts(fugu: Fugu, home: Home) -> None:
+    words = ("fleet", "status", "--registry", home.path, "--check")
+    assert fugu(*words).code == 0
+    fugu("fleet", "push", home.write(1, HEART), *home.options)
+    home.says("watch", 1)
+    home.says("ring", 1)
+    done = fugu(*words)
+    assert (done.code, done.err) == (1, "fugu: 1 of 3 are not as they should be: band\n")
+    home.says("band", 1)
+    assert fugu(*words).code == 0
+
+
+def test_history_says_who_did_what(fugu: Fugu, home: Home) -> None:
+    fugu("fleet", "push", home.write(1, HEART), *home.options, "--as", "bert")
+    home.says("ring", 1, "refused", "ceiling")
+    words = ("fleet", "history", "--registry", home.path)
+    events = fugu(*words, "--json").json()
+    assert [(one["who"], one["what"]) for one in events[-2:]] == [("bert", "document"), ("bert", "push")]
+    assert "bert" in fugu(*words).out
+    (refusal,) = fugu(*words, "--refusals", "--json").json()
+    assert (refusal["device"], refusal["outcome"], refusal["reason"]) == ("ring", "refused", "ceiling")
+    assert "ceiling" in fugu(*words, "--refusals").out
+
+
+def test_a_long_history_is_shown_from_its_end(fugu: Fugu, home: Home) -> None:
+    with home.registry.transaction():
+        for number in range(1500):
+            home.registry.record("anna", "note", str(number), time_us=number)
+    words = ("fleet", "history", "--registry", home.path)
+    assert len(fugu(*words, "--json").json()) == 1503
+    shown = fugu(*words).out
+    assert "1499" in shown
+    assert "The newest 20 of 1503" in shown
+
+
+@pytest.mark.parametrize("command", ["status", "groups", "rollout pause"])
+def test_a_registry_that_is_none(fugu: Fugu, tmp_path: Path, command: str) -> None:
+    missing = fugu("fleet", *command.split(), "--registry", tmp_path / "none.db")
+    assert (missing.code, missing.err) == (1, "fugu: there is no fleet registry none.db\n")
+    (tmp_path / "other.db").write_text(json.dumps({"no": "registry"}))
+    other = fugu("fleet", *command.split(), "--registry", tmp_path / "other.db")
+    assert (other.code, other.err.count("\n")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["init", "keys show", "keys rotate", "enrol", "remove", "groups", "sign", "push", "status", "history"]
+    + [f"rollout {what}" for what in ("start", "show", "approve", "pause", "resume", "abort")],
+)
+def test_every_command_has_help_with_an_example(fugu: Fugu, command: str) -> None:
+    done = fugu("fleet", *command.split(), "--help")
+    assert (done.code, done.err) == (0, "")
+    assert f"fugu fleet {command} " in done.out.partition("examples:")[2]

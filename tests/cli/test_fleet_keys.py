@@ -1,0 +1,455 @@
+"""`fugu fleet init`, `keys` and `sign`: keys in files, and what is signed with them, before a device's own rules."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.envelope import decode_envelope, encode_envelope, encode_roots, sign
+from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, write_document
+from contract.measure_table import decoded_table
+from contract.table import EmissionTable
+from contract.trust import ThresholdError, Trust, Verdict
+from fugu.fleet.key_file import decrypted, encrypted
+from fugu.main import main
+from gateway.fleet import Document, Registry, Target
+from tests.cli.command import Fugu
+from tests.measured import measure_policy
+from tests.signing import new_keys, policy_document
+from tests.system.fleet import policy
+
+PASSPHRASE = "correct horse battery"
+POLICY = policy(epoch_us=0, period_us=1_000_000)
+INSERTED = ("fleet", "device", "version")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keys of fleet home, made once: two of three root keys, two of two policy keys."""
+    folder = tmp_path_factory.mktemp("fleet")
+    secret(folder / "secret", PASSPHRASE)
+    words = ("fleet", "init", "--fleet", "home", "--keys", folder / "keys", "--policy-keys", 2, "--policy-threshold", 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fugu.fleet.key_file._PARALLEL", 1)  # a fifth of the time that a guess takes
+        assert main([str(word) for word in (*words, "--passphrase-file", folder / "secret")]) == 0
+    return folder / "keys"
+
+
+@pytest.fixture
+def keys(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of them; the passphrase is in the environment."""
+    monkeypatch.setenv("FUGU_PASSPHRASE", PASSPHRASE)
+    shutil.copytree(made, tmp_path / "keys")
+    (tmp_path / "hr.json").write_text(POLICY.to_json())
+    return tmp_path / "keys"
+
+
+def secret(path: Path, text: str, mode: int = 0o600) -> Path:
+    path.write_text(text + "\n")
+    path.chmod(mode)
+    return path
+
+
+def one_key(keys: Path, role: str) -> Path:
+    return next(keys.glob(f"{role}-*.key"))
+
+
+def root_of(keys: Path) -> bytes:
+    return (keys / "root.envelope").read_bytes()
+
+
+def roots_of(keys: Path) -> bytes:
+    """What the gateway sends."""
+    return encode_roots([path.read_bytes() for path in sorted(keys.glob("root-*.envelope"))])
+
+
+def device(keys: Path, **fields: Any) -> Trust:
+    given = {"fleet": "home", "device": "watch", "groups": ("wrists",), "ceiling": 1.0, "total_ceiling": 1.0}
+    return Trust(Enrolment(root=root_of(keys).hex(), **{**given, **fields}))
+
+
+def accepted(keys: Path, path: Path, **fields: Any) -> Verdict:
+    return device(keys, **fields).consider(path.read_bytes(), "policy", int(time.time()))
+
+
+# Keys
+
+
+def test_init_makes_private_files_for_their_owner_only(made: Path) -> None:
+    assert made.stat().st_mode & 0o777 == 0o700
+    files = sorted(made.glob("*.key"))
+    assert [file.name.partition("-")[0] for file in files] == ["gateway", "policy", "policy", "root", "root", "root"]
+    for file in files:
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert file.read_text().startswith("-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
+    root = device(made).root
+    assert (root.version, root.root.threshold, root.policy.threshold, root.gateway.threshold) == (1, 2, 2, 1)
+    assert {name[:8] for name in root.keys} == {file.stem.partition("-")[2] for file in files}
+
+
+def test_a_key_is_written_in_a_form_that_others_read_too(tmp_path: Path) -> None:
+    (key,) = new_keys(1)
+    path = secret(tmp_path / "key.pem", encrypted(key, PASSPHRASE).decode())
+    shown = subprocess.run(["openssl", "asn1parse", "-in", str(path)], capture_output=True, text=True, check=True)
+    assert re.findall(r"INTEGER +:(\w+)", shown.stdout) == ["4000", "08", "05"], "scrypt, 2^14, 8, 5"
+    assert decrypted(path.read_bytes(), PASSPHRASE, path).private_bytes_raw() == key.private_bytes_raw()
+    command = ["openssl", "pkey", "-in", str(path), "-passin", f"pass:{PASSPHRASE}", "-pubout", "-outform", "DER"]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert done.stdout.endswith(key.public_key().public_bytes_raw())
+
+
+def test_init_refuses_a_folder_with_something_in_it_and_thresholds_that_nobody_meets(
+    fugu: Fugu, keys: Path, tmp_path: Path
+) -> None:
+    again = fugu("fleet", "init", "--fleet", "home", "--keys", keys)
+    assert (again.code, again.err) == (1, f"fugu: {keys} is not empty: name a new folder\n")
+    never = fugu("fleet", "init", "--fleet", "home", "--keys", tmp_path / "new", "--root-threshold", 4)
+    assert (never.code, never.err) == (1, "fugu: a threshold of 4 with 3 keys can never be met\n")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "complaint"),
+    [
+        (PASSPHRASE, 0o640, "that others may read (mode 0640) is not used: chmod 600 it"),
+        ("", 0o600, "the first line is empty: keys without a passphrase are not used"),
+        ("short", 0o600, "a passphrase for a new key must have at least 8 characters"),
+    ],
+)
+def test_init_refuses_passphrases(fugu: Fugu, tmp_path: Path, text: str, mode: int, complaint: str) -> None:
+    file = secret(tmp_path / "secret", text, mode)
+    done = fugu("fleet", "init", "--fleet", "home", "--keys", tmp_path / "keys", "--passphrase-file", file)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.endswith(f"{complaint}\n")
+    assert not (tmp_path / "keys").exists()
+
+
+@pytest.mark.parametrize(
+    ("answers", "complaint"),
+    [
+        (["", ""], "no passphrase: keys without one are not used"),
+        (["correct horse", "correct house"], "the two passphrases differ; nothing was written"),
+        (None, "no passphrase: give --passphrase-file or FUGU_PASSPHRASE, or run it at a terminal"),
+    ],
+)
+def test_at_a_terminal_a_new_passphrase_is_asked_for_twice(
+    fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[str] | None, complaint: str
+) -> None:
+    monkeypatch.delenv("FUGU_PASSPHRASE", raising=False)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: answers is not None, raising=False)
+    monkeypatch.setattr("fugu.fleet.passphrases.getpass", lambda _prompt: (answers or []).pop(0))
+    done = fugu("fleet", "init", "--fleet", "home", "--keys", tmp_path / "keys")
+    assert (done.code, done.err) == (1, f"fugu: {complaint}\n")
+    assert not (tmp_path / "keys").exists()
+
+
+def test_keys_show_says_where_they_are(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir(mode=0o700)
+    moved = one_key(keys, "root").rename(tmp_path / "disk" / one_key(keys, "root").name)
+    found = fugu("fleet", "keys", "show", "--keys", keys, "--json").json()
+    assert (found["fleet"], found["version"], found["policy"]["threshold"]) == ("home", 1, 2)
+    assert [entry["file"] for entry in found["root"]["keys"]].count(None) == 1
+    assert "elsewhere" in fugu("fleet", "keys", "show", "--keys", keys).out
+    both = fugu("fleet", "keys", "show", "--keys", keys, "--keys", tmp_path / "disk", "--json").json()
+    assert str(moved) in [entry["file"] for entry in both["root"]["keys"]]
+
+
+def test_keys_that_others_may_read_are_not_used(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    words = ("fleet", "sign", tmp_path / "hr.json", "--to", "everyone", "--version", 1, "--keys", keys)
+    file = one_key(keys, "policy")
+    for mode in (0o640, 0o604):
+        file.chmod(mode)
+        done = fugu(*words, "-o", tmp_path / "out")
+        complaint = f"a key that others may read (mode {mode:04o}) is not used: chmod 600 it"
+        assert (done.code, done.err) == (1, f"fugu: {file}: {complaint}\n")
+    file.chmod(0o600)
+    keys.chmod(0o750)
+    done = fugu(*words, "-o", tmp_path / "out")
+    assert done.code == 1
+    assert "a folder of keys that others may use (mode 0750) is not used: chmod 700 it" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_keys_that_cannot_be_opened(fugu: Fugu, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("fleet", "sign", tmp_path / "hr.json", "--to", "everyone", "--version", 1, "--keys", keys)
+    for file in keys.glob("policy-*.key"):
+        shutil.copy(file, tmp_path)
+    first = sorted(keys.glob("policy-*.key"))[0]
+    monkeypatch.setenv("FUGU_PASSPHRASE", "wrong horse battery")
+    assert "the passphrase is not the one of this key" in fugu(*words, "-o", tmp_path / "out").err
+    monkeypatch.setenv("FUGU_PASSPHRASE", PASSPHRASE)
+    (key,) = new_keys(1)
+    for content, complaint in (
+        (open_pem(key), "not a key under a passphrase: such a key is not used"),
+        (b"-----BEGIN ENCRYPTED PRIVATE KEY-----\n????", "damaged, or no private key"),
+        (one_key(keys, "gateway").read_bytes(), "not the one of its name"),
+    ):
+        for file in keys.glob("policy-*.key"):
+            file.write_bytes(content)
+        done = fugu(*words, "-o", tmp_path / "out")
+        assert (done.code, done.err.count("\n")) == (1, 1)
+        assert complaint in done.err
+    assert first.exists()
+    assert not (tmp_path / "out").exists()
+
+
+def open_pem(key: Any) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    pem: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return pem
+
+
+# Rotation
+
+
+def test_a_policy_key_is_replaced_and_devices_follow(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    before, old = device(keys), one_key(keys, "policy")
+    stays = next(file for file in keys.glob("policy-*.key") if file != old)
+    name = old.stem.partition("-")[2]
+    found = fugu("fleet", "keys", "rotate", "--role", "policy", "--key", name, "--keys", keys, "--json").json()
+    assert (found["version"], len(found["new"]), found["retired"]) == (2, 1, [str(old)])
+    assert str(stays) in [entry["file"] for entry in found["policy"]["keys"]]
+    assert (keys / "root-2.envelope").read_bytes() == root_of(keys)
+    assert before.follow_roots(roots_of(keys)).news
+    assert before.root.version == 2
+    out = tmp_path / "out"
+    words = ("fleet", "sign", tmp_path / "hr.json", "--to", "everyone", "--version", 1, "--keys", keys)
+    assert fugu(*words, "-o", out).code == 0
+    assert before.consider(out.read_bytes(), "policy", 0).news
+    Path(found["new"][0]).unlink()
+    done = fugu(*words, "-o", out, "--json").json()
+    assert (done["complete"], done["signatures"]) == (False, 1), "the old key counts no more"
+
+
+def test_all_root_keys_are_replaced_by_old_ones_that_lie_elsewhere(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    before, disk = device(keys), tmp_path / "disk"
+    disk.mkdir(mode=0o700)
+    for file in sorted(keys.glob("root-*.key"))[:2]:
+        file.rename(disk / file.name)
+    words = ("fleet", "keys", "rotate", "--role", "root", "--count", 2, "--threshold", 2, "--keys", keys)
+    few = fugu(*words)
+    assert few.code == 1
+    assert few.err == (
+        "fugu: a new root takes 2 of the old root keys, 1 are at hand: name further folders with --keys\n"
+    )
+    assert not (keys / "root-2.envelope").exists()
+    done = fugu(*words, "--keys", disk)
+    assert done.code == 0, done.err
+    assert before.follow_roots(roots_of(keys)).news
+    assert (len(before.root.root.keys), before.root.root.threshold) == (2, 2)
+
+
+def test_a_lost_root_key_is_replaced_by_the_others(fugu: Fugu, keys: Path) -> None:
+    before, lost = device(keys), one_key(keys, "root")
+    lost.unlink()
+    name = lost.stem.partition("-")[2]
+    assert fugu("fleet", "keys", "rotate", "--role", "root", "--key", name, "--keys", keys).code == 0
+    assert before.follow_roots(roots_of(keys)).news
+    assert name not in {key[:8] for key in before.root.keys}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (("--role", "policy", "--key", "ffffffff"), 1, "names no policy key of root version 1; there are "),
+        (("--role", "king"), 2, "--role must be one of root, policy, gateway, got 'king'"),
+        (("--role", "gateway", "--threshold", "2"), 1, "a threshold of 2 with 1 keys can never be met"),
+        (("--role", "gateway", "--key", "GATEWAY", "--count", "2"), 2, "--count goes with the replacement of all"),
+    ],
+)
+def test_rotations_that_are_refused(fugu: Fugu, keys: Path, words: tuple[str, ...], code: int, complaint: str) -> None:
+    gateway = one_key(keys, "gateway").stem.partition("-")[2]
+    files = set(keys.iterdir())
+    done = fugu("fleet", "keys", "rotate", "--keys", keys, *(word.replace("GATEWAY", gateway) for word in words))
+    assert (done.code, done.err.count("\n")) == (code, 1)
+    assert complaint in done.err
+    assert set(keys.iterdir()) == files
+
+
+# Signing
+
+
+def test_what_is_signed_is_accepted_by_devices(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    body = {name: value for name, value in json.loads(POLICY.to_json()).items() if name not in INSERTED}
+    (tmp_path / "hr.json").write_text(json.dumps(body))
+    out = tmp_path / "out"
+    done = fugu(
+        *("fleet", "sign", tmp_path / "hr.json", "--to", "group:wrists", "--version", 7, "--keys", keys, "-o", out),
+        *("--valid-from", "2020-01-31", "--valid-until", "2100-01-31T12:00+02:00", "--on-expiry", "stop", "--json"),
+    )
+    assert (done.code, done.err) == (0, "")
+    found = done.json()
+    assert found["streams"] == [{"stream": "hr", "kind": "symbols", "epsilon": 1.0, "adversary": "universal"}]
+    assert (found["version"], found["to"], found["signatures"], found["complete"]) == (7, "group wrists", 2, True)
+    verdict = accepted(keys, out)
+    assert verdict.policies == (POLICY.model_copy(update={"version": 7}),)
+    assert isinstance(verdict.document, PolicyDocument)
+    assert (verdict.document.valid_from, verdict.document.valid_until) == (1580428800, 4105072800)
+    assert verdict.document.on_expiry == "stop"
+
+
+def test_tables_of_measured_streams_get_the_documents_version(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    measured = measure_policy(3)
+    (tmp_path / "place.json").write_text(measured.to_json())
+    out = tmp_path / "out"
+    files = (tmp_path / "hr.json", tmp_path / "place.json")
+    done = fugu("fleet", "sign", *files, "--to", "device:watch", "--version", 9, "--keys", keys, "-o", out)
+    assert done.code == 0, done.err
+    assert "1 each point" in done.out
+    _, place = accepted(keys, out, measurement_ceiling=1.0).policies
+    tables = [decoded_table(text) for text in (place.fallback, *place.tables)]  # type: ignore[union-attr]
+    assert [table.policy_version for table in tables] == [9, 9]
+    assert tables == [replace(table, policy_version=9) for table in measured.measure_tables]
+
+
+def test_several_people_sign(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir(mode=0o700)
+    second = sorted(keys.glob("policy-*.key"))[1]
+    second.rename(other / second.name)
+    shutil.copy(keys / "root.envelope", other)
+    out = tmp_path / "out"
+    first = fugu("fleet", "sign", tmp_path / "hr.json", "--to", "everyone", "--version", 1, "--keys", keys, "-o", out)
+    assert first.code == 0
+    assert "1 of the 2 signatures" in first.out
+    with pytest.raises(ThresholdError):
+        accepted(keys, out)
+    again = fugu("fleet", "sign", "--add-to", out, "--keys", keys)
+    assert again.code == 1
+    assert "no policy key of root version 1 that has not signed yet is there" in again.err
+    done = fugu("fleet", "sign", "--add-to", out, "--keys", other, "--json").json()
+    assert (done["signatures"], done["complete"]) == (2, True)
+    assert accepted(keys, out).news
+
+
+def test_nothing_is_added_to_what_is_not_signed_as_it_says(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ("fleet", "sign", tmp_path / "hr.json", "--to", "everyone", "--version", 1, "--keys", keys, "-o", out)
+    assert fugu(*words).code == 0
+    whole = decode_envelope(out.read_bytes())
+    wrong = replace(whole, payload=whole.payload.replace(b"low", b"lov"), signatures=whole.signatures[:1])
+    foreign = replace(whole, signatures=())
+    for envelope in (wrong, foreign):
+        out.write_bytes(encode_envelope(envelope))
+        done = fugu("fleet", "sign", "--add-to", out, "--keys", keys)
+        assert done.code == 1
+        assert "signatures are valid and of policy keys of root version 1" in done.err
+        assert out.read_bytes() == encode_envelope(envelope)
+    out.write_bytes(b"?")
+    assert fugu("fleet", "sign", "--add-to", out, "--keys", keys).code == 1
+    shutil.copy(keys / "root.envelope", out)
+    assert (
+        "a root document where a policy document was expected"
+        in fugu("fleet", "sign", "--add-to", out, "--keys", keys).err
+    )
+
+
+def test_a_colleague_who_signs_a_false_guarantee_gets_no_second_signature(
+    fugu: Fugu, keys: Path, tmp_path: Path
+) -> None:
+    file, out = one_key(keys, "policy"), tmp_path / "out"
+    document = policy_document(FALSE, to=Address(everyone=True))
+    out.write_bytes(
+        encode_envelope(sign("policy", write_document(document), [decrypted(file.read_bytes(), PASSPHRASE, file)]))
+    )
+    before = out.read_bytes()
+    done = fugu("fleet", "sign", "--add-to", out, "--keys", keys)
+    assert (done.code, done.out) == (1, "")
+    assert "epsilon" in done.err
+    assert out.read_bytes() == before
+
+
+FALSE = POLICY.model_copy(update={"table": EmissionTable.binary(1_000_000_000, 1_000_000_000)})
+MEASURED = measure_policy(3)
+MIXED = {**json.loads(MEASURED.to_json()), "tables": [MEASURED.fallback]}
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "code", "complaint"),
+    [
+        (FALSE.to_json(), (), 1, "epsilon"),
+        (json.dumps(MIXED), (), 1, "the fallback has number 0"),
+        ("{}", (), 1, "Field required"),
+        ("[1]", (), 1, "no JSON object"),
+        (POLICY.model_copy(update={"fleet": "other"}).to_json(), (), 1, "a policy of fleet other"),
+        (POLICY.to_json(), ("--to", "device:ring"), 1, "a policy of device watch; the document is for device ring"),
+        (POLICY.to_json(), ("--to", "nobody"), 2, "--to must be device:NAME, group:NAME or everyone"),
+        (POLICY.to_json(), ("--version", "0"), 1, "version"),
+        (POLICY.to_json(), ("--version", "new"), 2, "--version must be a number or 'next'"),
+        (POLICY.to_json(), ("--version", "next"), 2, "--version next and --restores need --registry"),
+        (POLICY.to_json(), ("--valid-until", "2001-01-01"), 1, "the document would be over since 978307200"),
+        (POLICY.to_json(), ("--valid-until", "soon"), 2, "--valid-until must be Unix seconds or like"),
+        (POLICY.to_json(), ("--on-expiry", "panic"), 2, "--on-expiry must be one of hold, stop"),
+        (POLICY.to_json(), ("--add-to", "x"), 2, "name POLICY files with --to and -o, or"),
+    ],
+)
+def test_what_no_device_would_accept_is_not_signed(
+    fugu: Fugu, keys: Path, tmp_path: Path, text: str, words: tuple[str, ...], code: int, complaint: str
+) -> None:
+    (tmp_path / "hr.json").write_text(text)
+    files = ("--keys", keys, "-o", tmp_path / "out")
+    done = fugu("fleet", "sign", tmp_path / "hr.json", "--to", "everyone", "--version", 1, *files, *words)
+    assert (done.code, done.out, done.err.count("\n")) == (code, "", 1), done.err
+    assert complaint in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_policies_for_one_stream_are_not_signed(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    files = (tmp_path / "hr.json", tmp_path / "hr.json", "--keys", keys, "-o", tmp_path / "out")
+    done = fugu("fleet", "sign", *files, "--to", "everyone", "--version", 1)
+    assert (done.code, done.err) == (1, "fugu: two policies of a document are for one stream\n")
+
+
+def test_a_devices_own_ceiling_counts_if_its_enrolment_is_named(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    words = ("--root", keys / "root.envelope", "--device", "watch", "--total-ceiling", 3, "-o", tmp_path / "watch.json")
+    assert fugu("fleet", "enrol", *words, "--ceiling", 0.9).code == 0
+    sign = ("fleet", "sign", tmp_path / "hr.json", "--version", 1, "--keys", keys, "-o", tmp_path / "out")
+    done = fugu(*sign, "--to", "everyone", "--enrolment", tmp_path / "watch.json")
+    assert done.code == 1
+    assert done.err == "fugu: epsilon 1 of stream hr is above this device's ceiling 0.9\n"
+    other = fugu(*sign, "--to", "group:wrists", "--enrolment", tmp_path / "watch.json")
+    assert other.err == "fugu: the document is for group wrists, not for device watch as it is enrolled\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_next_and_the_way_back_come_from_the_registry(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    registry, out = tmp_path / "fleet.db", tmp_path / "out"
+    words = ("--keys", keys, "--registry", registry, "-o", out)
+    opened = Registry(registry, fleet="home")
+    for version in (4, 5):
+        stream = POLICY.model_copy(update={"stream": f"hr{version}"})
+        (tmp_path / "hr.json").write_text(stream.to_json())
+        sign = ("fleet", "sign", tmp_path / "hr.json", "--to", "group:wrists", "--version", version)
+        assert fugu(*sign, *words, "--on-expiry", "stop").code == 0
+        envelope = decode_envelope(out.read_bytes())
+        entry = Document(version, Target("group", "wrists"), envelope.digest, out.read_bytes(), "")
+        opened.add_document(entry, who="anna", time_us=1)
+    opened.close()
+    taken = fugu("fleet", "sign", tmp_path / "hr.json", "--to", "group:wrists", "--version", 5, *words)
+    assert (taken.code, taken.err) == (1, "fugu: version 5 is not newer than 5, which the registry has\n")
+    done = fugu("fleet", "sign", "--restores", 4, *words, "--json").json()
+    assert (done["version"], done["to"], [one["stream"] for one in done["streams"]]) == (6, "group wrists", ["hr4"])
+    document = read_document(PolicyDocument, decode_envelope(out.read_bytes()).payload)
+    assert document.on_expiry == "stop"
+    assert fugu("fleet", "sign", "--restores", 3, *words).err == (
+        "fugu: there is no document of version 3 in fleet home\n"
+    )
+
+
+def test_a_passphrase_is_never_on_the_screen(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    done = fugu(
+        "fleet", "sign", tmp_path / "hr.json", "--to", "everyone", "--version", 1, "--keys", keys, "-o", tmp_path / "o"
+    )
+    assert PASSPHRASE not in done.out + done.err
+    assert os.environ["FUGU_PASSPHRASE"] == PASSPHRASE

@@ -1,0 +1,37 @@
+"""One fleet behind the shipped broker, with passwords and with certificates, for all the attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.command import Fugu, runner
+from tests.deploy.shipped import Shipped
+
+
+@pytest.fixture
+def fugu(capsys: pytest.CaptureFixture[str]) -> Fugu:
+    """Run a command in this process."""
+    return runner(capsys)
+
+
+@pytest.fixture(params=["passwords", "certificates"], scope="module")
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shipped:
+    """The folders of a broker with two devices, a gateway, an operator and a subscriber of each zone."""
+    broker = Shipped(tmp_path_factory.mktemp("fleet"), mutual=request.param == "certificates")
+    for name in ("watch", "ring"):
+        broker.add("device", name)
+    broker.add("gateway", "gateway", "--rollout")
+    broker.add("operator", "operator")
+    broker.add("subscriber", "site", "--zone", "site")
+    broker.add("subscriber", "public", "--zone", "public")
+    return broker
+
+
+@pytest.fixture
+def fleet(written: Shipped) -> Iterator[Shipped]:
+    """The same, running and without memories."""
+    (written.folder / "mosquitto.db").unlink(missing_ok=True)
+    with written:
+        yield written

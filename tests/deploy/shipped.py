@@ -1,0 +1,177 @@
+"""A real Mosquitto with the configuration that `fugu deploy` writes, and clients that hear every answer of it."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from fugu.main import main
+from mqtt_link import Broker
+from tests.brokers import Mosquitto, free_port, wait_until
+
+__all__ = ["DENIED", "Client", "Shipped"]
+
+DENIED = 135
+NOBODY = 16
+WAIT_SECONDS = 6.0
+
+
+def fugu(*words: object) -> None:
+    """Run a command that must succeed."""
+    assert main([str(word) for word in words]) == 0
+
+
+class Shipped(Mosquitto):
+    """The broker of `fugu deploy broker`, on a loopback port of its own.
+
+    Args:
+        folder: for the broker's folder and those of its accounts.
+        mutual: certificates instead of passwords.
+    """
+
+    def __init__(self, folder: Path, *, mutual: bool = False) -> None:
+        self._temporary = None
+        self._process = None
+        self.root = folder
+        self.folder = folder / "broker"
+        self.mutual = mutual
+        self.port = free_port()
+        self._file = Path("mosquitto.conf")
+        words = ["--fleet", "home", "--host", "127.0.0.1", "--port", self.port, "--bind", "127.0.0.1", "--in-place"]
+        fugu("deploy", "broker", "--out", self.folder, *words, *(["--mutual"] if mutual else []))
+
+    def start(self) -> Self:
+        """Start it in its own folder, as its configuration demands."""
+        before = Path.cwd()
+        os.chdir(self.folder)
+        try:
+            return super().start()
+        finally:
+            os.chdir(before)
+
+    def add(self, kind: str, name: str, *words: object) -> Path:
+        """Add an account before the broker starts; returns the folder of its credentials."""
+        fugu("deploy", kind, "--out", self.root / name, "--broker", self.folder, "--name", name, *words)
+        return self.root / name
+
+    def address(self, name: str) -> Broker:
+        """How an account connects; NAME-rollout is the second account in the folder of the gateway NAME."""
+        owner, stem = (name.removesuffix("-rollout"), "rollout-") if name.endswith("-rollout") else (name, "")
+        folder = self.root / owner
+        if self.mutual:
+            files = {"cert_file": f"{folder}/{stem}client.pem", "key_file": f"{folder}/{stem}client.key"}
+        else:
+            files = {"username": name, "password_file": f"{folder}/{stem}password"}
+        return Broker("127.0.0.1", self.port, ca_file=f"{folder}/ca.pem", **files, max_backoff=1)
+
+    def publish(
+        self, name: str, topic: str, payload: bytes = b"x", *, retain: bool = False, client_id: str = ""
+    ) -> int:
+        """Publish over a connection of its own, which Mosquitto may end when it denies; returns the reason code."""
+        with self.client(name, client_id=client_id) as client:
+            return client.publish(topic, payload, retain=retain)
+
+    def client(self, name: str, **options: Any) -> Client:
+        """A client with an account's credentials, not yet connected."""
+        return Client(self.address(name), **options)
+
+
+class Client:
+    """A connection in MQTT 5 that keeps every answer, and never comes back by itself; it lives while it is waited for.
+
+    Args:
+        broker: address and credentials.
+        client_id: as any client may claim it.
+        will: topic of a retained last will.
+        context: TLS settings other than those of the address.
+        version: of MQTT.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        client_id: str = "",
+        will: str | None = None,
+        context: ssl.SSLContext | None = None,
+        version: int = mqtt.MQTTv5,
+    ) -> None:
+        self._broker = broker
+        self.reason: int | None = None
+        self.lost = 0
+        self.received: list[tuple[str, bytes]] = []
+        self._answers: dict[int, int] = {}
+        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=version)
+        if broker.username is not None:
+            self._client.username_pw_set(broker.username, broker.password())
+        if (settings := context or broker.tls_context()) is not None:
+            self._client.tls_set_context(settings)
+        if will is not None:
+            self._client.will_set(will, b"will", qos=1, retain=True)
+        self._client.on_connect = self._connected
+        self._client.on_disconnect = self._disconnected
+        self._client.on_publish = self._answered
+        self._client.on_subscribe = self._answered_all
+        self._client.on_message = lambda _client, _data, message: self.received.append((message.topic, message.payload))
+
+    def __enter__(self) -> Self:
+        """Connect, and wait for the answer."""
+        self._client.connect(self._broker.host, self._broker.port, 30)
+        self._until(lambda: self.reason is not None or self.lost, "an answer to CONNECT")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect."""
+        self._client.disconnect()
+
+    def publish(self, topic: str, payload: bytes = b"x", *, retain: bool = False) -> int:
+        """Publish at QoS 1; returns the broker's reason code, 0 also for what nobody is subscribed to."""
+        reason = self._wait(self._client.publish(topic, payload, qos=1, retain=retain).mid)
+        return 0 if reason == NOBODY else reason
+
+    def subscribe(self, topic: str) -> int:
+        """Subscribe at QoS 1; returns the broker's reason code."""
+        mid = self._client.subscribe(topic, 1)[1]
+        assert mid is not None
+        return self._wait(mid)
+
+    def drop(self) -> None:
+        """Close the socket without a word, so that the broker publishes the last will."""
+        self._client.socket().close()  # type: ignore[union-attr]
+
+    def wait_for(self, topic: str, payload: bytes) -> None:
+        """Wait until a message has arrived."""
+        self._until(lambda: (topic, payload) in self.received, f"{payload!r} on {topic}")
+
+    def _wait(self, mid: int) -> int:
+        self._until(lambda: mid in self._answers, "an answer")
+        return self._answers.pop(mid)
+
+    def _until(self, condition: Callable[[], object], what: str) -> None:
+        def reached() -> bool:
+            if not condition():
+                self._client.loop(0.05)
+            return bool(condition())
+
+        wait_until(reached, WAIT_SECONDS, what)
+
+    def _connected(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        self.reason = reason.value
+
+    def _disconnected(self, _client: Any, _data: Any, _flags: Any, _reason: Any, _properties: Any) -> None:
+        self.lost += 1
+
+    def _answered(self, _client: Any, _data: Any, mid: int, reason: Any, _properties: Any) -> None:
+        self._answers[mid] = reason.value
+
+    def _answered_all(self, _client: Any, _data: Any, mid: int, reasons: Any, _properties: Any) -> None:
+        self._answers[mid] = reasons[0].value

@@ -1,0 +1,257 @@
+"""Certificates, passwords and folders: who can read them, what is in them, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from edge_agent.config import load
+from fugu.deploy.accounts import Account, access_list, new_password, password_line
+from fugu.deploy.certificates import Authority
+from tests.cli.command import Fugu
+from tests.system.fleet import policy
+
+BROKER = ("--fleet", "home", "--host", "gw.example", "--host", "192.168.1.5", "--host", "::1")
+SECRETS = {"server.key", "passwords", "access.acl", "password", "rollout-password", "client.key", "rollout-client.key"}
+
+
+def deployed(fugu: Fugu, folder: Path, *words: str) -> Path:
+    """A broker's folder and one of each account."""
+    broker = folder / "broker"
+    commands: list[list[object]] = [["broker", "--out", broker, *BROKER, *words]]
+    commands += [["device", "--out", folder / "watch", "--broker", broker, "--name", "watch"]]
+    commands += [["gateway", "--out", folder / "gateway", "--broker", broker, "--rollout"]]
+    commands += [["operator", "--out", folder / "operator", "--broker", broker]]
+    commands += [["subscriber", "--out", folder / "public", "--broker", broker, "--zone", "public"]]
+    for command in commands:
+        done = fugu("deploy", *command)
+        assert done.code == 0
+        assert done.err.startswith("fugu: warning: a service has no standard input") == (command[0] == "device")
+    return broker
+
+
+@pytest.mark.parametrize("words", [(), ("--mutual",)])
+def test_secrets_are_for_their_owner_only(fugu: Fugu, tmp_path: Path, words: tuple[str, ...]) -> None:
+    deployed(fugu, tmp_path, *words)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    modes = {str(path.relative_to(tmp_path)): path.stat().st_mode & 0o777 for path in files}
+    assert modes.pop("broker-offline/ca.key") == 0o600
+    assert {name for name, mode in modes.items() if mode == 0o600} == {
+        name for name in modes if Path(name).name in SECRETS
+    }
+    assert set(modes.values()) == {0o600, 0o644}
+    assert (tmp_path / "broker-offline").stat().st_mode & 0o777 == 0o700
+    authority = (tmp_path / "broker-offline" / "ca.key").read_bytes()
+    assert all(path.read_bytes() != authority for path in files if path.name != "ca.key")
+
+
+def test_no_password_is_stored_at_the_broker(fugu: Fugu, tmp_path: Path) -> None:
+    broker = deployed(fugu, tmp_path)
+    passwords = [path.read_text().strip() for path in tmp_path.rglob("*password") if path.name != "passwords"]
+    assert len(set(passwords)) == len(passwords) == 5
+    text = "".join(path.read_text() for path in broker.iterdir())
+    assert not any(password in text for password in passwords)
+    assert [line.partition(":")[0] for line in (broker / "passwords").read_text().splitlines()] == [
+        "watch",
+        "gateway",
+        "gateway-rollout",
+        "operator",
+        "public",
+    ]
+
+
+def test_a_hashed_password_is_what_mosquitto_s_own_tool_makes(tmp_path: Path) -> None:
+    """Its salt is read from its own file, and our line for the same password must then be the same."""
+    tool = shutil.which("mosquitto_passwd")
+    if tool is None:
+        pytest.skip("mosquitto_passwd is missing")
+    file = tmp_path / "passwords"
+    password = new_password()
+    subprocess.run([tool, "-b", "-c", file, "watch", password], check=True, capture_output=True)
+    line = file.read_text().strip()
+    salt = base64.b64decode(line.split("$")[3])
+    assert password_line("watch", password, salt) == line
+    assert password_line("watch", password) != password_line("watch", password)
+
+
+def test_certificates_hold_for_one_purpose_and_pass_openssl_s_strict_check(fugu: Fugu, tmp_path: Path) -> None:
+    broker = deployed(fugu, tmp_path, "--mutual")
+    client = tmp_path / "watch" / "client.pem"
+    for purpose, good, bad in (("sslserver", broker / "server.pem", client), ("sslclient", client, broker / "ca.key")):
+        check = ["openssl", "verify", "-x509_strict", "-purpose", purpose, "-CAfile", str(broker / "ca.pem")]
+        assert subprocess.run([*check, str(good)], capture_output=True).returncode == 0
+        assert subprocess.run([*check, str(bad)], capture_output=True).returncode != 0
+    server = x509.load_pem_x509_certificate((broker / "server.pem").read_bytes())
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["gw.example"]
+    assert [str(one) for one in names.get_values_for_type(x509.IPAddress)] == ["192.168.1.5", "::1"]
+    subject = x509.load_pem_x509_certificate(client.read_bytes()).subject
+    assert subject.rfc4514_string() == "CN=watch"
+
+
+def test_certificates_hold_from_yesterday_to_the_day_that_was_asked_for() -> None:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    authority = Authority.create("home", now, 30)
+    for made in (
+        authority.certificate,
+        x509.load_pem_x509_certificate(authority.issue_client("w", now, 9).certificate),
+    ):
+        assert made.not_valid_before_utc == datetime(2026, 2, 28, tzinfo=UTC)
+    assert authority.certificate.not_valid_after_utc == datetime(2026, 3, 31, tzinfo=UTC)
+
+
+def test_an_authority_s_key_that_is_away_is_asked_for_and_accepted(fugu: Fugu, tmp_path: Path) -> None:
+    broker = deployed(fugu, tmp_path, "--mutual")
+    away, device = tmp_path / "stick.key", ("deploy", "device", "--broker", broker, "--out", tmp_path / "ring")
+    (tmp_path / "broker-offline" / "ca.key").rename(away)
+    refused = fugu(*device, "--name", "ring")
+    assert refused.code == 1
+    assert refused.err.endswith("broker-offline/ca.key: say with --ca-key where it is\n")
+    assert fugu(*device, "--name", "ring", "--ca-key", away).code == 0
+    away.write_bytes(Authority.create("other", datetime.now(UTC), 1).pem().key)
+    other = fugu("deploy", "operator", "--broker", broker, "--out", tmp_path / "o", "--name", "o", "--ca-key", away)
+    assert (other.code, other.err) == (1, "fugu: the authority's key is not that of its certificate\n")
+    away.write_text("no key")
+    other = fugu("deploy", "operator", "--broker", broker, "--out", tmp_path / "o", "--name", "o", "--ca-key", away)
+    assert (other.code, other.err) == (1, "fugu: the authority's certificate or key is not PEM\n")
+
+
+def test_a_password_needs_no_authority(fugu: Fugu, tmp_path: Path) -> None:
+    broker = deployed(fugu, tmp_path)
+    shutil.rmtree(tmp_path / "broker-offline")
+    assert fugu("deploy", "device", "--broker", broker, "--out", tmp_path / "ring", "--name", "ring").code == 0
+
+
+def test_an_account_exists_once_and_can_be_renewed(fugu: Fugu, tmp_path: Path) -> None:
+    broker = deployed(fugu, tmp_path)
+    again = ("deploy", "device", "--broker", broker, "--out", tmp_path / "again", "--name", "watch")
+    refused = fugu(*again)
+    assert refused.err == "fugu: the account watch exists, as device; --renew gives it new credentials\n"
+    before = (broker / "passwords").read_text()
+    assert fugu(*again, "--renew").code == 0
+    after = (broker / "passwords").read_text()
+    assert sorted(line.partition(":")[0] for line in after.splitlines()) == sorted(
+        line.partition(":")[0] for line in before.splitlines()
+    )
+    assert after != before
+    taken = fugu("deploy", "operator", "--broker", broker, "--out", tmp_path / "x", "--name", "watch", "--renew")
+    assert taken.err == "fugu: the account watch exists, as device\n"
+
+
+def test_a_name_whose_certificate_may_still_be_about_is_not_given_again(fugu: Fugu, tmp_path: Path) -> None:
+    for words, code in (((), 0), (("--mutual",), 1)):
+        folder = tmp_path / str(code)
+        broker = deployed(fugu, folder, *words)
+        assert fugu("deploy", "remove", "--broker", broker, "--name", "watch").code == 0
+        assert fugu("deploy", "remove", "--broker", broker, "--name", "watch").code == 1
+        again = fugu("deploy", "device", "--broker", broker, "--out", folder / "again", "--name", "watch")
+        assert again.code == code
+        assert code == 0 or again.err == "fugu: the account watch was removed\n"
+
+
+def test_what_lies_under_the_name_of_an_account_that_is_no_device_is_denied() -> None:
+    accounts = [Account(name="watch", role="device"), Account(name="eve", role="public")]
+    text = access_list("home", accounts)
+    user = text[text.index("user eve") :]
+    assert user.splitlines() == ["user eve", "topic deny fugu/1/home/eve/#", "topic read fugu/1/home/release/+"]
+    assert "user watch" not in text
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("broker", "--out", "{new}", "--fleet", "a/b", "--host", "h"), 2, "name of the fleet"),
+        (("broker", "--out", "{new}", "--fleet", "home", "--host", "bad host"), 2, "neither a host name"),
+        (("broker", "--out", "{new}", "--fleet", "home", "--host", "h", "--bind", "eth0"), 2, "--bind"),
+        (("broker", "--out", "{broker}", "--fleet", "home", "--host", "h"), 1, "not empty"),
+        (("broker", "--out", "{new}", "--fleet", "home", "--host", "h", "--port", "70000"), 2, "--port"),
+        (("device", "--out", "{new}", "--broker", "{broker}", "--name", "estimate"), 2, "name of the device"),
+        (("device", "--out", "{new}", "--broker", "{broker}", "--name", "+"), 2, "name of the device"),
+        (("device", "--out", "{new}", "--broker", "{new}", "--name", "ring"), 1, "cannot read the broker's document"),
+        (("device", "--out", "{new}", "--broker", "{broker}", "--name", "ring", "--ceiling", "0"), 1, "above 0"),
+        (
+            ("device", "--out", "{new}", "--broker", "{broker}", "--name", "ring", "--policy", "{p}"),
+            1,
+            "not for home/r",
+        ),
+        (("device", "--out", "{new}", "--broker", "{broker}", "--name", "watch", "--policy", "none"), 1, "cannot read"),
+        (
+            (
+                "device",
+                "--out",
+                "{new}",
+                "--broker",
+                "{broker}",
+                "--name",
+                "watch",
+                "--policy",
+                "{p}",
+                "--ceiling",
+                ".1",
+            ),
+            1,
+            "ceiling",
+        ),
+        (("device", "--out", "{new}", "--broker", "{broker}", "--name", "r", "--program", "/x y"), 2, "absolute path"),
+        (("gateway", "--out", "{new}", "--broker", "{broker}", "--program", "fugu"), 2, "absolute path"),
+        (("subscriber", "--out", "{new}", "--broker", "{broker}", "--zone", "all"), 2, "zone must be one of"),
+        (("remove", "--broker", "{broker}", "--name", "nobody"), 1, "no account nobody"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    fugu: Fugu, tmp_path: Path, words: tuple[str, ...], code: int, says: str
+) -> None:
+    broker = deployed(fugu, tmp_path)
+    before = (broker / "passwords").read_bytes(), (broker / "broker.json").read_bytes()
+    (tmp_path / "p.json").write_text(policy(epoch_us=0, period_us=10**6).to_json())
+    places = {"new": str(tmp_path / "new"), "broker": str(broker), "p": str(tmp_path / "p.json")}
+    done = fugu("deploy", *(word.format(**places) for word in words))
+    assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
+    assert says in done.err
+    assert ((broker / "passwords").read_bytes(), (broker / "broker.json").read_bytes()) == before
+
+
+def test_a_broken_broker_document_is_one_line(fugu: Fugu, tmp_path: Path) -> None:
+    broker = deployed(fugu, tmp_path)
+    document = json.loads((broker / "broker.json").read_text())
+    for text in ("", "[]", json.dumps({**document, "port": 0}), json.dumps({**document, "more": 1})):
+        (broker / "broker.json").write_text(text)
+        done = fugu("deploy", "operator", "--out", tmp_path / "new", "--broker", broker, "--name", "o")
+        assert (done.code, done.err.count("\n")) == (1, 1)
+
+
+@pytest.mark.parametrize("sensor", ["stdin", "fugu_probe.pulse:read"])
+@pytest.mark.parametrize("words", [(), ("--mutual",)])
+def test_the_agent_accepts_its_configuration(fugu: Fugu, tmp_path: Path, words: tuple[str, ...], sensor: str) -> None:
+    broker = tmp_path / "broker"
+    assert fugu("deploy", "broker", "--out", broker, *BROKER, *words).code == 0
+    (tmp_path / "hr.json").write_text(policy(epoch_us=0, period_us=10**6).to_json())
+    device = ("deploy", "device", "--broker", broker, "--out", tmp_path / "watch", "--name", "watch", "--in-place")
+    assert fugu(*device, "--policy", tmp_path / "hr.json", "--ceiling", "1.5", "--sensor", sensor).code == 0
+    plan = load(tmp_path / "watch" / "agent.toml")
+    assert (plan.fleet, plan.device, plan.outbox) == ("home", "watch", str(tmp_path / "watch" / "outbox.sqlite"))
+    assert (plan.broker.host, plan.broker.port) == ("gw.example", 8883)
+    assert plan.broker.tls_context() is not None
+    assert plan.broker.username == (None if words else "watch")
+    assert not list((tmp_path / "watch").glob("*.service"))
+
+
+@pytest.mark.parametrize("command", ["broker", "device", "gateway", "operator", "subscriber", "remove"])
+def test_every_command_explains_itself_with_an_example(fugu: Fugu, command: str) -> None:
+    done = fugu("deploy", command, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert f"fugu deploy {command} --" in done.out
+
+
+def test_help_loads_neither_numbers_nor_certificates() -> None:
+    code = "import sys; from fugu.main import main; main(['deploy', '--help']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"cryptography", "numpy", "paho"} & set(done.stderr.split())

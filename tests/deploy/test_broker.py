@@ -1,0 +1,311 @@
+"""Attacks on a real Mosquitto with the shipped configuration: by strangers, devices, subscribers and the gateway."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import ssl
+from dataclasses import replace
+from pathlib import Path
+
+import paho.mqtt.client as mqtt
+import pytest
+
+from contract.topics import (
+    committed_topic,
+    estimate_topic,
+    release_topic,
+    root_topic,
+    status_topic,
+    symbols_topic,
+    table_topic,
+    time_topic,
+)
+from contract.topics import window_topic as windows
+from fugu.main import main
+from mqtt_link import Broker
+from tests.brokers import wait_until
+from tests.deploy.shipped import DENIED, Client, Shipped
+
+SYMBOLS = symbols_topic("home", "watch", "hr")
+POLICY = "fugu/1/home/watch/policy/set"
+REPORTED = "fugu/1/home/watch/policy/status"
+RELEASE = release_topic("home", "active")
+ESTIMATE = estimate_topic("home", "watch", "hr")
+EVERYTHING = ("#", "fugu/#", "fugu/1/home/+/symbols/+", "$SYS/#", "$share/group/fugu/#")
+
+
+def delivered(fleet: Shipped, name: str, *filters: str) -> set[str]:
+    """Topics that an account gets when every kind of message is published while it is subscribed to the filters.
+
+    A subscription itself is granted to everybody by Mosquitto; its access list counts when a message is delivered. The
+    last message published is one that the account may read, so that nothing can still be on its way.
+    """
+    ends = {
+        "public": ("gateway", RELEASE),
+        "site": ("gateway", RELEASE),
+        "ring": ("gateway", committed_topic("home", "ring")),
+        "gateway": ("watch", status_topic("home", "watch")),
+        "operator": ("watch", status_topic("home", "watch")),
+    }
+    with (
+        fleet.client(name) as reader,
+        fleet.client("watch") as watch,
+        fleet.client("gateway" if name != "gateway" else "public") as gateway,
+        fleet.client("gateway-rollout") as operator,
+    ):
+        for one in (*filters, ends[name][1]):
+            reader.subscribe(one)
+        for topic in (SYMBOLS, windows("home", "watch", "hr"), status_topic("home", "watch"), REPORTED):
+            assert watch.publish(topic) == 0
+        assert operator.publish(POLICY) == 0
+        if name != "gateway":
+            for topic in (ESTIMATE, RELEASE, committed_topic("home", "watch"), table_topic("home", "watch", "hr")):
+                assert gateway.publish(topic) == 0
+        sender, last = ends[name]
+        {"gateway": gateway, "watch": watch}[sender].publish(last, b"end")
+        reader.wait_for(last, b"end")
+        return {topic for topic, payload in reader.received if payload != b"end"}
+
+
+def test_a_public_subscriber_cannot_read_symbols(fleet: Shipped) -> None:
+    assert delivered(fleet, "public", *EVERYTHING, SYMBOLS, POLICY, ESTIMATE) == {RELEASE}
+
+
+def test_a_subscriber_of_the_site_reads_sanitised_streams_and_no_policies(fleet: Shipped) -> None:
+    streams = {SYMBOLS, windows("home", "watch", "hr"), status_topic("home", "watch")}
+    assert delivered(fleet, "site", *EVERYTHING, POLICY, REPORTED) == {*streams, ESTIMATE, RELEASE}
+
+
+def test_a_device_cannot_read_the_policy_of_another_nor_anything_else_of_it(fleet: Shipped) -> None:
+    assert delivered(fleet, "ring", *EVERYTHING, POLICY, "fugu/1/home/+/policy/set", ESTIMATE) == set()
+
+
+def test_the_gateway_reads_what_devices_send_and_no_policies(fleet: Shipped) -> None:
+    streams = {SYMBOLS, windows("home", "watch", "hr"), status_topic("home", "watch"), REPORTED}
+    assert delivered(fleet, "gateway", *EVERYTHING, POLICY) == streams
+
+
+def test_an_operator_reads_what_devices_report_and_no_symbols(fleet: Shipped) -> None:
+    assert delivered(fleet, "operator", *EVERYTHING, SYMBOLS) == {POLICY, REPORTED, status_topic("home", "watch")}
+
+
+def test_a_device_cannot_publish_as_another(fleet: Shipped) -> None:
+    topics = [status_topic("home", "watch"), SYMBOLS, windows("home", "watch", "hr"), REPORTED]
+    for topic in topics:
+        assert fleet.publish("ring", topic, client_id="watch") == DENIED
+        assert fleet.publish("ring", topic.replace("watch", "ring")) == 0
+
+
+def test_a_device_cannot_leave_a_last_will_as_another(fleet: Shipped) -> None:
+    topic = status_topic("home", "watch")
+    with fleet.client("site") as site:
+        site.subscribe("fugu/1/home/+/status")
+        with fleet.client("ring", will=topic) as ring:
+            refused = ring.reason != 0
+            if not refused:
+                ring.drop()
+        with fleet.client("ring", will=status_topic("home", "ring")) as ring:
+            assert ring.reason == 0
+            ring.drop()
+        site.wait_for(status_topic("home", "ring"), b"will")
+        assert (topic, b"will") not in site.received
+
+
+@pytest.mark.parametrize("topic", [POLICY, "fugu/1/home/ring/policy/set", committed_topic("home", "watch"), RELEASE])
+@pytest.mark.parametrize("name", ["watch", "ring", "site", "public"])
+def test_nobody_else_sends_policies_or_speaks_for_the_gateway(fleet: Shipped, name: str, topic: str) -> None:
+    assert fleet.publish(name, topic, retain=True) == DENIED
+    assert fleet.publish(name, topic, b"", retain=True) == DENIED
+
+
+def test_the_gateway_cannot_publish_policies_nor_symbols(fleet: Shipped) -> None:
+    own = ["status", "symbols/hr", "window/hr", "policy/status", "policy/set"]
+    assert fleet.publish("gateway", POLICY, retain=True) == DENIED
+    assert fleet.publish("gateway", SYMBOLS) == DENIED
+    # The lines for devices are patterns for every name: none may become a device of its own name.
+    assert [fleet.publish("gateway", f"fugu/1/home/gateway/{kind}") for kind in own] == [DENIED] * 5
+
+
+@pytest.mark.parametrize("name", ["operator", "gateway-rollout", "site", "public"])
+def test_an_account_that_is_no_device_cannot_become_one(fleet: Shipped, name: str) -> None:
+    assert fleet.publish(name, f"fugu/1/home/{name}/symbols/hr") == DENIED
+    assert fleet.publish(name, f"fugu/1/home/{name}/status", retain=True) == DENIED
+
+
+def test_only_operators_publish_policies_and_devices_get_their_own(fleet: Shipped) -> None:
+    with fleet.client("watch") as watch, fleet.client("operator") as operator:
+        watch.subscribe(POLICY)
+        assert operator.publish(POLICY, b"signed", retain=True) == 0
+        watch.wait_for(POLICY, b"signed")
+        assert operator.publish(POLICY, b"", retain=True) == 0
+    assert [fleet.publish("operator", topic) for topic in (SYMBOLS, REPORTED, RELEASE)] == [DENIED] * 3
+
+
+def test_devices_hear_the_root_from_operators_and_the_time_from_the_gateway(fleet: Shipped) -> None:
+    root, time = root_topic("home"), time_topic("home")
+    with fleet.client("ring") as ring, fleet.client("gateway-rollout") as operator, fleet.client("gateway") as gateway:
+        ring.subscribe(root)
+        ring.subscribe(time)
+        assert operator.publish(root, b"end") == 0
+        assert gateway.publish(time, b"end") == 0
+        ring.wait_for(root, b"end")
+        ring.wait_for(time, b"end")
+    for name in ("ring", "gateway", "site", "public"):
+        assert fleet.publish(name, root, retain=True) == DENIED
+    for name in ("ring", "operator", "site", "public"):
+        assert fleet.publish(name, time, retain=True) == DENIED
+
+
+def test_the_fleet_of_another_name_does_not_exist(fleet: Shipped) -> None:
+    assert fleet.publish("watch", "fugu/1/office/watch/status") == DENIED
+    assert fleet.publish("operator", "fugu/1/office/watch/policy/set") == DENIED
+
+
+@pytest.mark.parametrize("version", [mqtt.MQTTv5, mqtt.MQTTv311])
+def test_an_anonymous_client_can_do_nothing(fleet: Shipped, version: int) -> None:
+    stranger = Broker("127.0.0.1", fleet.port, ca_file=str(fleet.root / "watch" / "ca.pem"))
+    if fleet.mutual:
+        assert refused(stranger, stranger.tls_context())
+        return
+    with Client(stranger, version=version) as client:
+        assert client.reason == DENIED
+        assert client.received == []
+
+
+def test_without_tls_there_is_no_answer(fleet: Shipped) -> None:
+    assert refused(Broker("127.0.0.1", fleet.port), None)
+
+
+def test_a_wrong_password_or_a_name_with_the_password_of_another_is_refused(fleet: Shipped) -> None:
+    if fleet.mutual:
+        pytest.skip("there are no passwords")
+    for username, of in (("watch", "ring"), ("watch\x00", "watch"), ("+", "watch"), ("nobody", "watch")):
+        files = {"ca_file": str(fleet.root / of / "ca.pem"), "password_file": str(fleet.root / of / "password")}
+        try:
+            with Client(Broker("127.0.0.1", fleet.port, username=username, **files)) as client:
+                assert client.reason != 0
+        except OSError:  # closed at once
+            continue
+
+
+def test_a_client_of_another_authority_is_refused_by_the_broker(fleet: Shipped, tmp_path: Path) -> None:
+    if not fleet.mutual:
+        pytest.skip("there are no certificates of clients")
+    other = Shipped(tmp_path, mutual=True)
+    other.add("device", "watch")
+    context = other.address("watch").tls_context()
+    assert context is not None
+    context.load_verify_locations(fleet.root / "watch" / "ca.pem")
+    assert refused(fleet.address("watch"), context)
+
+
+def test_the_name_comes_from_the_certificate_and_not_from_the_client(fleet: Shipped) -> None:
+    if not fleet.mutual:
+        pytest.skip("there are no certificates of clients")
+    (fleet.root / "guess").write_text("guess\n")
+    files = {"ca_file": fleet.root / "ring" / "ca.pem", "cert_file": fleet.root / "ring" / "client.pem"}
+    files |= {"key_file": fleet.root / "ring" / "client.key", "password_file": fleet.root / "guess"}
+    texts = {key: str(value) for key, value in files.items()}
+    with Client(Broker("127.0.0.1", fleet.port, username="watch", **texts)) as ring:
+        assert ring.publish(symbols_topic("home", "ring", "hr")) == 0
+        assert ring.publish(SYMBOLS) == DENIED
+
+
+def test_a_broker_of_another_authority_is_refused_by_the_client(fleet: Shipped, tmp_path: Path) -> None:
+    other = Shipped(tmp_path)
+    with pytest.raises(ssl.SSLCertVerificationError), Client(other_trust(fleet, other.folder / "ca.pem")):
+        pass
+
+
+def test_the_certificate_of_a_device_cannot_stand_in_for_the_broker(fleet: Shipped, tmp_path: Path) -> None:
+    """A stolen device with a false broker: its certificate is from the right authority, for another purpose."""
+    if not fleet.mutual:
+        pytest.skip("there are no certificates of clients")
+    false = Shipped(tmp_path)
+    for name, stolen in (("server.pem", "client.pem"), ("server.key", "client.key")):
+        shutil.copy(fleet.root / "ring" / stolen, false.folder / name)
+    with (
+        false,
+        pytest.raises(ssl.SSLCertVerificationError),
+        Client(Broker("127.0.0.1", false.port, ca_file=str(fleet.root / "watch" / "ca.pem"))),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_tls_below_1_3_is_refused(fleet: Shipped, version: ssl.TLSVersion) -> None:
+    address = fleet.address("watch")
+    context = address.tls_context()
+    assert context is not None
+    context.maximum_version = version
+    assert refused(address, context) == (version == ssl.TLSVersion.TLSv1_2)
+
+
+def test_nobody_ends_the_connection_of_another_by_its_client_id(fleet: Shipped) -> None:
+    with fleet.client("gateway", client_id="gateway-home") as gateway:
+        for claimed in ("gateway-home", "gateway"):
+            with fleet.client("public", client_id=claimed) as thief:
+                thief.subscribe("fugu/#")
+        assert gateway.publish(RELEASE) == 0
+        assert gateway.lost == 0
+
+
+def test_a_removed_account_can_do_nothing(tmp_path: Path, fleet: Shipped) -> None:
+    broker = Shipped(tmp_path, mutual=fleet.mutual)
+    for name in ("watch", "ring"):
+        broker.add("device", name)
+    assert main(["deploy", "remove", "--broker", str(broker.folder), "--name", "ring"]) == 0
+    with broker:
+        with broker.client("watch") as watch:
+            assert watch.publish(SYMBOLS) == 0
+        with broker.client("ring") as ring:
+            assert ring.reason == (0 if fleet.mutual else DENIED)
+            assert ring.reason != 0 or ring.publish(symbols_topic("home", "ring", "hr")) == DENIED
+
+
+def test_a_device_that_is_added_later_is_known_after_a_hangup_signal(tmp_path: Path) -> None:
+    broker = Shipped(tmp_path)
+    with broker:
+        broker.add("device", "late")
+        assert broker._process is not None
+        broker._process.send_signal(signal.SIGHUP)
+
+        def known() -> bool:
+            with broker.client("late") as late:
+                return late.reason == 0 and late.publish(symbols_topic("home", "late", "hr")) == 0
+
+        wait_until(known)
+
+
+def test_retained_policies_survive_a_power_cut_once_they_are_on_the_disk(tmp_path: Path) -> None:
+    """A PUBACK is not durability: what is not yet on the disk may be lost, which the settings make short."""
+    broker = Shipped(tmp_path)
+    broker.add("device", "watch")
+    broker.add("operator", "operator")
+    database = broker.folder / "mosquitto.db"
+    with broker:
+        for version in range(5):
+            payload = f"policy of version {version}".encode()
+            with broker.client("operator") as operator:
+                assert operator.publish(POLICY, payload, retain=True) == 0
+            wait_until(lambda payload=payload: database.exists() and payload in database.read_bytes(), 20)
+            broker.kill()
+            broker.start()
+            with broker.client("watch") as watch:
+                watch.subscribe(POLICY)
+                watch.wait_for(POLICY, payload)
+
+
+def refused(address: Broker, context: ssl.SSLContext | None) -> bool:
+    """Whether no connection comes about, whether during the handshake or after it."""
+    try:
+        with Client(address, context=context) as client:
+            return client.reason != 0
+    except OSError:
+        return True
+
+
+def other_trust(fleet: Shipped, ca_file: Path) -> Broker:
+    """The address of a device that trusts another authority."""
+    return replace(fleet.address("watch"), ca_file=str(ca_file))

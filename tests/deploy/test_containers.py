@@ -1,0 +1,85 @@
+"""The container files: they parse, nothing runs as root, and what they name exists."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fugu.deploy.places import AGENT, BROKER, GATEWAY
+
+ROOT = Path(__file__).parents[2]
+CONTAINER = ROOT / "deploy" / "container"
+PLACES = {"broker": BROKER, "gateway": GATEWAY, "device": AGENT}
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    """The compose file, parsed."""
+    yaml = pytest.importorskip("yaml")  # comes with the embedded broker of the demo
+    document: dict[str, Any] = yaml.safe_load((CONTAINER / "compose.yaml").read_text())
+    return document
+
+
+def test_the_compose_file_parses_and_confines_every_service(compose: dict[str, Any]) -> None:
+    assert set(compose["services"]) == set(PLACES)
+    for name, service in compose["services"].items():
+        assert service["user"].startswith("${FUGU_USER:?")
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert re.fullmatch(r"\d+[mg]", service["mem_limit"])
+        config, state = (volume.split("/", 1)[1] for volume in service["volumes"])
+        folder = "state/" + ("device" if name == "device" else name)
+        assert config == f"{name}:{PLACES[name].config}:ro"
+        assert state == f"{folder}:{PLACES[name].state}"
+
+
+def test_only_the_broker_can_be_reached_and_only_over_tls(compose: dict[str, Any]) -> None:
+    assert [name for name, service in compose["services"].items() if "ports" in service] == ["broker"]
+    assert compose["services"]["broker"]["ports"] == ["8883:8883"]
+
+
+def test_the_builds_are_the_container_files_beside_it(compose: dict[str, Any]) -> None:
+    for name, file in (("gateway", "Containerfile.gateway"), ("device", "Containerfile.edge")):
+        build = compose["services"][name]["build"]
+        assert (CONTAINER / build["context"]).resolve() == ROOT
+        assert (ROOT / build["dockerfile"]).resolve() == CONTAINER / file
+
+
+def test_docker_accepts_the_compose_file(tmp_path: Path) -> None:
+    docker = shutil.which("docker")
+    if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True).returncode != 0:
+        pytest.skip("docker compose is missing")
+    (tmp_path / "gateway").mkdir()
+    (tmp_path / "gateway" / "gateway.env").write_text("FUGU_FLEET=home\n")
+    command = [docker, "compose", "-f", CONTAINER / "compose.yaml", "config", "--quiet"]
+    environment = {"FUGU_FOLDER": str(tmp_path), "FUGU_USER": "1000:1000", "PATH": "/usr/bin:/usr/local/bin"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["Containerfile.edge", "Containerfile.gateway"])
+def test_container_files_end_as_an_ordinary_user_without_build_tools(name: str) -> None:
+    stages = re.split(r"^FROM ", (CONTAINER / name).read_text(), flags=re.MULTILINE)[1:]
+    assert len(stages) == 2
+    assert re.search(r"^USER (\d+):\d+$", stages[-1], re.MULTILINE)[1] != "0"  # type: ignore[index]
+    assert not re.search(r"apt|gcc|build-essential|pip", stages[-1])
+    for sources in re.findall(r"^COPY (?!--from)(.*) \S+$", "".join(stages), re.MULTILINE):
+        for source in sources.split():
+            assert (ROOT / source).exists()
+
+
+def test_the_edge_image_holds_neither_the_gateway_nor_its_numbers() -> None:
+    text = (CONTAINER / "Containerfile.edge").read_text()
+    assert not re.search(r"COPY (gateway|fugu)\b|\[gateway\]", text)
+
+
+def test_the_gateway_image_holds_every_package_and_the_units(tmp_path: Path) -> None:
+    text = (CONTAINER / "Containerfile.gateway").read_text()
+    copied = set(re.findall(r"^COPY (\S+) /src/", text, re.MULTILINE))
+    assert copied >= {"contract", "mqtt_link", "edge_agent", "firmware_sim", "gateway", "fugu", "deploy/systemd"}

@@ -1,0 +1,148 @@
+"""The systemd units: what systemd's own tools say, and that the commands in them work."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fugu.deploy.units import unit
+from fugu.errors import CommandError
+from mqtt_link import Subscription, SymbolReading
+from tests.cli.command import Fugu
+from tests.deploy.shipped import Shipped
+from tests.system.fleet import policy
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = Path(sys.executable).parent
+UNITS = ("fugu-broker.service", "fugu-agent.service", "fugu-gateway.service")
+WORST_SCORE = 2.5
+
+
+@pytest.fixture(params=[(), ("--mutual",)], ids=["passwords", "certificates"])
+def units(request: pytest.FixtureRequest, fugu: Fugu, tmp_path: Path) -> list[Path]:
+    """The three units as the commands write them."""
+    broker = tmp_path / "broker"
+    commands = [
+        ("broker", "--out", broker, "--fleet", "home", "--host", "gw.example", *request.param),
+        ("device", "--out", tmp_path / "watch", "--broker", broker, "--name", "watch"),
+        ("gateway", "--out", tmp_path / "gateway", "--broker", broker, "--rollout"),
+    ]
+    for command, program in zip(commands, ("", "fugu-agent", "fugu"), strict=True):
+        words = ("--program", PROGRAMS / program) if program else ()
+        assert fugu("deploy", *command, *words).code == 0
+    return [tmp_path / folder / name for folder, name in zip(("broker", "watch", "gateway"), UNITS, strict=True)]
+
+
+def test_systemd_finds_nothing_wrong_with_them(units: list[Path]) -> None:
+    analyze = analyzer()
+    done = subprocess.run([analyze, "verify", *units], capture_output=True, text=True)
+    about = [line for line in done.stderr.splitlines() if "fugu" in line]
+    assert about == []
+
+
+def test_their_exposure_is_small(units: list[Path]) -> None:
+    analyze = analyzer()
+    for path in units:
+        done = subprocess.run([analyze, "security", "--offline=true", path], capture_output=True, text=True)
+        score = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+        assert score is not None, done.stderr
+        assert float(score[1]) <= WORST_SCORE
+
+
+def test_every_secret_is_handed_over_and_none_is_read_from_the_folder(units: list[Path]) -> None:
+    for path in units:
+        text = path.read_text()
+        handed = dict(re.findall(r"^LoadCredential=([\w.-]+):(\S+)$", text, re.MULTILINE))
+        place = f"/etc/{path.stem}"
+        assert all(target == f"{place}/{name}" for name, target in handed.items())
+        secrets = {file.name for file in path.parent.iterdir() if file.is_file() and file.stat().st_mode & 0o077 == 0}
+        assert secrets <= set(handed)
+        assert set(handed) <= {file.name for file in path.parent.iterdir()}
+        assert not re.search(r"@\w+@", text)
+
+
+def test_all_that_the_tools_cannot_see_is_there() -> None:
+    for name in UNITS:
+        text = (ROOT / "deploy" / "systemd" / name).read_text()
+        for line in ("DynamicUser=yes", "Type=notify", "Restart=on-failure", f"StateDirectory={name[:-8]}"):
+            assert f"\n{line}\n" in text, (name, line)
+        assert re.search(r"^MemoryMax=\d+[MG]$", text, re.MULTILINE)
+        if name != "fugu-broker.service":  # Mosquitto gives no sign of life
+            assert re.search(r"^WatchdogSec=\d+$", text, re.MULTILINE)
+
+
+def test_a_template_that_is_missing_is_one_line() -> None:
+    with pytest.raises(CommandError, match=r"the template none\.service is missing"):
+        unit("none.service", {})
+
+
+def test_the_command_of_the_gateway_s_unit_serves_a_device_for_a_subscriber(fleet: Shipped, tmp_path: Path) -> None:
+    """The whole fleet over the shipped broker: agent, gateway and subscriber, each with its own credentials."""
+    (tmp_path / "policies").mkdir()
+    for folder in ("device", "gateway", "policies"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+    document = policy(epoch_us=0, period_us=20_000, device="wrist").to_json()
+    (tmp_path / "policies" / "wrist.json").write_text(document)
+    with fleet_with_wrist(fleet, tmp_path) as broker:
+        log = (tmp_path / "log").open("wb")
+        gateway = subprocess.Popen(gateway_command(tmp_path), stdout=log, stderr=log, cwd=tmp_path)
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "edge_agent", str(tmp_path / "wrist" / "agent.toml")],
+            stdin=subprocess.PIPE,  # an agent whose sensor has ended ends too
+            stdout=log,
+            stderr=log,
+        )
+        subscription = Subscription(broker.address("site"), fleet="home", timeout=60)
+        kinds = set()
+        with subscription as readings:
+            for reading in readings:
+                kinds.add(type(reading).__name__)
+                assert reading.device == "wrist"  # type: ignore[union-attr]
+                if kinds >= {SymbolReading.__name__, "EstimateReading"}:
+                    break
+        agent.terminate()
+        assert agent.wait(30) == 0  # an orderly stop waits until the gateway has everything
+        gateway.terminate()
+        assert gateway.wait(30) == 0
+        log.close()
+        assert kinds == {"SymbolReading", "EstimateReading"}, (tmp_path / "log").read_text()
+        assert (tmp_path / "state" / "store.sqlite").exists()
+        assert "denied" not in (broker.folder / "mosquitto.log").read_text().lower()
+
+
+def fleet_with_wrist(fleet: Shipped, folder: Path) -> Shipped:
+    """A broker like that of the fleet, with a device of its own and a gateway as they are installed."""
+    broker = Shipped(folder, mutual=fleet.mutual)
+    broker.add("device", "wrist", "--policy", folder / "policies" / "wrist.json", "--in-place")
+    broker.add("subscriber", "site", "--zone", "site")
+    (folder / "gateway").rmdir()
+    broker.add("gateway", "gateway", "--program", PROGRAMS / "fugu")
+    return broker
+
+
+def gateway_command(folder: Path) -> list[str]:
+    """What systemd would run, with the folders of this test."""
+    text = (folder / "gateway" / "fugu-gateway.service").read_text().replace("\\\n", " ")
+    (folder / "state").mkdir()
+    command = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)
+    assert command is not None
+    words = command[1].replace("%d", str(folder / "gateway")).replace("%S/fugu-gateway", str(folder / "state"))
+    words = words.replace("/etc/fugu-gateway/policies", str(folder / "policies"))
+    lines = (folder / "gateway" / "gateway.env").read_text().splitlines()
+    for name, value in (line.split("=", 1) for line in lines if not line.startswith("#")):
+        words = words.replace(f"${{{name}}}", value).replace(f"${name}", value)
+    return shlex.split(words)
+
+
+def analyzer() -> str:
+    """systemd-analyze; the test is skipped where there is none."""
+    found = shutil.which("systemd-analyze")
+    if found is None:
+        pytest.skip("systemd-analyze is missing")
+    return found

@@ -1,0 +1,173 @@
+"""Registries, plans and simulated devices that the fleet's tests share."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from gateway.fleet.entries import Document, Outcome, PolicyReport, Sighting, Target
+from gateway.fleet.plan import WHOLE_FLEET, Plan, Stage, stages_of
+from gateway.fleet.registry import Registry
+from gateway.fleet.rollout import Report, SetDesired, State, begin
+from gateway.fleet.rollouts import Rollouts
+
+SECOND = 1_000_000
+START = 1_700_000_000 * SECOND
+PERCENT = Fraction(1, 100)
+
+
+def document(version: int = 1, target: Target = WHOLE_FLEET, **fields: Any) -> Document:
+    """A document whose bytes nobody looks at."""
+    given = {"digest": f"{version:08x}", "payload": b"signed %d" % version, "description": f"number {version}"}
+    return Document(version, target, **(given | fields))
+
+
+def names(count: int) -> list[str]:
+    """So many devices."""
+    return [f"d{i:03}" for i in range(count)]
+
+
+def new_registry(
+    path: Path, devices: Sequence[str] = (), *, canaries: Sequence[str] = (), versions: int = 1
+) -> Registry:
+    """A registry with those devices, some of them in group `canary`, and the first documents."""
+    registry = Registry(path, fleet="home")
+    with registry.transaction():
+        for name in devices:
+            registry.enrol(name, ["canary"] if name in canaries else [], who="ann", time_us=START)
+        for version in range(1, versions + 1):
+            registry.add_document(document(version), who="ann", time_us=START)
+    return registry
+
+
+def plan(
+    *stages: Stage | int,
+    version: int = 1,
+    success: Fraction | int = 80,
+    error: Fraction | int = 20,
+    pace: int = 60_000,
+    patience_seconds: int = 60,
+    **fields: Any,
+) -> Plan:
+    """A plan; whole numbers are per cent, and one stage of 100 % unless there are others."""
+    threshold = Fraction(success) if isinstance(success, Fraction) else success * PERCENT
+    made = tuple(Stage(one * PERCENT, success=threshold) if isinstance(one, int) else one for one in stages or (100,))
+    limit = error if isinstance(error, Fraction) else error * PERCENT
+    return Plan(version, made, limit, pace, patience_seconds, **fields)
+
+
+def started(some: Plan, devices: Sequence[str], canaries: Sequence[str] = ()) -> State:
+    """The plan's rollout, at its first moment."""
+    groups = {name: frozenset({"canary"} if name in canaries else ()) for name in devices}
+    return begin(State(), stages_of(some, groups), START)
+
+
+@dataclass
+class Pretended:
+    """Reports of devices for the pure rules, to be changed by a test."""
+
+    version: int = 1
+    reports: dict[str, Report] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, devices: Sequence[str], *, online: bool = True) -> Pretended:
+        """Devices that have version 0 and say nothing."""
+        return cls(reports={name: Report(online, START if online else 0, "", None, 0) for name in devices})
+
+    def say(self, answer: Outcome, *devices: str) -> None:
+        """Let them answer."""
+        for name in devices:
+            self.reports[name] = self.reports[name]._replace(answer=answer)
+
+    def go(self, online: bool, *devices: str, at_us: int = 0) -> None:
+        """Let them come or go; `at_us` is when they were last known to be there."""
+        for name in devices:
+            self.reports[name] = self.reports[name]._replace(online=online, last_seen_us=at_us)
+
+
+def offered(actions: Sequence[object]) -> list[str]:
+    """The devices of the actions."""
+    return [action.device for action in actions if isinstance(action, SetDesired)]
+
+
+class SimulatedFleet:
+    """Devices that take documents from a registry and answer, in simulated time.
+
+    Args:
+        registry: theirs.
+        refusing, offline: which of them; the others accept.
+        back_us: when those that are offline come back, none if never.
+        messages_per_step: what the broker is given in one step at most.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        refusing: frozenset[str],
+        offline: frozenset[str],
+        back_us: int | None = None,
+        messages_per_step: int = 50,
+    ) -> None:
+        self.registry = registry
+        self.rollouts = Rollouts(registry)
+        self.refusing, self.offline, self.back_us = refusing, offline, back_us
+        self.now = START
+        self.messages = Counter[str]()
+        self.given: list[tuple[int, str, int]] = []
+        self._room = messages_per_step
+        self._random = random.Random(5)
+        self._answers: list[tuple[int, str, int]] = []
+        self._retained: dict[str, int] = {}
+        self._say_birth([one.name for one in registry.devices() if one.name not in offline])
+
+    def reopen(self, path: Path) -> None:
+        """The gateway is killed and comes back: only the file is left."""
+        self.registry.close()
+        self.registry = Registry(path)
+        self.rollouts = Rollouts(self.registry)
+
+    def step(self, seconds: int = 1) -> None:
+        """Let time pass, publish what is due, and let devices answer."""
+        self.now += seconds * SECOND
+        if self.back_us is not None and self.now >= self.back_us and self.offline:
+            back, self.offline = self.offline, frozenset()
+            self._say_birth(sorted(back))
+            for name in sorted(back & self._retained.keys()):
+                self._receive(name, self._retained[name])
+        for due in self.rollouts.due(self.now, self._room):
+            self.messages["policy/set"] += 1
+            self.given.append((self.now, due.device, due.version))
+            self._retained[due.device] = due.version
+            self.registry.published([(due.device, due.version)])
+            if due.device not in self.offline:
+                self._receive(due.device, due.version)
+        reports = []
+        while self._answers and self._answers[0][0] <= self.now:
+            time_us, name, version = heapq.heappop(self._answers)
+            self.messages["policy/status"] += 1
+            refuses = name in self.refusing
+            outcome: Outcome = "refused" if refuses else "accepted"
+            reports.append(PolicyReport(name, version, outcome, "ceiling" if refuses else "", time_us))
+        self.registry.reported(reports)
+
+    def run(self, number: int, seconds: int) -> Mapping[str, Any]:
+        """Go on until the rollout ends, or so much time has passed."""
+        end = self.now + seconds * SECOND
+        while self.now < end and number in self.rollouts.active():
+            self.step()
+        shown = self.rollouts.show(number)
+        return {"phase": shown.state.phase, "tallies": shown.tallies, "seconds": (self.now - START) // SECOND}
+
+    def _receive(self, name: str, version: int) -> None:
+        heapq.heappush(self._answers, (self.now + self._random.randrange(100_000, 3 * SECOND), name, version))
+
+    def _say_birth(self, devices: Sequence[str]) -> None:
+        self.messages["status"] += len(devices)
+        self.registry.seen([Sighting(name, True, 0, "", "0.1.0", self.now) for name in devices])

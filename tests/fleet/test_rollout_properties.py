@@ -1,0 +1,164 @@
+"""What holds for every plan, every behaviour of the devices, and every rhythm of calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.fleet.entries import Outcome
+from gateway.fleet.plan import Plan, Stage
+from gateway.fleet.rollout import OfferWayBack, Report, State, advance, approve, pause, resume, tally
+from tests.fleet.fleets import PERCENT, SECOND, START, Pretended, names, offered, plan, started
+
+
+@dataclass(frozen=True)
+class Step:
+    """Time passes, some devices do something, and the rollout is called."""
+
+    micros: int
+    device: int
+    change: Outcome | None
+    online: bool
+    operator: str
+
+
+PLANS = st.builds(
+    lambda shares, success, error, pace, patience, gates: plan(
+        *(
+            Stage(part * PERCENT, success=success * PERCENT, gate=bool(i) and gates)
+            for i, part in enumerate([*sorted(shares), 100])
+        ),
+        error=error,
+        pace=pace,
+        patience_seconds=patience,
+    ),
+    st.lists(st.integers(1, 99), unique=True, max_size=3),
+    st.integers(1, 100),
+    st.integers(1, 100),
+    st.sampled_from([1, 7, 60, 999, 60_000]),
+    st.integers(1, 300),
+    st.booleans(),
+)
+STEPS = st.lists(
+    st.builds(
+        Step,
+        st.sampled_from([0, 1, 400_000, 1_000_000, 1_000_000, 7_000_000, 90_000_000, -5_000_000]),
+        st.integers(0, 29),
+        st.sampled_from(["accepted", "accepted", "accepted", "accepted", "refused", "failed", None]),
+        st.booleans(),
+        st.sampled_from(["", "", "", "", "", "", "pause", "resume", "approve"]),
+    ),
+    max_size=80,
+)
+
+
+def played(some: Plan, steps: list[Step], count: int) -> list[tuple[int, State, list[str], dict[str, Report], bool]]:
+    """Every step: when, the state after it, who was offered the document, the reports, and whether a way back was."""
+    devices, state, now = Pretended.of(names(count)), started(some, names(count)), START
+    record = []
+    for step in steps:
+        now += step.micros
+        name = names(count)[step.device % count]
+        devices.go(step.online, name, at_us=now)
+        if step.change and name in state.offers:
+            devices.say(step.change, name)
+        match (step.operator, state.phase):
+            case ("pause", "running" | "waiting"):
+                state = pause(state)
+            case ("resume", "paused"):
+                state = resume(state, now)
+            case ("approve", "waiting"):
+                state = approve(state)
+        actions, state = advance(some, state, devices.reports, now)
+        back = any(isinstance(action, OfferWayBack) for action in actions)
+        record.append((now, state, offered(actions), dict(devices.reports), back))
+        for made in offered(actions):
+            devices.reports[made] = devices.reports[made]._replace(newest=some.version)
+    return record
+
+
+@settings(max_examples=150, deadline=None)
+@given(PLANS, STEPS, st.integers(1, 30))
+def test_the_rules_hold(some: Plan, steps: list[Step], count: int) -> None:
+    before, given_at, told = started(some, names(count)), {}, False
+    for now, state, made, reports, back in played(some, steps, count):
+        # nobody gets it twice, and only devices of the stage that is under way
+        assert not given_at.keys() & set(made)
+        assert set(made) <= set(state.stages[state.stage])
+        assert not made or state.phase == "running"
+        given_at |= dict.fromkeys(made, state.clock_us)
+        # the pace, in every minute of the rollout's clock; this never runs faster than time
+        assert sum(at > state.clock_us - 60 * SECOND for at in given_at.values()) <= some.pace
+        assert 0 <= state.clock_us - before.clock_us <= max(0, now - before.seen_us)
+        # a stage ends only when it has had all its devices and its success, and at its gate only with approval
+        assert before.stage <= state.stage
+        for i in range(before.stage, state.stage):
+            found = tally(some, state, reports)[i]
+            assert not found.unoffered
+            assert found.size == 0 or 0 < found.accepted >= some.stages[i].success * (found.size - found.absent)
+            assert not some.stages[i + 1].gate or state.approved == i + 1
+        # it goes on only below the error threshold, and stops only at or above it or when success is out of reach
+        errors = [(one.errors, one.size) for one in tally(some, state, reports)[: state.stage + 1]]
+        at_threshold = any(count and count >= some.error * size for count, size in errors)
+        final, size = errors[-1]
+        lost = final > 0 and size - final < some.stages[state.stage].success * size
+        if state.phase in ("running", "waiting", "completed") and before.phase != "completed":
+            assert not at_threshold
+        if state.phase == "stopped" and before.phase != "stopped":
+            assert at_threshold or lost
+        # the way back is offered once, when it stops
+        assert back == (state.phase == "stopped" and not told)
+        told = told or back
+        before = state
+
+
+@settings(max_examples=60, deadline=None)
+@given(PLANS, STEPS, st.integers(1, 30))
+def test_the_same_call_again_does_nothing(some: Plan, steps: list[Step], count: int) -> None:
+    for now, state, _, reports, _ in played(some, steps, count):
+        again, same = advance(some, state, reports, now)
+        assert offered(again) == []
+        assert same == state
+        caught_up = {
+            name: one._replace(newest=max(one.newest, int(name in state.offers))) for name, one in reports.items()
+        }
+        assert offered(advance(some, state, caught_up, now)[0]) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 200), st.integers(1, 100), st.integers(1, 100))
+def test_both_thresholds_are_exact(size: int, success: int, error: int) -> None:
+    """For every number of refusals, with everybody else accepting, the end follows from two comparisons."""
+    some, everybody = plan(success=success, error=error), names(size)
+    devices = Pretended.of(everybody)
+    state = started(some, everybody)
+    while len(state.offers) < size:
+        _, state = advance(some, state, devices.reports, state.seen_us + SECOND)
+    for refusals in {0, 1, size // 2, size, size * error // 100, -(-size * error // 100)} & set(range(size + 1)):
+        devices = Pretended.of(everybody)
+        devices.say("refused", *everybody[:refusals])
+        devices.say("accepted", *everybody[refusals:])
+        _, ended = advance(some, state, devices.reports, state.seen_us)
+        stops = refusals > 0 and (
+            Fraction(refusals, size) >= Fraction(error, 100) or Fraction(size - refusals, size) < Fraction(success, 100)
+        )
+        assert ended.phase == ("stopped" if stops else "completed")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 3000), st.lists(st.integers(100_000, 6_000_000), min_size=30, max_size=60))
+def test_the_pace_is_kept_and_used(pace: int, rhythm: list[int]) -> None:
+    everybody = names(400)
+    some, devices = plan(pace=pace, patience_seconds=3600), Pretended.of(everybody)
+    state, given_at = started(some, everybody), []
+    for micros in rhythm:
+        actions, state = advance(some, state, devices.reports, state.seen_us + micros)
+        given_at += [state.clock_us] * len(offered(actions))
+    elapsed = sum(rhythm)
+    assert all(sum(at - 60 * SECOND < earlier <= at for earlier in given_at) <= pace for at in given_at)
+    assert len(given_at) <= 1 + elapsed * pace / (60 * SECOND)
+    if max(rhythm) <= 5 * SECOND:  # called often enough, it lags behind by no more than one call
+        assert len(given_at) >= min(400, (elapsed - 5 * SECOND) * pace / (60 * SECOND) * 0.9 - 1)

@@ -1,0 +1,260 @@
+"""The operator's connection on a real broker: documents get to devices, answers into the registry, whatever happens."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.fleet_frames import PolicyStatus, encode_policy_status
+from contract.frames import Status
+from contract.topics import parse_topic, policy_set_topic
+from gateway.fleet import Registry, Rollouts
+from gateway.service.fleet_link import FleetLink
+from mqtt_link import Link
+from tests.brokers import Mosquitto, wait_until
+from tests.fleet.fleets import START, names, new_registry, plan
+
+WHO = {"who": "ann", "time_us": START}
+ONLINE = Status(True, "0.1.0", 3, "", ())
+
+
+class Devices:
+    """Devices on one connection: they note down what they get, and answer when a test lets them."""
+
+    def __init__(self, broker: Mosquitto, name: str = "+", client_id: str = "devices") -> None:
+        self.got: list[tuple[str, bytes, bool]] = []
+        topic = policy_set_topic("home", name)
+        self.link = Link(broker.broker, client_id, (topic,), on_message=self._received)
+        self.link.start()
+        wait_until(lambda: self.link.connected)
+
+    def _received(self, topic: str, payload: bytes, retained: bool) -> None:
+        self.got.append((parse_topic(topic).device, payload, retained))
+
+
+class Operator:
+    """A fleet link in this thread, whose seconds and time are a test's."""
+
+    def __init__(self, path: Path, broker: Mosquitto, **options: int) -> None:
+        self.counters = Counter[str]()
+        self.now = 0.0
+        self.connection = Link(broker.broker, "operator")
+        self.link = FleetLink(
+            path,
+            self.connection,
+            self.counters,
+            settle_seconds=2.0,
+            seconds=lambda: self.now,
+            now_us=lambda: START + int(self.now * 1e6),
+            **options,
+        )
+        self.link.start()
+        wait_until(lambda: self.connection.connected)
+
+    def pass_seconds(self, count: int = 1) -> None:
+        """Let time pass, and work once a second."""
+        for _ in range(count):
+            self.now += 1.0
+            self.link.pump()
+
+    def until(self, condition: Callable[[], object], what: str = "a condition") -> None:
+        """Work until a condition holds."""
+
+        def step() -> object:
+            self.pass_seconds()
+            return condition()
+
+        wait_until(step, what=what)
+
+
+def accepted(version: int) -> bytes:
+    """The answer of a device that follows a document."""
+    judged = hashlib.sha256(b"signed %d" % version).digest()[:8]
+    return encode_policy_status(PolicyStatus(version, judged, "", "", 0, False))
+
+
+def refused(envelope: bytes, *, following: int = 0, reason: str = "ceiling") -> bytes:
+    """The answer of a device that refuses one."""
+    judged = hashlib.sha256(envelope).digest()[:8]
+    return encode_policy_status(PolicyStatus(following, judged, reason, "epsilon 3 of 2", 1, True))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Twenty devices, two documents."""
+    new_registry(tmp_path / "fleet.sqlite", names(20), versions=2).close()
+    return tmp_path / "fleet.sqlite"
+
+
+@pytest.fixture
+def registry(path: Path) -> Iterator[Registry]:
+    """The registry, as the command line has it."""
+    opened = Registry(path)
+    yield opened
+    opened.close()
+
+
+def test_a_rollout_from_the_registry_to_the_devices_and_back(broker: Mosquitto, path: Path, registry: Registry) -> None:
+    devices, operator = Devices(broker), Operator(path, broker)
+    for name in names(20):
+        operator.link.seen(name, ONLINE)
+    rollouts = Rollouts(registry)
+    number = rollouts.draft(plan(10, 100, success=90), **WHO)
+    rollouts.start(number, **WHO)
+    answered = 0
+
+    def done() -> bool:
+        nonlocal answered
+        for name, payload, _ in devices.got[answered:]:
+            operator.link.reported(name, refused(payload) if name == "d007" else accepted(1))
+        answered = len(devices.got)
+        return rollouts.active() == []
+
+    operator.until(done, "the rollout")
+    operator.until(lambda: registry.unpublished(1) == [], "the broker's acknowledgements")
+    assert sorted(name for name, _, _ in devices.got) == names(20)
+    assert {payload for _, payload, _ in devices.got} == {b"signed 1"}
+    assert rollouts.show(number).state.phase == "completed"
+    found = registry.device("d007")
+    assert found.reported is not None
+    assert found.reported[:4] == (0, 1, "refused", "ceiling: epsilon 3 of 2")
+    assert (found.reported.stale, found.online, found.outbox_depth) == (True, True, 3)
+    assert operator.counters["policies_sent"] == operator.counters["policies_acknowledged"] == 20
+    operator.link.stop()
+    late = Devices(broker, "d003", "late")  # what was off gets it from the broker, without the gateway
+    wait_until(lambda: late.got == [("d003", b"signed 1", True)])
+    late.link.stop()
+    devices.link.stop()
+
+
+def test_nothing_is_sent_before_devices_could_be_heard_and_never_more_than_so_many_a_second(
+    broker: Mosquitto, path: Path, registry: Registry
+) -> None:
+    registry.desire(names(20), 1, **WHO)
+    operator = Operator(path, broker, messages_per_second=3)
+    operator.pass_seconds(2)
+    assert operator.counters["policies_sent"] == 0
+    for second in range(1, 10):
+        operator.pass_seconds()
+        operator.link.pump()  # as often as one likes
+        assert operator.counters["policies_sent"] == min(20, 3 * second)
+    operator.link.stop()
+
+
+def test_while_nobody_listens_no_rollout_goes_on(broker: Mosquitto, path: Path, registry: Registry) -> None:
+    rollouts, operator = Rollouts(registry), Operator(path, broker)
+    number = rollouts.draft(plan(), **WHO)
+    rollouts.start(number, **WHO)
+    for _ in range(10):
+        operator.now += 1.0
+        operator.link.pump(listening=False)
+    assert rollouts.show(number).state.offers == {}
+    operator.pass_seconds(2)
+    assert rollouts.show(number).state.offers == {}
+    operator.pass_seconds(1)
+    assert rollouts.show(number).state.offers
+    operator.link.stop()
+
+
+def test_a_broker_that_lost_everything_gets_again_what_was_not_answered(
+    broker: Mosquitto, path: Path, registry: Registry
+) -> None:
+    registry.desire(names(3), 1, **WHO)
+    operator = Operator(path, broker)
+    operator.until(lambda: operator.counters["policies_acknowledged"] == 3)
+    operator.link.reported("d000", accepted(1))
+    operator.link.reported("d001", refused(b"signed 1"))
+    operator.pass_seconds()
+    broker.stop()
+    (broker.folder / "mosquitto.db").unlink()
+    wait_until(lambda: not operator.connection.connected)
+    operator.pass_seconds()
+    broker.start()
+    wait_until(lambda: operator.connection.connected)
+    operator.until(lambda: operator.counters["policies_acknowledged"] == 4)
+    devices = Devices(broker)
+    wait_until(lambda: devices.got == [("d002", b"signed 1", True)])
+    operator.pass_seconds(5)
+    assert operator.counters["policies_sent"] == 4
+    operator.link.stop()
+    devices.link.stop()
+
+
+def test_what_a_killed_gateway_had_not_sent_its_successor_sends(
+    broker: Mosquitto, path: Path, registry: Registry
+) -> None:
+    registry.desire(names(20), 2, **WHO)
+    operator = Operator(path, broker, messages_per_second=7)
+    operator.pass_seconds(3)
+    operator.link.stop()
+    successor = Operator(path, broker)
+    successor.until(lambda: registry.unpublished(1) == [])
+    devices = Devices(broker)
+    wait_until(lambda: len(devices.got) == 20)
+    successor.link.stop()
+    devices.link.stop()
+
+
+def test_answers_that_are_none_and_devices_that_are_not_enrolled_are_counted(
+    broker: Mosquitto, path: Path, registry: Registry
+) -> None:
+    operator = Operator(path, broker)
+    for payload in (b"", b"\x0b", b"\xff" * 100, accepted(1) + b"x"):
+        operator.link.reported("d000", payload)
+    operator.link.reported("stranger", accepted(1))
+    operator.link.seen("stranger", ONLINE)
+    operator.link.reported("d001", refused(b"an attacker's", following=1, reason="signature"))
+    operator.pass_seconds()
+    assert operator.counters["fleet_strangers"] == 2
+    assert sum(operator.counters[one] for one in ("malformed", "wrong_type", "trailing_bytes", "unknown_schema")) >= 3
+    assert registry.device("d000").reported is None
+    (refusal,) = registry.refusals()
+    assert (refusal.device, refusal.version, refusal.reason) == ("d001", 0, "signature: epsilon 3 of 2")
+    operator.link.stop()
+
+
+def test_a_locked_registry_stops_nothing_and_loses_nothing(
+    broker: Mosquitto, path: Path, registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry.desire(names(2), 1, **WHO)
+    operator = Operator(path, broker)
+    operator.link._registry._db.execute("PRAGMA busy_timeout=20")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    operator.link.reported("d000", accepted(1))
+    operator.link.seen("d000", ONLINE)
+    operator.pass_seconds(3)
+    assert operator.counters["fleet_errors"] == 3
+    assert caplog.text.count("database is locked") == 1
+    other.execute("ROLLBACK")
+    operator.until(lambda: operator.counters["policies_acknowledged"] == 2)
+    found = registry.device("d000")
+    assert found.online
+    assert found.reported is not None
+    assert found.reported.in_force == 1
+    operator.link.stop()
+
+
+def test_a_broker_that_refuses_the_operator_is_not_asked_again_at_once(tmp_path: Path, path: Path) -> None:
+    rules = tmp_path / "acl"
+    rules.write_text("topic read fugu/#\ntopic write fugu/1/home/d001/policy/set\n")
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    registry = Registry(path)
+    registry.desire(names(2), 1, **WHO)
+    with Mosquitto(folder, f"allow_anonymous true\nacl_file {rules}\n") as guarded:
+        operator = Operator(path, guarded)
+        operator.pass_seconds(3)
+        wait_until(
+            lambda: len(operator.link._answers) == 2
+        )  # this broker may hang up after a refusal, and is back then
+        operator.pass_seconds(50)
+        assert (operator.counters["policies_refused"], operator.counters["policies_sent"]) == (1, 2)
+        assert [one.device for one in registry.unpublished(5)] == ["d000"]
+        operator.link.stop()
+    registry.close()
