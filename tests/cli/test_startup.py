@@ -59,14 +59,27 @@ def test_other_commands_load_numbers_only_to_compute(words: tuple[str, ...]) -> 
     [
         "model fit",
         "plan stream",
+        "plan measure",
         "loss stream",
         "policy check",
         "gateway run",
         "release",
         "ledger show",
         "ledger verify",
+        "fleet init",
+        "fleet enrol",
+        "fleet groups",
+        "fleet sign",
+        "fleet push",
+        "fleet status",
+        "fleet rollout start",
+        "fleet history",
+        "deploy broker",
+        "deploy device",
+        "deploy gateway",
         "subscribe",
         "demo",
+        "demo-location",
         "agent run",
     ],
 )
@@ -79,7 +92,10 @@ def test_every_command_has_help_with_an_example(fugu: Fugu, command: str) -> Non
 
 def test_the_list_of_commands_is_complete(fugu: Fugu) -> None:
     done = fugu("--help")
-    for group in ("model", "plan", "loss", "policy", "gateway", "release", "ledger", "agent", "subscribe", "demo"):
+    for group in (
+        *("model", "plan", "loss", "policy", "gateway", "release", "ledger", "fleet", "deploy"),
+        *("agent", "subscribe", "demo", "demo-location"),
+    ):
         assert f"\n  {group} " in done.out
 
 
