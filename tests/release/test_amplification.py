@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations, permutations
 from pathlib import Path
@@ -80,16 +81,16 @@ SPREADS = st.floats(1e-6, 30.0)
 
 
 def enumerated(table: EmissionTable, spread: float) -> float:
-    """The largest of all pairs of states and all sets of symbols."""
-    growth, worst = math.exp(spread), 0.0
+    """The largest of all pairs of states and all sets of symbols, to the last digit of a float."""
+    growth, worst = Decimal(spread).exp(), Decimal(1)
     symbols = range(table.symbols)
     for above, below in permutations(table.weights(), 2):
         for size in range(1, table.symbols):
             for chosen in combinations(symbols, size):
-                g = [growth if z in chosen else 1.0 for z in symbols]
-                mean = [sum(w * v for w, v in zip(row, g, strict=True)) for row in (above, below)]
-                worst = max(worst, math.log(mean[0] / mean[1]))
-    return worst
+                factors = [growth if z in chosen else Decimal(1) for z in symbols]
+                mean = [sum(w * factor for w, factor in zip(row, factors, strict=True)) for row in (above, below)]
+                worst = max(worst, mean[0] / mean[1])
+    return float(worst.ln())
 
 
 @given(tables(), SPREADS)
