@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import queue
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -30,6 +29,7 @@ from edge_agent.stream import Stream
 from edge_agent.window import StreamWindows
 from mqtt_link import Link, Will
 from mqtt_link.notify import Notifier
+from mqtt_link.wake import Wake
 
 if TYPE_CHECKING:
     from edge_agent.fleet_policy import FleetPolicy
@@ -79,7 +79,7 @@ class Agent:
             stream.next_tick = max(stream.last_tick, stream_plan.tick_at(now)) + 1
             self._streams.append(stream)
         self._sensors = {stream.plan.stream: stream.sensor for stream in self._streams}
-        self._wake = threading.Event()
+        self._wake = Wake()
         self._stopping = False
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._committed_topic = committed_topic(plan.fleet, plan.device)
@@ -145,7 +145,6 @@ class Agent:
                 for stream in self._streams:
                     stream.windows.prepare(stream.next_tick)
                 self._clock.wait(self._wake, self._pause())
-                self._wake.clear()
             self._notifier.stopping()
             self._drain()
         finally:
@@ -342,7 +341,6 @@ class Agent:
                 self._notifier.alive(time.monotonic())
                 self._communicate()
                 self._wake.wait(min(left, RETRY_SECONDS))
-                self._wake.clear()
             self._publish_status(self._status(online=False))
             if depth := self._outbox.depth():
                 _log.warning("stopped with %d frames in the outbox; they will be sent after the next start", depth)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Protocol
+
+from mqtt_link.wake import Wake
 
 __all__ = ["Clock", "SystemClock"]
 
@@ -15,8 +16,8 @@ class Clock(Protocol):
     def now_us(self) -> int:
         """Microseconds of Unix time."""
 
-    def wait(self, event: threading.Event, seconds: float) -> None:
-        """Wait until the event is set, or some seconds have passed."""
+    def wait(self, wake: Wake, seconds: float) -> None:
+        """Wait until woken, or some seconds have passed."""
 
 
 class SystemClock:
@@ -26,6 +27,6 @@ class SystemClock:
         """Microseconds of Unix time."""
         return time.time_ns() // 1000
 
-    def wait(self, event: threading.Event, seconds: float) -> None:
-        """Wait until the event is set, or some seconds have passed."""
-        event.wait(seconds)
+    def wait(self, wake: Wake, seconds: float) -> None:
+        """Wait until woken, or some seconds have passed."""
+        wake.wait(seconds)

@@ -16,6 +16,7 @@ from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from firmware_sim.devices import run_crowd, simulate_recording, simulate_states, write_device
 from mqtt_link import Broker
+from mqtt_link.wake import Wake
 
 LENGTH = 10_000
 
@@ -37,7 +38,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="seed of the simulated chains")
     parser.add_argument("--seconds", type=float, help="stop after this time")
     options = parser.parse_args()
-    stop = threading.Event()
+    stop = Wake()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     try:

@@ -21,6 +21,7 @@ from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import open_sensor
 from mqtt_link import Broker
+from mqtt_link.wake import Wake
 
 __all__ = ["AgentProcess", "run_crowd", "simulate_recording", "simulate_states", "write_device"]
 
@@ -101,7 +102,7 @@ class AgentProcess:
         return self.process.wait(timeout)
 
 
-def run_crowd(configs: Iterable[Path], stop: threading.Event) -> None:
+def run_crowd(configs: Iterable[Path], stop: Wake) -> None:
     """Run many agents in this process, a thread each, until all have finished or `stop` is set.
 
     Up to about 300: the MQTT library waits with select(), which cannot watch more connections.

@@ -35,6 +35,7 @@ from gateway.service.store import Store
 from gateway.service.table_sender import TableSender
 from mqtt_link import Broker, Link
 from mqtt_link.notify import Notifier
+from mqtt_link.wake import Wake
 
 __all__ = ["Gateway", "GatewaySettings", "SettingsError", "run"]
 
@@ -295,7 +296,7 @@ def run(settings: GatewaySettings) -> int:
         FuguError: one line that says what keeps the gateway from starting.
     """
     gateway = Gateway(settings)
-    wanted = threading.Event()
+    wanted = Wake()
     # The network thread gives the interpreter lock away at every read; with the default of 5 ms a busy worker keeps it
     # for that long each time, and frames come in at two thirds of the rate.
     sys.setswitchinterval(_SWITCH_SECONDS)

@@ -9,6 +9,7 @@ from typing import Any
 
 from edge_agent.plan import AgentPlan, StreamPlan, WindowPlan
 from mqtt_link import Broker
+from mqtt_link.wake import Wake
 
 COIN = ((1 << 31,), (1 << 31,))
 THRESHOLD = {"kind": "thresholds", "edges": [0.5], "states": ["low", "high"], "hysteresis": 0.0, "default": 0}
@@ -72,7 +73,7 @@ class JumpingClock:
         """The moment it stands at."""
         return self.now
 
-    def wait(self, event: threading.Event, seconds: float) -> None:
+    def wait(self, wake: Wake, seconds: float) -> None:
         """Jump."""
         with self._lock:
             self.now += max(1, int(seconds * 1e6))

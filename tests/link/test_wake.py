@@ -1,0 +1,49 @@
+"""A thread is woken once, by others and by a signal at any moment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+from mqtt_link.wake import Wake
+
+INTERRUPTED = """
+import signal
+from mqtt_link.wake import Wake
+
+wake, signals = Wake(), 0
+
+def handler(number, frame):
+    global signals
+    signals += 1
+    wake.set()
+
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 2e-4, 2e-4)
+while signals < 20_000:
+    wake.wait(1e-6)
+signal.setitimer(signal.ITIMER_REAL, 0)
+print("awake")
+"""
+
+
+def test_it_is_over_once_waited_for() -> None:
+    wake = Wake()
+    wake.set()
+    wake.set()
+    assert wake.wait(0)
+    assert not wake.wait(0)
+
+
+def test_another_thread_wakes() -> None:
+    wake = Wake()
+    thread = threading.Thread(target=wake.set)
+    thread.start()
+    assert wake.wait(30)
+    thread.join()
+
+
+def test_a_signal_between_any_two_instructions_does_not_stop_the_waiting_thread_for_ever() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.returncode) == ("awake\n", 0), done.stderr[-500:]
