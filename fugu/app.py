@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,6 +41,12 @@ agent_app = typer.Typer(help="The side that randomises, on a device.", no_args_i
 app.add_typer(agent_app, name="agent")
 
 
+@cache
+def _command() -> Callable[..., Any]:
+    """All commands, put together once."""
+    return typer.main.get_command(app)
+
+
 def run(words: list[str]) -> int:
     """Run a command of the application.
 
@@ -46,7 +54,7 @@ def run(words: list[str]) -> int:
         FuguError: what was wrong, for the caller to print.
     """
     try:
-        code = app(args=words, prog_name="fugu", standalone_mode=False)
+        code = _command()(args=words, prog_name="fugu", standalone_mode=False)
     except typer.Abort:
         return 130
     except _USAGE_ERROR as error:

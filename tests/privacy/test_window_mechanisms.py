@@ -48,8 +48,7 @@ def test_the_papers_table(key: str) -> None:
 
 
 @pytest.mark.parametrize("length", [None, 40])
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("k", [2, 3, 4, 7])
+@pytest.mark.parametrize(("k", "seed"), [(k, seed) for k, n in ((2, 10), (3, 10), (4, 6), (7, 3)) for seed in range(n)])
 def test_ours_needs_no_more_than_quilts_and_these_no_more_than_their_approximation(
     k: int, seed: int, length: int | None
 ) -> None:

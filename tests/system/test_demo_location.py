@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 
-@pytest.mark.parametrize("kind", ["mosquitto", "embedded"])
+@pytest.mark.parametrize("kind", ["mosquitto", pytest.param("embedded", marks=pytest.mark.soak)])
 def test_the_walk_is_followed_through_restarts_and_losses(tmp_path: Path, kind: str) -> None:
     command = [sys.executable, "-m", "fugu", "demo-location", "--seconds", "20", "--broker-kind", kind]
     done = subprocess.run([*command, "--out", "walk"], cwd=tmp_path, capture_output=True, text=True, timeout=240)
