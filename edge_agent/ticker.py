@@ -1,0 +1,186 @@
+"""The ticks of a device's streams: one symbol a tick on a steady clock, durable before anybody may send it.
+
+A tick is counted in its windows once its symbol is durable, and a window leaves at the first tick at or after its end.
+A symbol or a count that cannot be made durable is thrown away, and never drawn again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from edge_agent.clock import Clock
+from edge_agent.outbox import Outbox
+from edge_agent.plan import StreamPlan
+from edge_agent.sensors import Sensor, open_sensor
+from edge_agent.stream import Stream
+from edge_agent.window import StreamWindows
+
+__all__ = ["Ticker"]
+
+LATE_SECONDS = 10.0
+"""Ticks that are overdue by more than this (and more than one tick) are left out instead of made up for."""
+IDLE_SECONDS = 1.0
+
+
+class Ticker:
+    """The streams of one device; used from the agent's loop.
+
+    Args:
+        outbox: where symbols become durable.
+        clock: time.
+        entropy: fills a buffer with the operating system's randomness.
+        silent: whether a policy that has expired, at a time in seconds, says that nothing may be drawn.
+
+    Attributes:
+        streams: in the order of their policies.
+        storage_error: what keeps symbols from becoming durable, empty while nothing does.
+        stopping: set it to draw no more; a signal handler may.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        clock: Clock,
+        entropy: Callable[[memoryview], None],
+        silent: Callable[[float], bool],
+    ) -> None:
+        self._outbox = outbox
+        self._clock = clock
+        self._entropy = entropy
+        self._silent = silent
+        self._sensors: dict[str, Sensor] = {}
+        self.streams: list[Stream] = []
+        self.storage_error = ""
+        self.stopping = False
+
+    def begin(self, plans: Sequence[StreamPlan], sensors: Sequence[Sensor]) -> None:
+        """Begin with the tick after this one.
+
+        Args:
+            plans: of the streams.
+            sensors: one for each.
+
+        Raises:
+            OutboxError: the clock of a stream has changed, or the ticks of a window have.
+        """
+        now = self._clock.now_us()
+        for plan, sensor in zip(plans, sensors, strict=True):
+            stream = self._open(plan, sensor)
+            stream.next_tick = max(stream.last_tick, plan.tick_at(now)) + 1
+            self.streams.append(stream)
+            self._sensors[plan.stream] = sensor
+
+    def switch(self, plans: Sequence[StreamPlan], store: Callable[[], None]) -> None:
+        """Put new plans in force between two ticks, once they are stored.
+
+        A frame that was begun under the old plan stays what it is; ticks that have been drawn are never drawn again.
+
+        Raises:
+            OutboxError: a stream cannot go on under its new plan; nothing has changed.
+            OSError: they could not be stored; nothing has changed.
+        """
+        before = {stream.plan.stream: stream for stream in self.streams}
+        now = self._clock.now_us()
+        streams = []
+        for plan in plans:
+            old = before.pop(plan.stream, None)
+            sensor = self._sensors.get(plan.stream) or open_sensor(plan.sensor)
+            self._sensors[plan.stream] = sensor
+            stream = self._open(plan, sensor)
+            reached = plan.tick_at(now) + 1 if old is None else old.next_tick
+            stream.next_tick = max(stream.last_tick + 1, reached)
+            streams.append(stream)
+        store()
+        for stream in before.values():
+            self._outbox.close_frame(stream.plan)
+        self.streams = streams
+
+    def catch_up(self) -> None:
+        """Draw for every tick that has come."""
+        for stream in self.streams:
+            while not stream.finished and not self.stopping and self._due(stream):
+                self._tick(stream)
+
+    def prepare(self) -> None:
+        """Draw the noise of the windows that begin next, while there is time."""
+        for stream in self.streams:
+            stream.windows.prepare(stream.next_tick)
+
+    def pause(self) -> float:
+        """Seconds until the next tick, but not more than one."""
+        now = self._clock.now_us()
+        due = [(s.plan.time_of(s.next_tick) - now) / 1e6 for s in self.streams if not s.finished]
+        return max(0.0, min([IDLE_SECONDS, *due]))
+
+    def close_frames(self) -> None:
+        """Let frames that are not full leave.
+
+        Raises:
+            sqlite3.Error: the outbox does not take it.
+        """
+        for stream in self.streams:
+            self._outbox.close_frame(stream.plan)
+
+    @property
+    def over(self) -> bool:
+        """Whether all is done: asked to stop, or no sensor has more. Waiting for a first policy is not the end."""
+        return self.stopping or (bool(self.streams) and all(stream.finished for stream in self.streams))
+
+    def _open(self, plan: StreamPlan, sensor: Sensor) -> Stream:
+        """A stream, as far as the outbox knows it."""
+        last_tick = self._outbox.register(plan)
+        released = [self._outbox.register_window(plan.stream, window) for window in plan.windows]
+        return Stream(plan, sensor, self._entropy, last_tick, StreamWindows(plan.windows, released, self._entropy))
+
+    def _due(self, stream: Stream) -> bool:
+        """Whether the stream's next tick has come; leaves out ticks that are too late to be made up for."""
+        now = self._clock.now_us()
+        current = stream.plan.tick_at(now)
+        late = max(1, int(LATE_SECONDS * 1e6) // stream.plan.period_us)
+        if current - late > stream.next_tick:
+            stream.next_tick = current - late
+        behind = (stream.plan.time_of(stream.last_tick) - now) / 1e6
+        period = stream.plan.period_us / 1e6
+        if behind > 2 * period + 1.0:
+            stream.error = f"the clock is {behind:.0f} s behind the last tick: waiting"
+            return False
+        if current < stream.next_tick or stream.next_tick < 0:
+            return False
+        if self._silent(now / 1e6):
+            stream.error = "the policy has expired"
+            stream.next_tick = current + 1
+            return False
+        if not stream.plan.valid_at(stream.plan.time_of(stream.next_tick)):
+            stream.error = "the policy is not valid at this time"
+            stream.next_tick = current + 1
+            return False
+        return True
+
+    def _tick(self, stream: Stream) -> None:
+        """Draw for one tick and commit it; what cannot be committed is thrown away."""
+        tick = stream.next_tick
+        stream.next_tick += 1
+        if stream.sensor.finished(tick):
+            stream.finished = True
+            return
+        state = stream.discretiser.observe(stream.sensor.read(tick))
+        try:
+            self._outbox.append(stream.plan, tick, stream.draw(tick, state))
+        except sqlite3.Error as error:
+            self.storage_error = f"outbox: {error}"
+        else:
+            self.storage_error = ""
+            stream.last_tick = tick
+            stream.error = stream.sensor.error
+            stream.windows.observe(tick, state)
+        self._release(stream, tick)
+
+    def _release(self, stream: Stream, tick: int) -> None:
+        """Commit the windows that have ended; what cannot be committed is thrown away."""
+        closed = stream.windows.close(tick)
+        if closed:
+            try:
+                self._outbox.append_windows(stream.plan, closed)
+            except sqlite3.Error as error:
+                self.storage_error = f"outbox: {error}"
