@@ -11,7 +11,8 @@ A document is untrusted bytes until all of this holds, checked in this order; th
 6. its guarantees, derived anew, hold, and keep to what the device's owner accepts.
 
 A new root document is signed by enough keys of the old root and enough of its own, and is exactly one version ahead. It
-also forgets the signed time, so that a stolen gateway key that signed a far one does no lasting harm. The bytes inside
+also forgets the signed time, so that a stolen gateway key that signed a far one does no lasting harm. A new enrolment
+with another root ends the trust in every root that was followed before; versions go on all the same. The bytes inside
 an envelope are parsed only after point 2. Whatever is refused changes nothing.
 """
 
@@ -148,6 +149,7 @@ class TrustState:
         digest: of that document.
         policy: envelope of it; empty for none.
         time: the newest time that was signed, in Unix seconds.
+        enrolled: digest of the root of the enrolment that all this began with.
     """
 
     root: bytes
@@ -155,6 +157,7 @@ class TrustState:
     digest: str = ""
     policy: bytes = b""
     time: int = 0
+    enrolled: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Values that JSON can carry."""
@@ -164,6 +167,7 @@ class TrustState:
             "digest": self.digest,
             "policy": base64.b64encode(self.policy).decode(),
             "time": self.time,
+            "enrolled": self.enrolled,
         }
 
     @classmethod
@@ -180,6 +184,7 @@ class TrustState:
                 str(values["digest"]),
                 base64.b64decode(values["policy"], validate=True),
                 int(values["time"]),
+                str(values.get("enrolled", "")),
             )
         except (KeyError, TypeError, ValueError, binascii.Error):
             raise EnvelopeError("what is kept of earlier documents is damaged") from None
@@ -215,7 +220,11 @@ class Trust:
 
     def __init__(self, enrolment: Enrolment, state: TrustState | None = None) -> None:
         self.enrolment = enrolment
-        self.state = state or TrustState(bytes.fromhex(enrolment.root))
+        root = bytes.fromhex(enrolment.root)
+        enrolled = _envelope(root).digest
+        self.state = state or TrustState(root, enrolled=enrolled)
+        if self.state.enrolled != enrolled:  # what the owner says by hand counts more than any root that was followed
+            self.state = replace(self.state, root=root, time=0, enrolled=enrolled)
         self._root = self._own_root(self.state.root)
 
     @property

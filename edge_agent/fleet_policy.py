@@ -35,6 +35,8 @@ JUDGE_SECONDS = 120.0
 RETRY_SECONDS = 60.0
 MOST_WAITING = 16
 _NOT_YET = "not_yet_valid"
+_PASSING = frozenset({_NOT_YET, "storage", "judge", "config"})
+"""Reasons that may be gone a minute later, with the same document."""
 
 Switch = Callable[[Sequence[StreamPlan], Callable[[], None]], None]
 """switch(plans, store): check that the streams can go on under new plans, call `store`, then put the plans in force."""
@@ -80,7 +82,8 @@ class FleetPolicy:
         self._reason = ""
         self._detail = ""
         self._refused = 0
-        self._unripe: tuple[float, bytes] | None = None
+        self._policy = b"", ""
+        self._again: dict[str, tuple[float, bytes]] = {}
         self._newest_refused = b""
         self._said: PolicyStatus | None = None
 
@@ -92,8 +95,9 @@ class FleetPolicy:
         kind = self._kinds.get(topic)
         if kind is None:
             return False
-        repeated = kind == "policy" and _name(payload) == self._judged and self._reason != _NOT_YET
-        if payload and not repeated and len(self._waiting) < MOST_WAITING:
+        repeated = kind == "policy" and _name(payload) == self._policy[0] and self._policy[1] not in _PASSING
+        room = kind != "table" or topic in self._waiting or len(self._waiting) < MOST_WAITING
+        if payload and not repeated and room:
             self._waiting[topic] = payload
             if kind == "root":
                 self._waiting = {topic: self._waiting.pop(topic), **self._waiting}
@@ -101,11 +105,12 @@ class FleetPolicy:
         return True
 
     def maintain(self, now: float) -> None:
-        """Look again at a document whose time had not come; `now` is a monotonic time in seconds."""
-        if self._unripe is not None and now >= self._unripe[0] and not self._busy:
-            self._waiting.setdefault(self._policy_topic, self._unripe[1])
-            self._unripe = (math.inf, self._unripe[1])
-            self._next()
+        """Look again at documents that were refused for what may have passed; `now` is a monotonic time in seconds."""
+        for topic, (due, payload) in list(self._again.items()):
+            if now >= due and not self._busy:
+                self._waiting.setdefault(topic, payload)
+                self._again[topic] = math.inf, payload
+                self._next()
 
     def silent(self, seconds: float) -> bool:
         """Whether the policy's time is over and it says that the device is silent then; Unix time in seconds."""
@@ -133,11 +138,13 @@ class FleetPolicy:
             self._judging.kill()
 
     def _expired(self, seconds: float) -> bool:
-        return self.managed.valid_until is not None and seconds >= self.managed.valid_until
+        """By the clock, or by the newest signed time if that is ahead: a clock that is set back renews nothing."""
+        end = self.managed.valid_until
+        return end is not None and max(seconds, self.managed.time) >= end
 
     def _stale(self, seconds: float) -> bool:
         fresh = self.managed.fresh_seconds
-        return self._expired(seconds) or (fresh is not None and seconds - self.managed.time > fresh)
+        return self._expired(seconds) or (fresh is not None and abs(seconds - self.managed.time) > fresh)
 
     # Judgement
 
@@ -152,7 +159,7 @@ class FleetPolicy:
 
     def _judge(self, kind: str, payload: bytes) -> None:
         """Ask the judge; in a thread of its own."""
-        command = [sys.executable, "-m", "edge_agent.judge", self.managed.config, kind]
+        command = [sys.executable, "-P", "-m", "edge_agent.judge", self.managed.config, kind]
         answer: dict[str, Any] = {"refused": "judge", "detail": "the check of a document died"}
         try:
             with subprocess.Popen(
@@ -185,17 +192,16 @@ class FleetPolicy:
         self._next()
 
     def _refuse(self, kind: str, payload: bytes, reason: str, detail: str) -> None:
-        again = kind == "policy" and (_name(payload), reason) == (self._judged, self._reason)
-        self._refused += not again
-        self._reason, self._detail = reason[:32], detail[:MAX_TEXT]
-        if kind != "policy":
-            return
-        self._judged = _name(payload)
-        self._newest_refused = payload
-        if reason == _NOT_YET:
-            self._unripe = (time.monotonic() + RETRY_SECONDS, payload)
-        elif self._unripe is not None and self._unripe[1] == payload:
-            self._unripe = None
+        name, topic = _name(payload), next(topic for topic, one in self._kinds.items() if one == kind)
+        self._refused += kind != "policy" or (name, reason) != self._policy
+        self._judged, self._reason, self._detail = name, reason[:32], detail[:MAX_TEXT]
+        if kind == "policy":
+            self._policy = name, reason
+            self._newest_refused = payload
+        if kind in ("policy", "root") and reason in _PASSING:
+            self._again[topic] = time.monotonic() + RETRY_SECONDS, payload
+        elif topic in self._again and self._again[topic][1] == payload:
+            del self._again[topic]
 
     def _accept(self, kind: str, payload: bytes, answer: dict[str, Any]) -> None:
         if answer["kind"] == "table":
@@ -203,6 +209,10 @@ class FleetPolicy:
                 self._refused += 1
             return
         if answer["news"]:
+            running = self.managed.version
+            if answer["state"]["version"] < running + (answer["kind"] == "policy"):
+                self._refuse(kind, payload, "replayed", f"version {running} is in force, not in the file of trust")
+                return
             state = json.dumps(answer["state"])
             managed = replace(self.managed, time=answer["state"]["time"])
             if answer["kind"] == "policy":
@@ -214,8 +224,11 @@ class FleetPolicy:
             self.managed = managed
             if answer["kind"] == "root" and self._newest_refused:  # it may be of keys that were not known yet
                 self._waiting.setdefault(self._policy_topic, self._newest_refused)
+        if kind in ("policy", "root"):
+            self._again = {topic: one for topic, one in self._again.items() if self._kinds[topic] != kind}
         if kind == "policy":
-            self._judged, self._reason, self._detail, self._unripe = _name(payload), "", "", None
+            self._judged, self._reason, self._detail = _name(payload), "", ""
+            self._policy = self._judged, ""
             self._newest_refused = b""
 
 

@@ -37,6 +37,8 @@ def main(arguments: list[str]) -> int:
         (resource.RLIMIT_CPU, PROCESSOR_SECONDS),
         (resource.RLIMIT_FSIZE, 0),
     ):
+        _, allowed = resource.getrlimit(what)
+        most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
         resource.setrlimit(what, (most, most))
     path, kind = arguments
     payload = sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from contract.errors import FuguError
@@ -143,6 +143,21 @@ class Outbox:
         if row[:3] != ticks:
             raise OutboxError(f"the ticks of window {stream}/{window.name} have changed: give the window a new name")
         return int(row[3])
+
+    @contextmanager
+    def forgets_if_refused(self) -> Iterator[None]:
+        """If what is done in here fails, streams and windows that were registered in it were never known."""
+        tables = (("streams", "stream"), ("windows", "stream, window"))
+        before = [set(self._db.execute(f"SELECT {key} FROM {table}")) for table, key in tables]
+        try:
+            yield
+        except BaseException:
+            with suppress(sqlite3.Error), self._transaction():
+                for (table, key), known in zip(tables, before, strict=True):
+                    new = [row for row in self._db.execute(f"SELECT {key} FROM {table}") if row not in known]
+                    places = ", ".join("?" for _ in key.split(", "))
+                    self._db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({places})", new)
+            raise
 
     def append(self, plan: StreamPlan, tick: int, drawn: int | Released) -> bool:
         """Commit what was drawn for a tick, its symbol or its point, and close the frame that it completes.

@@ -74,26 +74,26 @@ class Ticker:
     def switch(self, plans: Sequence[StreamPlan], store: Callable[[], None]) -> None:
         """Put new plans in force between two ticks, once they are stored.
 
-        A frame that was begun under the old plan stays what it is; ticks that have been drawn are never drawn again.
+        A frame that was begun under the old plan ends there; ticks that have been drawn are never drawn again.
 
         Raises:
             OutboxError: a stream cannot go on under its new plan; nothing has changed.
-            OSError: they could not be stored; nothing has changed.
+            OSError, sqlite3.Error: they could not be stored; nothing has changed.
         """
         before = {stream.plan.stream: stream for stream in self.streams}
         now = self._clock.now_us()
         streams = []
-        for plan in plans:
-            old = before.pop(plan.stream, None)
-            sensor = self._sensors.get(plan.stream) or open_sensor(plan.sensor)
-            self._sensors[plan.stream] = sensor
-            stream = self._open(plan, sensor)
-            reached = plan.tick_at(now) + 1 if old is None else old.next_tick
-            stream.next_tick = max(stream.last_tick + 1, reached)
-            streams.append(stream)
-        store()
-        for stream in before.values():
-            self._outbox.close_frame(stream.plan)
+        self.close_frames()  # before anything is stored: after that nothing may fail, and no tick stay behind
+        with self._outbox.forgets_if_refused():
+            for plan in plans:
+                old = before.get(plan.stream)
+                sensor = self._sensors.get(plan.stream) or open_sensor(plan.sensor)
+                self._sensors[plan.stream] = sensor
+                stream = self._open(plan, sensor)
+                reached = plan.tick_at(now) + 1 if old is None else old.next_tick
+                stream.next_tick = max(stream.last_tick + 1, reached)
+                streams.append(stream)
+            store()
         self.streams = streams
 
     def catch_up(self) -> None:

@@ -40,12 +40,12 @@ def init(
       fugu fleet init --fleet home --keys keys
       fugu fleet init --fleet home --keys keys --policy-keys 3 --policy-threshold 2 --passphrase-file secret
     """
-    from fugu.fleet.passphrases import Passphrases, read_passphrase
+    from fugu.fleet.passphrases import Passphrases, new_passphrase
     from fugu.fleet.roots import ROOT_FILE, initialise
     from fugu.terminal import say
 
     passphrase = Passphrases(passphrase_file or ()).new()
-    online = passphrase if gateway_passphrase_file is None else read_passphrase(gateway_passphrase_file)
+    online = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
     root = initialise(
         fleet,
         keys,
@@ -109,12 +109,12 @@ def rotate(
     from fugu.arguments import one_of
     from fugu.fleet import roots
     from fugu.fleet.keystore import ROLES
-    from fugu.fleet.passphrases import Passphrases, read_passphrase
+    from fugu.fleet.passphrases import Passphrases, new_passphrase
     from fugu.terminal import say
 
     passphrases = Passphrases(passphrase_file or ())
     chosen = one_of(role, "--role", ROLES)
-    fresh = passphrases.new() if new_passphrase_file is None else read_passphrase(new_passphrase_file)
+    fresh = passphrases.new() if new_passphrase_file is None else new_passphrase(new_passphrase_file)
     root, made = roots.rotate(keys, chosen, key, passphrases, fresh, count=count, threshold=threshold)
     if as_json:
         print(json.dumps({**_document(root.document, keys), "new": [str(path) for path in made]}))

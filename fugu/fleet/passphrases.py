@@ -11,7 +11,7 @@ from pathlib import Path
 from fugu.errors import CommandError
 from fugu.fleet.key_file import read_private
 
-__all__ = ["VARIABLE", "Passphrases", "read_passphrase"]
+__all__ = ["VARIABLE", "Passphrases", "new_passphrase", "read_passphrase"]
 
 VARIABLE = "FUGU_PASSPHRASE"
 _SHORTEST = 8
@@ -50,9 +50,16 @@ class Passphrases:
             if _asked("The same again: ") != first:
                 raise CommandError("the two passphrases differ; nothing was written")
             self._known.append(first)
-        if len(self._known[0]) < _SHORTEST:
-            raise CommandError(f"a passphrase for a new key must have at least {_SHORTEST} characters")
-        return self._known[0]
+        return _long_enough(self._known[0])
+
+
+def new_passphrase(path: Path) -> str:
+    """The passphrase for a new key, from a file.
+
+    Raises:
+        CommandError: it is too short, or as for `read_passphrase`.
+    """
+    return _long_enough(read_passphrase(path))
 
 
 def read_passphrase(path: Path) -> str:
@@ -68,6 +75,12 @@ def read_passphrase(path: Path) -> str:
     if not line:
         raise CommandError(f"{path}: the first line is empty: keys without a passphrase are not used")
     return line
+
+
+def _long_enough(passphrase: str) -> str:
+    if len(passphrase) < _SHORTEST:
+        raise CommandError(f"a passphrase for a new key must have at least {_SHORTEST} characters")
+    return passphrase
 
 
 def _asked(prompt: str) -> str:

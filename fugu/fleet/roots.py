@@ -149,6 +149,11 @@ def rotate(
         CommandError: there is no such key, or too few root keys are at hand.
     """
     files, old = key_files(folders), root_in(folders[:1])
+    if (newest := root_in(folders).document.version) != old.document.version:
+        raise CommandError(
+            f"{folders[0]} has root version {old.document.version}, another folder has {newest}: name that one first, "
+            "because devices refuse a second root of a version"
+        )
     document = old.document
     replaced = _replaced(document, role, key)
     if key is not None and count is not None:

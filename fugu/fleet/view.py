@@ -50,7 +50,7 @@ def standing(device: Device) -> str:
     """How a device stands to the document that it should have, in a word or two."""
     desired, reported = device.desired, device.reported
     if desired is None:
-        return "nothing to do"
+        return "stale" if reported is not None and reported.stale else "nothing to do"
     if reported is not None and reported.version == desired.version and reported.outcome != "accepted":
         return reported.outcome
     if reported is not None and (reported.in_force or 0) >= desired.version:

@@ -92,6 +92,8 @@ class Registry:
                 ("devices", "name"),
             ):
                 db.execute(f"DELETE FROM {table} WHERE {column}=?", (device,))
+            query = "UPDATE rollout_devices SET at_us=NULL, time_us=NULL, former=NULL, reached_us=NULL WHERE device=?"
+            db.execute(query, (device,))  # enrolled again, it has to be offered again what it was offered
             self.record(who, "remove", device, time_us=time_us)
 
     def set_groups(self, device: str, groups: Iterable[str], *, who: str, time_us: int) -> None:

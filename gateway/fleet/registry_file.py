@@ -143,7 +143,7 @@ def writing(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         db.execute("BEGIN IMMEDIATE")
         yield db
         db.execute("COMMIT")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OverflowError) as error:
         _roll_back(db)
         raise RegistryError(f"the fleet registry does not take the change, nothing was done: {error}") from None
     except BaseException:
@@ -165,7 +165,7 @@ def reading(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         db.execute("PRAGMA query_only=1")  # a change in here would be lost without a word
         db.execute("BEGIN")
         yield db
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OverflowError) as error:
         raise RegistryError(f"the fleet registry cannot be read: {error}") from None
     finally:
         _roll_back(db)

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 
 from gateway.fleet.entries import RolloutError
 from gateway.fleet.plan import Plan
@@ -188,12 +189,12 @@ def _next_stage(plan: Plan, state: State, counts: tuple[Tally, ...]) -> State:
 
 
 def _offer(plan: Plan, state: State, reports: Mapping[str, Report], passed: int) -> tuple[tuple[Action, ...], State]:
-    """Offer the document to as many devices of the stage as the pace allows."""
+    """Offer the document to as many devices of the stages that have begun as the pace allows."""
     interval = -(-MINUTE_US // plan.pace)
     slot = max(state.slot_us, state.clock_us - min(passed, CATCH_UP_US))
     room = plan.pace - sum(offer.at_us > state.clock_us - MINUTE_US for offer in state.offers.values())
     made: dict[str, Offer] = {}
-    for name in state.stages[state.stage]:
+    for name in chain.from_iterable(state.stages[: state.stage + 1]):
         if len(made) >= room or slot > state.clock_us:
             break
         if name in state.offers or (report := reports.get(name)) is None or report.newest > plan.version:

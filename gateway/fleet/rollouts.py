@@ -25,7 +25,8 @@ _KEEP_CLOCK_US = 20_000_000
 _STATE = "phase, stage, approved, clock_us, seen_us, slot_us, cause"
 _REPORTS = """
 SELECT m.device, d.online, d.last_seen_us, w.version, r.in_force, r.version, r.outcome,
-    (SELECT outcome FROM refusals f WHERE f.device=m.device AND f.version=:version ORDER BY number DESC LIMIT 1)
+    (SELECT outcome FROM refusals f WHERE f.device=m.device AND f.version=:version
+        AND f.time_us>=d.enrolled_us ORDER BY number DESC LIMIT 1)
 FROM rollout_devices m JOIN devices d ON d.name=m.device LEFT JOIN desired w ON w.device=m.device
 LEFT JOIN reported r ON r.device=m.device WHERE m.rollout=:rollout
 """

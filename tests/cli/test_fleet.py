@@ -282,6 +282,18 @@ def test_status_has_an_exit_code_for_scripts(fugu: Fugu, home: Home) -> None:
     assert fugu(*words).code == 0
 
 
+def test_a_device_that_is_to_do_nothing_and_is_stale_is_not_as_it_should_be(fugu: Fugu, home: Home) -> None:
+    assert fugu("fleet", "status", "--registry", home.path, "--check").code == 0
+    home.says("watch", 0, stale=True)
+    assert fugu("fleet", "status", "--registry", home.path, "--check").code == 1
+
+
+@pytest.mark.parametrize("words", [("show", 10**20), ("abort", 10**20), ("start", "--version", 10**20)])
+def test_numbers_that_no_rollout_can_have(fugu: Fugu, home: Home, words: tuple[object, ...]) -> None:
+    done = fugu("fleet", "rollout", *words, "--registry", home.path)
+    assert (done.code, done.err.count("\n")) == (1, 1)
+
+
 def test_history_says_who_did_what(fugu: Fugu, home: Home) -> None:
     fugu("fleet", "push", home.write(1, HEART), *home.options, "--as", "bert")
     home.says("ring", 1, "refused", "ceiling")

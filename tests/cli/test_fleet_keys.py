@@ -232,6 +232,24 @@ def test_a_policy_key_is_replaced_and_devices_follow(fugu: Fugu, keys: Path, tmp
     assert (done["complete"], done["signatures"]) == (False, 1), "the old key counts no more"
 
 
+def test_no_second_root_of_a_version_is_made_from_an_outdated_folder(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    shutil.copytree(keys, tmp_path / "old")
+    fugu("fleet", "keys", "rotate", "--role", "policy", "--keys", keys)
+    before = sorted((tmp_path / "old").iterdir())
+    refused = fugu("fleet", "keys", "rotate", "--role", "policy", "--keys", tmp_path / "old", "--keys", keys)
+    assert (refused.code, "another folder has 2" in refused.err) == (1, True)
+    assert sorted((tmp_path / "old").iterdir()) == before
+
+
+def test_a_short_passphrase_is_refused_for_every_new_key(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    short = secret(tmp_path / "short", "1")
+    words = ("fleet", "keys", "rotate", "--role", "gateway", "--keys", keys, "--new-passphrase-file", short)
+    assert "at least 8 characters" in fugu(*words).err
+    words = ("fleet", "init", "--fleet", "home", "--keys", tmp_path / "new", "--gateway-passphrase-file", short)
+    assert "at least 8 characters" in fugu(*words).err
+    assert not (tmp_path / "new").exists()
+
+
 def test_all_root_keys_are_replaced_by_old_ones_that_lie_elsewhere(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
     before, disk = device(keys), tmp_path / "disk"
     disk.mkdir(mode=0o700)

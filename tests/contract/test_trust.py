@@ -266,6 +266,22 @@ def test_a_device_that_was_long_away_follows_the_whole_chain() -> None:
     assert isinstance(refused_root(device, KEYS.signed(DOCUMENT)), EnvelopeError)
 
 
+def test_a_new_enrolment_ends_the_trust_in_a_root_that_was_stolen() -> None:
+    device, thief, owner = trust(), Keys(), Keys()
+    device.follow_roots(encode_roots([thief.root_envelope(2, *KEYS.root[:2])]))
+    device.consider(thief.signed(DOCUMENT), "policy", NOW)
+    device.consider(thief.signed_time(2**53), "time", NOW)
+    kept = TrustState.from_json(device.state.to_json())
+    assert Trust(KEYS.enrolment(ceiling=0.9), kept).root == thief.root_document(2), "the same root: nothing is new"
+    again = Trust(owner.enrolment(), kept)
+    assert again.root == owner.root_document()
+    assert (again.state.version, again.state.time) == (5, 0)
+    assert isinstance(refused(again, thief.signed(changed(DOCUMENT, version=6))), RoleError)
+    assert isinstance(refused(again, owner.signed(changed(DOCUMENT, version=4))), ReplayError)
+    again.consider(owner.signed(changed(DOCUMENT, version=6)), "policy", NOW)
+    assert Trust(owner.enrolment(), TrustState.from_json(again.state.to_json())).state == again.state
+
+
 def test_a_root_of_another_fleet() -> None:
     other = KEYS.root_envelope(2, *KEYS.root[2:], fleet="other")
     assert isinstance(refused_root(trust(), other), AddressError)

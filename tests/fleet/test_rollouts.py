@@ -241,6 +241,26 @@ def test_restarts_in_the_middle_change_no_action_and_no_moment(tmp_path: Path) -
         assert _played(tmp_path / str(seed), seed) == expected
 
 
+def test_a_device_that_is_removed_and_enrolled_again_gets_the_document_and_answers_anew(registry: Registry) -> None:
+    rollouts = Rollouts(registry)
+    registry.reported([PolicyReport("d001", 1, "refused", "ceiling", START - SECOND)])
+    registry.remove("d001", who="ann", time_us=START)
+    registry.enrol("d001", who="ann", time_us=START)
+    first, *others = rollouts.preview(plan(50, 100))[0]
+    number = started(rollouts, plan(50, 100, success=100, error=5))
+    registry.published((due.device, 1) for due in rollouts.due(START + SECOND))
+    rollouts.due(START + 2 * SECOND)
+    accept(registry, [first, *others])
+    rollouts.due(START + 3 * SECOND)
+    assert rollouts.show(number).state.stage == 1
+    registry.remove(first, who="ann", time_us=START + 3 * SECOND)
+    registry.enrol(first, who="ann", time_us=START + 3 * SECOND)
+    assert first in {due.device for due in rollouts.due(START + 4 * SECOND)}
+    accept(registry, names(20))
+    rollouts.due(START + 5 * SECOND)
+    assert rollouts.show(number).state.phase == "completed"
+
+
 def test_a_full_disk_or_a_locked_file_leaves_no_half_written_step(tmp_path: Path) -> None:
     path = tmp_path / "fleet.sqlite"
     new_registry(path, names(500), versions=2).close()

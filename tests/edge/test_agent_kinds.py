@@ -1,0 +1,20 @@
+"""A stream that is measured no longer: what was drawn as points is framed as points, whatever comes after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from contract.measure_frames import Released
+from edge_agent.outbox import Outbox
+from tests.edge.plans import stream_plan
+
+
+def test_points_are_framed_although_the_next_policy_has_longer_frames_of_symbols(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
+    before = stream_plan(version=1, frame_ticks=10)
+    outbox.register(before)
+    outbox.append(before, 1, Released(0, (3, 4)))
+    assert outbox.append(stream_plan(version=2, frame_ticks=4096), 2, 1)
+    (frame,) = outbox.measure_frames()
+    assert (frame.policy_version, frame.first, frame.released) == (1, 1, (Released(0, (3, 4)),))
+    outbox.close()

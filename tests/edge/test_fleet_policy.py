@@ -1,0 +1,149 @@
+"""What an enrolled device makes of verdicts: its judge is scripted here, the rest is real."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.fleet_frames import PolicyStatus, decode_policy_status
+from contract.topics import policy_set_topic, root_topic, table_topic, time_topic
+from edge_agent.fleet_policy import MOST_WAITING, FleetPolicy, _name
+from edge_agent.plan import Managed, StreamPlan
+
+POLICY, ROOT, TIME = policy_set_topic("home", "watch"), root_topic("home"), time_topic("home")
+MINUTES = 1e6
+
+
+class Bench:
+    """An enrolled device without an agent."""
+
+    def __init__(self, folder: Path, **managed: Any) -> None:
+        given: dict[str, Any] = {"streams": ("hr",), "config": "", "trust": str(folder / "trust.json"), "version": 0}
+        given |= {"valid_until": None, "on_expiry": "hold", "time": 0, "fresh_seconds": None}
+        self.asked: list[bytes] = []
+        self.answers: list[dict[str, Any]] = []
+        self.switched: list[Sequence[StreamPlan]] = []
+        self.fleet = FleetPolicy(
+            "home", "watch", Managed(**{**given, **managed}), lambda _: None, self._switch, lambda *_: True
+        )
+
+    def _switch(self, plans: Sequence[StreamPlan], store: Callable[[], None]) -> None:
+        store()
+        self.switched.append(plans)
+
+    def judge(self, topic: str, payload: bytes, *answers: dict[str, Any]) -> PolicyStatus:
+        """Let something arrive, and say what its judge, and those after it, answer."""
+        self.answers = list(answers)
+        self.fleet.arrived(topic, payload)
+        return self.status
+
+    def ask(self, kind: str, payload: bytes) -> None:
+        self.asked.append(payload)
+        self.fleet._decided(kind, payload, self.answers.pop(0))
+
+    def later(self) -> PolicyStatus:
+        """Minutes have passed."""
+        self.fleet.maintain(time.monotonic() + MINUTES)
+        return self.status
+
+    @property
+    def status(self) -> PolicyStatus:
+        said = self.fleet.said(time.time(), connected_anew=True)
+        assert said is not None
+        return decode_policy_status(said[1])
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A device that judges at once."""
+    made = Bench(tmp_path)
+
+    def at_once(fleet: FleetPolicy) -> None:
+        if not fleet._busy and fleet._waiting and made.answers:
+            topic = next(iter(fleet._waiting))
+            fleet._busy = True
+            made.ask(fleet._kinds[topic], fleet._waiting.pop(topic))
+
+    monkeypatch.setattr(FleetPolicy, "_next", at_once)
+    return made
+
+
+def accepted(version: int) -> dict[str, Any]:
+    answer = {"kind": "policy", "news": True, "state": {"time": 0, "version": version}, "version": version, "plans": []}
+    return {**answer, "valid_until": None, "on_expiry": "hold"}
+
+
+def refusal(reason: str) -> dict[str, Any]:
+    return {"refused": reason, "detail": f"because of {reason}"}
+
+
+def test_a_refused_time_is_not_said_to_be_the_policy_that_was_accepted(bench: Bench) -> None:
+    bench.judge(POLICY, b"three", accepted(3))
+    status = bench.judge(TIME, b"old time", refusal("replayed"))
+    assert (status.version, status.reason, status.judged) == (3, "replayed", _name(b"old time"))
+    bench.judge(POLICY, b"three", accepted(3))
+    assert bench.asked == [b"three", b"old time"], "the policy was judged before"
+
+
+@pytest.mark.parametrize("reason", ["judge", "config", "not_yet_valid"])
+@pytest.mark.parametrize("topic", [POLICY, ROOT])
+def test_what_may_pass_is_tried_again(bench: Bench, topic: str, reason: str) -> None:
+    good = accepted(3) if topic == POLICY else {"kind": "root", "news": True, "state": {"time": 0, "version": 0}}
+    assert bench.judge(topic, b"document", refusal(reason), good).reason == reason
+    bench.later()
+    assert bench.asked == [b"document"] * 2
+    bench.answers = [good]
+    bench.later()
+    assert bench.asked == [b"document"] * 2
+
+
+def test_a_disk_that_is_full_for_a_while_costs_no_document(bench: Bench, tmp_path: Path) -> None:
+    bench.fleet.managed = replace(bench.fleet.managed, trust=str(tmp_path / "gone" / "trust.json"))
+    assert bench.judge(POLICY, b"three", accepted(3)).reason == "storage"
+    (tmp_path / "gone").mkdir()
+    bench.answers = [accepted(3)]
+    status = bench.later()
+    assert (status.version, status.reason, status.refused) == (3, "", 1)
+
+
+@pytest.mark.parametrize("version", [1, 4, 5])
+def test_a_file_of_trust_that_was_lost_lets_nothing_old_in(bench: Bench, version: int) -> None:
+    bench.judge(POLICY, b"five", accepted(5))
+    Path(bench.fleet.managed.trust).unlink()
+    status = bench.judge(POLICY, b"old", accepted(version))
+    assert (status.version, status.reason, len(bench.switched)) == (5, "replayed", 1)
+    signed_time = {"kind": "time", "news": True, "state": {"time": 9, "version": 0}}
+    assert bench.judge(TIME, b"time", signed_time).reason == "replayed"
+    assert not Path(bench.fleet.managed.trust).exists(), "after a restart, anything old would be accepted"
+    assert bench.judge(POLICY, b"six", accepted(6)).version == 6
+
+
+def test_a_clock_that_is_set_back_renews_no_policy(tmp_path: Path) -> None:
+    end = int(time.time()) + 3600
+    for signed, silent in ((end - 1, False), (end, True)):
+        fleet = Bench(tmp_path, valid_until=end, on_expiry="stop", time=signed).fleet
+        assert fleet.silent(time.time()) is silent
+
+
+def test_a_time_far_ahead_hides_no_freeze(tmp_path: Path) -> None:
+    assert Bench(tmp_path, fresh_seconds=600, time=2**53).status.stale
+    assert not Bench(tmp_path, fresh_seconds=600, time=int(time.time()) + 30).status.stale
+
+
+def test_many_tables_keep_no_policy_out(tmp_path: Path) -> None:
+    streams = tuple(f"s{i}" for i in range(MOST_WAITING + 4))
+    fleet = Bench(tmp_path, streams=streams).fleet
+    fleet._busy = True
+    for one in streams:
+        fleet.arrived(table_topic("home", "watch", one), b"table")
+    for topic in (POLICY, ROOT, TIME):
+        fleet.arrived(topic, b"document")
+    fleet.arrived(table_topic("home", "watch", "s0"), b"newer")
+    assert {POLICY, ROOT, TIME} < set(fleet._waiting)
+    assert fleet._waiting[table_topic("home", "watch", "s0")] == b"newer"
+    assert len(fleet._waiting) == MOST_WAITING + 3

@@ -1,0 +1,61 @@
+"""The process that judges a document: what is around it must neither stop it nor get into it."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from contract.topics import policy_set_topic
+from edge_agent import fleet_policy
+from edge_agent.fleet_policy import FleetPolicy
+from edge_agent.plan import Managed
+from tests.brokers import wait_until
+from tests.signing import Keys, policy_document
+from tests.system.fleet import policy
+
+KEYS = Keys()
+PAYLOAD = KEYS.signed(policy_document(policy(epoch_us=0, period_us=1_000_000), version=5))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """An enrolled device's configuration."""
+    (tmp_path / "enrolment.json").write_text(KEYS.enrolment().model_dump_json())
+    (tmp_path / "agent.toml").write_text(
+        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
+        '[[streams]]\nstream = "hr"\nsensor = {kind = "stdin"}\n'
+    )
+    return tmp_path / "agent.toml"
+
+
+@pytest.mark.parametrize("what", [resource.RLIMIT_AS, resource.RLIMIT_CPU])
+def test_it_works_under_limits_that_are_lower_than_its_own(config: Path, what: int) -> None:
+    most = 30 if what == resource.RLIMIT_CPU else 400 << 20
+    done = subprocess.run(
+        [sys.executable, "-m", "edge_agent.judge", str(config), "policy"],
+        input=PAYLOAD,
+        capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(what, (most, most)),
+        check=True,
+    )
+    assert json.loads(done.stdout)["version"] == 5
+
+
+def test_files_of_the_working_folder_are_not_its_libraries(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cwd").mkdir()
+    (tmp_path / "cwd" / "msgpack.py").write_text("raise SystemExit('planted')")
+    monkeypatch.chdir(tmp_path / "cwd")
+    managed = Managed(("hr",), str(config), str(tmp_path / "trust.json"), 0, None, "hold", 0, None)
+    events: list[object] = []
+    fleet = FleetPolicy("home", "watch", managed, events.append, lambda _plans, store: store(), lambda *_: False)
+    fleet.arrived(policy_set_topic("home", "watch"), PAYLOAD)
+    wait_until(lambda: events, fleet_policy.JUDGE_SECONDS)
+    events[0]()  # type: ignore[operator]
+    assert fleet.managed.version == 5
