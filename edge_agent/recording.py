@@ -32,7 +32,8 @@ def read_recording(path: Path, column: str) -> Sequence[float | str]:
     try:
         if path.suffix == ".npz":
             return _read_npz(path, column)
-        with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as file:
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file)
             header = rows.fieldnames or ()
             names = [column] if column in header else [name.strip() for name in column.split(",")]

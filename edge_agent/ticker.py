@@ -6,6 +6,7 @@ A symbol or a count that cannot be made durable is thrown away, and never drawn 
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 
@@ -17,6 +18,8 @@ from edge_agent.stream import Stream
 from edge_agent.window import StreamWindows
 
 __all__ = ["Ticker"]
+
+_log = logging.getLogger(__name__)
 
 LATE_SECONDS = 10.0
 """Ticks that are overdue by more than this (and more than one tick) are left out instead of made up for."""
@@ -164,7 +167,10 @@ class Ticker:
         if stream.sensor.finished(tick):
             stream.finished = True
             return
+        had_unusable = stream.discretiser.unusable > 0
         state = stream.discretiser.observe(stream.sensor.read(tick))
+        if stream.discretiser.unusable and not had_unusable:
+            _log.warning("stream %s: a reading is no number, category or place of its policy", stream.plan.stream)
         try:
             self._outbox.append(stream.plan, tick, stream.draw(tick, state))
         except sqlite3.Error as error:

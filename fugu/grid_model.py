@@ -6,13 +6,8 @@ largest set of cells that can all be reached from one another; a trace is cut wh
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,45 +17,19 @@ from scipy.sparse.csgraph import connected_components
 
 from fugu.errors import CommandError
 from fugu.terminal import say, show_table
+from fugu.traces import Traces
 from gateway.chain import stationary_law
 
-__all__ = ["GridModel", "Traces", "fit_cells", "fit_grid", "grid_document", "read_traces", "resampled", "show_grid"]
+__all__ = ["GridModel", "fit_cells", "fit_grid", "grid_document", "show_grid"]
 
 WARNING = (
     "the cells and the chain are fitted to these very traces: publishing them, or releasing these traces under a "
     "guarantee that rests on them, leaks; fit on traces that will not be released"
 )
 
-_LATITUDE = ("lat", "latitude")
-_LONGITUDE = ("lon", "lng", "long", "longitude")
-_TIME = ("t", "time", "timestamp")
-_TRACE = ("trace", "trace_id", "device", "device_id", "user", "subject", "seg")
 _METRES_PER_DEGREE = 111_320.0
 _MOST_CELLS = 1024
-_LONGEST_GAP = 2.0
-_MOST_TICKS = 20_000_000
-_Entry = tuple[float, float, float]
 _FINEST, _COARSEST, _FINER = 10.0, 100_000.0, 1.2
-
-
-class Traces(NamedTuple):
-    """Places in the order in which they were visited, trace by trace.
-
-    Attributes:
-        places: n x 2, latitude and longitude in degrees.
-        trace: n numbers, equal for consecutive places of one unbroken trace.
-        times: n times in seconds, or none.
-        rows: rows of the file.
-        missing: rows without a place.
-        source: name of the file.
-    """
-
-    places: NDArray[np.float64]
-    trace: NDArray[np.int64]
-    times: NDArray[np.float64] | None
-    rows: int
-    missing: int
-    source: str
 
 
 class GridModel(NamedTuple):
@@ -95,49 +64,6 @@ class GridModel(NamedTuple):
         return share
 
 
-def read_traces(path: Path) -> Traces:
-    """Read location traces from a CSV file, plain or gzip.
-
-    Its header names a latitude and a longitude, and may name what tells traces apart (rows of one trace need not stand
-    together) and a time in seconds. A row without a place ends its trace.
-
-    Raises:
-        CommandError: a column is missing, or a row holds no place on earth; rows are named, never a value.
-        OSError: the file cannot be read.
-    """
-    try:
-        return _read(path)
-    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CommandError(f"{path.name} is no CSV file: {type(error).__name__}") from None
-
-
-def resampled(traces: Traces, period: float) -> Traces:
-    """The place of every trace once a period: the newest one; a trace is cut where it falls silent for two periods.
-
-    Args:
-        traces: with times.
-        period: in seconds.
-
-    Raises:
-        CommandError: there are no times, or they are too far apart to be counted.
-    """
-    if traces.times is None:
-        raise CommandError(f"{traces.source} has no column of times ({', '.join(_TIME)}), which --period needs")
-    times = traces.times
-    if (times[-1] - times[0]) / period > _MOST_TICKS or len(times) * _LONGEST_GAP > _MOST_TICKS:
-        raise CommandError(f"more than {_MOST_TICKS} places: take a longer period")
-    breaks = (np.diff(traces.trace) != 0) | (np.diff(times) > _LONGEST_GAP * period)
-    starts = np.concatenate([[0], np.flatnonzero(breaks) + 1, [len(times)]])
-    places, numbers, ticks = [], [], []
-    for number, (first, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
-        wanted = times[first] + period * np.arange(int((times[end - 1] - times[first]) / period) + 1)
-        newest = first + np.searchsorted(times[first:end], wanted, side="right") - 1
-        places.append(traces.places[newest])
-        numbers.append(np.full(len(wanted), number))
-        ticks.append(wanted)
-    return traces._replace(places=np.concatenate(places), trace=np.concatenate(numbers), times=np.concatenate(ticks))
-
-
 def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = None) -> GridModel:
     """Fit a chain over cells of a given size.
 
@@ -165,6 +91,8 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
     sizes, weights = np.bincount(labels), np.bincount(labels, weights=visits)
     best = max(range(len(sizes)), key=lambda label: (sizes[label], weights[label]))
     kept = np.flatnonzero(labels == best)
+    if len(lattice) < 2:
+        raise CommandError(f"{traces.source}: all places lie in one cell of {metres:g} m: take smaller cells")
     if len(kept) < 2:
         raise CommandError(f"{traces.source}: no trace ever returns to a cell of {metres:g} m: take larger cells")
     if len(kept) > _MOST_CELLS:
@@ -182,7 +110,7 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
         step=(float(step[0]), float(step[1])),
         visited=len(lattice),
         outside=int(visits.sum() - visits[kept].sum()),
-        period_seconds=_median_step(traces) if period_seconds is None else period_seconds,
+        period_seconds=traces.median_step if period_seconds is None else period_seconds,
     )
 
 
@@ -243,6 +171,8 @@ def show_grid(model: GridModel, traces: Traces) -> None:
     say(f"{traces.source}: {traces.rows} rows, {len(traces.places)} places of {len(set(traces.trace.tolist()))} traces")
     if traces.missing:
         say(f"{traces.missing} rows without a place were left out; no transition is counted across them")
+    if traces.silences:
+        say(f"{traces.silences} silences of more than two periods count as one step each; --period cuts there")
     moves = model.counts.sum() - np.trace(model.counts)
     show_table(
         f"Cells of {model.metres:g} m{period}",
@@ -258,85 +188,6 @@ def show_grid(model: GridModel, traces: Traces) -> None:
     )
     say("The chain lives on the largest set of cells that can all be reached from one another.")
     say("Transitions that were not seen count as impossible; the adversary is taken to know that.")
-
-
-def _read(path: Path) -> Traces:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8", newline="") as file:
-        rows = csv.reader(file)
-        header = [cell.strip().lower() for cell in next(rows, [])]
-        at = [_column(header, names, path.name) for names in (_LATITUDE, _LONGITUDE)]
-        time = next((header.index(name) for name in _TIME if name in header), None)
-        keys = [header.index(name) for name in _TRACE if name in header]
-        traces: dict[tuple[str, ...], list[_Entry | None]] = {}
-        lines = 0
-        for line, row in _numbered(rows, len(header), path.name):
-            lines += 1
-            trace = traces.setdefault(tuple(row[key] for key in keys), [])
-            if not (row[at[0]].strip() and row[at[1]].strip()):
-                trace.append(None)
-                continue
-            latitude = _number(row[at[0]], path.name, line, header[at[0]], 90.0)
-            longitude = _number(row[at[1]], path.name, line, header[at[1]], 180.0)
-            moment = 0.0 if time is None else _number(row[time], path.name, line, header[time])
-            if trace and (last := trace[-1]) is not None and moment < last[2]:
-                raise CommandError(f"{path.name}: line {line}: time runs backwards within a trace")
-            trace.append((latitude, longitude, moment))
-    return _joined(traces.values(), lines, time is not None, path.name)
-
-
-def _joined(traces: Iterable[list[_Entry | None]], lines: int, timed: bool, source: str) -> Traces:
-    """All traces one after another; a missing place separates."""
-    entries, numbers, number = [], [], 0
-    for trace in traces:
-        number += 1
-        for entry in trace:
-            if entry is None:
-                number += 1
-                continue
-            entries.append(entry)
-            numbers.append(number)
-    if not entries:
-        raise CommandError(f"{source}: no row has a place")
-    table = np.array(entries, dtype=np.float64)
-    times = table[:, 2] if timed else None
-    return Traces(table[:, :2], np.array(numbers, dtype=np.int64), times, lines, lines - len(entries), source)
-
-
-def _column(header: Sequence[str], names: Sequence[str], file: str) -> int:
-    for name in names:
-        if name in header:
-            return header.index(name)
-    raise CommandError(f"{file} has no column {names[0]!r}; it has {', '.join(header)[:200] or 'no header'}")
-
-
-def _numbered(rows: Iterator[list[str]], width: int, file: str) -> Iterator[tuple[int, list[str]]]:
-    for line, row in enumerate(rows, start=2):
-        if not row:
-            continue
-        if len(row) != width:
-            raise CommandError(f"{file}: line {line} has {len(row)} columns, not {width}")
-        yield line, row
-
-
-def _number(cell: str, file: str, line: int, column: str, most: float = math.inf) -> float:
-    try:
-        value = float(cell)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise CommandError(f"{file}: line {line}, column {column} is no finite number")
-    if abs(value) > most:
-        raise CommandError(f"{file}: line {line}, column {column} is not within -{most:g}..{most:g}")
-    return value
-
-
-def _median_step(traces: Traces) -> float | None:
-    if traces.times is None:
-        return None
-    steps = np.diff(traces.times)[np.diff(traces.trace) == 0]
-    steps = steps[steps > 0]
-    return float(np.median(steps)) if steps.size else None
 
 
 def _rounded(metres: float) -> float:

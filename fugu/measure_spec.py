@@ -46,7 +46,7 @@ _MOST_EPSILON = 20.0
 _MOST_STATES = 1024
 _MOST_DELTA = 0.999
 _LARGEST_RADIUS = 1 << 18
-_SUM_TOLERANCE = 1e-6
+_SUM_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -274,6 +274,8 @@ def _names(names: Any, count: int) -> tuple[str, ...]:
         return tuple(f"s{state}" for state in range(count))
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise CommandError("names must be a list of texts, one for each state")
+    if not all(name.isprintable() for name in names):
+        raise CommandError("names must be printable: no line breaks, no control characters")
     if len(names) != count or len(set(names)) != count:
         raise CommandError(f"names must be {count} different ones, one for each state")
     return tuple(names)

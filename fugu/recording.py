@@ -84,7 +84,7 @@ def read_recording(path: Path, column: str | None, threshold: float | str | None
 
 def _read(path: Path, name: str) -> _Rows:
     opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8", newline="") as file:
+    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file)
         header = [cell.strip() for cell in next(rows, [])]
         if name not in header:

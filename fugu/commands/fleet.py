@@ -70,12 +70,16 @@ def enrol(
     from contextlib import closing
 
     from contract.fleet_documents import Enrolment
+    from contract.topics import RESERVED_DEVICES
     from contract.trust import Trust
     from fugu import arguments
     from fugu.deploy.files import write_public
+    from fugu.errors import CommandError
     from fugu.fleet.roots import read_root
     from fugu.terminal import say
 
+    if device in RESERVED_DEVICES:
+        raise CommandError(f"no device can have the name {device!r}: it is reserved")
     found = read_root(root)
     made = Enrolment(
         fleet=found.document.fleet,
@@ -182,7 +186,7 @@ def push(
     import json
     from contextlib import closing
 
-    from fugu.fleet.registry import enter, reached, read_checked, warn_of_clocks
+    from fugu.fleet.registry import enter, reached, read_checked, warn_of_clocks, warn_of_rollouts
     from fugu.terminal import say
     from gateway.fleet import Registry
 
@@ -195,6 +199,7 @@ def push(
         with opened.transaction():
             devices = [device.name for device in reached(opened, signed.document.to)]
             entry = enter(opened, signed, note, who=user(operator), time_us=now_us())
+            warn_of_rollouts(opened, devices)
             opened.desire(devices, entry.version, who=user(operator), time_us=now_us())
     if as_json:
         print(json.dumps({"version": entry.version, "devices": devices, "restores": entry.restores}))
@@ -228,6 +233,8 @@ def status(
 
     with closing(Registry(registry)) as opened, opened.snapshot():
         devices = opened.devices(group)
+        if group is not None and not devices:
+            raise CommandError(f"no device of fleet {opened.fleet} is in group {group}")
         refusals = {one.device: one for one in every(opened.refusals)}
     if as_json:
         rows = [device_document(one, refusals.get(one.name)) for one in devices]

@@ -112,8 +112,9 @@ def _fit_grid(
 
     from fugu.arguments import positive
     from fugu.errors import CommandLineError
-    from fugu.grid_model import WARNING, fit_cells, fit_grid, grid_document, read_traces, resampled, show_grid
+    from fugu.grid_model import WARNING, fit_cells, fit_grid, grid_document, show_grid
     from fugu.terminal import say, warn
+    from fugu.traces import read_traces, resampled
 
     if cell is not None and cells is not None:
         raise CommandLineError("give either --cell or --cells, not both")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from fugu.errors import CommandError
 from fugu.fleet.roots import read_root
 from fugu.fleet.signing import Signed, check, content_of, policies_of, promises, read_signed
 from fugu.terminal import warn
-from gateway.fleet import Device, Document, DocumentError, Registry, Target, UnknownNameError
+from gateway.fleet import Device, Document, DocumentError, Registry, Rollouts, Target, UnknownNameError
 
 __all__ = [
     "check_new",
@@ -26,6 +27,7 @@ __all__ = [
     "restored_by",
     "target_of",
     "warn_of_clocks",
+    "warn_of_rollouts",
 ]
 
 
@@ -112,6 +114,14 @@ def warn_of_clocks(registry: Registry, document: PolicyDocument) -> None:
                 f"devices of version {version} will refuse version {document.version}: {names} has another epoch or "
                 "period; plan it with the same, or give the stream a new name"
             )
+
+
+def warn_of_rollouts(registry: Registry, devices: Sequence[str]) -> None:
+    """Warn of rollouts under way whose stages and gates a push to some devices does not wait for."""
+    rollouts = Rollouts(registry)
+    for number in rollouts.active():
+        if set(devices) & {name for stage in rollouts.show(number).state.stages for name in stage}:
+            warn(f"rollout {number} is under way at some of these devices: a push does not wait for its stages")
 
 
 def check_new(registry: Registry, signed: Signed) -> None:

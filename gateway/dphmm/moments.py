@@ -106,7 +106,9 @@ def boundary_points(hull: Hull) -> int:
         GraphError: The hull is another one.
     """
     if hull.scale != 1 or not (hull.rank == 1 or hull.rank == hull.dimensions == 2):
-        raise GraphError("lattice points are counted in a segment or in a polygon in the plane, not capped")
+        raise GraphError(
+            "above 100 states, the hull's lattice points must lie in a segment or a plane polygon, not capped"
+        )
     steps = np.roll(hull.vertices, -1, axis=0) - hull.vertices
     return sum(math.gcd(*step) for step in steps.tolist())
 

@@ -76,6 +76,15 @@ def test_enrolments_that_are_refused(fugu: Fugu, home: Home, words: tuple[str, .
     assert home.dump() == before
 
 
+@pytest.mark.parametrize("device", ["estimate", "release"])
+def test_a_reserved_name_is_not_enrolled_without_a_registry_either(fugu: Fugu, home: Home, device: str) -> None:
+    out = home.folder / "out.json"
+    words = ("--root", home.root, "--device", device, "--ceiling", 1, "--total-ceiling", 1, "-o", out)
+    done = fugu("fleet", "enrol", *words)
+    assert (done.code, done.err) == (1, f"fugu: no device can have the name '{device}': it is reserved\n")
+    assert not out.exists()
+
+
 def test_a_root_that_its_own_keys_have_not_signed_is_no_root(fugu: Fugu, home: Home) -> None:
     changed = home.root.read_bytes().replace(b"home", b"hone")
     home.root.write_bytes(changed)
@@ -280,6 +289,8 @@ def test_status_has_an_exit_code_for_scripts(fugu: Fugu, home: Home) -> None:
     assert (done.code, done.err) == (1, "fugu: 1 of 3 are not as they should be: band\n")
     home.says("band", 1)
     assert fugu(*words).code == 0
+    done = fugu(*words, "--group", "wirsts")
+    assert (done.code, done.out, done.err) == (1, "", "fugu: no device of fleet home is in group wirsts\n")
 
 
 def test_a_device_that_is_to_do_nothing_and_is_stale_is_not_as_it_should_be(fugu: Fugu, home: Home) -> None:

@@ -83,6 +83,13 @@ def test_a_rollout_from_canaries_over_a_gate_to_its_end(home: Staged) -> None:
     assert ("bert", "approve") in who
 
 
+def test_a_push_past_a_rollout_is_warned_of(home: Staged, fugu: Fugu) -> None:
+    home.start("--stage", "group:new", "--stage", "100%,gate", "--pace", 600, "--patience", 60)
+    done = fugu("fleet", "push", home.write(3, HEART), *home.options)
+    assert done.code == 0
+    assert "warning: rollout 1 is under way at some of these devices" in done.err
+
+
 def test_one_that_stops_offers_the_way_back(home: Staged) -> None:
     home.fugu("fleet", "push", home.write(1, HEART, to=Address(group="wrists")), *home.options)
     home.says("watch", 1)

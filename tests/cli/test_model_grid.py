@@ -76,6 +76,12 @@ def test_the_device_puts_places_into_the_same_cells(fugu: Fugu, tmp_path: Path) 
     np.testing.assert_allclose(np.array(document["initial"]) @ document["transition"], document["initial"], atol=1e-12)
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(fugu: Fugu, walks: Path) -> None:
+    before = fitted(fugu, walks)
+    walks.write_bytes(b"\xef\xbb\xbf" + walks.read_bytes())
+    assert fitted(fugu, walks) == before
+
+
 def test_a_number_of_cells_chooses_their_size(fugu: Fugu, tmp_path: Path) -> None:
     generator = np.random.default_rng(6)
     walk = 0.05 * np.sin(np.cumsum(generator.normal(0, 0.1, size=(5000, 2)), axis=0))
@@ -111,9 +117,24 @@ def test_for_people_and_the_file(fugu: Fugu, walks: Path, tmp_path: Path) -> Non
     assert json.loads((tmp_path / "model.json").read_text()) == fitted(fugu, walks)
 
 
+def test_silences_that_count_as_steps_are_told(fugu: Fugu, tmp_path: Path) -> None:
+    times = (0, 60, 120, 180, 9000, 9060, 9180, 9301)
+    rows = [f"{moment},{place(number % 2, 0)}" for number, moment in enumerate(times)]
+    (tmp_path / "w.csv").write_text("\n".join(["t,lat,lon", *rows, ""]))
+    assert (
+        "2 silences of more than two periods count as one step each"
+        in fugu("model", "fit", tmp_path / "w.csv", "--grid").out
+    )
+    assert "silences" not in fugu("model", "fit", tmp_path / "w.csv", "--grid", "--period", "60").out
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            "lat,lon\n1,179.999\n1,-179.999\n1,179.999\n",
+            "r.csv: places on both sides of the 180th meridian cannot be cells of one grid",
+        ),
         ("lat,lon\n1,2\n91,2\n", "r.csv: line 3, column lat is not within -90..90"),
         ("lat,lon\n1,2\n1,-181\n", "r.csv: line 3, column lon is not within -180..180"),
         ("lat,lon\n1,2\n1,nan\n", "r.csv: line 3, column lon is no finite number"),
@@ -123,7 +144,8 @@ def test_for_people_and_the_file(fugu: Fugu, walks: Path, tmp_path: Path) -> Non
         ("lat,x\n1,2\n", "r.csv has no column 'lon'; it has lat, x"),
         ("", "r.csv has no column 'lat'; it has no header"),
         ("lat,lon\n,\n", "r.csv: no row has a place"),
-        ("lat,lon\n1,2\n", "r.csv: no trace ever returns to a cell of 500 m: take larger cells"),
+        ("lat,lon\n1,2\n1,2\n", "r.csv: all places lie in one cell of 500 m: take smaller cells"),
+        ("lat,lon\n1,2\n3,4\n", "r.csv: no trace ever returns to a cell of 500 m: take larger cells"),
         ("t,lat,lon\n5,1,2\n4,1,2\n", "r.csv: line 3: time runs backwards within a trace"),
     ],
 )

@@ -357,6 +357,7 @@ def test_for_people_and_as_a_picture(planner: Planner, tmp_path: Path) -> None:
         ({"initial": [0.5] * 6}, "initial must be 6 probabilities that sum to 1"),
         ({"names": ["a"] * 6}, "names must be 6 different ones"),
         ({"names": "abcdef"}, "names must be a list of texts"),
+        ({"names": ["a", "b", "c", "d", "e", "f\x1b[31m"]}, "names must be printable"),
         ({"resolution": 0}, "resolution must be above 0, got 0"),
         ({"resolution": [1, 2, 3]}, "3 resolutions for coordinates in 2 dimensions"),
         ({"objective": "best"}, "objective must be one of error, nearest, area"),
@@ -424,6 +425,8 @@ def test_policies_that_cannot_be_written(planner: Planner, words: tuple[str, ...
 
 def test_states_without_a_way_on_are_refused_by_their_row(planner: Planner) -> None:
     broken = [*SIX["transition"][:5], [0] * 6]
+    rounded = [[round(1 / 6, 6)] * 6] * 6
+    assert planner.run({**SIX, "transition": rounded}).code == 0
     assert "transition row 5 sums to 0" in planner.run({**SIX, "transition": broken}).err
 
 

@@ -124,6 +124,19 @@ def test_before_its_epoch_a_stream_is_silent(tmp_path: Path) -> None:
     assert ticks(frames_left(plan))[0] == 0
 
 
+def test_a_sensor_that_gives_the_wrong_thing_is_told_once_without_its_value(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = nowhere(tmp_path)
+    agent = Agent(plan, [ReplaySensor(["51.5 7.25", 1.0], loop=True)], system_entropy(), JumpingClock(1000 * SECOND))
+    agent._clock.now += 6 * SECOND
+    agent._ticks.catch_up()
+    assert [record.message for record in caplog.records] == [
+        "stream hr: a reading is no number, category or place of its policy"
+    ]
+    assert agent._ticks.streams[0].last_tick == 1006, "the last state is repeated"
+
+
 def test_two_streams_keep_their_own_clocks(tmp_path: Path) -> None:
     slow = stream_plan(stream="power", period_us=10 * SECOND)
     plan, clock = nowhere(tmp_path, stream_plan(), slow), JumpingClock(0)

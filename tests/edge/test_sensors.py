@@ -48,6 +48,13 @@ def test_npz_arrays_are_read_without_numpy(tmp_path: Path, kind: str) -> None:
         assert list(read_recording(tmp_path / name, "value")) == [0, 1, 1, 0, 1]
 
 
+def test_a_csv_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "plain.csv").write_bytes(b"\xef\xbb\xbfvalue,other\n1,2\n")
+    (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbfvalue,other\n1,2\n"))
+    for name in ("plain.csv", "packed.csv.gz"):
+        assert list(read_recording(tmp_path / name, "value")) == [1.0]
+
+
 def test_recordings_that_cannot_be_read_are_one_line_without_values(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("value\n")
     (tmp_path / "b.csv.gz").write_bytes(b"71.53194726 is no gzip")

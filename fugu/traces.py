@@ -1,0 +1,180 @@
+"""Location traces: read from CSV files, and brought to a steady period."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fugu.errors import CommandError
+
+__all__ = ["Traces", "read_traces", "resampled"]
+
+_LATITUDE = ("lat", "latitude")
+_LONGITUDE = ("lon", "lng", "long", "longitude")
+_TIME = ("t", "time", "timestamp")
+_TRACE = ("trace", "trace_id", "device", "device_id", "user", "subject", "seg")
+_LONGEST_GAP = 2.0
+_MOST_TICKS = 20_000_000
+_Entry = tuple[float, float, float]
+
+
+class Traces(NamedTuple):
+    """Places in the order in which they were visited, trace by trace.
+
+    Attributes:
+        places: n x 2, latitude and longitude in degrees.
+        trace: n numbers, equal for consecutive places of one unbroken trace.
+        times: n times in seconds, or none.
+        rows: rows of the file.
+        missing: rows without a place.
+        source: name of the file.
+    """
+
+    places: NDArray[np.float64]
+    trace: NDArray[np.int64]
+    times: NDArray[np.float64] | None
+    rows: int
+    missing: int
+    source: str
+
+    @property
+    def median_step(self) -> float | None:
+        """The median time from one place of a trace to the next, none without times."""
+        steps = self._steps()
+        return float(np.median(steps)) if steps.size else None
+
+    @property
+    def silences(self) -> int:
+        """How often the next place of a trace came after more than two median steps."""
+        steps = self._steps()
+        return int((steps > _LONGEST_GAP * np.median(steps)).sum()) if steps.size else 0
+
+    def _steps(self) -> NDArray[np.float64]:
+        if self.times is None:
+            return np.empty(0)
+        steps = np.diff(self.times)[np.diff(self.trace) == 0]
+        return np.asarray(steps[steps > 0], dtype=np.float64)
+
+
+def read_traces(path: Path) -> Traces:
+    """Read location traces from a CSV file, plain or gzip.
+
+    Its header names a latitude and a longitude, and may name what tells traces apart (rows of one trace need not stand
+    together) and a time in seconds. A row without a place ends its trace.
+
+    Raises:
+        CommandError: a column is missing, or a row holds no place on earth; rows are named, never a value.
+        OSError: the file cannot be read.
+    """
+    try:
+        return _read(path)
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CommandError(f"{path.name} is no CSV file: {type(error).__name__}") from None
+
+
+def resampled(traces: Traces, period: float) -> Traces:
+    """The place of every trace once a period: the newest one; a trace is cut where it falls silent for two periods.
+
+    Args:
+        traces: with times.
+        period: in seconds.
+
+    Raises:
+        CommandError: there are no times, or they are too far apart to be counted.
+    """
+    if traces.times is None:
+        raise CommandError(f"{traces.source} has no column of times ({', '.join(_TIME)}), which --period needs")
+    times = traces.times
+    if (times[-1] - times[0]) / period > _MOST_TICKS or len(times) * _LONGEST_GAP > _MOST_TICKS:
+        raise CommandError(f"more than {_MOST_TICKS} places: take a longer period")
+    breaks = (np.diff(traces.trace) != 0) | (np.diff(times) > _LONGEST_GAP * period)
+    starts = np.concatenate([[0], np.flatnonzero(breaks) + 1, [len(times)]])
+    places, numbers, ticks = [], [], []
+    for number, (first, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
+        wanted = times[first] + period * np.arange(int((times[end - 1] - times[first]) / period) + 1)
+        newest = first + np.searchsorted(times[first:end], wanted, side="right") - 1
+        places.append(traces.places[newest])
+        numbers.append(np.full(len(wanted), number))
+        ticks.append(wanted)
+    return traces._replace(places=np.concatenate(places), trace=np.concatenate(numbers), times=np.concatenate(ticks))
+
+
+def _read(path: Path) -> Traces:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file)
+        header = [cell.strip().lower() for cell in next(rows, [])]
+        at = [_column(header, names, path.name) for names in (_LATITUDE, _LONGITUDE)]
+        time = next((header.index(name) for name in _TIME if name in header), None)
+        keys = [header.index(name) for name in _TRACE if name in header]
+        traces: dict[tuple[str, ...], list[_Entry | None]] = {}
+        lines = 0
+        for line, row in _numbered(rows, len(header), path.name):
+            lines += 1
+            trace = traces.setdefault(tuple(row[key] for key in keys), [])
+            if not (row[at[0]].strip() and row[at[1]].strip()):
+                trace.append(None)
+                continue
+            latitude = _number(row[at[0]], path.name, line, header[at[0]], 90.0)
+            longitude = _number(row[at[1]], path.name, line, header[at[1]], 180.0)
+            moment = 0.0 if time is None else _number(row[time], path.name, line, header[time])
+            if trace and (last := trace[-1]) is not None and moment < last[2]:
+                raise CommandError(f"{path.name}: line {line}: time runs backwards within a trace")
+            trace.append((latitude, longitude, moment))
+    return _joined(traces.values(), lines, time is not None, path.name)
+
+
+def _joined(traces: Iterable[list[_Entry | None]], lines: int, timed: bool, source: str) -> Traces:
+    """All traces one after another; a missing place separates."""
+    entries, numbers, number = [], [], 0
+    for trace in traces:
+        number += 1
+        for entry in trace:
+            if entry is None:
+                number += 1
+                continue
+            entries.append(entry)
+            numbers.append(number)
+    if not entries:
+        raise CommandError(f"{source}: no row has a place")
+    table = np.array(entries, dtype=np.float64)
+    if np.ptp(table[:, 1]) > 180.0:  # cells side by side on the ground would be the world apart
+        raise CommandError(f"{source}: places on both sides of the 180th meridian cannot be cells of one grid")
+    times = table[:, 2] if timed else None
+    return Traces(table[:, :2], np.array(numbers, dtype=np.int64), times, lines, lines - len(entries), source)
+
+
+def _column(header: Sequence[str], names: Sequence[str], file: str) -> int:
+    for name in names:
+        if name in header:
+            return header.index(name)
+    raise CommandError(f"{file} has no column {names[0]!r}; it has {', '.join(header)[:200] or 'no header'}")
+
+
+def _numbered(rows: Iterator[list[str]], width: int, file: str) -> Iterator[tuple[int, list[str]]]:
+    for line, row in enumerate(rows, start=2):
+        if not row:
+            continue
+        if len(row) != width:
+            raise CommandError(f"{file}: line {line} has {len(row)} columns, not {width}")
+        yield line, row
+
+
+def _number(cell: str, file: str, line: int, column: str, most: float = math.inf) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise CommandError(f"{file}: line {line}, column {column} is no finite number")
+    if abs(value) > most:
+        raise CommandError(f"{file}: line {line}, column {column} is not within -{most:g}..{most:g}")
+    return value
