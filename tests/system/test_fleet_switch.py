@@ -55,16 +55,17 @@ def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path
         assert running.version == state.version == verdict.policies[0].version
         return state.version
 
-    before = 0
+    before, span = 0, 1.5
     for version in range(1, kills + 1):
         agent = AgentProcess(config, log)
-        pause.wait(moments.uniform(0.0, 0.4))
+        pause.wait(moments.uniform(0.0, 0.25) * span)
         operator.say(signed(version), policy_set_topic("home", "watch"))
-        pause.wait(moments.uniform(0.4, 1.8))
+        pause.wait(moments.uniform(0.4, 1.2) * span)
         agent.kill()
         now = in_force()
         assert before <= now <= version
         switched += now > before
+        span *= 0.87 if now > before else 1.15  # however slow the machine, about half of the kills come too early
         before = now
     agent = AgentProcess(config, log)
     operator.until(lambda status: status.version == kills)
@@ -74,7 +75,7 @@ def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path
     operator.link.stop()
     recorder.link.stop()
     assert log.read_text() == ""
-    assert switched > kills / 8, "the kills came too early to test anything"
+    assert kills / 8 < switched < kills, "the kills came too early or too late to test anything"
     frames = sorted({frame.first: frame for frame in recorder.frames()}.values(), key=lambda frame: frame.first)
     by_tick(recorder.frames())
     versions = [frame.policy_version for frame in frames]
