@@ -59,13 +59,15 @@ def test_an_agent_killed_at_random_moments_randomises_no_tick_twice(
     gateway = GatewayProcess(tmp_path, broker.port)
     moments = random.Random(2026)
     pause = threading.Event()
-    published_between = 0
+    published_between, span = 0, 0.7
     for _ in range(kills):
         before = len(recorder.payloads)
         agent = device.start()
-        pause.wait(moments.uniform(0.0, 0.7))
+        pause.wait(moments.uniform(0.0, span))
         agent.kill()
-        published_between += len(recorder.payloads) > before
+        in_time = len(recorder.payloads) > before
+        published_between += in_time
+        span *= 0.87 if in_time else 1.08  # on any machine some kills come before the first frame, and some after
     before = len(recorder.payloads)
     agent = device.start()
     wait_until(lambda: len(recorder.payloads) > before + 40, 30)  # more than can have been under way

@@ -45,13 +45,15 @@ def test_an_agent_killed_at_random_moments_releases_no_window_twice(
     windows, symbols = Recorder(address, "fugu/1/home/+/window/+"), Recorder(address)
     gateway = GatewayProcess(tmp_path, broker.port)
     moments, pause = random.Random(2027), threading.Event()
-    published_between = 0
+    published_between, span = 0, 1.2
     for _ in range(kills):
         before = len(windows.payloads)
         agent = AgentProcess(config, log)
-        pause.wait(moments.uniform(0.2, 1.2))
+        pause.wait(moments.uniform(0.2, 1.0) * span)
         agent.kill()
-        published_between += len(windows.payloads) > before
+        in_time = len(windows.payloads) > before
+        published_between += in_time
+        span *= 0.8 if in_time else 1.25  # on any machine some kills come before the first window, and some after
     before = len(windows.payloads)
     agent = AgentProcess(config, log)
     wait_until(lambda: len(windows.payloads) > before + 20, 60)
@@ -74,7 +76,7 @@ def test_an_agent_killed_at_random_moments_releases_no_window_twice(
         for frame in frames:
             inside = sum(1 for tick in range(frame.first, frame.last + 1) if tick in observed)
             assert frame.observed <= inside, "a tick was counted whose symbol was not durable"
-    assert published_between >= kills / 4, "the kills came too early to test anything"
+    assert published_between >= kills / 5, "the kills came too early to test anything"
 
 
 def once(payloads: list[bytes]) -> list[WindowFrame]:
