@@ -1,4 +1,4 @@
-"""Read a recording: a CSV file with a header, plain or gzip, one row per tick.
+"""Read a recording: a CSV file with one row per tick.
 
 Columns that have a meaning: `t` (seconds), `seg` and `subject` (a new value begins a new segment, and no transition is
 counted across). An empty cell or "nan" is a missing reading; it ends a segment as well. Errors name rows and columns,
@@ -7,17 +7,14 @@ never a value.
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fugu.csv_file import column_missing, csv_rows
 from fugu.errors import CommandError
 
 __all__ = ["Recording", "read_recording"]
@@ -65,10 +62,7 @@ def read_recording(path: Path, column: str | None, threshold: float | str | None
         OSError: the file cannot be read.
     """
     name = column or ("state" if threshold is None else "value")
-    try:
-        rows = _read(path, name)
-    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CommandError(f"{path.name} is no CSV file: {type(error).__name__}") from None
+    rows = _read(path, name)
     present = ~np.isnan(rows.values)
     missing = int((~present).sum())
     # A missing row separates: every row after it belongs to a new segment.
@@ -83,17 +77,14 @@ def read_recording(path: Path, column: str | None, threshold: float | str | None
 
 
 def _read(path: Path, name: str) -> _Rows:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file)
-        header = [cell.strip() for cell in next(rows, [])]
+    with csv_rows(path) as (header, rows):
         if name not in header:
-            raise CommandError(f"{path.name} has no column {name!r}; it has {', '.join(header)[:200] or 'no header'}")
+            raise column_missing(path.name, name, header)
         boundaries = [header.index(boundary) for boundary in _BOUNDARIES if boundary in header]
         at = header.index("t") if "t" in header else None
         values, times, segments = [], [], []
         segment, last = 0, None
-        for line, row in _numbered(rows, len(header), path.name):
+        for line, row in rows:
             marks = [row[i] for i in boundaries]
             if last is not None and marks != last:
                 segment += 1
@@ -103,15 +94,6 @@ def _read(path: Path, name: str) -> _Rows:
             if at is not None:
                 times.append(_number(row[at], path.name, line, "t"))
     return _Rows(np.array(values), np.array(times) if at is not None else None, np.array(segments, dtype=np.int64))
-
-
-def _numbered(rows: Iterator[list[str]], width: int, file: str) -> Iterator[tuple[int, list[str]]]:
-    for line, row in enumerate(rows, start=2):
-        if not row:
-            continue
-        if len(row) != width:
-            raise CommandError(f"{file}: line {line} has {len(row)} columns, not {width}")
-        yield line, row
 
 
 def _number(cell: str, file: str, line: int, column: str) -> float:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fugu.csv_file import column_missing, csv_rows
 from fugu.errors import CommandError
 
 __all__ = ["Traces", "read_traces", "resampled"]
@@ -74,10 +72,26 @@ def read_traces(path: Path) -> Traces:
         CommandError: a column is missing, or a row holds no place on earth; rows are named, never a value.
         OSError: the file cannot be read.
     """
-    try:
-        return _read(path)
-    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CommandError(f"{path.name} is no CSV file: {type(error).__name__}") from None
+    with csv_rows(path) as (columns, rows):
+        header = [column.lower() for column in columns]
+        at = [_column(header, names, path.name) for names in (_LATITUDE, _LONGITUDE)]
+        time = next((header.index(name) for name in _TIME if name in header), None)
+        keys = [header.index(name) for name in _TRACE if name in header]
+        traces: dict[tuple[str, ...], list[_Entry | None]] = {}
+        lines = 0
+        for line, row in rows:
+            lines += 1
+            trace = traces.setdefault(tuple(row[key] for key in keys), [])
+            if not (row[at[0]].strip() and row[at[1]].strip()):
+                trace.append(None)
+                continue
+            latitude = _number(row[at[0]], path.name, line, header[at[0]], 90.0)
+            longitude = _number(row[at[1]], path.name, line, header[at[1]], 180.0)
+            moment = 0.0 if time is None else _number(row[time], path.name, line, header[time])
+            if trace and (last := trace[-1]) is not None and moment < last[2]:
+                raise CommandError(f"{path.name}: line {line}: time runs backwards within a trace")
+            trace.append((latitude, longitude, moment))
+    return _joined(traces.values(), lines, time is not None, path.name)
 
 
 def resampled(traces: Traces, period: float) -> Traces:
@@ -107,31 +121,6 @@ def resampled(traces: Traces, period: float) -> Traces:
     return traces._replace(places=np.concatenate(places), trace=np.concatenate(numbers), times=np.concatenate(ticks))
 
 
-def _read(path: Path) -> Traces:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file)
-        header = [cell.strip().lower() for cell in next(rows, [])]
-        at = [_column(header, names, path.name) for names in (_LATITUDE, _LONGITUDE)]
-        time = next((header.index(name) for name in _TIME if name in header), None)
-        keys = [header.index(name) for name in _TRACE if name in header]
-        traces: dict[tuple[str, ...], list[_Entry | None]] = {}
-        lines = 0
-        for line, row in _numbered(rows, len(header), path.name):
-            lines += 1
-            trace = traces.setdefault(tuple(row[key] for key in keys), [])
-            if not (row[at[0]].strip() and row[at[1]].strip()):
-                trace.append(None)
-                continue
-            latitude = _number(row[at[0]], path.name, line, header[at[0]], 90.0)
-            longitude = _number(row[at[1]], path.name, line, header[at[1]], 180.0)
-            moment = 0.0 if time is None else _number(row[time], path.name, line, header[time])
-            if trace and (last := trace[-1]) is not None and moment < last[2]:
-                raise CommandError(f"{path.name}: line {line}: time runs backwards within a trace")
-            trace.append((latitude, longitude, moment))
-    return _joined(traces.values(), lines, time is not None, path.name)
-
-
 def _joined(traces: Iterable[list[_Entry | None]], lines: int, timed: bool, source: str) -> Traces:
     """All traces one after another; a missing place separates."""
     entries, numbers, number = [], [], 0
@@ -156,16 +145,7 @@ def _column(header: Sequence[str], names: Sequence[str], file: str) -> int:
     for name in names:
         if name in header:
             return header.index(name)
-    raise CommandError(f"{file} has no column {names[0]!r}; it has {', '.join(header)[:200] or 'no header'}")
-
-
-def _numbered(rows: Iterator[list[str]], width: int, file: str) -> Iterator[tuple[int, list[str]]]:
-    for line, row in enumerate(rows, start=2):
-        if not row:
-            continue
-        if len(row) != width:
-            raise CommandError(f"{file}: line {line} has {len(row)} columns, not {width}")
-        yield line, row
+    raise column_missing(file, names[0], header)
 
 
 def _number(cell: str, file: str, line: int, column: str, most: float = math.inf) -> float:

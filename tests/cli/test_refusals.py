@@ -111,6 +111,8 @@ def test_usage_errors_are_one_line_and_name_the_help(fugu: Fugu, words: tuple[st
     ("text", "options", "message"),
     [
         ("", (), "r.csv has no column 'state'; it has no header"),
+        ("61.5,2\n62.5,3\n", (), "r.csv has no column 'state'; it has no header"),
+        ("asleep,-3\n", (), "r.csv has no column 'state'; it has no header"),
         ("t,value\n0,1\n", (), "r.csv has no column 'state'; it has t, value"),
         ("t,state\n0,1\n", ("--threshold", "1"), "r.csv has no column 'value'; it has t, state"),
         ("state\n", (), "r.csv: no row has a reading in column state"),
