@@ -133,7 +133,7 @@ def _run_agent(folder: Path, broker: Broker) -> tuple[float, float, float, list[
     link = Link(
         broker,
         client_id=f"bench-{folder.name}",
-        subscriptions=(f"fugu/1/bench/watch{folder.name}/symbols/hr",),
+        subscriptions=(f"fugu/2/bench/watch{folder.name}/symbols/hr",),
         on_connected=subscribed.set,
         on_message=received,
     )

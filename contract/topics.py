@@ -1,4 +1,4 @@
-"""MQTT topics: `fugu/1/{fleet}/...`, built and parsed in one place.
+"""MQTT topics: `fugu/2/{fleet}/...`, built and parsed in one place.
 
 A name (fleet, device, stream) has 1 to 64 letters, digits, `_` or `-`, so that it can hold no MQTT wildcard or
 separator; `estimate` and `release` are no device names, because their topics stand where a device's name does.
@@ -33,7 +33,7 @@ NAME_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
 RESERVED_DEVICES = frozenset({"estimate", "release"})
 RESERVED_RELEASES = frozenset({"status", "committed"})
 """Names that would make a release's topic look like that of a device called `release`."""
-_ROOT = "fugu/1"
+_ROOT = "fugu/2"
 _NAME = re.compile(NAME_PATTERN)
 
 Kind = Literal[
@@ -128,21 +128,21 @@ def parse_topic(topic: str) -> Topic:
         TopicError: if it is none of the topics of this protocol's version.
     """
     match topic.split("/"):
-        case ["fugu", "1", fleet, "estimate", device, stream]:
+        case ["fugu", "2", fleet, "estimate", device, stream]:
             parsed = Topic("estimate", fleet, device, stream)
-        case ["fugu", "1", fleet, "release", name] if name not in RESERVED_RELEASES:
+        case ["fugu", "2", fleet, "release", name] if name not in RESERVED_RELEASES:
             if not (_NAME.fullmatch(fleet) and _NAME.fullmatch(name)) or name in RESERVED_DEVICES:
                 raise TopicError(f"not a valid name in topic {topic[:100]!r}")
             return Topic("release", fleet, "", "", name)
-        case ["fugu", "1", fleet, ("root" | "time") as kind]:
+        case ["fugu", "2", fleet, ("root" | "time") as kind]:
             if not _NAME.fullmatch(fleet):
                 raise TopicError(f"not a valid name in topic {topic[:100]!r}")
             return Topic(kind, fleet, "", "")
-        case ["fugu", "1", fleet, device, "policy", ("set" | "status") as part]:
+        case ["fugu", "2", fleet, device, "policy", ("set" | "status") as part]:
             parsed = Topic("policy_set" if part == "set" else "policy_status", fleet, device, "")
-        case ["fugu", "1", fleet, device, ("status" | "committed") as kind]:
+        case ["fugu", "2", fleet, device, ("status" | "committed") as kind]:
             parsed = Topic(kind, fleet, device, "")
-        case ["fugu", "1", fleet, device, ("symbols" | "window" | "table") as kind, stream]:
+        case ["fugu", "2", fleet, device, ("symbols" | "window" | "table") as kind, stream]:
             parsed = Topic(kind, fleet, device, stream)
         case _:
             raise TopicError(f"not a topic of this protocol: {topic[:100]!r}")

@@ -81,7 +81,7 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
     The lines for devices are patterns, which Mosquitto applies to every account. All others are therefore denied what
     lies under their own names, and a denial goes before whatever grants.
     """
-    root = f"fugu/1/{fleet}"
+    root = f"fugu/2/{fleet}"
     lines = ["# Written by 'fugu deploy'; changes are lost when an account is added.", "", "# a device, under its name"]
     lines += [_line("pattern", root, entry) for entry in _DEVICE]
     for account in accounts:

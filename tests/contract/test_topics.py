@@ -29,7 +29,7 @@ from contract.topics import (
     ],
 )
 def test_topics_come_apart_as_they_were_put_together(topic: str, parsed: Topic) -> None:
-    assert topic.startswith("fugu/1/")
+    assert topic.startswith("fugu/2/")
     assert parse_topic(topic) == parsed
 
 
@@ -39,9 +39,9 @@ def test_a_name_that_could_reach_elsewhere_is_refused(name: str) -> None:
         with pytest.raises(TopicError):
             build("home", name)
     with pytest.raises(TopicError):
-        parse_topic(f"fugu/1/home/{name}/status")
+        parse_topic(f"fugu/2/home/{name}/status")
     with pytest.raises(TopicError):
-        parse_topic(f"fugu/1/home/watch/symbols/{name}/")
+        parse_topic(f"fugu/2/home/watch/symbols/{name}/")
 
 
 @pytest.mark.parametrize("name", ["status", "committed", "estimate", "release", "", "a/b", "x" * 65])
@@ -49,20 +49,20 @@ def test_a_release_cannot_look_like_a_device(name: str) -> None:
     with pytest.raises(TopicError):
         release_topic("home", name)
     with pytest.raises(TopicError):
-        parse_topic(f"fugu/1/home/release/{name}")
+        parse_topic(f"fugu/2/home/release/{name}")
 
 
 @pytest.mark.parametrize(
     "topic",
     [
-        *("", "fugu", "fugu/2/home/watch/status", "other/1/home/watch/status", "fugu/1/home/watch/symbols"),
+        *("", "fugu", "fugu/1/home/watch/status", "other/2/home/watch/status", "fugu/2/home/watch/symbols"),
         *(
-            "fugu/1/h/w/x",
-            "fugu/1/home/watch/symbols/",
-            "fugu/1/home/watch/window/",
-            "fugu/1/home/watch/window/hr/high",
-            "fugu/1/home/watch/symbols/hr/more",
-            "fugu/1/home/estimate/watch",
+            "fugu/2/h/w/x",
+            "fugu/2/home/watch/symbols/",
+            "fugu/2/home/watch/window/",
+            "fugu/2/home/watch/window/hr/high",
+            "fugu/2/home/watch/symbols/hr/more",
+            "fugu/2/home/estimate/watch",
         ),
     ],
 )

@@ -161,7 +161,7 @@ def test_what_lies_under_the_name_of_an_account_that_is_no_device_is_denied() ->
     accounts = [Account(name="watch", role="device"), Account(name="eve", role="public")]
     text = access_list("home", accounts)
     user = text[text.index("user eve") :]
-    assert user.splitlines() == ["user eve", "topic deny fugu/1/home/eve/#", "topic read fugu/1/home/release/+"]
+    assert user.splitlines() == ["user eve", "topic deny fugu/2/home/eve/#", "topic read fugu/2/home/release/+"]
     assert "user watch" not in text
 
 

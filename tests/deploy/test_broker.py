@@ -28,11 +28,11 @@ from tests.brokers import wait_until
 from tests.deploy.shipped import DENIED, Client, Shipped
 
 SYMBOLS = symbols_topic("home", "watch", "hr")
-POLICY = "fugu/1/home/watch/policy/set"
-REPORTED = "fugu/1/home/watch/policy/status"
+POLICY = "fugu/2/home/watch/policy/set"
+REPORTED = "fugu/2/home/watch/policy/status"
 RELEASE = release_topic("home", "active")
 ESTIMATE = estimate_topic("home", "watch", "hr")
-EVERYTHING = ("#", "fugu/#", "fugu/1/home/+/symbols/+", "$SYS/#", "$share/group/fugu/#")
+EVERYTHING = ("#", "fugu/#", "fugu/2/home/+/symbols/+", "$SYS/#", "$share/group/fugu/#")
 
 
 def delivered(fleet: Shipped, name: str, *filters: str) -> set[str]:
@@ -78,7 +78,7 @@ def test_a_subscriber_of_the_site_reads_sanitised_streams_and_no_policies(fleet:
 
 
 def test_a_device_cannot_read_the_policy_of_another_nor_anything_else_of_it(fleet: Shipped) -> None:
-    assert delivered(fleet, "ring", *EVERYTHING, POLICY, "fugu/1/home/+/policy/set", ESTIMATE) == set()
+    assert delivered(fleet, "ring", *EVERYTHING, POLICY, "fugu/2/home/+/policy/set", ESTIMATE) == set()
 
 
 def test_the_gateway_reads_what_devices_send_and_no_policies(fleet: Shipped) -> None:
@@ -100,7 +100,7 @@ def test_a_device_cannot_publish_as_another(fleet: Shipped) -> None:
 def test_a_device_cannot_leave_a_last_will_as_another(fleet: Shipped) -> None:
     topic = status_topic("home", "watch")
     with fleet.client("site") as site:
-        site.subscribe("fugu/1/home/+/status")
+        site.subscribe("fugu/2/home/+/status")
         with fleet.client("ring", will=topic) as ring:
             refused = ring.reason != 0
             if not refused:
@@ -112,7 +112,7 @@ def test_a_device_cannot_leave_a_last_will_as_another(fleet: Shipped) -> None:
         assert (topic, b"will") not in site.received
 
 
-@pytest.mark.parametrize("topic", [POLICY, "fugu/1/home/ring/policy/set", committed_topic("home", "watch"), RELEASE])
+@pytest.mark.parametrize("topic", [POLICY, "fugu/2/home/ring/policy/set", committed_topic("home", "watch"), RELEASE])
 @pytest.mark.parametrize("name", ["watch", "ring", "site", "public"])
 def test_nobody_else_sends_policies_or_speaks_for_the_gateway(fleet: Shipped, name: str, topic: str) -> None:
     assert fleet.publish(name, topic, retain=True) == DENIED
@@ -124,13 +124,13 @@ def test_the_gateway_cannot_publish_policies_nor_symbols(fleet: Shipped) -> None
     assert fleet.publish("gateway", POLICY, retain=True) == DENIED
     assert fleet.publish("gateway", SYMBOLS) == DENIED
     # The lines for devices are patterns for every name: none may become a device of its own name.
-    assert [fleet.publish("gateway", f"fugu/1/home/gateway/{kind}") for kind in own] == [DENIED] * 5
+    assert [fleet.publish("gateway", f"fugu/2/home/gateway/{kind}") for kind in own] == [DENIED] * 5
 
 
 @pytest.mark.parametrize("name", ["operator", "gateway-rollout", "site", "public"])
 def test_an_account_that_is_no_device_cannot_become_one(fleet: Shipped, name: str) -> None:
-    assert fleet.publish(name, f"fugu/1/home/{name}/symbols/hr") == DENIED
-    assert fleet.publish(name, f"fugu/1/home/{name}/status", retain=True) == DENIED
+    assert fleet.publish(name, f"fugu/2/home/{name}/symbols/hr") == DENIED
+    assert fleet.publish(name, f"fugu/2/home/{name}/status", retain=True) == DENIED
 
 
 def test_only_operators_publish_policies_and_devices_get_their_own(fleet: Shipped) -> None:
@@ -158,8 +158,8 @@ def test_devices_hear_the_root_from_operators_and_the_time_from_the_gateway(flee
 
 
 def test_the_fleet_of_another_name_does_not_exist(fleet: Shipped) -> None:
-    assert fleet.publish("watch", "fugu/1/office/watch/status") == DENIED
-    assert fleet.publish("operator", "fugu/1/office/watch/policy/set") == DENIED
+    assert fleet.publish("watch", "fugu/2/office/watch/status") == DENIED
+    assert fleet.publish("operator", "fugu/2/office/watch/policy/set") == DENIED
 
 
 @pytest.mark.parametrize("version", [mqtt.MQTTv5, mqtt.MQTTv311])

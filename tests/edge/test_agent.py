@@ -190,7 +190,7 @@ def test_status_is_retained_and_the_last_will_tells_of_a_crash(broker: Mosquitto
     observer = Link(
         address,
         client_id="observer",
-        subscriptions=("fugu/1/home/watch/status",),
+        subscriptions=("fugu/2/home/watch/status",),
         on_message=lambda _topic, payload, _retained: seen.append(payload),
     )
     process = subprocess.Popen([sys.executable, "-m", "edge_agent", str(config)])

@@ -167,7 +167,7 @@ def test_windows_stay_until_the_gateway_has_them_and_are_sent_again_when_it_miss
     broker: Mosquitto, tmp_path: Path
 ) -> None:
     address = Broker(port=broker.port)
-    recorder = Recorder(address, "fugu/1/home/+/window/+")
+    recorder = Recorder(address, "fugu/2/home/+/window/+")
     stream = stream_plan(windows=(window_plan(),))
     plan = agent_plan(tmp_path, address, stream, forget="committed", drain_seconds=20.0)
     agent = Agent(plan, [ReplaySensor([0.0, 1.0] * 20, loop=False)], system_entropy(), JumpingClock(0))

@@ -166,7 +166,7 @@ def test_addresses(address: str, host: str, port: int) -> None:
 def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broker: Mosquitto) -> None:
     address = Broker(port=broker.port)
     found: list[object] = []
-    topic = "fugu/1/home/watch/symbols/hr"
+    topic = "fugu/2/home/watch/symbols/hr"
     with Subscription(address, fleet="home", timeout=2) as readings:
         sender = open_link(address, name="sender")
         wait_until(lambda: sender.connected and readings.link.connected, 20)
@@ -187,7 +187,7 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
         wait_until(arrived, 20)
         for payload in (encode_symbols(FRAME), encode_symbols(FRAME), b"\x01junk", b"\xff"):
             sender.publish(topic, payload)
-        sender.publish("fugu/1/home/estimate/watch/hr", encode_estimate(ESTIMATE))
+        sender.publish("fugu/2/home/estimate/watch/hr", encode_estimate(ESTIMATE))
         reader.join(30)
         sender.stop()
     assert found == [

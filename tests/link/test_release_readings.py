@@ -35,6 +35,6 @@ def test_what_is_no_release_of_that_name_is_counted_and_left_out() -> None:
 
 
 def test_releases_are_subscribed_to_with_all_devices_only() -> None:
-    assert "fugu/1/home/release/+" in Subscription(Broker(), fleet="home").link.subscriptions
-    assert "fugu/1/home/release/+" not in Subscription(Broker(), fleet="home", device="watch").link.subscriptions
-    assert "fugu/1/home/release/+" not in Subscription(Broker(), fleet="home", releases=False).link.subscriptions
+    assert "fugu/2/home/release/+" in Subscription(Broker(), fleet="home").link.subscriptions
+    assert "fugu/2/home/release/+" not in Subscription(Broker(), fleet="home", device="watch").link.subscriptions
+    assert "fugu/2/home/release/+" not in Subscription(Broker(), fleet="home", releases=False).link.subscriptions

@@ -243,7 +243,7 @@ def test_a_locked_registry_stops_nothing_and_loses_nothing(
 
 def test_a_broker_that_refuses_the_operator_is_not_asked_again_at_once(tmp_path: Path, path: Path) -> None:
     rules = tmp_path / "acl"
-    rules.write_text("topic read fugu/#\ntopic write fugu/1/home/d001/policy/set\n")
+    rules.write_text("topic read fugu/#\ntopic write fugu/2/home/d001/policy/set\n")
     folder = tmp_path / "broker"
     folder.mkdir()
     registry = Registry(path)

@@ -11,7 +11,7 @@ from contract.frames import ABSENT, MAX_FRAME_TICKS, Status, SymbolFrame, encode
 from gateway.service.ingest import MAX_PAYLOAD_BYTES, Birth, Ingest, Received
 from tests.service.scenes import catalogue
 
-TOPIC = "fugu/1/home/watch/symbols/hr"
+TOPIC = "fugu/2/home/watch/symbols/hr"
 GOOD = encode_symbols(SymbolFrame(1, -1, 0, bytes([0, 1, ABSENT])))
 BIRTH = encode_status(Status(True, "1.0", 0, "", ()))
 WILL = encode_status(Status(False, "1.0", 0, "", ()))
@@ -28,19 +28,19 @@ WRONG = [
     ("wrong_type", TOPIC, GOOD[:1] + b"\x80"),
     ("wrong_type", TOPIC, GOOD[:1] + GOOD[1:].replace(b"\xce\x00\x00\x00\x01", b"\xca\x00\x00\x00\x01")),
     ("out_of_range", TOPIC, GOOD.replace(b"\xce\x00\x00\x00\x01", b"\xce\x00\x00\x00\x00")),
-    ("unknown_device", "fugu/1/home/clock/symbols/hr", GOOD),
-    ("unknown_device", "fugu/1/home/clock/status", BIRTH),
-    ("unknown_stream", "fugu/1/home/watch/symbols/gait", GOOD),
+    ("unknown_device", "fugu/2/home/clock/symbols/hr", GOOD),
+    ("unknown_device", "fugu/2/home/clock/status", BIRTH),
+    ("unknown_stream", "fugu/2/home/watch/symbols/gait", GOOD),
     ("unknown_policy_version", TOPIC, encode_symbols(SymbolFrame(9, -1, 0, b"\x00"))),
     ("symbol_out_of_range", TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\x00\x02"))),
     ("symbol_out_of_range", TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\xfe"))),
-    ("wrong_fleet", "fugu/1/away/watch/symbols/hr", GOOD),
-    ("wrong_fleet", "fugu/1/away/watch/status", BIRTH),
+    ("wrong_fleet", "fugu/2/away/watch/symbols/hr", GOOD),
+    ("wrong_fleet", "fugu/2/away/watch/status", BIRTH),
     ("oversized", TOPIC, bytes(MAX_PAYLOAD_BYTES + 1)),
     ("topic", "fugu/2/home/watch/symbols/hr", GOOD),
-    ("topic", "fugu/1/home/wa tch/symbols/hr", GOOD),
-    ("malformed", "fugu/1/home/watch/status", b""),
-    ("unknown_schema", "fugu/1/home/watch/status", GOOD),
+    ("topic", "fugu/2/home/wa tch/symbols/hr", GOOD),
+    ("malformed", "fugu/2/home/watch/status", b""),
+    ("unknown_schema", "fugu/2/home/watch/status", GOOD),
 ]
 
 
@@ -80,6 +80,6 @@ def test_the_last_tick_of_all_is_the_limit_of_frames() -> None:
 
 def test_only_a_birth_is_a_birth() -> None:
     ingest = Ingest(catalogue(), counters := Counter[str]())
-    assert ingest.read("fugu/1/home/watch/status", BIRTH) == Birth("watch")
-    assert ingest.read("fugu/1/home/watch/status", WILL) is None
+    assert ingest.read("fugu/2/home/watch/status", BIRTH) == Birth("watch")
+    assert ingest.read("fugu/2/home/watch/status", WILL) is None
     assert counters == {"received": 2}

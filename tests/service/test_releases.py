@@ -122,7 +122,7 @@ def test_what_the_broker_refuses_is_published_at_the_next_start_with_the_same_by
     write_policies(tmp_path / "policies", FLEET)
     write_config(tmp_path, scheduled(devices=["watch"]))
     access = tmp_path / "access"
-    access.write_text("topic readwrite fugu/1/home/+/#\ntopic deny fugu/1/home/release/#\n")
+    access.write_text("topic readwrite fugu/2/home/+/#\ntopic deny fugu/2/home/release/#\n")
     (tmp_path / "broker").mkdir()
     options = f"allow_anonymous true\nacl_file {access}\n"
     with Mosquitto(tmp_path / "broker", options) as broker:
@@ -136,7 +136,7 @@ def test_what_the_broker_refuses_is_published_at_the_next_start_with_the_same_by
         assert gateway.wait(30) == 0
         assert "publish_refused=1" in (tmp_path / "gateway.log").read_text()
         (reserved,) = pending(tmp_path)
-        access.write_text("topic readwrite fugu/1/home/#\n")
+        access.write_text("topic readwrite fugu/2/home/#\n")
         broker.restart()
         public = Public(broker)
         gateway = start_gateway(broker, tmp_path)

@@ -112,7 +112,7 @@ def by_tick(frames: Sequence[SymbolFrame]) -> dict[int, int]:
 class Recorder:
     """Keeps every symbol frame (or what another topic has) that a broker delivers, as it was delivered."""
 
-    def __init__(self, broker: Broker, topic: str = "fugu/1/home/+/symbols/+") -> None:
+    def __init__(self, broker: Broker, topic: str = "fugu/2/home/+/symbols/+") -> None:
         self.payloads: list[bytes] = []
         self._subscribed = threading.Event()
         self.link = Link(

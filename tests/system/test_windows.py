@@ -42,7 +42,7 @@ def test_an_agent_killed_at_random_moments_releases_no_window_twice(
         *(tmp_path / "watch", device, tmp_path / "night.csv", "value", address), loop=True, drain_seconds=60.0
     )
     log = tmp_path / "agent.log"
-    windows, symbols = Recorder(address, "fugu/1/home/+/window/+"), Recorder(address)
+    windows, symbols = Recorder(address, "fugu/2/home/+/window/+"), Recorder(address)
     gateway = GatewayProcess(tmp_path, broker.port)
     moments, pause = random.Random(2027), threading.Event()
     published_between, span = 0, 1.2
@@ -91,7 +91,7 @@ def published(broker: Mosquitto, folder: Path, values: list[float]) -> list[byte
     """Window payloads of an agent that reads the given values, on a clock that jumps from tick to tick."""
     folder.mkdir()
     address = Broker(port=broker.port)
-    recorder = Recorder(address, "fugu/1/home/+/window/+")
+    recorder = Recorder(address, "fugu/2/home/+/window/+")
     noisy = {"scale_numerator": 20, "scale_denominator": 1}
     windows = (
         window_plan(length=9, stride=4, **noisy),
