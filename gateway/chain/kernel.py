@@ -3,13 +3,20 @@
 A kernel takes arrays whose shapes and types its public wrapper has already made sure of, and holds no
 state. With NUMBA_DISABLE_JIT=1 every kernel is the plain Python function it was written as.
 
-The disk cache of a kernel is renewed when the kernel's own file changes, not when a helper in another file
-does: after an edit of `steps.py`, remove `gateway/chain/__pycache__`.
+Compiled kernels are kept on disk. Numba renews what it keeps when the kernel's own file changes, but not when a helper
+or a constant from another file does, which it has compiled in. So each kernel is kept in a folder that is named by a
+digest of all that it is made of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numba
@@ -23,20 +30,67 @@ Ints: TypeAlias = NDArray[np.int64]
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
+_digests: dict[int, str] = {}
+"""What the kernels compiled so far are made of, by the identity of what `kernel` returned; these live for ever."""
+
 
 def kernel(function: AnyFunction) -> AnyFunction:
     """Compile a function on arrays with numba, keeping its type.
 
     Args:
-        function: a pure function on arrays and scalars.
+        function: a pure function on arrays and scalars; the kernels that it calls are compiled before it.
 
     Returns:
         The compiled function, cached on disk where a directory can be written.
     """
+    digest = _digest(function)
     # error_model "numpy": a division does not test its divisor (kernels test likelihoods themselves), so
     # that loops vectorise. No fast-math: sums keep the order in which they are written.
     try:
-        compiled = numba.njit(nogil=True, error_model="numpy", cache=True)(function)
+        with _kept_under(digest, Path(inspect.getfile(function))):
+            compiled = numba.njit(nogil=True, error_model="numpy", cache=True)(function)
     except RuntimeError:  # numba found no directory to write its cache to: a read-only installation
         compiled = numba.njit(nogil=True, error_model="numpy")(function)
+    _digests[id(compiled)] = digest
     return cast(AnyFunction, compiled)
+
+
+def _digest(function: Callable[..., Any]) -> str:
+    """A digest of a function's source, and of every kernel, constant and function of this package that it names."""
+    parts = [inspect.getsource(function)]
+    space = function.__globals__
+    for name in sorted(_names(function.__code__)):
+        used = space.get(name)
+        if isinstance(used, ModuleType) and used.__name__.startswith(__name__.partition(".")[0]):
+            raise TypeError(f"kernel {function.__name__} reaches into module {name}: import what it uses by name")
+        if id(used) in _digests:
+            parts.append(_digests[id(used)])
+        elif isinstance(used, int | float | str | bytes | tuple):
+            parts.append(f"{name} = {used!r}")
+        elif isinstance(used, np.ndarray):
+            parts.append(f"{name} = {used.dtype} {used.shape} {used.tobytes().hex()}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
+
+
+def _names(code: CodeType) -> set[str]:
+    """Every global name that a function, or a function inside it, mentions."""
+    return set(code.co_names).union(*(_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+
+
+@contextmanager
+def _kept_under(digest: str, source: Path) -> Iterator[None]:
+    """Let numba keep what is compiled in here in a folder of this digest."""
+    settings: Any = numba.config
+    before = settings.CACHE_DIR
+    beside = source.parent / "__pycache__"
+    if before:
+        home = Path(before)
+    elif os.access(beside if beside.exists() else source.parent, os.W_OK):
+        home = beside
+    else:
+        home = Path.home() / ".cache" / "fugu-edge"
+    settings.CACHE_DIR = str(home / "kernels" / digest)
+    try:
+        yield
+    finally:
+        settings.CACHE_DIR = before

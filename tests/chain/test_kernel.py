@@ -1,0 +1,64 @@
+"""Compiled kernels that are kept on disk are those of the source as it is now."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.chain import steps
+from gateway.chain.kernel import kernel
+
+_HELPER = """
+from gateway.chain.kernel import kernel
+
+STEP = {step}
+
+
+@kernel
+def plus(value: float) -> float:
+    return value + {added}
+"""
+_MAIN = """
+import sys
+
+from gateway.chain.kernel import kernel
+from helper import STEP, plus
+
+
+@kernel
+def both(value: float) -> float:
+    return plus(value) * STEP
+
+
+print(both(1.0), sum(both.stats.cache_hits.values()) if hasattr(both, "stats") else -1)
+"""
+
+
+def _run(folder: Path, step: float, added: float) -> list[str]:
+    (folder / "helper.py").write_text(_HELPER.format(step=step, added=added))
+    (folder / "main.py").write_text(_MAIN)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(Path.cwd())]), "NUMBA_DISABLE_JIT": "0"}
+    command = [sys.executable, "-B", "main.py"]
+    return subprocess.run(
+        command, cwd=folder, env=environment, check=True, capture_output=True, text=True, timeout=120
+    ).stdout.split()
+
+
+def test_a_kernel_is_compiled_anew_when_a_helper_or_a_constant_in_another_file_changes(tmp_path: Path) -> None:
+    assert _run(tmp_path, step=2.0, added=1.0) == ["4.0", "0"]
+    assert _run(tmp_path, step=2.0, added=1.0) == ["4.0", "1"]
+    assert _run(tmp_path, step=2.0, added=5.0) == ["12.0", "0"]
+    assert _run(tmp_path, step=3.0, added=5.0) == ["18.0", "0"]
+    assert _run(tmp_path, step=2.0, added=1.0) == ["4.0", "1"]
+
+
+def test_a_kernel_that_reaches_into_a_module_is_refused() -> None:
+    def reaching() -> object:
+        return steps.__name__
+
+    with pytest.raises(TypeError, match="import what it uses by name"):
+        kernel(reaching)
