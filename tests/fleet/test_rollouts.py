@@ -298,7 +298,8 @@ while rollouts.active():
     now += 1_000_000
     due = rollouts.due(now)
     for one in due:
-        print(one.device, one.version, flush=True)
+        sys.stdout.write(f"{one.device} {one.version}\\n")  # one write: a kill leaves no half of a line
+        sys.stdout.flush()
     registry.published((one.device, one.version) for one in due)
     registry.reported(PolicyReport(one.device, one.version, "accepted", "", now) for one in due)
 """
