@@ -1,7 +1,7 @@
 """Histograms of real recordings under four mechanisms: python benchmarks/real.py.
 
 The settings of tables 1 and 3 of Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD
-2017), on the recordings of `tests/data`: one histogram an hour, and one histogram of everything. Prints Markdown.
+2017), on recordings of people and of a household: one histogram an hour, and one of everything. Prints Markdown.
 
 A histogram changes by at most 2 with one state: discrete Laplace noise of scale 2 s in every bin, where s is the scale
 of a count. Errors are exact expectations, the sum over bins of |noise| over the number of readings:
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.guarantee import Adversary
+from fugu.demo.people import RECORDINGS
 from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.eigengap import mqm_approx
@@ -66,16 +67,16 @@ class Recording(NamedTuple):
     hour: int
 
 
-def column(name: str, index: int) -> Ints:
+def column(name: str, index: int, folder: Path = DATA) -> Ints:
     """A column of integers of a recording."""
-    with gzip.open(DATA / f"{name}.csv.gz", "rt") as file:
+    with gzip.open(folder / f"{name}.csv.gz", "rt") as file:
         values = np.loadtxt(file, delimiter=",", skiprows=1, usecols=index)
     return np.asarray(values, dtype=np.int64)
 
 
 def heart_rate_states() -> Ints:
     """(n,) whether the heart of a sleeping person beats faster than its mean, beat by beat."""
-    return column("hr_sleep_N10", 2)
+    return column("hr_sleep_N10", 2, RECORDINGS)
 
 
 def activity_states() -> tuple[Ints, Ints]:

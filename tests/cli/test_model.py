@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from fugu.demo.people import RECORDINGS
 from gateway.privacy.chain_model import ChainModel
 from tests.cli.command import Fugu
 
-DATA = Path(__file__).parents[1] / "data"
 HEADER = "t,value,state,seg,subject"
 ROWS = """0,10,0,a,1
 2,11,0,a,1
@@ -79,7 +79,7 @@ def test_it_warns_that_fitting_leaks(fugu: Fugu, recording: Path) -> None:
 
 def test_a_real_recording_has_the_published_chain(fugu: Fugu) -> None:
     """The BDP paper's highly correlated recording, which is neither homogeneous nor of first order."""
-    document = fugu("model", "fit", DATA / "hr_sleep_N10.csv.gz", "--column", "state", "--json").json()
+    document = fugu("model", "fit", RECORDINGS / "hr_sleep_N10.csv.gz", "--column", "state", "--json").json()
     assert document["n"] == 26923
     assert (round(document["q"], 5), round(document["r"], 5)) == (0.08938, 0.10924)
     assert document["homogeneity"]["p_value"] < 1e-50
@@ -91,7 +91,7 @@ def test_a_real_recording_has_the_published_chain(fugu: Fugu) -> None:
 
 
 def test_its_column_of_states_is_its_value_above_the_mean(fugu: Fugu) -> None:
-    file = DATA / "hr_sleep_N10.csv.gz"
+    file = RECORDINGS / "hr_sleep_N10.csv.gz"
     stated, derived = (
         fugu("model", "fit", file, *options, "--json").json()["counts"]
         for options in (("--column", "state"), ("--threshold", "mean"))
@@ -100,7 +100,7 @@ def test_its_column_of_states_is_its_value_above_the_mean(fugu: Fugu) -> None:
 
 
 def test_for_people(fugu: Fugu) -> None:
-    done = fugu("model", "fit", DATA / "hr_sleep_N07.csv.gz")
+    done = fugu("model", "fit", RECORDINGS / "hr_sleep_N07.csv.gz")
     assert done.code == 0
     assert "Clopper-Pearson, level 0.95" in done.out
     assert "NOT the same in both halves" in done.out

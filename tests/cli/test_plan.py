@@ -10,6 +10,7 @@ import pytest
 
 from contract.policy import Policy
 from fugu import planner
+from fugu.demo.people import RECORDINGS
 from tests.cli.command import Fugu
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "bdp.json").read_text())
@@ -174,7 +175,7 @@ def test_policies_that_cannot_be_written(
 
 def test_from_a_recording_to_a_policy(fugu: Fugu, tmp_path: Path) -> None:
     """A model brings its period and its threshold; its class covers both halves, and the plan says so."""
-    data = Path(__file__).parents[1] / "data" / "hr_sleep_N10.csv.gz"
+    data = RECORDINGS / "hr_sleep_N10.csv.gz"
     chain, file = tmp_path / "chain.json", tmp_path / "policy.json"
     fugu("model", "fit", data, "--threshold", "mean", "-o", chain)
     names = ("--fleet", "home", "--device", "wrist-1", "--stream", "heart")

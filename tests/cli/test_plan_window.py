@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fugu.demo.people import RECORDINGS
 from tests.cli.command import Fugu
 
 TWO = {
@@ -67,7 +68,7 @@ def test_the_informed_need_more_noise(fugu: Fugu) -> None:
 
 
 def test_a_fitted_chain_will_do(fugu: Fugu, tmp_path: Path) -> None:
-    data = Path(__file__).parents[1] / "data" / "hr_sleep_N10.csv.gz"
+    data = RECORDINGS / "hr_sleep_N10.csv.gz"
     chain = tmp_path / "chain.json"
     assert fugu("model", "fit", data, "--column", "state", "-o", chain).code == 0
     document = fugu("plan", "window", "--chain", chain, "--epsilon", 1, "--mechanism", "chain", "--json").json()

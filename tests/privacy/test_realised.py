@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,10 +9,9 @@ from contract.chains import BinaryChains
 from contract.guarantee import Adversary
 from edge_agent.randomiser import randomiser, system_entropy
 from edge_agent.recording import read_recording
+from fugu.demo.people import RECORDINGS
 from gateway.chain import log_likelihood_ratio, simulate, stationary_law
 from gateway.privacy.randomised_response import Calibration, calibrate_binary
-
-DATA = Path(__file__).parents[1] / "data"
 
 
 def evidence(calibration: Calibration, q: float, r: float, symbols: np.ndarray) -> np.ndarray:
@@ -55,7 +52,7 @@ def test_the_worst_outputs_come_close(q: float, r: float) -> None:
 
 @pytest.mark.parametrize("name", ["N10", "N05", "N07"])
 def test_recorded_hearts_through_the_devices_randomiser(name: str) -> None:
-    states = np.array(read_recording(DATA / f"hr_sleep_{name}.csv.gz", "state"), dtype=np.int64)
+    states = np.array(read_recording(RECORDINGS / f"hr_sleep_{name}.csv.gz", "state"), dtype=np.int64)
     before, after = states[:-1], states[1:]
     q, r = float(after[before == 0].mean()), float((1 - after[before == 1]).mean())
     calibration = calibrate_binary(BinaryChains(q=(q * 0.8, q * 1.2), r=(r * 0.8, r * 1.2)), 1.0)

@@ -1,0 +1,47 @@
+"""What a user has who never sees the repository: the package, installed by pip, in an environment of its own."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from fugu.app import app
+
+ROOT = Path(__file__).parents[2]
+
+
+def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command and group below one."""
+    yield words
+    for name, below in getattr(group, "commands", {}).items():
+        yield from commands(below, (*words, name))
+
+
+@pytest.mark.timeout(900)
+def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
+    def run(*words: str | Path) -> str:
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    home, source = tmp_path / "environment", tmp_path / "source"
+    # A copy: pip would build in the tree, from what an earlier build has left there as well.
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests"))
+    run(sys.executable, "-m", "venv", home)
+    run(home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{source}[demo]")
+    fugu = home / "bin" / "fugu"
+    where = run(home / "bin" / "python", "-c", "import fugu, gateway, edge_agent; print(fugu.__file__)")
+    assert Path(where.strip()).is_relative_to(home)
+    for words in commands(get_command(app)):
+        assert "sage: " in run(fugu, *words, "--help")
+    run(fugu, "demo", "--seconds", "8", "--no-live", "--out", "demo")
+    assert "<svg" in (tmp_path / "demo" / "report.html").read_text()
+    run(fugu, "demo-location", "--seconds", "8", "--out", "walk")
+    assert "<svg" in (tmp_path / "walk" / "report.html").read_text()
