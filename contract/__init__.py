@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from contract.errors import GuaranteeError as GuaranteeError
     from contract.errors import PolicyError as PolicyError
     from contract.errors import TopicError as TopicError
-    from contract.frames import ABSENT as ABSENT
     from contract.frames import Committed as Committed
     from contract.frames import Estimate as Estimate
     from contract.frames import Status as Status
@@ -61,7 +60,7 @@ _HOME = {
     "chains": ("BinaryChains", "BoundedChains", "ChainClass", "FiniteChains"),
     "errors": ("FrameError", "FuguError", "GuaranteeError", "PolicyError", "TopicError"),
     "frames": (
-        *("ABSENT", "Committed", "Estimate", "Status", "SymbolFrame"),
+        *("Committed", "Estimate", "Status", "SymbolFrame"),
         *("decode_committed", "decode_estimate", "decode_status", "decode_symbols"),
     ),
     "guarantee": ("Adversary", "Guarantee", "Loss", "check_guarantee", "loss"),

@@ -81,3 +81,9 @@ class TrailingBytesError(FrameError):
     """Bytes follow the end of the message."""
 
     reason = "trailing_bytes"
+
+
+class ClockEpochError(FrameError):
+    """The ticks of a frame are counted by a clock that the receiver does not know."""
+
+    reason = "unknown_clock_epoch"

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
 from typing import Any
 
 from contract._wire import array, binary, each, fields, identity, integer, kind, length, pack, text
-from contract.errors import FrameLengthError, FrameRangeError, FrameTypeError
+from contract.errors import ClockEpochError, FrameLengthError, FrameRangeError, FrameTypeError
 
 __all__ = [
-    "ABSENT",
+    "MAX_CLOCK_EPOCH",
     "MAX_FRAME_TICKS",
     "MAX_WINDOW_NAME",
     "Committed",
@@ -32,34 +34,39 @@ __all__ = [
     "encode_estimate",
     "encode_status",
     "encode_symbols",
+    "refuse_other_clock",
+    "symbol_bits",
 ]
 
 SYMBOLS, COMMITTED, STATUS, ESTIMATE = 1, 2, 3, 4
-ABSENT = 255
-"""In a symbol frame: the device was not running at this tick."""
 MAX_FRAME_TICKS = 4096
+MAX_CLOCK_EPOCH = 2**16 - 1
 MAX_TICK = 2**53
 """Ticks stay exact in every language's numbers."""
 MAX_STREAMS = 64
 MAX_GAPS = 32
+TAG_BYTES = 32
 MAX_TEXT = 200
 MAX_WINDOW_NAME = 32
 MAX_SEQUENCE_NAME = 64 + 1 + MAX_WINDOW_NAME
 """The name of a stream, or of one of its windows' sequences: `{stream}/{window}`."""
 PROBABILITY_SLACK = 1e-3
+_BITS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
 class SymbolFrame:
-    """Randomised symbols of consecutive ticks.
+    """Randomised symbols of consecutive ticks, each of which has one.
 
     Attributes:
         policy_version: version of the policy that randomised them.
         previous: last tick of the frame before this one, -1 for the first frame of all; ticks between
             `previous` and `first` never had a symbol.
         first: tick of `symbols[0]`.
-        symbols: one byte a tick, ABSENT where the device was not running.
-        padding: bytes by which a frame that was cut short is filled up on the wire, so that all have one size.
+        symbols: one byte a tick.
+        padding: ticks by which a frame that was cut short is filled up on the wire, so that all have one size.
+        bits: 1, 2, 4 or 8: what a symbol takes on the wire, whatever the symbols are.
+        clock_epoch: which of the device's clocks counts the ticks; 0 is the one of the policy.
     """
 
     policy_version: int
@@ -67,6 +74,8 @@ class SymbolFrame:
     first: int
     symbols: bytes
     padding: int = 0
+    bits: int = 1
+    clock_epoch: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values that no frame can hold."""
@@ -75,6 +84,11 @@ class SymbolFrame:
         integer(self.first, 0, MAX_TICK, "first")
         binary(self.symbols, 1, MAX_FRAME_TICKS, "symbols")
         integer(self.padding, 0, MAX_FRAME_TICKS - len(self.symbols), "padding")
+        if self.bits not in _BITS:
+            raise FrameRangeError(f"bits {self.bits} is not 1, 2, 4 or 8")
+        if self.symbols and max(self.symbols) >> self.bits:
+            raise FrameRangeError(f"symbol {max(self.symbols)} does not fit into {self.bits} bits")
+        integer(self.clock_epoch, 0, MAX_CLOCK_EPOCH, "clock_epoch")
         if self.previous >= self.first:
             raise FrameRangeError(f"previous tick {self.previous} is not before the first tick {self.first}")
         if self.last > MAX_TICK:
@@ -121,13 +135,25 @@ class StreamCommit:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The gateway's watermark for a device."""
+    """The gateway's watermark for a device.
+
+    Attributes:
+        streams: what is durable of each.
+        counter: above that of every message before.
+        tag: room for the authentication of all of it: empty until device and gateway share a key.
+    """
 
     streams: tuple[StreamCommit, ...]
+    counter: int = 0
+    tag: bytes = b""
 
     def __post_init__(self) -> None:
         """Refuse values that no message can hold."""
         length(self.streams, 0, MAX_STREAMS, "streams")
+        integer(self.counter, 0, 2**64 - 1, "counter")
+        binary(self.tag, 0, TAG_BYTES, "tag")
+        if len(self.tag) not in (0, TAG_BYTES):
+            raise FrameLengthError(f"tag has length {len(self.tag)}, not 0 or {TAG_BYTES}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,16 +234,49 @@ class Estimate:
 
 
 # Symbol frames of a stream have one size, whatever the numbers in them: the integers are written in msgpack's widest
-# forms (0xce: 32 bits unsigned, 0xd3: 64 bits signed, 0xcd: 16 bits unsigned, 0xc5: byte string of 16-bit length).
-_HEADER = struct.Struct(">BBBIBqBqBHBH")
+# forms (0xcc, 0xcd, 0xce: 8, 16, 32 bits unsigned, 0xd3: 64 bits signed, 0xc5: byte string of 16-bit length).
+_HEADER = struct.Struct(">BBBIBHBqBqBBBHBHBH")
+
+
+def refuse_other_clock(clock_epoch: int) -> None:
+    """Refuse a frame whose ticks are not counted by the clock of its policy: nobody knows yet what they mean.
+
+    Raises:
+        ClockEpochError: the number is not 0.
+    """
+    if clock_epoch:
+        raise ClockEpochError(f"clock epoch {clock_epoch} is not known")
+
+
+def symbol_bits(symbols: int) -> int:
+    """The bits that a symbol takes in the frames of a table with so many symbols: the fewest that hold them all."""
+    return next(bits for bits in _BITS if symbols <= 1 << bits)
+
+
+@cache
+def _unpacked(bits: int) -> list[bytes]:
+    """What each byte holds; its first symbol is in its highest bits."""
+    return [bytes(some) for some in product(range(1 << bits), repeat=8 // bits)]
+
+
+@cache
+def _packed(bits: int) -> dict[bytes, int]:
+    return {some: byte for byte, some in enumerate(_unpacked(bits))}
+
+
+def _packed_size(ticks: int, bits: int) -> int:
+    return -(-ticks * bits // 8)
 
 
 def encode_symbols(frame: SymbolFrame) -> bytes:
-    """Bytes of a symbol frame; their number depends only on the number of ticks and the padding."""
-    head = (SYMBOLS, 0x95, 0xCE, frame.policy_version, 0xD3, frame.previous, 0xD3, frame.first)
-    count = len(frame.symbols)
-    padding = bytes([ABSENT]) * frame.padding
-    return _HEADER.pack(*head, 0xCD, count, 0xC5, count + frame.padding) + frame.symbols + padding
+    """Bytes of a symbol frame; their number depends only on the bits of a symbol, the ticks and the padding."""
+    count, bits, each_byte = len(frame.symbols), frame.bits, 8 // frame.bits
+    size = _packed_size(count + frame.padding, bits)
+    symbols = frame.symbols.ljust(size * each_byte, b"\0")
+    table = _packed(bits)
+    packed = bytes([table[symbols[i : i + each_byte]] for i in range(0, len(symbols), each_byte)])
+    head = (SYMBOLS, 0x98, 0xCE, frame.policy_version, 0xCD, frame.clock_epoch, 0xD3, frame.previous, 0xD3, frame.first)
+    return _HEADER.pack(*head, 0xCC, bits, 0xCD, count, 0xCD, frame.padding, 0xC5, size) + packed
 
 
 def decode_symbols(payload: bytes) -> SymbolFrame:
@@ -226,19 +285,24 @@ def decode_symbols(payload: bytes) -> SymbolFrame:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    version, previous, first, count, symbols = fields(payload, SYMBOLS, 5)
-    binary(symbols, 1, MAX_FRAME_TICKS, "symbols")
-    integer(count, 1, len(symbols), "count")
-    padding = symbols[count:]
-    if padding.strip(bytes([ABSENT])):
+    version, epoch, previous, first, bits, count, padding, packed = fields(payload, SYMBOLS, 8)
+    integer(bits, 1, 8, "bits")
+    if bits not in _BITS:
+        raise FrameRangeError(f"bits {bits} is not 1, 2, 4 or 8")
+    integer(count, 1, MAX_FRAME_TICKS, "count")
+    integer(padding, 0, MAX_FRAME_TICKS - count, "padding")
+    size = _packed_size(count + padding, bits)
+    binary(packed, size, size, "symbols")
+    symbols = b"".join(map(_unpacked(bits).__getitem__, packed))
+    if any(symbols[count:]):
         raise FrameRangeError("the padding of a frame holds symbols")
-    return SymbolFrame(version, previous, first, symbols[:count], len(padding))
+    return SymbolFrame(version, previous, first, symbols[:count], padding, bits, epoch)
 
 
 def encode_committed(message: Committed) -> bytes:
     """Bytes of a watermark message."""
     rows = [[c.stream, c.through, [[g.after, g.through] for g in c.gaps]] for c in message.streams]
-    return pack(COMMITTED, [rows])
+    return pack(COMMITTED, [message.counter, message.tag, rows])
 
 
 def decode_committed(payload: bytes) -> Committed:
@@ -247,13 +311,13 @@ def decode_committed(payload: bytes) -> Committed:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    (rows,) = fields(payload, COMMITTED, 1)
+    counter, tag, rows = fields(payload, COMMITTED, 3)
 
     def commit(row: Any) -> StreamCommit:
         stream, through, gaps = array(row, 3, "stream")
         return StreamCommit(stream, through, each(gaps, lambda gap: Gap(*array(gap, 2, "gap")), "gaps"))
 
-    return Committed(each(rows, commit, "streams"))
+    return Committed(each(rows, commit, "streams"), counter, tag)
 
 
 def encode_status(message: Status) -> bytes:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from contract._wire import binary, each, fields, identity, integer, kind, length, pack
 from contract.errors import FrameLengthError, FrameRangeError, FrameTypeError
-from contract.frames import MAX_TICK
+from contract.frames import MAX_CLOCK_EPOCH, MAX_TICK
 
 __all__ = [
     "MAX_MEASURE_TICKS",
@@ -26,9 +26,6 @@ __all__ = [
 
 MEASURE, MEASURE_ESTIMATE = 7, 9
 MAX_MEASURE_TICKS = 1024
-_NO_TABLE = 2**32 - 1
-"""In the bytes of a frame: the device was not running at this tick."""
-
 
 Point = tuple[int, ...]
 """Of the measurement's lattice, in 1 to 3 dimensions."""
@@ -43,23 +40,25 @@ class Released(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MeasureFrame:
-    """Released points of consecutive ticks.
+    """Released points of consecutive ticks, each of which has one.
 
     Attributes:
         policy_version: version of the policy that they were made under.
         previous: last tick of the frame before this one, -1 for the first frame of all.
         first: tick of `released[0]`.
         dimensions: coordinates of a point.
-        released: what was released at each tick; none where the device was not running.
+        released: what was released at each tick.
         padding: ticks by which a frame that was cut short is filled up on the wire, so that all have one size.
+        clock_epoch: which of the device's clocks counts the ticks; 0 is the one of the policy.
     """
 
     policy_version: int
     previous: int
     first: int
     dimensions: int
-    released: tuple[Released | None, ...]
+    released: tuple[Released, ...]
     padding: int = 0
+    clock_epoch: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values that no frame can hold."""
@@ -69,12 +68,12 @@ class MeasureFrame:
         integer(self.dimensions, 1, 3, "dimensions")
         length(self.released, 1, MAX_MEASURE_TICKS, "released")
         integer(self.padding, 0, MAX_MEASURE_TICKS - len(self.released), "padding")
+        integer(self.clock_epoch, 0, MAX_CLOCK_EPOCH, "clock_epoch")
         for one in self.released:
-            if one is not None:
-                integer(one.table, 0, _NO_TABLE - 1, "table")
-                length(one.point, self.dimensions, self.dimensions, "point")
-                for coordinate in one.point:
-                    integer(coordinate, -(2**31), 2**31 - 1, "coordinate")
+            integer(one.table, 0, 2**32 - 1, "table")
+            length(one.point, self.dimensions, self.dimensions, "point")
+            for coordinate in one.point:
+                integer(coordinate, -(2**31), 2**31 - 1, "coordinate")
         if self.previous >= self.first:
             raise FrameRangeError(f"previous tick {self.previous} is not before the first tick {self.first}")
         if self.last > MAX_TICK:
@@ -88,17 +87,14 @@ class MeasureFrame:
 
 # As for symbol frames, integers are written in msgpack's widest forms (0xcc: 8 bits unsigned, 0xc6: byte string of
 # 32-bit length), so that frames of a stream have one size.
-_HEADER = struct.Struct(">BBBIBqBqBBBHBI")
+_HEADER = struct.Struct(">BBBIBHBqBqBBBHBI")
 
 
 def encode_measure(frame: MeasureFrame) -> bytes:
     """Bytes of a frame of points; their number depends only on dimensions, ticks and padding."""
-    cell = _cell(frame.dimensions)
-    absent = cell.pack(_NO_TABLE, *([0] * frame.dimensions))
-    cells = [absent if one is None else pack_released(one) for one in frame.released]
-    body = b"".join(cells) + absent * frame.padding
-    head = (MEASURE, 0x96, 0xCE, frame.policy_version, 0xD3, frame.previous, 0xD3, frame.first)
-    return _HEADER.pack(*head, 0xCC, frame.dimensions, 0xCD, len(cells), 0xC6, len(body)) + body
+    body = b"".join(map(pack_released, frame.released)) + bytes(frame.padding * _cell(frame.dimensions).size)
+    head = (MEASURE, 0x97, 0xCE, frame.policy_version, 0xCD, frame.clock_epoch, 0xD3, frame.previous, 0xD3, frame.first)
+    return _HEADER.pack(*head, 0xCC, frame.dimensions, 0xCD, len(frame.released), 0xC6, len(body)) + body
 
 
 def pack_released(released: Released) -> bytes:
@@ -118,19 +114,18 @@ def decode_measure(payload: bytes) -> MeasureFrame:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    version, previous, first, dimensions, count, body = fields(payload, MEASURE, 6)
+    version, epoch, previous, first, dimensions, count, body = fields(payload, MEASURE, 7)
     integer(dimensions, 1, 3, "dimensions")
     cell = _cell(dimensions)
     binary(body, cell.size, MAX_MEASURE_TICKS * cell.size, "points")
     if len(body) % cell.size:
         raise FrameLengthError("the points of a frame end in the middle of one")
-    integer(count, 1, len(body) // cell.size, "count")
-    ticks = [None if table == _NO_TABLE else Released(table, tuple(point)) for table, *point in cell.iter_unpack(body)]
-    if any(tick is not None for tick in ticks[count:]):
+    ticks = len(body) // cell.size
+    integer(count, 1, ticks, "count")
+    if any(body[count * cell.size :]):
         raise FrameRangeError("the padding of a frame holds points")
-    if any(table == _NO_TABLE and any(point) for table, *point in cell.iter_unpack(body)):
-        raise FrameRangeError("a tick without a point holds coordinates")
-    return MeasureFrame(version, previous, first, dimensions, tuple(ticks[:count]), len(ticks) - count)
+    released = tuple(Released(table, tuple(point)) for table, *point in cell.iter_unpack(body[: count * cell.size]))
+    return MeasureFrame(version, previous, first, dimensions, released, ticks - count, epoch)
 
 
 def _cell(dimensions: int) -> struct.Struct:

@@ -174,7 +174,7 @@ class MeasureTable:
     def __post_init__(self) -> None:
         """Refuse values that no message can hold."""
         integer(self.policy_version, 1, 2**32 - 1, "policy_version")
-        integer(self.number, 0, 2**32 - 2, "number")
+        integer(self.number, 0, 2**32 - 1, "number")
         integer(self.constraint, 0, (1 << MAX_MEASURED_STATES) - 1, "constraint")
         integer(self.first, 0, MAX_TICK, "first")
         integer(self.until, self.first + 1, MAX_TICK + 1, "until")

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from contract.errors import FuguError
+from contract.file_format import OUTBOX
 from contract.frames import SYMBOLS, Gap, SymbolFrame, decode_symbols
 from contract.measure_frames import MEASURE, MeasureFrame, Released, decode_measure
 from contract.window_frames import WindowFrame, decode_window, encode_window, sequence_name
@@ -26,7 +27,6 @@ from edge_agent.window import ClosedWindow
 
 __all__ = ["Outbox", "OutboxError"]
 
-_SCHEMA_VERSION = 2
 _SCHEMA = """
     CREATE TABLE device (fleet TEXT NOT NULL, device TEXT NOT NULL);
     CREATE TABLE streams (
@@ -34,18 +34,15 @@ _SCHEMA = """
         last_tick INTEGER NOT NULL, last_framed INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE pending (
         stream TEXT NOT NULL, tick INTEGER NOT NULL, symbol INTEGER NOT NULL, version INTEGER NOT NULL,
-        PRIMARY KEY (stream, tick)) WITHOUT ROWID;
+        frame_ticks INTEGER NOT NULL, bits INTEGER NOT NULL, PRIMARY KEY (stream, tick)) WITHOUT ROWID;
     CREATE TABLE frames (
         id INTEGER PRIMARY KEY AUTOINCREMENT, stream TEXT NOT NULL, previous INTEGER NOT NULL,
         last INTEGER NOT NULL, payload BLOB NOT NULL);
     CREATE INDEX frames_by_stream ON frames (stream, last);
-"""
-_WINDOWS = """
     CREATE TABLE windows (
         stream TEXT NOT NULL, window TEXT NOT NULL, start INTEGER NOT NULL, length INTEGER NOT NULL,
-        stride INTEGER NOT NULL, last_index INTEGER NOT NULL, PRIMARY KEY (stream, window)) WITHOUT ROWID
+        stride INTEGER NOT NULL, last_index INTEGER NOT NULL, PRIMARY KEY (stream, window)) WITHOUT ROWID;
 """
-"""New in version 2."""
 
 
 class OutboxError(FuguError):
@@ -87,17 +84,16 @@ class Outbox:
             raise
 
     def _open(self, fleet: str, device: str) -> None:
+        (application,) = self._db.execute("PRAGMA application_id").fetchone()
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if not 0 <= version <= _SCHEMA_VERSION:
-            raise OutboxError(f"outbox {self.path} is of version {version}; this agent knows {_SCHEMA_VERSION}")
+        (tables,) = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        if problem := OUTBOX.problem(str(self.path), application, version, tables):
+            raise OutboxError(problem)
         self._db.execute("BEGIN EXCLUSIVE")
-        if version == 0:
-            for statement in _SCHEMA.split(";"):
+        if not tables:
+            for statement in (_SCHEMA + OUTBOX.stamps).split(";"):
                 self._db.execute(statement)
             self._db.execute("INSERT INTO device VALUES (?, ?)", (fleet, device))
-        if version < _SCHEMA_VERSION:
-            self._db.execute(_WINDOWS)
-            self._db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
         owner = self._db.execute("SELECT fleet, device FROM device").fetchone()
         self._db.execute("COMMIT")
         if owner != (fleet, device):
@@ -171,43 +167,40 @@ class Outbox:
             OutboxError: if the tick is not later than every committed one.
         """
         closed = False
-        begun = self._db.execute(
-            "SELECT MIN(tick), MAX(version) FROM pending WHERE stream = ?", (plan.stream,)
+        count, last, version = self._db.execute(
+            "SELECT COUNT(*), MAX(tick), MAX(version) FROM pending WHERE stream = ?", (plan.stream,)
         ).fetchone()
-        if begun[0] is not None and (tick >= begun[0] + plan.frame_ticks or begun[1] != plan.version):
+        if count and (tick != last + 1 or version != plan.version or count >= plan.frame_ticks):
             closed = self.close_frame(plan)
-            begun = (None, None)
+            count = 0
         with self._transaction():
             changed = self._db.execute(
                 "UPDATE streams SET last_tick = ? WHERE stream = ? AND last_tick < ?", (tick, plan.stream, tick)
             )
             if changed.rowcount != 1:
                 raise OutboxError(f"tick {tick} of stream {plan.stream} was committed before")
-            self._db.execute(
-                "INSERT INTO pending VALUES (?, ?, ?, ?)", (plan.stream, tick, stored(drawn), plan.version)
-            )
-        first = tick if begun[0] is None else begun[0]
-        if tick == first + plan.frame_ticks - 1:
+            row = (plan.stream, tick, stored(drawn), plan.version, plan.frame_ticks, plan.symbol_bits)
+            self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", row)
+        if count + 1 >= plan.frame_ticks:
             closed = self.close_frame(plan)
         return closed
 
     def close_frame(self, plan: StreamPlan) -> bool:
-        """Turn what is pending into a frame, marking missing ticks absent; force it to disk.
+        """Turn what is pending into a frame, as its policy wants it, and force it to disk.
 
         Returns:
             Whether anything was pending.
         """
         rows = self._db.execute(
-            "SELECT tick, symbol, version FROM pending WHERE stream = ? ORDER BY tick", (plan.stream,)
+            "SELECT tick, symbol, version, frame_ticks, bits FROM pending WHERE stream = ? ORDER BY tick",
+            (plan.stream,),
         ).fetchall()
         if not rows:
             return False
-        first, last = rows[0][0], rows[-1][0]
-        kept: list[int | bytes | None] = [None] * (last - first + 1)
-        for tick, drawn, _version in rows:
-            kept[tick - first] = drawn
+        first, _, version, frame_ticks, bits = rows[0]
+        last = rows[-1][0]
         (previous,) = self._db.execute("SELECT last_framed FROM streams WHERE stream = ?", (plan.stream,)).fetchone()
-        payload = framed(rows[0][2], previous, first, kept, plan.frame_ticks)
+        payload = framed(version, previous, first, [row[1] for row in rows], frame_ticks, bits)
         with self._forced_to_disk(), self._transaction():
             self._db.execute(
                 "INSERT INTO frames (stream, previous, last, payload) VALUES (?, ?, ?, ?)",

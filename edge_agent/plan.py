@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from contract.frames import symbol_bits
+
 if TYPE_CHECKING:
     from edge_agent.measurer import MeasurePlan
     from mqtt_link import Broker
@@ -115,6 +117,11 @@ class StreamPlan:
             ),
             measure=_measure_plan(policy) if measured else None,
         )
+
+    @property
+    def symbol_bits(self) -> int:
+        """Bits of a symbol in a frame; 1 for a measured stream, which has none."""
+        return symbol_bits(len(self.rows[0]) + 1) if self.rows else 1
 
     def tick_at(self, now_us: int) -> int:
         """The last tick that has happened at `now_us`; negative before the epoch."""

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from contract.errors import FuguError, TopicError
-from contract.frames import ABSENT, decode_estimate, decode_symbols
+from contract.frames import decode_estimate, decode_symbols, refuse_other_clock
 from contract.measure_frames import (
     MEASURE,
     MEASURE_ESTIMATE,
@@ -211,25 +211,24 @@ class Subscription:
                     for i, row in enumerate(estimate.probabilities)
                 ]
             frame = decode_symbols(payload)
+            refuse_other_clock(frame.clock_epoch)
         except FuguError as error:
             self.rejected[error.reason] += 1
             return []
         if not self._is_new((parsed.device, parsed.stream, frame.first), frame.symbols):
             return []
         return [
-            SymbolReading(parsed.device, parsed.stream, frame.first + i, symbol)
-            for i, symbol in enumerate(frame.symbols)
-            if symbol != ABSENT
+            SymbolReading(parsed.device, parsed.stream, tick, symbol)
+            for tick, symbol in enumerate(frame.symbols, frame.first)
         ]
 
     def _points(self, device: str, stream: str, payload: bytes) -> list[Reading]:
         frame = decode_measure(payload)
+        refuse_other_clock(frame.clock_epoch)
         if not self._is_new((device, stream, frame.first), payload):
             return []
         return [
-            MeasureReading(device, stream, tick, *released)
-            for tick, released in enumerate(frame.released, frame.first)
-            if released is not None
+            MeasureReading(device, stream, tick, *released) for tick, released in enumerate(frame.released, frame.first)
         ]
 
     def _measurements(self, device: str, stream: str, payload: bytes) -> list[Reading]:
@@ -247,6 +246,7 @@ class Subscription:
 
     def _windows(self, device: str, stream: str, payload: bytes) -> list[Reading]:
         frame = decode_window(payload)
+        refuse_other_clock(frame.clock_epoch)
         if not self._is_new((device, sequence_name(stream, frame.window), frame.index), payload):
             return []
         place = (frame.window, frame.first, frame.length, frame.observed)

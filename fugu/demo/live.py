@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from contract.errors import FuguError
-from contract.frames import ABSENT, decode_estimate, decode_status, decode_symbols
+from contract.frames import decode_estimate, decode_status, decode_symbols
 from contract.release_frames import ReleaseFrame, decode_release
 from contract.topics import estimate_topic, parse_topic, release_topic, status_topic, symbols_topic, window_topic
 from contract.window_frames import decode_window
@@ -81,9 +81,8 @@ class Observer:
             device.online, device.outbox_depth, device.error = status.online, status.outbox_depth, status.last_error
         elif kind == "symbols":
             frame = decode_symbols(payload)
-            count = len(frame.symbols) - frame.symbols.count(ABSENT)
-            device.symbols += count
-            device.arrivals.append((time.monotonic(), count))
+            device.symbols += len(frame.symbols)
+            device.arrivals.append((time.monotonic(), len(frame.symbols)))
         elif kind == "window":
             window = decode_window(payload)
             device.window = f"{window.counts[0]} of {window.observed}"

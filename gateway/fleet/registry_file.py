@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from contract.file_format import REGISTRY
 from gateway.fleet.entries import RegistryError, checked_name
 
-__all__ = ["BUSY_SECONDS", "SCHEMA_VERSION", "open_registry", "reading", "writing"]
+__all__ = ["BUSY_SECONDS", "open_registry", "reading", "writing"]
 
-SCHEMA_VERSION = 1
 BUSY_SECONDS = 5.0
 _POLL_SECONDS = 0.01
-_APPLICATION = 0x4655_464C
 _FINAL = """
 CREATE TRIGGER IF NOT EXISTS {table}_stay BEFORE UPDATE ON {table}
     BEGIN SELECT RAISE(ABORT, '{table} are never changed'); END;
@@ -70,7 +69,7 @@ def open_registry(path: Path, fleet: str | None, busy_seconds: float = BUSY_SECO
         A connection in autocommit mode (what is committed is on the disk), and the name of the fleet.
 
     Raises:
-        RegistryError: it cannot be opened, is no registry or another fleet's, or was written by a later version.
+        RegistryError: it cannot be opened, is no registry or another fleet's, or is of another version.
         UnknownNameError: the fleet's name is none.
     """
     if fleet is not None:
@@ -106,23 +105,19 @@ def _prepare_patiently(db: sqlite3.Connection, name: str, fleet: str | None, bus
 
 def _prepare(db: sqlite3.Connection, name: str, fleet: str | None) -> str:
     db.execute("BEGIN")
-    empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
     db.execute("COMMIT")
-    if application != _APPLICATION and (fleet is None or not empty):
+    if fleet is None and not tables:
         raise RegistryError(f"{name} is no fleet registry")
-    if version > SCHEMA_VERSION:
-        raise RegistryError(
-            f"fleet registry {name} has schema version {version}, this program knows {SCHEMA_VERSION}: "
-            "use a newer version"
-        )
+    if problem := REGISTRY.problem(name, application, version, tables):
+        raise RegistryError(problem)
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=FULL")
-    if version == 0:
-        stamps = f"PRAGMA application_id={_APPLICATION};PRAGMA user_version={SCHEMA_VERSION};"
+    if not version:
         first = f"INSERT OR IGNORE INTO fleet VALUES (1, '{fleet}');"  # a checked name holds no quote
-        db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}{first}{stamps}COMMIT;")
+        db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}{first}{REGISTRY.stamps}COMMIT;")
     (found,) = db.execute("SELECT name FROM fleet").fetchone()
     if fleet is not None and found != fleet:
         raise RegistryError(f"{name} is the registry of fleet {found}, not of {fleet}")

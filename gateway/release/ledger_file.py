@@ -5,12 +5,11 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from contract.file_format import LEDGER
 from gateway.release.entries import LedgerError
 
-__all__ = ["SCHEMA_VERSION", "open_ledger"]
+__all__ = ["open_ledger"]
 
-SCHEMA_VERSION = 1
-_APPLICATION = 0x4655_4C45
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS accounts (
     id INTEGER PRIMARY KEY, device TEXT NOT NULL, stream TEXT NOT NULL, audience TEXT NOT NULL,
@@ -48,7 +47,7 @@ def open_ledger(path: Path, create: bool) -> sqlite3.Connection:
         A connection in autocommit mode; what is committed is on the disk.
 
     Raises:
-        LedgerError: it cannot be opened, is no ledger, or was written by a later version.
+        LedgerError: it cannot be opened, is no ledger, or is of another version.
     """
     if not create and not path.exists():
         raise LedgerError(f"there is no ledger {path.name}")
@@ -70,14 +69,10 @@ def open_ledger(path: Path, create: bool) -> sqlite3.Connection:
 def _prepare(db: sqlite3.Connection, name: str) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
-    if application != _APPLICATION and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        raise LedgerError(f"{name} is no ledger")
-    if version > SCHEMA_VERSION:
-        raise LedgerError(
-            f"ledger {name} has schema version {version}, this program knows {SCHEMA_VERSION}: use a newer version"
-        )
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if problem := LEDGER.problem(name, application, version, tables):
+        raise LedgerError(problem)
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=FULL")
-    if version == 0:
-        stamps = f"PRAGMA application_id={_APPLICATION};PRAGMA user_version={SCHEMA_VERSION};"
-        db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}{stamps}COMMIT;")
+    if not version:
+        db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}{LEDGER.stamps}COMMIT;")

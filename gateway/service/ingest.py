@@ -6,7 +6,14 @@ from collections import Counter
 from typing import NamedTuple
 
 from contract.errors import FuguError
-from contract.frames import MAX_FRAME_TICKS, SymbolFrame, decode_status, decode_symbols, encode_symbols
+from contract.frames import (
+    MAX_FRAME_TICKS,
+    SymbolFrame,
+    decode_status,
+    decode_symbols,
+    encode_symbols,
+    refuse_other_clock,
+)
 from contract.measure_frames import MAX_MEASURE_TICKS, MEASURE, MeasureFrame, Released, decode_measure, encode_measure
 from contract.topics import parse_topic
 from contract.window_frames import WindowFrame, decode_window
@@ -14,7 +21,7 @@ from gateway.service.policies import Catalogue, UnknownDeviceError
 
 __all__ = ["MAX_PAYLOAD_BYTES", "AnyReceived", "Birth", "Ingest", "Received", "ReceivedPoints", "ReceivedWindow"]
 
-MAX_PAYLOAD_BYTES = len(encode_symbols(SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS))))
+MAX_PAYLOAD_BYTES = len(encode_symbols(SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS), bits=8)))
 """The largest symbol frame; a status message and window counts are smaller, too."""
 MAX_POINTS_BYTES = len(encode_measure(MeasureFrame(1, -1, 0, 3, (Released(0, (0, 0, 0)),) * MAX_MEASURE_TICKS)))
 """The largest frame of points."""
@@ -34,7 +41,7 @@ class OversizedError(FuguError):
 
 
 class SymbolRangeError(FuguError):
-    """A symbol is not in the table of the policy that the frame names."""
+    """A symbol is not in the table of the policy that the frame names, or takes other bits than there."""
 
     reason = "symbol_out_of_range"
 
@@ -130,13 +137,17 @@ class Ingest:
         if payload[:1] == _POINTS:
             return self._points(parsed.device, parsed.stream, payload)
         frame = decode_symbols(payload)
+        refuse_other_clock(frame.clock_epoch)
         known = self._catalogue.find(parsed.device, parsed.stream, frame.policy_version)
         if frame.symbols.translate(None, delete=known.allowed):
             raise SymbolRangeError(f"symbol above {known.policy.table.symbols - 1}")
+        if frame.bits != known.bits:
+            raise SymbolRangeError(f"{frame.bits} bits a symbol, not {known.bits}")
         return Received(parsed.device, parsed.stream, frame)
 
     def _points(self, device: str, stream: str, payload: bytes) -> ReceivedPoints:
         frame = decode_measure(payload)
+        refuse_other_clock(frame.clock_epoch)
         model = self._catalogue.find_measure(device, stream, frame.policy_version)
         if frame.dimensions != len(model.policy.resolution):
             raise PointMismatchError(f"points of {frame.dimensions} dimensions")
@@ -144,6 +155,7 @@ class Ingest:
 
     def _window(self, device: str, stream: str, payload: bytes) -> ReceivedWindow:
         frame = decode_window(payload)
+        refuse_other_clock(frame.clock_epoch)
         policy = self._catalogue.find(device, stream, frame.policy_version).policy
         if (window := policy.window(frame.window)) is None:
             raise UnknownWindowError(f"policy version {policy.version} has no window {frame.window}")

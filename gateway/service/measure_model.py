@@ -89,7 +89,7 @@ class MeasureModel:
 
     def filter(self, law: Floats, frame: MeasureFrame, tables: Tables) -> Filtered:
         """Beliefs at the ticks of a frame, from the law of its first tick; unknown points count as none."""
-        likelihoods = [None if one is None else self._likelihood(one, tables) for one in frame.released]
+        likelihoods = [self._likelihood(one, tables) for one in frame.released]
         return forward(law, self.transition, likelihoods)
 
     def estimate(self, law: Floats, frame: MeasureFrame, tables: Tables) -> MeasureEstimate:
@@ -97,8 +97,7 @@ class MeasureModel:
         beliefs, log_likelihoods = self.filter(law, frame, tables)
         means, covariances = moments(beliefs, self.values * np.array(self.policy.resolution))
         protection = [
-            0 if released is None else self.degree(released.table, frame.first + index, tables)
-            for index, released in enumerate(frame.released)
+            self.degree(released.table, tick, tables) for tick, released in enumerate(frame.released, frame.first)
         ]
         rows = (tuple(map(tuple, means.tolist())), tuple(map(tuple, covariances.tolist())))
         dimensions = self.values.shape[1]

@@ -129,12 +129,10 @@ class MeasureRecorder:
         tables = self.tables(key, model)
         exposed = []
         for tick, released in enumerate(frame.released, frame.first):
-            if released is not None:
-                counted["fallback_ticks"] += released.table == 0
-                degree = model.degree(released.table, tick, tables)
-                counted["unknown_points"] += not model.has_point(released, tables)
-                if degree == 1:
-                    exposed.append(tick)
+            counted["fallback_ticks"] += released.table == 0
+            counted["unknown_points"] += not model.has_point(released, tables)
+            if model.degree(released.table, tick, tables) == 1:
+                exposed.append(tick)
         counted["exposed_ticks"] += len(exposed)
         if exposed:
             ticks = f"{len(exposed)} ticks from tick {exposed[0]} on"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from contract.errors import FuguError, GuaranteeError, PolicyError
-from contract.frames import ABSENT
+from contract.frames import symbol_bits
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from gateway.service.estimation import Model, model_of
@@ -48,10 +48,11 @@ class WrongKindError(FuguError):
 
 
 class Known(NamedTuple):
-    """A policy of symbols, the bytes that its frames may hold, and its model."""
+    """A policy of symbols, those that its frames may hold, the bits that they take there, and its model."""
 
     policy: Policy
     allowed: bytes
+    bits: int
     model: Model
 
 
@@ -204,7 +205,8 @@ class Catalogue:
 
 def _known(policy: AnyPolicy) -> Known | MeasureModel:
     if isinstance(policy, Policy):
-        return Known(policy, bytes([*range(policy.table.symbols), ABSENT]), model_of(policy))
+        symbols = policy.table.symbols
+        return Known(policy, bytes(range(symbols)), symbol_bits(symbols), model_of(policy))
     return MeasureModel(policy)
 
 

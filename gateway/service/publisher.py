@@ -6,9 +6,10 @@ connection loses one; a watermark is said again whenever its device gives a sign
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,6 +59,7 @@ class Publisher:
         self._in_flight: dict[int, _Sending | None] = {}
         self._sent_through = 0
         self._done: list[int] = []
+        self._counter = time.time_ns() // 1000
 
     def owe(self, device: str) -> None:
         """Publish the device's watermark at the next opportunity."""
@@ -80,7 +82,9 @@ class Publisher:
         while self._owed and self._room():
             device = next(iter(self._owed))
             for message in self._recorder.committed(device):
-                if not self._publish(committed_topic(self._fleet, device), encode_committed(message), None):
+                self._counter += 1  # above those of every earlier start, whose messages were fewer than microseconds
+                payload = encode_committed(replace(message, counter=self._counter))
+                if not self._publish(committed_topic(self._fleet, device), payload, None):
                     return
                 self._counters["committed"] += 1
             del self._owed[device]

@@ -12,7 +12,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from contract.frames import ABSENT
 from contract.release_frames import Mechanism, ReleaseFrame, encode_release
 from contract.table import EmissionTable
 from gateway.release.amplification import charge, float_above, smallest_scale
@@ -117,7 +116,6 @@ class Maker:
                     f"release {job.name}: ticks {frame.first}..{frame.last} of {device}/{stream} have other states"
                 )
             symbols = np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
-            symbols[symbols == ABSENT] = -1
             low, high = max(frame.first, first), min(frame.last, first + length - 1)
             of_table = ticks.setdefault(policy.table, np.full(length, -1, dtype=np.int64))
             of_table[low - first : high - first + 1] = symbols[low - frame.first : high - frame.first + 1]

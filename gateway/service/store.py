@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract.errors import FuguError
+from contract.file_format import STORE
 from contract.frames import MAX_FRAME_TICKS, SymbolFrame
 from contract.window_frames import WindowFrame
 from gateway.service.coverage import Merge
 from gateway.service.estimation import Beliefs
 from gateway.service.tracker import Run, Tracked, Update
 
-__all__ = ["SCHEMA_VERSION", "Outgoing", "Store", "StoreError"]
+__all__ = ["Outgoing", "Store", "StoreError"]
 
-SCHEMA_VERSION = 3
 _CHUNK = 64
 _SCHEMA = """
 CREATE TABLE streams (
@@ -34,7 +34,8 @@ CREATE TABLE policies (
     WITHOUT ROWID;
 CREATE TABLE frames (
     stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, previous INTEGER NOT NULL,
-    policy_version INTEGER NOT NULL, symbols BLOB NOT NULL, belief BLOB, PRIMARY KEY (stream, first)) WITHOUT ROWID;
+    policy_version INTEGER NOT NULL, symbols BLOB NOT NULL, bits INTEGER NOT NULL, belief BLOB,
+    PRIMARY KEY (stream, first)) WITHOUT ROWID;
 CREATE TABLE coverage (
     stream INTEGER NOT NULL, after INTEGER NOT NULL, through INTEGER NOT NULL, PRIMARY KEY (stream, after))
     WITHOUT ROWID;
@@ -42,17 +43,10 @@ CREATE TABLE estimates (
     stream INTEGER NOT NULL, frame INTEGER NOT NULL, first INTEGER NOT NULL, lag INTEGER NOT NULL,
     states INTEGER NOT NULL, probabilities BLOB NOT NULL, PRIMARY KEY (stream, frame, first)) WITHOUT ROWID;
 CREATE TABLE outbox (serial INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL, frame INTEGER NOT NULL);
-"""
-# New in version 2. A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts
-# windows, not ticks.
-_WINDOWS = """
 CREATE TABLE windows (
     stream INTEGER NOT NULL, number INTEGER NOT NULL, previous INTEGER NOT NULL, policy_version INTEGER NOT NULL,
     first INTEGER NOT NULL, length INTEGER NOT NULL, observed INTEGER NOT NULL, counts TEXT NOT NULL,
     PRIMARY KEY (stream, number)) WITHOUT ROWID;
-"""
-# New in version 3: `gateway.service.measure_store`.
-_MEASURED = """
 CREATE TABLE measured (
     stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, payload BLOB NOT NULL, belief BLOB NOT NULL,
     PRIMARY KEY (stream, first)) WITHOUT ROWID;
@@ -60,9 +54,9 @@ CREATE TABLE sent_tables (
     stream INTEGER NOT NULL, policy_version INTEGER NOT NULL, number INTEGER NOT NULL, key BLOB NOT NULL,
     message BLOB NOT NULL, PRIMARY KEY (stream, policy_version, number), UNIQUE (stream, policy_version, key));
 """
-_UPGRADES = (_SCHEMA, _WINDOWS, _MEASURED)
-"""What brings each version to the next, from 0 on."""
-_FRAME = "policy_version, previous, first, symbols, belief"
+# A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts windows, not
+# ticks. `measured` and `sent_tables` are those of `gateway.service.measure_store`.
+_FRAME = "policy_version, previous, first, symbols, bits, belief"
 
 
 class StoreError(FuguError):
@@ -88,7 +82,7 @@ class Store:
         path: the file; created if it is not there.
 
     Raises:
-        StoreError: if it cannot be opened, is no store, or was written by a later version.
+        StoreError: if it cannot be opened, is no store, or is of another version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -106,18 +100,14 @@ class Store:
             raise
 
     def _prepare(self, name: str) -> None:
-        (version,) = self._one("PRAGMA user_version")
-        if version > SCHEMA_VERSION:
-            raise StoreError(
-                f"store {name} has schema version {version}, this program knows {SCHEMA_VERSION}: use a newer version"
-            )
+        (application,), (version,) = self._one("PRAGMA application_id"), self._one("PRAGMA user_version")
+        (tables,) = self._one("SELECT count(*) FROM sqlite_master")
+        if problem := STORE.problem(name, application, version, tables):
+            raise StoreError(problem)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
-        if version == 0 and self._one("SELECT count(*) FROM sqlite_master")[0]:
-            raise StoreError(f"{name} is another program's database")
-        if version < SCHEMA_VERSION:
-            statements = "".join(_UPGRADES[version:])
-            self._db.executescript(f"BEGIN IMMEDIATE;{statements}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
+        if not tables:
+            self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}{STORE.stamps}COMMIT;")
 
     @property
     def database(self) -> sqlite3.Connection:
@@ -168,8 +158,8 @@ class Store:
     def add_frame(self, stream: int, frame: SymbolFrame, belief: Beliefs | None) -> None:
         """Store a frame that overlaps no other; the belief may follow in the same transaction."""
         blob = None if belief is None else belief.tobytes()
-        row = (stream, frame.first, frame.last, frame.previous, frame.policy_version, frame.symbols, blob)
-        self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        row = (stream, frame.first, frame.last, frame.previous, frame.policy_version, frame.symbols, frame.bits, blob)
+        self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def set_belief(self, stream: int, first: int, belief: Beliefs) -> None:
         """Store the belief at a frame's last tick."""
@@ -201,7 +191,7 @@ class Store:
         """The frames that hold any of the ticks first..last, in tick order."""
         query = f"SELECT {_FRAME} FROM frames WHERE stream=? AND first BETWEEN ? AND ? AND last>=? ORDER BY first"
         rows = self._db.execute(query, (stream, first - MAX_FRAME_TICKS + 1, last, first))
-        return [SymbolFrame(*row[:4]) for row in rows]
+        return [_tracked(row)[0] for row in rows]
 
     def next_frame(self, stream: int, tick: int) -> int | None:
         """The first tick of the first frame that ends at a tick or later."""
@@ -304,6 +294,6 @@ def _rows(stream: int, update: Update, lag: int) -> list[tuple[int, int, int, in
 
 
 def _tracked(row: Any) -> tuple[SymbolFrame, Beliefs | None]:
-    version, previous, first, symbols, belief = row
-    frame = SymbolFrame(version, previous, first, symbols)
+    version, previous, first, symbols, bits, belief = row
+    frame = SymbolFrame(version, previous, first, symbols, bits=bits)
     return frame, None if belief is None else np.frombuffer(belief, dtype="<f8").copy()

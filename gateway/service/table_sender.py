@@ -39,7 +39,7 @@ _REST_SECONDS = 30.0
 _SPARE = 4
 """Places that the schedule leaves to tables that follow the belief."""
 _MOST_REMEMBERED = 256
-_MOST_NUMBER = 2**32 - 2
+_MOST_NUMBER = 2**32 - 1
 FOR_EVER = MAX_TICK + 1
 
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.frames import ABSENT, SymbolFrame
+from contract.frames import SymbolFrame
 from gateway.service.estimation import Beliefs, Model, Symbols, filtered, fixed_lag, prior
 
 __all__ = ["Replayed", "Run", "Track", "Tracked", "Update", "replay"]
@@ -182,9 +182,7 @@ def _run(segment: _Segment, symbols: Symbols, beliefs: Beliefs, lag: int, low: i
 
 
 def _symbols(frame: SymbolFrame) -> Symbols:
-    symbols = np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
-    symbols[symbols == ABSENT] = -1
-    return symbols
+    return np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
 
 
 def _unobserved(ticks: int) -> Symbols:

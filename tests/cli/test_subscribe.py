@@ -160,7 +160,7 @@ def test_a_broker_that_is_down_is_named_after_the_timeout() -> None:
 
 
 def test_points_and_their_estimates(broker: Mosquitto) -> None:
-    frame = MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)), None, Released(0, (2, 2))))
+    frame = MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)), Released(0, (2, 2))))
     estimate = MeasureEstimate(0, 2, ((1.5, 2.0),), ((1.0, 0.25, 2.0),), (4,), (-3.0,))
     with device(broker) as running:
         process = start(broker, "--count", "3")
@@ -175,7 +175,7 @@ def test_points_and_their_estimates(broker: Mosquitto) -> None:
     assert (process.returncode, err) == (0, b"")
     assert {line.decode() for line in out.splitlines()} == {
         "wrist/place tick 0: point 4 -1, from table 3",
-        "wrist/place tick 2: point 2 2, from table 0",
+        "wrist/place tick 1: point 2 2, from table 0",
         "wrist/place tick 0: measurement 1.5 2, covariance 1 0.25 2",
     }
 

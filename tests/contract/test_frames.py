@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from contract.errors import (
     UnknownSchemaError,
 )
 from contract.frames import (
-    ABSENT,
     MAX_FRAME_TICKS,
     Committed,
     Estimate,
@@ -39,15 +39,16 @@ from contract.frames import (
     encode_estimate,
     encode_status,
     encode_symbols,
+    symbol_bits,
 )
 from contract.window_frames import WindowFrame, decode_window, encode_window
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
-FRAME = SymbolFrame(7, 99, 104, bytes([0, 1, ABSENT, 1]), 2)
-COMMITTED = Committed((StreamCommit("hr", 1000, (Gap(-1, 3), Gap(500, 600))), StreamCommit("power", -1, ())))
+FRAME = SymbolFrame(7, 99, 104, bytes([0, 1, 3, 1, 2]), 2, bits=2, clock_epoch=1)
+COMMITTED = Committed((StreamCommit("hr", 1000, (Gap(-1, 3), Gap(500, 600))), StreamCommit("power", -1, ())), 2**40 + 5)
 STATUS = Status(True, "0.1.0", 3, "outbox: disk is full", (StreamStatus("hr", 7, 1001),))
 ESTIMATE = Estimate(8, 96, ((0.25, 0.75), (0.5, 0.5)), bytes([1, 0]), 105, (0.125, 0.875))
-WINDOW = WindowFrame(7, "high", 10, 12, 7200, 600, 590, (-3, 412))
+WINDOW = WindowFrame(7, "high", 10, 12, 7200, 600, 590, (-3, 412), clock_epoch=1)
 CASES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
     "symbols": (FRAME, encode_symbols, decode_symbols),
     "committed": (COMMITTED, encode_committed, decode_committed),
@@ -59,7 +60,7 @@ CASES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_bytes_of_every_schema_are_fixed(name: str) -> None:
-    """A device of last year must still be understood: these files never change."""
+    """A device of last year must still be understood: within a version of the protocol these files never change."""
     message, encode, decode = CASES[name]
     golden = bytes.fromhex((GOLDEN / f"{name}.hex").read_text())
     assert encode(message) == golden
@@ -94,23 +95,35 @@ def body(schema: int, value: Any) -> bytes:
     ("value", "error", "text"),
     [
         ({}, FrameTypeError, "message is dict"),
-        ([1, 2, 3, 1], FrameLengthError, "message has 4 fields, not 5"),
-        (["7", 0, 1, 1, b"\0"], FrameTypeError, "policy_version is str"),
-        ([True, 0, 1, 1, b"\0"], FrameTypeError, "policy_version is bool"),
-        ([7.0, 0, 1, 1, b"\0"], FrameTypeError, "policy_version is float"),
-        ([0, 0, 1, 1, b"\0"], FrameRangeError, "policy_version 0"),
-        ([2**32, 0, 1, 1, b"\0"], FrameRangeError, "policy_version 4294967296"),
-        ([1, -2, 1, 1, b"\0"], FrameRangeError, "previous -2"),
-        ([1, 0, -1, 1, b"\0"], FrameRangeError, "first -1"),
-        ([1, 0, 2**53 + 1, 1, b"\0"], FrameRangeError, "first 9007199254740993"),
-        ([1, 5, 5, 1, b"\0"], FrameRangeError, "previous tick 5 is not before the first tick 5"),
-        ([1, 0, 1, 1, "\0"], FrameTypeError, "symbols is str"),
-        ([1, 0, 1, 1, [0]], FrameTypeError, "symbols is list"),
-        ([1, 0, 1, 1, b""], FrameLengthError, "symbols has length 0"),
-        ([1, 0, 1, 1, bytes(MAX_FRAME_TICKS + 1)], FrameLengthError, "symbols has length 4097"),
-        ([1, 0, 1, 0, b"\0"], FrameRangeError, "count 0 is not in 1..1"),
-        ([1, 0, 1, 2, b"\0"], FrameRangeError, "count 2 is not in 1..1"),
-        ([1, 0, 1, 1, b"\0\1"], FrameRangeError, "padding of a frame holds symbols"),
+        ([1, 0, 2, 3, 1, 1, 0], FrameLengthError, "message has 7 fields, not 8"),
+        (["7", 0, 0, 1, 1, 1, 0, b"\0"], FrameTypeError, "policy_version is str"),
+        ([True, 0, 0, 1, 1, 1, 0, b"\0"], FrameTypeError, "policy_version is bool"),
+        ([7.0, 0, 0, 1, 1, 1, 0, b"\0"], FrameTypeError, "policy_version is float"),
+        ([0, 0, 0, 1, 1, 1, 0, b"\0"], FrameRangeError, "policy_version 0"),
+        ([2**32, 0, 0, 1, 1, 1, 0, b"\0"], FrameRangeError, "policy_version 4294967296"),
+        ([1, -1, 0, 1, 1, 1, 0, b"\0"], FrameRangeError, "clock_epoch -1"),
+        ([1, 2**16, 0, 1, 1, 1, 0, b"\0"], FrameRangeError, "clock_epoch 65536"),
+        ([1, 0, -2, 1, 1, 1, 0, b"\0"], FrameRangeError, "previous -2"),
+        ([1, 0, 0, -1, 1, 1, 0, b"\0"], FrameRangeError, "first -1"),
+        ([1, 0, 0, 2**53 + 1, 1, 1, 0, b"\0"], FrameRangeError, "first 9007199254740993"),
+        ([1, 0, 5, 5, 1, 1, 0, b"\0"], FrameRangeError, "previous tick 5 is not before the first tick 5"),
+        ([1, 0, 0, 1, 3, 1, 0, b"\0"], FrameRangeError, "bits 3 is not 1, 2, 4 or 8"),
+        ([1, 0, 0, 1, 0, 1, 0, b"\0"], FrameRangeError, r"bits 0 is not in 1\.\.8"),
+        ([1, 0, 0, 1, True, 1, 0, b"\0"], FrameTypeError, "bits is bool"),
+        ([1, 0, 0, 1, 16, 1, 0, b"\0\0"], FrameRangeError, r"bits 16 is not in 1\.\.8"),
+        ([1, 0, 0, 1, 1, 1, 0, "\0"], FrameTypeError, "symbols is str"),
+        ([1, 0, 0, 1, 1, 1, 0, [0]], FrameTypeError, "symbols is list"),
+        ([1, 0, 0, 1, 1, 1, 0, b""], FrameLengthError, r"symbols has length 0, not 1\.\.1"),
+        ([1, 0, 0, 1, 1, 8, 0, b"\0\0"], FrameLengthError, r"symbols has length 2, not 1\.\.1"),
+        ([1, 0, 0, 1, 1, 9, 0, b"\0"], FrameLengthError, r"symbols has length 1, not 2\.\.2"),
+        ([1, 0, 0, 1, 4, 1, 2, b"\0"], FrameLengthError, r"symbols has length 1, not 2\.\.2"),
+        ([1, 0, 0, 1, 8, 0, 1, b"\0"], FrameRangeError, "count 0 is not in 1..4096"),
+        ([1, 0, 0, 1, 8, MAX_FRAME_TICKS + 1, 0, bytes(4097)], FrameRangeError, "count 4097"),
+        ([1, 0, 0, 1, 8, 1, MAX_FRAME_TICKS, bytes(4097)], FrameRangeError, "padding 4096 is not in 0..4095"),
+        ([1, 0, 0, 1, 8, 1, -1, b""], FrameRangeError, "padding -1"),
+        ([1, 0, 0, 1, 8, 1, 1, b"\0\1"], FrameRangeError, "padding of a frame holds symbols"),
+        ([1, 0, 0, 1, 1, 7, 0, b"\x01"], FrameRangeError, "padding of a frame holds symbols"),
+        ([1, 0, 0, 1, 2, 3, 0, b"\x02"], FrameRangeError, "padding of a frame holds symbols"),
     ],
 )
 def test_a_wrong_symbol_frame_says_what_is_wrong(value: Any, error: type[FrameError], text: str) -> None:
@@ -121,12 +134,18 @@ def test_a_wrong_symbol_frame_says_what_is_wrong(value: Any, error: type[FrameEr
 @pytest.mark.parametrize(
     ("decode", "payload", "error", "text"),
     [
-        (decode_committed, body(2, [[["hr", 5]]]), FrameLengthError, "stream has 2 fields, not 3"),
-        (decode_committed, body(2, [[["hr", 5, [[3, 3]]]]]), FrameRangeError, "gap from 3 to 3 is empty"),
-        (decode_committed, body(2, [[["hr", 5, [[3, None]]]]]), FrameTypeError, "through is NoneType"),
-        (decode_committed, body(2, [[["hr", 5, [[0, 1]] * 33]]]), FrameLengthError, "gaps has length 33"),
-        (decode_committed, body(2, [[["x" * 98, 5, []]]]), FrameLengthError, "stream has length 98, not 1..97"),
-        (decode_committed, body(2, ["hr"]), FrameTypeError, "streams is str, not an array"),
+        (decode_committed, body(2, [0, b"", [["hr", 5]]]), FrameLengthError, "stream has 2 fields, not 3"),
+        (decode_committed, body(2, [0, b"", [["hr", 5, [[3, 3]]]]]), FrameRangeError, "gap from 3 to 3 is empty"),
+        (decode_committed, body(2, [0, b"", [["hr", 5, [[3, None]]]]]), FrameTypeError, "through is NoneType"),
+        (decode_committed, body(2, [0, b"", [["hr", 5, [[0, 1]] * 33]]]), FrameLengthError, "gaps has length 33"),
+        (decode_committed, body(2, [0, b"", [["x" * 98, 5, []]]]), FrameLengthError, "stream has length 98, not 1..97"),
+        (decode_committed, body(2, [[]]), FrameLengthError, "message has 1 fields, not 3"),
+        (decode_committed, body(2, [-1, b"", []]), FrameRangeError, "counter -1"),
+        (decode_committed, body(2, [2**63, b"\0" * 32, []]), None, ""),
+        (decode_committed, body(2, [0, b"\0", []]), FrameLengthError, "tag has length 1, not 0 or 32"),
+        (decode_committed, body(2, [0, b"\0" * 33, []]), FrameLengthError, "tag has length 33"),
+        (decode_committed, body(2, [0, "", []]), FrameTypeError, "tag is str"),
+        (decode_committed, body(2, [0, b"", "hr"]), FrameTypeError, "streams is str, not an array"),
         (decode_status, body(3, [1, "0.1", 0, "", []]), FrameTypeError, "online is int"),
         (decode_status, body(3, [True, "0.1", -1, "", []]), FrameRangeError, "outbox_depth -1"),
         (decode_status, body(3, [True, "0.1", 0, "x" * 201, []]), FrameLengthError, "last_error has length 201"),
@@ -136,22 +155,23 @@ def test_a_wrong_symbol_frame_says_what_is_wrong(value: Any, error: type[FrameEr
         (decode_estimate, body(4, [0, 0, [[1, 0]], b"\0", 0, [0.5, 0.5]]), FrameTypeError, "a probability is int"),
         (decode_estimate, body(4, [0, 0, [[0.5, 0.5]], b"\2", 0, [0.5, 0.5]]), FrameRangeError, "does not exist"),
         (decode_estimate, body(4, [0, 0, [], b"", 0, [0.2, 0.3, 0.5]]), None, ""),
-        (decode_window, body(5, [1, "w", -1, 0, 0, 5, 5]), FrameLengthError, "message has 7 fields, not 8"),
-        (decode_window, body(5, [0, "w", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "policy_version 0"),
-        (decode_window, body(5, [1, b"w", -1, 0, 0, 5, 5, [1]]), FrameTypeError, "window is bytes"),
-        (decode_window, body(5, [1, "x" * 33, -1, 0, 0, 5, 5, [1]]), FrameLengthError, "window has length 33"),
-        (decode_window, body(5, [1, "a/b", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "more than letters, digits"),
-        (decode_window, body(5, [1, "w\n", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "more than letters, digits"),
-        (decode_window, body(5, [1, "w", 3, 3, 0, 5, 5, [1]]), FrameRangeError, "previous index 3 is not before"),
-        (decode_window, body(5, [1, "w", -2, 0, 0, 5, 5, [1]]), FrameRangeError, "previous -2"),
-        (decode_window, body(5, [1, "w", -1, 0, 2**53, 5, 5, [1]]), FrameRangeError, "last tick 9007199254740996"),
-        (decode_window, body(5, [1, "w", -1, 0, 0, 2**31 + 1, 5, [1]]), FrameRangeError, "length 2147483649"),
-        (decode_window, body(5, [1, "w", -1, 0, 0, 5, 0, [1]]), FrameRangeError, r"observed 0 is not in 1\.\.5"),
-        (decode_window, body(5, [1, "w", -1, 0, 0, 5, 6, [1]]), FrameRangeError, r"observed 6 is not in 1\.\.5"),
-        (decode_window, body(5, [1, "w", -1, 0, 0, 5, 5, []]), FrameLengthError, "counts has length 0"),
-        (decode_window, body(5, [1, "w", -1, 0, 0, 5, 5, [0] * 256]), FrameLengthError, "counts has length 256"),
-        (decode_window, body(5, [1, "w", -1, 0, 0, 5, 5, [1.0]]), FrameTypeError, "a count is float"),
-        (decode_window, body(5, [1, "w", -1, 0, 0, 5, 5, [2**63]]), FrameRangeError, "a count 9223372036854775808"),
+        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 5]), FrameLengthError, "message has 8 fields, not 9"),
+        (decode_window, body(5, [1, 65536, "w", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "clock_epoch 65536"),
+        (decode_window, body(5, [0, 0, "w", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "policy_version 0"),
+        (decode_window, body(5, [1, 0, b"w", -1, 0, 0, 5, 5, [1]]), FrameTypeError, "window is bytes"),
+        (decode_window, body(5, [1, 0, "x" * 33, -1, 0, 0, 5, 5, [1]]), FrameLengthError, "window has length 33"),
+        (decode_window, body(5, [1, 0, "a/b", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "more than letters, digits"),
+        (decode_window, body(5, [1, 0, "w\n", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "more than letters, digits"),
+        (decode_window, body(5, [1, 0, "w", 3, 3, 0, 5, 5, [1]]), FrameRangeError, "previous index 3 is not before"),
+        (decode_window, body(5, [1, 0, "w", -2, 0, 0, 5, 5, [1]]), FrameRangeError, "previous -2"),
+        (decode_window, body(5, [1, 0, "w", -1, 0, 2**53, 5, 5, [1]]), FrameRangeError, "last tick 9007199254740996"),
+        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 2**31 + 1, 5, [1]]), FrameRangeError, "length 2147483649"),
+        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 0, [1]]), FrameRangeError, r"observed 0 is not in 1\.\.5"),
+        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 6, [1]]), FrameRangeError, r"observed 6 is not in 1\.\.5"),
+        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 5, []]), FrameLengthError, "counts has length 0"),
+        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 5, [0] * 256]), FrameLengthError, "counts has length 256"),
+        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 5, [1.0]]), FrameTypeError, "a count is float"),
+        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 5, [2**63]]), FrameRangeError, "a count 9223372036854775808"),
     ],
 )
 def test_wrong_fields_of_the_other_messages(
@@ -197,18 +217,55 @@ def test_an_array_that_claims_to_be_gigantic_is_refused() -> None:
             decode_symbols(b"\1" + head)
 
 
+@pytest.mark.parametrize(("symbols", "bits"), [(2, 1), (3, 2), (4, 2), (5, 4), (16, 4), (17, 8), (255, 8)])
+def test_a_symbol_takes_the_fewest_bits_that_hold_its_table(symbols: int, bits: int) -> None:
+    assert symbol_bits(symbols) == bits
+
+
 @given(
     st.integers(1, 2**32 - 1),
     st.integers(0, 2**53 - MAX_FRAME_TICKS),
+    st.integers(0, 2**16 - 1),
+    st.sampled_from([1, 2, 4, 8]),
     st.binary(min_size=1, max_size=50),
     st.integers(0, 50),
 )
-def test_the_size_depends_on_nothing_but_the_number_of_ticks(
-    version: int, first: int, symbols: bytes, padding: int
+def test_the_size_depends_on_nothing_but_the_number_of_ticks_and_the_bits_of_a_symbol(
+    version: int, first: int, epoch: int, bits: int, drawn: bytes, padding: int
 ) -> None:
-    frame = SymbolFrame(version, first - 1, first, symbols, padding)
-    assert len(encode_symbols(frame)) == 31 + len(symbols) + padding
+    symbols = bytes(symbol % (1 << bits) for symbol in drawn)
+    frame = SymbolFrame(version, first - 1, first, symbols, padding, bits, epoch)
+    assert len(encode_symbols(frame)) == 39 + math.ceil((len(symbols) + padding) * bits / 8)
     assert decode_symbols(encode_symbols(frame)) == frame
+
+
+@pytest.mark.parametrize(
+    ("bits", "symbols", "packed"),
+    [
+        (1, [1, 0, 0, 0, 0, 0, 1, 0, 1], "8280"),
+        (2, [3, 0, 1, 2, 2], "c680"),
+        (4, [15, 1, 2], "f120"),
+        (8, [254, 0], "fe00"),
+    ],
+)
+def test_the_first_symbol_is_in_the_highest_bits(bits: int, symbols: list[int], packed: str) -> None:
+    assert encode_symbols(SymbolFrame(1, -1, 0, bytes(symbols), bits=bits))[39:].hex() == packed
+
+
+@given(st.integers(0, 8 * len(encode_symbols(FRAME)) - 1))
+def test_a_flipped_bit_is_another_frame_or_an_error(bit: int) -> None:
+    flipped = bytearray(encode_symbols(FRAME))
+    flipped[bit // 8] ^= 1 << bit % 8
+    with contextlib.suppress(FrameError):
+        found = decode_symbols(bytes(flipped))
+        assert found != FRAME
+        assert encode_symbols(found) == bytes(flipped)
+
+
+@pytest.mark.parametrize("symbols", [b"\2", b"\0\xff"])
+def test_a_symbol_that_its_bits_do_not_hold_is_no_part_of_a_frame(symbols: bytes) -> None:
+    with pytest.raises(FrameRangeError, match="does not fit into 1 bits"):
+        SymbolFrame(1, -1, 0, symbols)
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=255), st.integers(0, 2**40), st.data())
@@ -217,5 +274,5 @@ def test_the_size_of_a_window_depends_on_nothing_but_its_name_and_its_number_of_
 ) -> None:
     name = data.draw(st.text("abcXYZ-_09", min_size=1, max_size=32))
     frame = WindowFrame(1, name, data.draw(st.integers(-1, index - 1)), index, index, 7, 7, tuple(counts))
-    assert len(encode_window(frame)) == 49 + len(name) + 9 * len(counts)
+    assert len(encode_window(frame)) == 52 + len(name) + 9 * len(counts)
     assert decode_window(encode_window(frame)) == frame

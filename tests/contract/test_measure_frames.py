@@ -40,7 +40,7 @@ from contract.measure_frames import (
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
-FRAME = MeasureFrame(7, 99, 104, 2, (Released(0, (3, -1)), None, Released(12, (-70_000, 2))), padding=1)
+FRAME = MeasureFrame(7, 99, 104, 2, (Released(0, (3, -1)), Released(5, (0, 0)), Released(12, (-70_000, 2))), 1, 1)
 ESTIMATE = MeasureEstimate(
     104, 2, ((1.5, -2.25), (0.5, 0.0)), ((1.0, -0.5, 2.0), (0.25, 0.0, 0.25)), (4, 0), (-2.5, 0.0)
 )
@@ -52,12 +52,13 @@ def measure_frames(draw: st.DrawFn) -> MeasureFrame:
     """Any frame of points."""
     dimensions = draw(st.integers(1, 3))
     point = st.tuples(*[POINT] * dimensions)
-    one = st.none() | st.builds(Released, st.integers(0, 2**32 - 2), point)
+    one = st.builds(Released, st.integers(0, 2**32 - 1), point)
     released = tuple(draw(st.lists(one, min_size=1, max_size=40)))
     previous = draw(st.integers(-1, MAX_TICK - 100))
     first = draw(st.integers(previous + 1, MAX_TICK - 50))
     padding = draw(st.integers(0, MAX_MEASURE_TICKS - len(released)))
-    return MeasureFrame(draw(st.integers(1, 2**32 - 1)), previous, first, dimensions, released, padding)
+    epoch = draw(st.integers(0, 2**16 - 1))
+    return MeasureFrame(draw(st.integers(1, 2**32 - 1)), previous, first, dimensions, released, padding, epoch)
 
 
 @st.composite
@@ -82,13 +83,14 @@ def cells(*ticks: tuple[int, ...]) -> bytes:
     return b"".join(struct.pack(f">I{len(tick) - 1}i", *tick) for tick in ticks)
 
 
-ABSENT = (2**32 - 1, 0, 0)
+NOTHING = (0, 0, 0)
 
 
 def payload(**changes: Any) -> bytes:
     """A frame with some fields replaced by anything."""
-    body = cells((0, 3, -1), ABSENT, (12, -70_000, 2), ABSENT)
-    fields = {"version": 7, "previous": 99, "first": 104, "dimensions": 2, "count": 3, "body": body} | changes
+    body = cells((0, 3, -1), (5, 0, 0), (12, -70_000, 2), NOTHING)
+    fields = {"version": 7, "epoch": 1, "previous": 99, "first": 104, "dimensions": 2, "count": 3, "body": body}
+    fields |= changes
     return bytes([MEASURE]) + msgpack.packb(list(fields.values()))
 
 
@@ -118,7 +120,7 @@ def test_a_frame_comes_back(frame: MeasureFrame) -> None:
 @given(measure_frames())
 def test_a_point_comes_back_from_the_outbox(frame: MeasureFrame) -> None:
     for one in frame.released:
-        assert one is None or unpack_released(pack_released(one)) == one
+        assert unpack_released(pack_released(one)) == one
 
 
 @given(measure_frames())
@@ -171,10 +173,11 @@ def test_every_truncation_and_every_extension_is_refused() -> None:
         ({"body": cells((0, 3, -1)) + b"\0"}, FrameLengthError, "in the middle of one"),
         ({"body": "text"}, FrameTypeError, "points is str"),
         ({"body": [1, 2, 3]}, FrameTypeError, "points is list"),
-        ({"body": cells(*[ABSENT] * 1025)}, FrameLengthError, "points has length"),
-        ({"body": cells((1, 3, -1), (2**32 - 1, 0, 1), ABSENT)}, FrameRangeError, "without a point holds coordinates"),
-        ({"body": cells((1, 3, -1), ABSENT, ABSENT, (2**32 - 1, 5, 0))}, FrameRangeError, "holds coordinates"),
-        ({"more": 1}, FrameLengthError, "message has 7 fields, not 6"),
+        ({"body": cells(*[NOTHING] * 1025)}, FrameLengthError, "points has length"),
+        ({"body": cells((1, 3, -1), NOTHING, NOTHING, (0, 0, 1))}, FrameRangeError, "padding of a frame holds points"),
+        ({"epoch": -1}, FrameRangeError, "clock_epoch -1"),
+        ({"epoch": 2**16}, FrameRangeError, "clock_epoch 65536"),
+        ({"more": 1}, FrameLengthError, "message has 8 fields, not 7"),
     ],
 )
 def test_a_wrong_field_is_refused_by_name(changes: dict[str, Any], error: type[FrameError], text: str) -> None:
@@ -188,7 +191,7 @@ def test_a_wrong_field_is_refused_by_name(changes: dict[str, Any], error: type[F
         ({"released": ()}, FrameLengthError),
         ({"released": (Released(0, (1,)),)}, FrameLengthError),
         ({"released": (Released(0, (1, 2, 3)),)}, FrameLengthError),
-        ({"released": (Released(2**32 - 1, (1, 2)),)}, FrameRangeError),
+        ({"released": (Released(2**32, (1, 2)),)}, FrameRangeError),
         ({"released": (Released(-1, (1, 2)),)}, FrameRangeError),
         ({"released": (Released(0, (1, 2**31)),)}, FrameRangeError),
         ({"released": (Released(0, (1, 1.0)),)}, FrameTypeError),

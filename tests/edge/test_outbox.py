@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.frames import ABSENT, Gap
+from contract.frames import Gap
 from edge_agent.outbox import Outbox, OutboxError
 from tests.edge.plans import stream_plan
 
@@ -32,18 +32,36 @@ def test_ten_ticks_make_a_frame(tmp_path: Path) -> None:
     assert frame.symbols == bytes([0, 1] * 5)
 
 
-def test_missing_ticks_are_marked_absent_and_late_ones_begin_a_new_frame(tmp_path: Path) -> None:
+def test_a_frame_ends_before_a_tick_that_is_left_out(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
-    for tick in (5, 7, 14, 15, 40):
-        outbox.append(PLAN, tick, 1)
+    closed = [outbox.append(PLAN, tick, 1) for tick in (5, 6, 8, 14, 15, 40)]
+    assert closed == [False, False, True, True, False, True]
     outbox.close_frame(PLAN)
     frames = outbox.frames()
     assert [(f.previous, f.first, f.last, len(f.symbols) + f.padding) for f in frames] == [
-        (-1, 5, 14, 10),
-        (14, 15, 15, 10),
+        (-1, 5, 6, 10),
+        (6, 8, 8, 10),
+        (8, 14, 15, 10),
         (15, 40, 40, 10),
     ]
-    assert frames[0].symbols == bytes([1, ABSENT, 1, *[ABSENT] * 6, 1])
+    assert {len(row[0]) for row in outbox._db.execute("SELECT payload FROM frames")} == {39 + 2}
+    assert all(frame.symbols == b"\1" * len(frame.symbols) for frame in frames)
+
+
+def test_frames_of_a_table_have_one_size_whatever_its_symbols_and_the_policy_that_follows(tmp_path: Path) -> None:
+    """The size is that of the table the symbols were drawn from, even if the next policy's plan closes the frame."""
+    sizes = set()
+    for number, symbol in enumerate((0, 1, 2)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        outbox = new_outbox(folder)
+        outbox.append(stream_plan(rows=((1, 2), (3, 4))), 1, symbol)
+        outbox.close()
+        outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
+        outbox.append(stream_plan(version=2, frame_ticks=40), 2, 0)
+        sizes.add(len(outbox._db.execute("SELECT payload FROM frames").fetchone()[0]))
+        assert (outbox.frames()[0].bits, outbox.frames()[0].symbols) == (2, bytes([symbol]))
+    assert sizes == {39 + 3}
 
 
 def test_a_tick_is_committed_once(tmp_path: Path) -> None:
@@ -79,9 +97,9 @@ def test_whatever_is_appended_comes_out_once_and_in_order(
             assert outbox.register(PLAN) == tick
     outbox.close_frame(PLAN)
     frames = outbox.frames()
-    seen = {f.first + i: s for f in frames for i, s in enumerate(f.symbols) if s != ABSENT}
+    seen = {f.first + i: s for f in frames for i, s in enumerate(f.symbols)}
     assert seen == expected
-    assert sum(1 for f in frames for s in f.symbols if s != ABSENT) == len(expected)
+    assert sum(len(f.symbols) for f in frames) == len(expected)
     assert all(len(f.symbols) + f.padding == PLAN.frame_ticks for f in frames)
     assert [f.previous for f in frames] == [-1, *(f.last for f in frames[:-1])]
 
@@ -161,7 +179,7 @@ def test_a_full_disk_loses_the_newest_symbol_at_most(tmp_path: Path) -> None:
     outbox._db.execute("PRAGMA max_page_count = 1000000")
     outbox.append(PLAN, kept[-1] + 2, 0)
     outbox.close_frame(PLAN)
-    seen = [f.first + i for f in outbox.frames() for i, s in enumerate(f.symbols) if s != ABSENT]
+    seen = [f.first + i for f in outbox.frames() for i in range(len(f.symbols))]
     assert [tick for tick in seen if tick != kept[-1] + 1] == [*kept, kept[-1] + 2]
 
 
@@ -172,5 +190,7 @@ def test_the_file_holds_nothing_but_symbols(tmp_path: Path) -> None:
         for (table,) in outbox._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         for (_, column, *_rest) in outbox._db.execute(f"PRAGMA table_info({table})")
     }
-    assert {column for table, column in columns if table == "pending"} == {"stream", "tick", "symbol", "version"}
+    assert {column for table, column in columns if table == "pending"} == {
+        *("stream", "tick", "symbol", "version", "frame_ticks", "bits")
+    }
     assert {column for table, column in columns if table == "frames"} == {"id", "stream", "previous", "last", "payload"}

@@ -18,7 +18,7 @@ from scipy import stats
 from contract.frames import Gap
 from contract.window_frames import COUNT_HIGH, COUNT_LOW, WindowFrame, encode_window
 from contract.windows import Window
-from edge_agent.outbox import _SCHEMA, Outbox, OutboxError
+from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.window import ClosedWindow, StreamWindows, WindowCount
@@ -292,27 +292,6 @@ def test_a_window_whose_ticks_have_changed_is_refused(tmp_path: Path, change: di
         outbox.register_window("hr", window_plan(**change))
     assert outbox.register_window("hr", window_plan(scale_numerator=3, places=(0, None, None))) == -1
     assert outbox.register_window("power", window_plan(**change)) == -1
-
-
-def test_an_outbox_of_the_first_version_is_taken_over_with_all_that_it_holds(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "outbox.sqlite") as database:
-        database.executescript(_SCHEMA)
-        database.execute("INSERT INTO device VALUES ('home', 'watch')")
-        database.execute("INSERT INTO streams VALUES ('hr', 0, 1000000, 12, 9)")
-        database.execute("INSERT INTO pending VALUES ('hr', 12, 1, 1)")
-        database.execute("PRAGMA user_version = 1")
-    database.close()
-    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
-    assert outbox.register(PLAN) == 12
-    assert outbox.register_window("hr", window_plan()) == -1
-    outbox.append_windows(PLAN, [closed(1)])
-    outbox.append(PLAN, 13, 0)
-    outbox.close_frame(PLAN)
-    assert [(frame.previous, frame.first, frame.symbols) for frame in outbox.frames()] == [(9, 12, b"\1\0")]
-    outbox.close()
-    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
-    assert outbox._db.execute("PRAGMA user_version").fetchone() == (2,)
-    assert outbox.window_frames()[0].index == 1
 
 
 def test_a_full_disk_keeps_a_window_from_being_released_and_nothing_else(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_another_program_s_file_another_fleet_s_or_a_later_version_is_refused(tm
         Registry(tmp_path / "fleet.sqlite", fleet="away")
     with sqlite3.connect(tmp_path / "fleet.sqlite") as db:
         db.execute("PRAGMA user_version=99")
-    with pytest.raises(RegistryError, match="use a newer version"):
+    with pytest.raises(RegistryError, match="is of version 99, this program knows 2"):
         Registry(tmp_path / "fleet.sqlite")
     with sqlite3.connect(tmp_path / "other.sqlite") as db:
         db.execute("CREATE TABLE t (x)")

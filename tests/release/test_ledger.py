@@ -184,7 +184,7 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
     for name, text in (
         ("other.sqlite", "is no ledger"),
         ("text", "cannot open the ledger text"),
-        ("late.sqlite", "schema version 9"),
+        ("late.sqlite", "is of version 9"),
         ("nowhere/l", "there is no ledger l"),
     ):
         with pytest.raises(LedgerError, match=text) as refused:

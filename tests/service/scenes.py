@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contract.chains import BinaryChains, BoundedChains, ChainClass
-from contract.frames import ABSENT, Committed, SymbolFrame
+from contract.frames import Committed, SymbolFrame
 from contract.guarantee import Guarantee
 from contract.policy import Clock, Policy, Thresholds
 from contract.table import EmissionTable
@@ -93,8 +93,8 @@ def frames(
     for i, size in enumerate(sizes):
         first = previous + 1 + (gaps[i % len(gaps)] if gaps else 0)
         version = versions[i % len(versions)] if versions else 1
-        symbols = generator.choices([0, 1, 2, ABSENT] if version == 3 else [0, 1, 1, ABSENT], k=size)
-        made.append(SymbolFrame(version, previous, first, bytes(symbols)))
+        symbols = generator.choices([0, 1, 2] if version == 3 else [0, 1, 1], k=size)
+        made.append(SymbolFrame(version, previous, first, bytes(symbols), bits=2 if version == 3 else 1))
         previous = made[-1].last
     return made
 

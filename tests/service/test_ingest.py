@@ -6,13 +6,15 @@ from collections import Counter
 
 import pytest
 
+from contract.chains import BoundedChains
 from contract.errors import FrameError
-from contract.frames import ABSENT, MAX_FRAME_TICKS, Status, SymbolFrame, encode_status, encode_symbols
+from contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame, encode_status, encode_symbols
+from contract.table import EmissionTable
 from gateway.service.ingest import MAX_PAYLOAD_BYTES, Birth, Ingest, Received
-from tests.service.scenes import catalogue
+from tests.service.scenes import BOUNDED, TERNARY, catalogue, policy
 
 TOPIC = "fugu/2/home/watch/symbols/hr"
-GOOD = encode_symbols(SymbolFrame(1, -1, 0, bytes([0, 1, ABSENT])))
+GOOD = encode_symbols(SymbolFrame(1, -1, 0, bytes([0, 1, 1])))
 BIRTH = encode_status(Status(True, "1.0", 0, "", ()))
 WILL = encode_status(Status(False, "1.0", 0, "", ()))
 
@@ -32,12 +34,13 @@ WRONG = [
     ("unknown_device", "fugu/2/home/clock/status", BIRTH),
     ("unknown_stream", "fugu/2/home/watch/symbols/gait", GOOD),
     ("unknown_policy_version", TOPIC, encode_symbols(SymbolFrame(9, -1, 0, b"\x00"))),
-    ("symbol_out_of_range", TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\x00\x02"))),
-    ("symbol_out_of_range", TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\xfe"))),
+    ("symbol_out_of_range", TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\x00\x01", bits=2))),
+    ("symbol_out_of_range", TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\xfe", bits=8))),
+    ("unknown_clock_epoch", TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\x00", clock_epoch=1))),
     ("wrong_fleet", "fugu/2/away/watch/symbols/hr", GOOD),
     ("wrong_fleet", "fugu/2/away/watch/status", BIRTH),
     ("oversized", TOPIC, bytes(MAX_PAYLOAD_BYTES + 1)),
-    ("topic", "fugu/2/home/watch/symbols/hr", GOOD),
+    ("topic", "fugu/1/home/watch/symbols/hr", GOOD),
     ("topic", "fugu/2/home/wa tch/symbols/hr", GOOD),
     ("malformed", "fugu/2/home/watch/status", b""),
     ("unknown_schema", "fugu/2/home/watch/status", GOOD),
@@ -58,15 +61,24 @@ def test_every_reason_of_the_contract_is_met() -> None:
 def test_a_frame_is_received_with_its_device_and_stream() -> None:
     counters: Counter[str] = Counter()
     assert Ingest(catalogue(), counters).read(TOPIC, GOOD) == Received(
-        "watch", "hr", SymbolFrame(1, -1, 0, bytes([0, 1, ABSENT]))
+        "watch", "hr", SymbolFrame(1, -1, 0, bytes([0, 1, 1]))
     )
     assert counters == {"received": 1}
 
 
 def test_the_largest_frame_is_not_oversized() -> None:
-    frame = SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS))
+    table, chains = EmissionTable.randomised_response(17, 200_000_000), BoundedChains(states=17, odds_ratio=9.0)
+    frame = SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS), bits=8)
     assert len(encode_symbols(frame)) == MAX_PAYLOAD_BYTES
-    assert Ingest(catalogue(), Counter()).read(TOPIC, encode_symbols(frame)) == Received("watch", "hr", frame)
+    ingest = Ingest(catalogue([policy(table=table, chains=chains)]), Counter())
+    assert ingest.read(TOPIC, encode_symbols(frame)) == Received("watch", "hr", frame)
+
+
+def test_a_symbol_above_its_table_is_refused_although_its_bits_could_be_one() -> None:
+    ingest = Ingest(catalogue([policy(table=TERNARY, chains=BOUNDED)]), counters := Counter[str]())
+    assert ingest.read(TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\x02\x00", bits=2))) is not None
+    assert ingest.read(TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\x02\x03", bits=2))) is None
+    assert counters["symbol_out_of_range"] == 1
 
 
 def test_the_last_tick_of_all_is_the_limit_of_frames() -> None:

@@ -29,7 +29,7 @@ from gateway.service.ingest import Ingest, ReceivedPoints
 from gateway.service.measure_model import MeasureModel
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
-from gateway.service.store import _SCHEMA, _WINDOWS, SCHEMA_VERSION, Store
+from gateway.service.store import Store
 from gateway.service.table_maker import make_noise, policy_graph
 from gateway.service.table_sender import TableSender
 from tests.measured import decoded_covariance, measure_frames, measure_policy
@@ -128,12 +128,14 @@ def by_paths(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_estimates_are_what_all_paths_add_up_to(tmp_path: Path, seed: int) -> None:
-    """Four states; gaps between frames, absent ticks, two tables and an unknown one, points of no table."""
+    """Four states; gaps between frames, two tables and an unknown one, points of no table."""
     policy = measure_policy(2, start=seed, resolution=(2.0, 0.5), epsilon=1.5)
     frames = measure_frames(policy, [2, 1, 3], gaps=[0, 1, 0] if seed % 2 else [1, 0, 0], tables=[1, 0], seed=seed)
-    absent = replace(frames[2], released=(frames[2].released[0], None, *frames[2].released[2:]))
+    last = frames[2]
+    split = [replace(last, released=last.released[:1])]
+    split.append(replace(last, previous=last.first, first=last.first + 2, released=last.released[2:]))
     unknown = Released(77, (0, 0)) if seed % 2 else Released(1, (50, 50))
-    frames = [frames[0], replace(frames[1], released=(unknown,)), absent]
+    frames = [frames[0], replace(frames[1], released=(unknown,)), *split]
     scene = Scene(tmp_path / "s.sqlite", policy)
     scene.record(*frames)
     expected = by_paths(policy, frames, {table.number: table for table in policy.measure_tables})
@@ -145,12 +147,10 @@ def test_estimates_are_what_all_paths_add_up_to(tmp_path: Path, seed: int) -> No
             total, true_mean, true_covariance, before = expected[tick]
             assert mean == pytest.approx(true_mean, abs=1e-12)
             assert decoded_covariance(covariance) == pytest.approx(true_covariance, abs=1e-12)
-            known = one is not None and one != unknown
+            known = one != unknown
             assert log_likelihood == (pytest.approx(math.log(total / before), abs=1e-12) if known else 0.0)
     assert scene.counters["unknown_points"] == 1
-    assert scene.counters["fallback_ticks"] == sum(
-        one is not None and one.table == 0 for frame in frames for one in frame.released
-    )
+    assert scene.counters["fallback_ticks"] == sum(one.table == 0 for frame in frames for one in frame.released)
 
 
 def test_protection_counts_the_states_that_each_is_hidden_among(tmp_path: Path) -> None:
@@ -158,12 +158,11 @@ def test_protection_counts_the_states_that_each_is_hidden_among(tmp_path: Path) 
     policy = measure_policy(3, start=4, epsilon=0.7)
     (frame,) = measure_frames(policy, [6], tables=[1, 0, 1])
     scene = Scene(tmp_path / "s.sqlite", policy)
-    scene.record(replace(frame, released=(*frame.released[:5], None)))
+    scene.record(replace(frame, released=frame.released[:5]))
     message = scene.measures.estimate("watch", "place", 0)
     assert message is not None
     reach, bound = MeasureModel(policy).reach, math.exp(0.7)
     for tick, one in enumerate(frame.released[:5]):
-        assert one is not None
         table = policy.table(one.table)
         assert table is not None
         states = members(reach.at(tick))
@@ -173,7 +172,6 @@ def test_protection_counts_the_states_that_each_is_hidden_among(tmp_path: Path) 
         ]
         assert message.protection[tick] == min(hidden)
     assert message.protection[0] == 1, "the walk begins in a place that everybody knows"
-    assert message.protection[5] == 0, "nothing was released"
     assert scene.counters["exposed_ticks"] == sum(p == 1 for p in message.protection)
 
 
@@ -303,7 +301,16 @@ def test_frames_of_a_retired_policy_are_still_estimated(tmp_path: Path) -> None:
             encode_measure(MeasureFrame(1, -1, 0, 3, (Released(1, (0, 0, 0)),) * MAX_MEASURE_TICKS)) + b"\0",
             "oversized",
         ),
-        (symbols_topic("home", "watch", "place"), encode_measure(MeasureFrame(1, -1, MAX_TICK, 2, (None,))), None),
+        (
+            symbols_topic("home", "watch", "place"),
+            encode_measure(MeasureFrame(1, -1, MAX_TICK, 2, (Released(0, (0, 0)),))),
+            None,
+        ),
+        (
+            symbols_topic("home", "watch", "place"),
+            encode_measure(replace(FRAMES[0], clock_epoch=3)),
+            "unknown_clock_epoch",
+        ),
     ],
 )
 def test_a_frame_that_its_policy_does_not_allow_is_counted_by_its_reason(
@@ -595,26 +602,6 @@ def test_made_noise_passes_the_check_for_every_set_of_a_walk() -> None:
             made = make_noise(model, possible, kept if kept.sum() > 1 else possible)
             assert made.noise is not None, made.reason
             check_noise(policy.measurement, made.noise, constraint)
-
-
-# The store
-
-
-def test_a_store_of_the_second_version_is_taken_over_with_all_that_it_holds(tmp_path: Path) -> None:
-    path = tmp_path / "s.sqlite"
-    with sqlite3.connect(path) as database:
-        database.executescript(f"{_SCHEMA}{_WINDOWS}PRAGMA user_version=2;")
-        database.execute("INSERT INTO streams VALUES (1, 'watch', 'place')")
-        database.execute("INSERT INTO coverage VALUES (1, -1, 2)")
-        database.execute("INSERT INTO windows VALUES (1, 5, 4, 1, 50, 10, 10, '[3]')")
-    database.close()
-    scene = Scene(path)
-    assert scene.store._one("PRAGMA user_version") == (SCHEMA_VERSION,)
-    assert scene.store.window(1, "high", 5) is not None
-    assert scene.commit() == StreamCommit("place", 2, ())
-    scene.record(FRAMES[1])
-    scene.reopen()
-    assert scene.commit() == StreamCommit("place", FRAMES[1].last, ())
 
 
 def test_the_topic_of_tables_is_the_device_s_own(tmp_path: Path) -> None:

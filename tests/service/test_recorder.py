@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contract.frames import ABSENT, MAX_GAPS, Committed, SymbolFrame
+from contract.frames import MAX_GAPS, Committed, SymbolFrame
 from tests.service.scenes import Scene, final_state, frames
 
 FRAMES = frames([4, 1, 10, 3, 20, 7, 9, 2], gaps=[0, 0, 3, 0, 30, 8, 7, 0], versions=[1, 1, 1, 2, 2, 3, 1, 1])
@@ -133,14 +133,6 @@ def test_padding_on_the_wire_is_no_difference(tmp_path: Path) -> None:
     scene.record(frame)
     scene.record(replace(frame, padding=5))
     assert scene.counters["duplicate"] == 1
-
-
-def test_frames_without_any_symbol_are_stored(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "s.sqlite")
-    scene.record(SymbolFrame(1, -1, 0, bytes([ABSENT]) * 10))
-    newest = scene.recorder.newest("watch", "hr")
-    assert newest is not None
-    assert newest.belief == pytest.approx([0.625, 0.375])
 
 
 def test_streams_and_devices_do_not_touch_one_another(tmp_path: Path) -> None:

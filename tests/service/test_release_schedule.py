@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import ABSENT, SymbolFrame
+from contract.frames import SymbolFrame
 from gateway.release.audit import verify
 from gateway.release.entries import Key
 from gateway.service.release_config import ReleaseConfigError, load_releases
@@ -22,7 +22,7 @@ WATCH_ONLY = {"devices": ["watch"]}
 
 def present(some: Sequence[SymbolFrame]) -> int:
     """The ticks that have a symbol."""
-    return sum(len(frame.symbols) - frame.symbols.count(ABSENT) for frame in some)
+    return sum(len(frame.symbols) for frame in some)
 
 
 def starts(bench: Bench) -> list[int]:
@@ -111,8 +111,9 @@ def test_a_gap_of_a_billion_ticks_is_passed_over_at_once(tmp_path: Path) -> None
 
 def test_ticks_without_a_symbol_are_not_observed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled("plain", "site", scale="1/10", **WATCH_ONLY))
-    symbols = bytes([0, 1, ABSENT, 1] * 5)
-    bench.scene.record(SymbolFrame(1, -1, 0, symbols), SymbolFrame(1, 19, 25, bytes(10)))
+    some = [part for t in range(0, 20, 4) for part in ((t, b"\0\1"), (t + 3, b"\1"))]  # one tick of four is left out
+    ends = [-1, *(first + len(symbols) - 1 for first, symbols in some)]
+    bench.scene.record(*(SymbolFrame(1, end, *part) for end, part in zip(ends, [*some, (25, bytes(10))], strict=True)))
     bench.work()
     (frame,) = bench.frames
     assert frame.observed == 15
@@ -144,7 +145,7 @@ def test_a_window_that_does_not_answer_is_refused_and_charged_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(tmp_path, scheduled(query="dwell", **WATCH_ONLY))
-    bench.scene.record(SymbolFrame(1, -1, 0, bytes([0, ABSENT] * 15)))
+    bench.scene.record(*(SymbolFrame(1, max(tick - 2, -1), tick, bytes(1)) for tick in range(0, 30, 2)))
     bench.work()
     assert (bench.frames, bench.counters["releases_refused"]) == ([], 1)
     assert "no two consecutive ticks of the window have symbols" in caplog.text

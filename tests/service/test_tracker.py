@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from contract.chains import BoundedChains
-from contract.frames import ABSENT, SymbolFrame
+from contract.frames import SymbolFrame
 from gateway.chain import filter_from, fixed_lag_marginals, predict
 from gateway.service.estimation import Beliefs, Model, model_of
 from gateway.service.tracker import Track
@@ -40,7 +40,7 @@ def laid_out(some: Sequence[SymbolFrame]) -> np.ndarray[tuple[int], np.dtype[np.
     symbols = np.full(some[-1].last + 1, -1, dtype=np.int64)
     for frame in some:
         for i, symbol in enumerate(frame.symbols):
-            symbols[frame.first + i] = -1 if symbol == ABSENT else symbol
+            symbols[frame.first + i] = symbol
     return symbols
 
 

@@ -21,7 +21,6 @@ from contract.windows import Window
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.ingest import Ingest, ReceivedWindow
 from gateway.service.policies import Catalogue
-from gateway.service.store import _SCHEMA, SCHEMA_VERSION, Store
 from tests.brokers import Mosquitto, wait_until
 from tests.service.scenes import Scene, catalogue, frames, policy, write_policies
 
@@ -190,22 +189,6 @@ def test_windows_of_a_retired_policy_stay_in_the_watermark(tmp_path: Path) -> No
     one.policies = POLICIES[1:]
     one.reopen()
     assert commit(one) == StreamCommit("hr/high", 5, ())
-
-
-def test_a_store_of_the_first_version_is_taken_over_with_all_that_it_holds(tmp_path: Path) -> None:
-    path = tmp_path / "s.sqlite"
-    with sqlite3.connect(path) as database:
-        database.executescript(f"{_SCHEMA}PRAGMA user_version=1;")
-        database.execute("INSERT INTO streams VALUES (1, 'watch', 'hr')")
-        database.execute("INSERT INTO coverage VALUES (1, -1, 41)")
-    database.close()
-    one = scene(tmp_path)
-    assert one.store._one("PRAGMA user_version") == (SCHEMA_VERSION,)
-    assert commit(one, "hr") == StreamCommit("hr", 41, ())
-    record(one, frame(0))
-    one.reopen()
-    assert commit(one).through == 0
-    Store(path).close()
 
 
 # At a real broker

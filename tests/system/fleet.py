@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from contract.chains import BinaryChains
-from contract.frames import ABSENT, SymbolFrame, decode_symbols
+from contract.frames import SymbolFrame, decode_symbols
 from contract.guarantee import Guarantee
 from contract.policy import Clock, Policy, Thresholds
 from contract.table import EmissionTable
@@ -102,10 +102,8 @@ def by_tick(frames: Sequence[SymbolFrame]) -> dict[int, int]:
     """The symbol of every tick; fails if two frames hold different ones."""
     symbols: dict[int, int] = {}
     for frame in frames:
-        for offset, symbol in enumerate(frame.symbols):
-            if symbol != ABSENT:
-                tick = frame.first + offset
-                assert symbols.setdefault(tick, symbol) == symbol, f"tick {tick} was randomised twice"
+        for tick, symbol in enumerate(frame.symbols, frame.first):
+            assert symbols.setdefault(tick, symbol) == symbol, f"tick {tick} was randomised twice"
     return symbols
 
 
