@@ -1,7 +1,8 @@
 """MQTT topics: `fugu/2/{fleet}/...`, built and parsed in one place.
 
 A name (fleet, device, stream) has 1 to 64 letters, digits, `_` or `-`, so that it can hold no MQTT wildcard or
-separator; `estimate` and `release` are no device names, because their topics stand where a device's name does.
+separator; `estimate` and `release` are no device names, because their topics stand where a device's name does. The
+audience of a release is a part of its topic, so that a broker's access list can tell audiences apart.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ __all__ = [
 
 NAME_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
 RESERVED_DEVICES = frozenset({"estimate", "release"})
-RESERVED_RELEASES = frozenset({"status", "committed"})
-"""Names that would make a release's topic look like that of a device called `release`."""
+RESERVED_AUDIENCES = frozenset({"symbols", "window", "table", "policy"})
+"""Names that would make a release's topic look like that of a device called `release`, in access lists too."""
 _ROOT = "fugu/2"
 _NAME = re.compile(NAME_PATTERN)
 
@@ -52,12 +53,13 @@ Kind = Literal[
 
 
 class Topic(NamedTuple):
-    """A parsed topic; `stream` is empty for topics that belong to a whole device, `device` for those of releases."""
+    """A parsed topic; `stream` is empty for topics of a whole device, `device` for those of releases."""
 
     kind: Kind
     fleet: str
     device: str
     stream: str
+    audience: str = ""
     release: str = ""
 
 
@@ -111,11 +113,11 @@ def estimate_topic(fleet: str, device: str, stream: str) -> str:
     return f"{_ROOT}/{_part(fleet)}/estimate/{_part(device)}/{_part(stream)}"
 
 
-def release_topic(fleet: str, name: str) -> str:
-    """Topic of the gateway's releases of one name; `+` stands for every name."""
-    if name in RESERVED_RELEASES:
-        raise TopicError(f"{name!r} cannot be the name of a release")
-    return f"{_ROOT}/{_part(fleet)}/release/{_part(name)}"
+def release_topic(fleet: str, audience: str, name: str) -> str:
+    """Topic of the gateway's releases of one name for one audience; `+` stands for every one."""
+    if audience in RESERVED_AUDIENCES:
+        raise TopicError(f"{audience!r} cannot be the name of an audience")
+    return f"{_ROOT}/{_part(fleet)}/release/{_part(audience)}/{_part(name)}"
 
 
 def parse_topic(topic: str) -> Topic:
@@ -130,10 +132,11 @@ def parse_topic(topic: str) -> Topic:
     match topic.split("/"):
         case ["fugu", "2", fleet, "estimate", device, stream]:
             parsed = Topic("estimate", fleet, device, stream)
-        case ["fugu", "2", fleet, "release", name] if name not in RESERVED_RELEASES:
-            if not (_NAME.fullmatch(fleet) and _NAME.fullmatch(name)) or name in RESERVED_DEVICES:
+        case ["fugu", "2", fleet, "release", audience, name]:
+            valid = all(_NAME.fullmatch(one) and one not in RESERVED_DEVICES for one in (fleet, audience, name))
+            if not valid or audience in RESERVED_AUDIENCES:
                 raise TopicError(f"not a valid name in topic {topic[:100]!r}")
-            return Topic("release", fleet, "", "", name)
+            return Topic("release", fleet, "", "", audience, name)
         case ["fugu", "2", fleet, ("root" | "time") as kind]:
             if not _NAME.fullmatch(fleet):
                 raise TopicError(f"not a valid name in topic {topic[:100]!r}")

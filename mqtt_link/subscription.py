@@ -115,7 +115,8 @@ class Subscription:
     """Iterate over the readings of a fleet's streams, as they arrive.
 
     Frames that arrive twice are handed out once; symbols of a tick on which the device was not running are left out.
-    The newest release of each name comes at the beginning, because the broker keeps it.
+    Of releases, those that the account may read come; the newest of each name at the beginning, because the broker
+    keeps it.
     Payloads that are not valid are counted in `rejected`, by reason, and otherwise ignored.
 
         with Subscription(Broker("127.0.0.1", 1883), fleet="home") as readings:
@@ -153,7 +154,7 @@ class Subscription:
         if windows:
             topics.append(window_topic(fleet, device, stream))
         if releases and device == "+":
-            topics.append(release_topic(fleet, "+"))
+            topics.append(release_topic(fleet, "+", "+"))
         self.rejected: Counter[str] = Counter()
         self.link = Link(
             broker,
@@ -197,7 +198,7 @@ class Subscription:
         try:
             parsed = parse_topic(topic)
             if parsed.kind == "release":
-                return self._releases(parsed.release, payload)
+                return self._releases(parsed.audience, parsed.release, payload)
             if parsed.kind == "window":
                 return self._windows(parsed.device, parsed.stream, payload)
             if payload[:1] == bytes([MEASURE]) and parsed.kind == "symbols":
@@ -236,11 +237,13 @@ class Subscription:
         rows = zip(estimate.means, estimate.covariances, estimate.protection, strict=True)
         return [MeasureEstimateReading(device, stream, tick, *row) for tick, row in enumerate(rows, estimate.first)]
 
-    def _releases(self, name: str, payload: bytes) -> list[Reading]:
+    def _releases(self, audience: str, name: str, payload: bytes) -> list[Reading]:
         release = decode_release(payload)
-        if release.name != name:
-            raise TopicError(f"a release of the name {release.name} under that of {name}")
-        if self._stream not in ("+", release.stream) or not self._is_new((name, "", release.entry), payload):
+        if (release.audience, release.name) != (audience, name):
+            raise TopicError(f"release {release.name} for {release.audience} under the topic of {name} for {audience}")
+        if self._stream not in ("+", release.stream) or not self._is_new(
+            (f"{audience}/{name}", "", release.entry), payload
+        ):
             return []
         return [ReleaseReading(name, release)]
 

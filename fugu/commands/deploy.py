@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from fugu.deploy.accounts import Role
+    from fugu.deploy.accounts import Account, Role
     from fugu.deploy.broker_files import BrokerFolder, Credentials
+    from fugu.deploy.readers import Promises
+    from gateway.service.readers import Bound
 
 __all__ = ["app"]
 
@@ -32,7 +34,13 @@ RenewOption = Annotated[bool, typer.Option("--renew", help="Replace the credenti
 InPlaceOption = Annotated[
     bool, typer.Option("--in-place", help="To run in DIR itself: relative names only, no systemd unit.")
 ]
-_ZONES: tuple[Literal["site", "public"], ...] = ("site", "public")
+ReleasesOption = Annotated[
+    Path | None, typer.Option("--releases", metavar="FILE", help="What the audiences are promised (TOML).")
+]
+PoliciesOption = Annotated[
+    Path | None, typer.Option("--policies", metavar="DIR", help="Folder of the fleet's policies, *.json.")
+]
+_SITE = "site"
 
 
 @app.command("broker")
@@ -122,7 +130,7 @@ def device(
     )
     folders.check_ceilings(options)
     new_folder(out)
-    credentials = opened.add(name, "device", _now(), ca_key=ca_key, renew=renew)
+    credentials = opened.add(_account(name, "device"), _now(), ca_key=ca_key, renew=renew)
     folders.write_device(out, opened, credentials, options)
     _report(out, opened, credentials, "a device", None if in_place else AGENT.config)
     if sensor == "stdin" and not in_place:
@@ -160,8 +168,10 @@ def gateway(
     opened = _opened(broker)
     _named(f"{_named(name, 'account')}-rollout" if rollout else name, "account")
     new_folder(out)
-    credentials = opened.add(name, "gateway", _now(), ca_key=ca_key, renew=renew)
-    sender = opened.add(f"{name}-rollout", "operator", _now(), ca_key=ca_key, renew=renew) if rollout else None
+    credentials = opened.add(_account(name, "gateway"), _now(), ca_key=ca_key, renew=renew)
+    sender = None
+    if rollout:
+        sender = opened.add(_account(f"{name}-rollout", "operator"), _now(), ca_key=ca_key, renew=renew)
     folders.write_gateway(out, opened, credentials, sender, program=program, in_place=in_place)
     _report(out, opened, credentials, "the gateway", None if in_place else GATEWAY.config)
 
@@ -187,21 +197,103 @@ def operator(
 def subscriber(
     out: OutOption,
     broker: BrokerFolderOption,
-    zone: Annotated[str, typer.Option(help="site: symbols, windows, estimates, releases; public: releases only.")],
-    name: Annotated[str | None, typer.Option(help="Name of the account (default: that of the zone).")] = None,
+    audience: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="site: symbols, estimates and all releases; any other: releases for it only; again for more."
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the account (default: that of the audience).")] = None,
+    releases: ReleasesOption = None,
+    policies: PoliciesOption = None,
+    epsilon: Annotated[
+        float | None, typer.Option(metavar="E", help="The most it may be told in all (default: its first audience's).")
+    ] = None,
+    adversary: Annotated[
+        str | None, typer.Option(help="Against whom that holds (default: as its first audience's).")
+    ] = None,
     ca_key: CaKeyOption = None,
     renew: RenewOption = False,
 ) -> None:
     """Add a subscriber; every program that connects needs an account of its own.
 
+    One that belongs to several audiences is told what they are told together, and refused if that is above its limit.
+
     \b
     examples:
-      fugu deploy subscriber --out dashboard --broker broker --zone site --name dashboard
+      fugu deploy subscriber --out dashboard --broker broker --audience site --name dashboard
+      fugu deploy subscriber --out news --broker broker --audience street --name news \\
+          --releases releases.toml --policies policies
     """
-    from fugu.arguments import one_of
+    from fugu import arguments
+    from fugu.deploy.readers import new_reader
+    from fugu.errors import CommandLineError
 
-    role = one_of(zone, "zone", _ZONES)
-    _add_client(out, broker, name or role, role, ca_key, renew)
+    opened = _opened(broker)
+    if renew:
+        if name is None or audience is not None or epsilon is not None or adversary is not None:
+            raise CommandLineError("--renew needs --name, and changes neither audiences nor limits: see join and leave")
+        _add(out, opened, opened.account(name), ca_key, renew)
+        return
+    wanted = tuple(audience or ())
+    if not wanted:
+        raise CommandLineError("say with --audience what it may read; site reads symbols too")
+    name = _named(name or wanted[0], "account")
+    if _SITE in wanted:
+        if set(wanted) != {_SITE}:
+            raise CommandLineError("an account of the site reads all releases: it belongs to no other audience")
+        _add(out, opened, _account(name, "site"), ca_key, renew)
+        return
+    account, bounds = new_reader(
+        name,
+        wanted,
+        _promises(releases, policies, opened),
+        epsilon=None if epsilon is None else arguments.positive(epsilon, "epsilon"),
+        adversary=None if adversary is None else arguments.adversary(adversary),
+    )
+    _add(out, opened, account, ca_key, renew)
+    _show_bounds(account, bounds)
+
+
+@app.command("join")
+def join(
+    broker: BrokerFolderOption,
+    name: Annotated[str, typer.Option(help="Name of the account.")],
+    audience: Annotated[str, typer.Option(help="The audience that it is to belong to as well.")],
+    releases: ReleasesOption = None,
+    policies: PoliciesOption = None,
+) -> None:
+    """Let an account read the releases of one more audience, unless it would be told more than its limit in all.
+
+    \b
+    examples:
+      fugu deploy join --broker broker --name news --audience press --releases releases.toml --policies policies
+    """
+    from fugu.deploy.readers import joined
+
+    opened = _opened(broker)
+    account, bounds = joined(opened.account(name), audience, _promises(releases, policies, opened))
+    opened.change(account)
+    _show_bounds(account, bounds)
+
+
+@app.command("leave")
+def leave(
+    broker: BrokerFolderOption,
+    name: Annotated[str, typer.Option(help="Name of the account.")],
+    audience: Annotated[str, typer.Option(help="The audience whose releases it is to read no longer.")],
+) -> None:
+    """Take the releases of an audience from an account; what it was told still counts.
+
+    \b
+    examples:
+      fugu deploy leave --broker broker --name news --audience press
+    """
+    from fugu.deploy.readers import left
+
+    opened = _opened(broker)
+    opened.change(left(opened.account(name), audience))
+    print(f"{name} reads no more releases for {audience}, once the broker has started anew; what it was told counts")
 
 
 @app.command("remove")
@@ -222,15 +314,40 @@ def remove(
 
 
 def _add_client(out: Path, broker: Path, name: str, role: Role, ca_key: Path | None, renew: bool) -> None:
+    opened = _opened(broker)
+    _named(name, "account")
+    _add(out, opened, _account(name, role), ca_key, renew)
+
+
+def _add(out: Path, opened: BrokerFolder, account: Account, ca_key: Path | None, renew: bool) -> None:
     from fugu.deploy import folders
     from fugu.deploy.files import new_folder
 
-    opened = _opened(broker)
-    _named(name, "account")
     new_folder(out)
-    credentials = opened.add(name, role, _now(), ca_key=ca_key, renew=renew)
+    credentials = opened.add(account, _now(), ca_key=ca_key, renew=renew)
     folders.write_client(out, opened, credentials)
-    _report(out, opened, credentials, f"{name}, role {role}", None)
+    _report(out, opened, credentials, f"{account.name}, role {account.role}", None)
+
+
+def _account(name: str, role: Role) -> Account:
+    from fugu.deploy.accounts import Account
+
+    return Account(name=name, role=role)
+
+
+def _promises(releases: Path | None, policies: Path | None, broker: BrokerFolder) -> Promises:
+    from fugu.deploy.readers import Promises
+    from fugu.errors import CommandLineError
+
+    if releases is None or policies is None:
+        raise CommandLineError("what an account may be told is computed from --releases FILE and --policies DIR")
+    return Promises(releases, policies, broker.settings.fleet)
+
+
+def _show_bounds(account: Account, bounds: list[Bound]) -> None:
+    for bound in bounds:
+        told = f"at most {bound.epsilon:.6g} of {account.epsilon:g} nats ({account.adversary} adversary)"
+        print(f"{account.name}: {bound.device}/{bound.stream}: {told}, by {', '.join(account.ever)} together")
 
 
 def _named(name: str, what: str) -> str:

@@ -58,7 +58,7 @@ class Observer:
                 symbols_topic(fleet, "+", "+"),
                 window_topic(fleet, "+", "+"),
                 estimate_topic(fleet, "+", "+"),
-                release_topic(fleet, "+"),
+                release_topic(fleet, "+", "+"),
             ),
             on_message=self._received,
         )

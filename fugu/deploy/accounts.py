@@ -6,27 +6,55 @@ import base64
 import hashlib
 import secrets
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from contract._document import Document
+from contract.guarantee import Adversary
 from contract.topics import NAME_PATTERN
 
 __all__ = ["Account", "Role", "access_list", "new_password", "password_line"]
 
-Role = Literal["gateway", "operator", "device", "site", "public", "removed"]
+Role = Literal["gateway", "operator", "device", "site", "reader", "removed"]
 
 _ITERATIONS = 101
 """Mosquitto's own number; more would only slow the broker down, since a password of 256 random bits is not guessed."""
 _SALT_BYTES = 12  # the only length that Mosquitto 2.0 reads
 
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+
 
 class Account(Document):
-    """One name at the broker, and what it may do there."""
+    """One name at the broker, and what it may do there.
 
-    name: Annotated[str, Field(pattern=NAME_PATTERN)]
+    Attributes:
+        audiences: of a reader: those whose releases it may read.
+        left: of a reader: those that it belonged to before; what was read was read.
+        epsilon, adversary: of a reader: the most that it may be told, over all these audiences.
+    """
+
+    name: Name
     role: Role
+    audiences: tuple[Name, ...] = ()
+    left: tuple[Name, ...] = ()
+    epsilon: float | None = Field(default=None, gt=0.0)
+    adversary: Adversary | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.role == "reader") != bool(self.ever) and self.role != "removed":
+            raise ValueError(f"account {self.name}: a reader has audiences, and nobody else has")
+        if "site" in self.ever:
+            raise ValueError(f"account {self.name}: the site is a role of its own, and no audience of a reader")
+        if bool(self.ever) != (self.epsilon is not None and self.adversary is not None):
+            raise ValueError(f"account {self.name}: a reader has a limit, and nobody else has")
+        return self
+
+    @property
+    def ever(self) -> tuple[str, ...]:
+        """All audiences that the account ever belonged to, the first one first."""
+        return (*self.left, *self.audiences)
 
 
 _TOPICS: dict[Role, tuple[str, ...]] = {
@@ -38,12 +66,11 @@ _TOPICS: dict[Role, tuple[str, ...]] = {
         "write +/committed",
         "write +/table/+",
         "write estimate/+/+",
-        "write release/+",
+        "write release/+/+",
         "write time",
     ),
     "operator": ("write +/policy/set", "read +/policy/set", "read +/policy/status", "read +/status", "write root"),
-    "site": ("read +/symbols/+", "read +/window/+", "read +/status", "read estimate/+/+", "read release/+"),
-    "public": ("read release/+",),
+    "site": ("read +/symbols/+", "read +/window/+", "read +/status", "read estimate/+/+", "read release/+/+"),
 }
 
 _DEVICE = (
@@ -78,8 +105,9 @@ def password_line(name: str, password: str, salt: bytes | None = None) -> str:
 def access_list(fleet: str, accounts: Iterable[Account]) -> str:
     """Mosquitto's access list: what is not named here is denied.
 
-    The lines for devices are patterns, which Mosquitto applies to every account. All others are therefore denied what
-    lies under their own names, and a denial goes before whatever grants.
+    Releases for the audience `site` are named by no line but the site's: they are not charged, because the site sees
+    the symbols anyway. The lines for devices are patterns, which Mosquitto applies to every account. All others are
+    therefore denied what lies under their own names, and a denial goes before whatever grants.
     """
     root = f"fugu/2/{fleet}"
     lines = ["# Written by 'fugu deploy'; changes are lost when an account is added.", "", "# a device, under its name"]
@@ -92,7 +120,8 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
             lines.append("topic deny #")
             continue
         lines.append(f"topic deny {root}/{account.name}/#")
-        lines += [_line("topic", root, entry) for entry in _TOPICS[account.role]]
+        readable = [f"read release/{audience}/+" for audience in account.audiences]
+        lines += [_line("topic", root, entry) for entry in (*_TOPICS.get(account.role, ()), *readable)]
     return "\n".join(lines) + "\n"
 
 

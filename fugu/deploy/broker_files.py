@@ -5,6 +5,7 @@
     passwords access.acl         accounts (none with mutual TLS) and what they may do
     fugu-broker.service          a systemd unit
     broker.json                  what `fugu deploy` must know to add accounts
+    readers.json                 who reads releases, and the most they may be told; for the gateway
 
 The authority's key, which belongs on a disk in a drawer, is never in this folder: it lies beside it, in a folder of the
 same name with `-offline` behind.
@@ -26,7 +27,7 @@ from pydantic import Field, ValidationError
 
 from contract._document import Document
 from contract.topics import NAME_PATTERN, RESERVED_DEVICES
-from fugu.deploy.accounts import Account, Role, access_list, new_password, password_line
+from fugu.deploy.accounts import Account, access_list, new_password, password_line
 from fugu.deploy.certificates import Authority, Issued
 from fugu.deploy.files import new_folder, read_text, write_public, write_secret
 from fugu.deploy.places import BROKER
@@ -113,22 +114,21 @@ class BrokerFolder:
         """The authority's certificate, which clients trust."""
         return read_text(self.path / "ca.pem", "the authority's certificate")
 
-    def add(
-        self, name: str, role: Role, now: datetime, *, ca_key: Path | None = None, renew: bool = False
-    ) -> Credentials:
+    def add(self, account: Account, now: datetime, *, ca_key: Path | None = None, renew: bool = False) -> Credentials:
         """Make an account, or give one new credentials.
 
         Args:
-            name: of the account; of a device, its name in topics.
+            account: its name (of a device, that in topics), its role, and what a reader may read.
             now: the present time, with its zone.
             ca_key: the authority's key, if it is not where it was written to; needed with mutual TLS only.
-            renew: replace the credentials of an account that exists.
+            renew: replace the credentials of an account that exists; nothing else about it changes.
 
         Raises:
             CommandError: the name is taken, or the authority's key is missing.
         """
+        name, role = account.name, account.role
         check_name(name, "account")
-        known = {account.name: account.role for account in self.settings.accounts}
+        known = {one.name: one.role for one in self.settings.accounts}
         if name in known and not (renew and known[name] == role):
             what = "was removed" if known[name] == "removed" else f"exists, as {known[name]}"
             hint = "; --renew gives it new credentials" if known[name] == role and not renew else ""
@@ -139,25 +139,50 @@ class BrokerFolder:
             made = Credentials(name, new_password(), None)
             self._write_password(name, password_line(name, made.password or ""))
         if name not in known:
-            self._keep((*self.settings.accounts, Account(name=name, role=role)))
+            self._keep((*self.settings.accounts, account))
         return made
 
     def remove(self, name: str) -> None:
-        """Take everything away from an account; with mutual TLS its certificate lives on, and may do nothing.
+        """Take everything away from an account.
+
+        The name stays taken with mutual TLS, because its certificate lives on, and may do nothing; and that of a
+        reader, because what it was told is not forgotten.
 
         Raises:
             CommandError: there is no such account.
         """
-        if name not in {account.name for account in self.settings.accounts if account.role != "removed"}:
-            raise CommandError(f"there is no account {name}")
-        others = tuple(account for account in self.settings.accounts if account.name != name)
-        self._keep((*others, Account(name=name, role="removed")) if self.settings.mutual else others)
+        account = self.account(name)
+        others = tuple(one for one in self.settings.accounts if one.name != name)
+        gone = account.model_copy(update={"role": "removed", "audiences": (), "left": account.ever})
+        self._keep((*others, gone) if self.settings.mutual or account.ever else others)
         if not self.settings.mutual:
             self._write_password(name, None)
+
+    def account(self, name: str) -> Account:
+        """An account that was not removed.
+
+        Raises:
+            CommandError: there is none.
+        """
+        found = [one for one in self.settings.accounts if one.name == name and one.role != "removed"]
+        if not found:
+            raise CommandError(f"there is no account {name}")
+        return found[0]
+
+    def change(self, account: Account) -> None:
+        """Let an account be another one of the same name."""
+        self._keep(tuple(account if one.name == account.name else one for one in self.settings.accounts))
 
     def _keep(self, accounts: tuple[Account, ...]) -> None:
         self.settings = self.settings.model_copy(update={"accounts": accounts})
         write_secret(self.path / "access.acl", access_list(self.settings.fleet, accounts))
+        readers = [
+            {"name": one.name, "audiences": one.ever, "epsilon": one.epsilon, "adversary": one.adversary}
+            for one in accounts
+            if one.ever
+        ]
+        document = {"format": "fugu/2", "fleet": self.settings.fleet, "readers": readers}
+        write_public(self.path / "readers.json", json.dumps(document, indent=2) + "\n")
         write_public(self.path / "broker.json", json.dumps(self.settings.model_dump(), indent=2) + "\n")
 
     def _write_password(self, name: str, line: str | None) -> None:

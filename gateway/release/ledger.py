@@ -73,11 +73,16 @@ class Ledger:
     def set_allowances(self, allowances: Iterable[Allowance], *, time_us: int) -> None:
         """Open accounts, or change them; every change is recorded.
 
-        An allowance may be lower than what is spent: nothing is taken back, and future releases are refused.
+        An allowance may be lower than what is spent: nothing is taken back, and future releases are refused. What an
+        audience is promised never changes: limits of accounts are computed from it.
+
+        Raises:
+            LedgerError: an audience was promised something else before; nothing is changed.
         """
         with self.transaction():
             entry = self._one("SELECT COALESCE(MAX(number), 0) FROM entries")[0]
             for one in allowances:
+                self._keep_promise(one)
                 row = self._one(
                     "SELECT accounts.id, accounts.allowance, accounts.base, epsilon, adversary FROM accounts JOIN "
                     "allowances ON account=accounts.id WHERE (device, stream, audience)=(?, ?, ?) "
@@ -99,6 +104,18 @@ class Ledger:
                     "VALUES (?, ?, ?, ?, ?, ?, ?)",
                     (account, *one[1:], entry, time_us),
                 )
+
+    def _keep_promise(self, wanted: Allowance) -> None:
+        before = self._one(
+            "SELECT epsilon, adversary FROM allowances JOIN accounts ON account=accounts.id WHERE audience=? "
+            "AND (epsilon, adversary)<>(?, ?) LIMIT 1",
+            *(wanted.key.audience, wanted.epsilon, wanted.adversary),
+        )
+        if before is not None:
+            raise LedgerError(
+                f"audience {wanted.key.audience} was promised epsilon {before[0]:g} ({before[1]}) and cannot be given "
+                f"{wanted.epsilon:g} ({wanted.adversary}) now: give the new audience another name"
+            )
 
     def reserve(
         self, release: Release, payload: Callable[[int], bytes], *, time_us: int, progress: int | None = None

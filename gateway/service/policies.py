@@ -189,6 +189,11 @@ class Catalogue:
         every = ((device, stream) for device in self._devices for stream in self._devices[device])
         return sorted(key for key in every if self.newest_measure(*key) is not None)
 
+    def symbol_streams(self) -> list[tuple[str, str]]:
+        """Device and stream of every stream of symbols, those of retired policies too, sorted."""
+        loaded = ((device, stream) for device in self._devices for stream in self._devices[device])
+        return sorted(key for key in {*loaded, *(key[:2] for key in self._retired)} if self.policies(*key))
+
     def _entries(self, device: str, stream: str) -> list[Known | MeasureModel]:
         retired = [known for key, known in sorted(self._retired.items()) if key[:2] == (device, stream)]
         loaded = sorted(self._devices.get(device, {}).get(stream, {}).items())

@@ -14,14 +14,14 @@ from contract._document import Document
 from contract.errors import FuguError
 from contract.guarantee import Adversary
 from contract.release_frames import QueryKind
-from contract.topics import NAME_PATTERN, RESERVED_DEVICES, RESERVED_RELEASES
+from contract.topics import NAME_PATTERN, RESERVED_AUDIENCES, RESERVED_DEVICES
 
 __all__ = ["SITE", "Audience", "ReleaseConfig", "ReleaseConfigError", "Scheduled", "load_releases"]
 
 SITE = "site"
 """The audience that sees the symbols anyway: a release to it is post-processing, and charges nothing."""
 _MOST_TICKS = 2**31
-_NOT_NAMES = RESERVED_DEVICES | RESERVED_RELEASES
+_NOT_AUDIENCES = RESERVED_DEVICES | RESERVED_AUDIENCES
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Ticks = Annotated[int, Field(ge=1, le=_MOST_TICKS)]
 
@@ -74,7 +74,7 @@ class Scheduled(Document):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.name in _NOT_NAMES:
+        if self.name in RESERVED_DEVICES:
             raise ValueError(f"{self.name} cannot be the name of a release")
         if (self.scale is None) == (self.share is None):
             raise ValueError(f"release {self.name} needs either scale or share")
@@ -95,8 +95,14 @@ class Scheduled(Document):
 
 
 class ReleaseConfig(Document):
-    """Audiences by name, and releases."""
+    """Audiences by name, and releases.
 
+    Attributes:
+        readers: the broker's `readers.json`, relative to the configuration; none of its accounts may ever be told more
+            than its limit.
+    """
+
+    readers: str | None = None
     audiences: dict[Name, Audience]
     releases: Annotated[tuple[Scheduled, ...], Field(min_length=1)]
 
@@ -104,6 +110,9 @@ class ReleaseConfig(Document):
     def _consistent(self) -> Self:
         if SITE in self.audiences:
             raise ValueError("audience site sees the symbols: it has no epsilon of its own")
+        for name in self.audiences:
+            if name in _NOT_AUDIENCES:
+                raise ValueError(f"{name} cannot be the name of an audience")
         for release in self.releases:
             if release.audience not in {SITE, *self.audiences}:
                 raise ValueError(f"release {release.name} is for audience {release.audience}, which is not configured")

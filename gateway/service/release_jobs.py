@@ -88,7 +88,7 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
         raise ReleaseConfigError(f"release {name} asks for all states together, which says nothing")
     query = Query(plan.query, tuple(labels.index(state) for state in wanted))
     audience = config.audiences.get(plan.audience) or _site(newest)
-    return Job(name, plan, devices, labels, query, audience, release_topic(catalogue.fleet, name))
+    return Job(name, plan, devices, labels, query, audience, release_topic(catalogue.fleet, plan.audience, name))
 
 
 def _site(policies: Iterable[Policy]) -> Audience:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gateway.release.entries import Allowance
 from gateway.release.ledger import Ledger
 from gateway.service.policies import Catalogue
+from gateway.service.readers import check_reader, load_readers
 from gateway.service.release_config import load_releases
 from gateway.service.release_jobs import Job, allowances, jobs
 from gateway.service.release_maker import Maker
@@ -56,7 +57,14 @@ def open_releases(
     now = now_us or (lambda: time.time_ns() // 1000)
     plan = load_releases(config)
     wanted = jobs(plan, catalogue)
-    granted = allowances(plan, wanted, catalogue)
+
+    def renewed() -> list[Allowance]:
+        if plan.readers is not None:
+            for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
+                check_reader(reader, plan, catalogue)
+        return allowances(plan, wanted, catalogue)
+
+    granted = renewed()
     opened = Ledger(ledger)
     try:
         opened.set_allowances(granted, time_us=now())
@@ -64,14 +72,14 @@ def open_releases(
         opened.close()
         raise
     maker = Maker(store, catalogue, opened, secrets.randbelow, now)
-    return Releases(opened, maker, wanted, lambda: allowances(plan, wanted, catalogue), now)
+    return Releases(opened, maker, wanted, renewed, now)
 
 
 def renew_allowances(releases: Releases) -> None:
     """Bring allowances up to date after the catalogue has changed.
 
     Raises:
-        FuguError: a policy leaves no allowance at all.
+        FuguError: a policy leaves no allowance at all, or a reader would be told more than its limit.
         sqlite3.Error: the ledger cannot be written.
     """
     releases.ledger.set_allowances(releases.renewed(), time_us=releases.now_us())

@@ -109,7 +109,7 @@ def test_one_kind_for_people(broker: Mosquitto) -> None:
 
 def test_releases_come_with_everything_that_is_known_about_them(broker: Mosquitto) -> None:
     with device(broker) as running:
-        mid = running.link.publish(release_topic("home", "active"), encode_release(FRAME), retain=True)
+        mid = running.link.publish(release_topic("home", "public", "active"), encode_release(FRAME), retain=True)
         assert mid is not None
         json_lines = start(broker, "--releases", "--json", "--count", "1")
         people = start(broker, "--stream", "hr", "--count", "1")

@@ -25,7 +25,7 @@ from contract.topics import (
         (symbols_topic("home", "watch", "hr"), Topic("symbols", "home", "watch", "hr")),
         (window_topic("home", "watch", "hr"), Topic("window", "home", "watch", "hr")),
         (estimate_topic("home", "watch", "hr"), Topic("estimate", "home", "watch", "hr")),
-        (release_topic("home", "active"), Topic("release", "home", "", "", "active")),
+        (release_topic("home", "public", "active"), Topic("release", "home", "", "", "public", "active")),
     ],
 )
 def test_topics_come_apart_as_they_were_put_together(topic: str, parsed: Topic) -> None:
@@ -44,12 +44,22 @@ def test_a_name_that_could_reach_elsewhere_is_refused(name: str) -> None:
         parse_topic(f"fugu/2/home/watch/symbols/{name}/")
 
 
-@pytest.mark.parametrize("name", ["status", "committed", "estimate", "release", "", "a/b", "x" * 65])
+@pytest.mark.parametrize("name", ["estimate", "release", "", "a/b", "x" * 65])
 def test_a_release_cannot_look_like_a_device(name: str) -> None:
+    for names in (("public", name), (name, "active")):
+        with pytest.raises(TopicError):
+            release_topic("home", *names)
+        with pytest.raises(TopicError):
+            parse_topic("fugu/2/home/release/" + "/".join(names))
+
+
+@pytest.mark.parametrize("name", ["symbols", "window", "table", "policy"])
+def test_an_audience_cannot_look_like_a_part_of_a_device_s_topic(name: str) -> None:
+    """Or an operator, who may read and write `+/policy/set`, could read and forge its release `set`."""
     with pytest.raises(TopicError):
-        release_topic("home", name)
+        release_topic("home", name, "set")
     with pytest.raises(TopicError):
-        parse_topic(f"fugu/2/home/release/{name}")
+        parse_topic(f"fugu/2/home/release/{name}/set")
 
 
 @pytest.mark.parametrize(
@@ -63,6 +73,7 @@ def test_a_release_cannot_look_like_a_device(name: str) -> None:
             "fugu/2/home/watch/window/hr/high",
             "fugu/2/home/watch/symbols/hr/more",
             "fugu/2/home/estimate/watch",
+            "fugu/2/home/release/active",
         ),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli.command import Fugu, runner
-from tests.deploy.shipped import Shipped
+from tests.deploy.shipped import Shipped, promises
 
 
 @pytest.fixture
@@ -18,14 +18,14 @@ def fugu(capsys: pytest.CaptureFixture[str]) -> Fugu:
 
 @pytest.fixture(params=["passwords", "certificates"], scope="module")
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shipped:
-    """The folders of a broker with two devices, a gateway, an operator and a subscriber of each zone."""
+    """The folders of a broker with two devices, a gateway, an operator, the site and a reader."""
     broker = Shipped(tmp_path_factory.mktemp("fleet"), mutual=request.param == "certificates")
     for name in ("watch", "ring"):
         broker.add("device", name)
     broker.add("gateway", "gateway", "--rollout")
     broker.add("operator", "operator")
-    broker.add("subscriber", "site", "--zone", "site")
-    broker.add("subscriber", "public", "--zone", "public")
+    broker.add("subscriber", "site", "--audience", "site")
+    broker.add("subscriber", "public", *promises(broker.root))
     return broker
 
 

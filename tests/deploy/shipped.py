@@ -15,8 +15,10 @@ from paho.mqtt.enums import CallbackAPIVersion
 from fugu.main import main
 from mqtt_link import Broker
 from tests.brokers import Mosquitto, free_port, wait_until
+from tests.service.release_scenes import FLEET, scheduled, write_config
+from tests.service.scenes import write_policies
 
-__all__ = ["DENIED", "Client", "Shipped"]
+__all__ = ["DENIED", "Client", "Shipped", "promises"]
 
 DENIED = 135
 NOBODY = 16
@@ -26,6 +28,13 @@ WAIT_SECONDS = 6.0
 def fugu(*words: object) -> None:
     """Run a command that must succeed."""
     assert main([str(word) for word in words]) == 0
+
+
+def promises(folder: Path) -> tuple[object, ...]:
+    """The options of a reader of the audience `public`, whose files are written into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    policies = write_policies(folder / "policies", FLEET)
+    return ("--audience", "public", "--releases", write_config(folder, scheduled()), "--policies", policies)
 
 
 class Shipped(Mosquitto):
@@ -148,21 +157,21 @@ class Client:
         """Close the socket without a word, so that the broker publishes the last will."""
         self._client.socket().close()  # type: ignore[union-attr]
 
-    def wait_for(self, topic: str, payload: bytes) -> None:
+    def wait_for(self, topic: str, payload: bytes, seconds: float = WAIT_SECONDS) -> None:
         """Wait until a message has arrived."""
-        self._until(lambda: (topic, payload) in self.received, f"{payload!r} on {topic}")
+        self._until(lambda: (topic, payload) in self.received, f"{payload!r} on {topic}", seconds)
 
     def _wait(self, mid: int) -> int:
         self._until(lambda: mid in self._answers, "an answer")
         return self._answers.pop(mid)
 
-    def _until(self, condition: Callable[[], object], what: str) -> None:
+    def _until(self, condition: Callable[[], object], what: str, seconds: float = WAIT_SECONDS) -> None:
         def reached() -> bool:
             if not condition():
                 self._client.loop(0.05)
             return bool(condition())
 
-        wait_until(reached, WAIT_SECONDS, what)
+        wait_until(reached, seconds, what)
 
     def _connected(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         self.reason = reason.value

@@ -17,6 +17,7 @@ from edge_agent.config import load
 from fugu.deploy.accounts import Account, access_list, new_password, password_line
 from fugu.deploy.certificates import Authority
 from tests.cli.command import Fugu
+from tests.deploy.shipped import promises
 from tests.system.fleet import policy
 
 BROKER = ("--fleet", "home", "--host", "gw.example", "--host", "192.168.1.5", "--host", "::1")
@@ -30,7 +31,7 @@ def deployed(fugu: Fugu, folder: Path, *words: str) -> Path:
     commands += [["device", "--out", folder / "watch", "--broker", broker, "--name", "watch"]]
     commands += [["gateway", "--out", folder / "gateway", "--broker", broker, "--rollout"]]
     commands += [["operator", "--out", folder / "operator", "--broker", broker]]
-    commands += [["subscriber", "--out", folder / "public", "--broker", broker, "--zone", "public"]]
+    commands += [["subscriber", "--out", folder / "public", "--broker", broker, *promises(folder / "promises")]]
     for command in commands:
         done = fugu("deploy", *command)
         assert done.code == 0
@@ -158,10 +159,11 @@ def test_a_name_whose_certificate_may_still_be_about_is_not_given_again(fugu: Fu
 
 
 def test_what_lies_under_the_name_of_an_account_that_is_no_device_is_denied() -> None:
-    accounts = [Account(name="watch", role="device"), Account(name="eve", role="public")]
+    eve = Account(name="eve", role="reader", audiences=("press",), epsilon=1.0, adversary="informed")
+    accounts = [Account(name="watch", role="device"), eve]
     text = access_list("home", accounts)
     user = text[text.index("user eve") :]
-    assert user.splitlines() == ["user eve", "topic deny fugu/2/home/eve/#", "topic read fugu/2/home/release/+"]
+    assert user.splitlines() == ["user eve", "topic deny fugu/2/home/eve/#", "topic read fugu/2/home/release/press/+"]
     assert "user watch" not in text
 
 
@@ -202,7 +204,6 @@ def test_what_lies_under_the_name_of_an_account_that_is_no_device_is_denied() ->
         ),
         (("device", "--out", "{new}", "--broker", "{broker}", "--name", "r", "--program", "/x y"), 2, "absolute path"),
         (("gateway", "--out", "{new}", "--broker", "{broker}", "--program", "fugu"), 2, "absolute path"),
-        (("subscriber", "--out", "{new}", "--broker", "{broker}", "--zone", "all"), 2, "zone must be one of"),
         (("remove", "--broker", "{broker}", "--name", "nobody"), 1, "no account nobody"),
     ],
 )
@@ -244,7 +245,9 @@ def test_the_agent_accepts_its_configuration(fugu: Fugu, tmp_path: Path, words: 
     assert not list((tmp_path / "watch").glob("*.service"))
 
 
-@pytest.mark.parametrize("command", ["broker", "device", "gateway", "operator", "subscriber", "remove"])
+@pytest.mark.parametrize(
+    "command", ["broker", "device", "gateway", "operator", "subscriber", "join", "leave", "remove"]
+)
 def test_every_command_explains_itself_with_an_example(fugu: Fugu, command: str) -> None:
     done = fugu("deploy", command, "--help")
     assert (done.code, done.err) == (0, "")

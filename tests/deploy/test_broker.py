@@ -30,7 +30,7 @@ from tests.deploy.shipped import DENIED, Client, Shipped
 SYMBOLS = symbols_topic("home", "watch", "hr")
 POLICY = "fugu/2/home/watch/policy/set"
 REPORTED = "fugu/2/home/watch/policy/status"
-RELEASE = release_topic("home", "active")
+RELEASE = release_topic("home", "public", "active")
 ESTIMATE = estimate_topic("home", "watch", "hr")
 EVERYTHING = ("#", "fugu/#", "fugu/2/home/+/symbols/+", "$SYS/#", "$share/group/fugu/#")
 

@@ -120,7 +120,7 @@ def fleet_with_wrist(fleet: Shipped, folder: Path) -> Shipped:
     """A broker like that of the fleet, with a device of its own and a gateway as they are installed."""
     broker = Shipped(folder, mutual=fleet.mutual)
     broker.add("device", "wrist", "--policy", folder / "policies" / "wrist.json", "--in-place")
-    broker.add("subscriber", "site", "--zone", "site")
+    broker.add("subscriber", "site", "--audience", "site")
     (folder / "gateway").rmdir()
     broker.add("gateway", "gateway", "--program", PROGRAMS / "fugu")
     return broker

@@ -9,7 +9,7 @@ from contract.topics import release_topic
 from mqtt_link import Broker, ReleaseReading, Subscription
 from tests.contract.test_release_frames import FRAME
 
-TOPIC = release_topic("home", "active")
+TOPIC = release_topic("home", "public", "active")
 
 
 def test_a_release_is_handed_out_once_and_the_next_one_too() -> None:
@@ -28,13 +28,14 @@ def test_other_streams_are_left_out() -> None:
 
 def test_what_is_no_release_of_that_name_is_counted_and_left_out() -> None:
     readings = Subscription(Broker(), fleet="home")
-    assert readings.decode(release_topic("home", "other"), encode_release(FRAME)) == []
+    assert readings.decode(release_topic("home", "public", "other"), encode_release(FRAME)) == []
+    assert readings.decode(release_topic("home", "other", "active"), encode_release(FRAME)) == []
     assert readings.decode(TOPIC, encode_release(FRAME)[:-1]) == []
     assert readings.decode(TOPIC, b"") == []
-    assert readings.rejected == {"topic": 1, "malformed": 2}
+    assert readings.rejected == {"topic": 2, "malformed": 2}
 
 
 def test_releases_are_subscribed_to_with_all_devices_only() -> None:
-    assert "fugu/2/home/release/+" in Subscription(Broker(), fleet="home").link.subscriptions
-    assert "fugu/2/home/release/+" not in Subscription(Broker(), fleet="home", device="watch").link.subscriptions
-    assert "fugu/2/home/release/+" not in Subscription(Broker(), fleet="home", releases=False).link.subscriptions
+    assert "fugu/2/home/release/+/+" in Subscription(Broker(), fleet="home").link.subscriptions
+    assert "fugu/2/home/release/+/+" not in Subscription(Broker(), fleet="home", device="watch").link.subscriptions
+    assert "fugu/2/home/release/+/+" not in Subscription(Broker(), fleet="home", releases=False).link.subscriptions

@@ -35,7 +35,7 @@ def release(first: int, last: int, charge: int = ALLOWED, *devices: str, **more:
     fields: dict[str, object] = {
         **{"name": "count", "audience": "public", "stream": "hr", "first": first, "last": last},
         **{"charges": dict.fromkeys(devices or ("watch",), charge), "mechanism": "discrete-laplace", "scale": "20"},
-        **{"topic": "fugu/2/home/release/count", **more},
+        **{"topic": "fugu/2/home/release/public/count", **more},
     }
     return Release(**fields)  # type: ignore[arg-type]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.release.audit import Audit, verify
 from gateway.release.charges import PER_NAT, nats, units_above, units_below
-from gateway.release.entries import LedgerError
+from gateway.release.entries import Allowance, LedgerError
 from gateway.release.ledger import Ledger
 from gateway.release.runs import Run
 from tests.release.ledgers import ALLOWED, allow, key, open_ledger, release, reserve
@@ -251,3 +251,16 @@ def test_it_decides_as_a_dictionary_of_ticks_would(steps: list[tuple[object, ...
             assert ledger.remaining(key(device), 5, 14) == max(allowed[device] - base[device] - worst, 0)
         assert verify(ledger).problems == ()
         ledger.close()
+
+
+def test_what_an_audience_is_promised_never_changes(tmp_path: Path) -> None:
+    """Limits of accounts are computed from it: a larger promise would break them behind their owners' backs."""
+    ledger = Ledger(tmp_path / "l.sqlite")
+    made = Allowance(key(), 100, 0, 0.5, "informed")
+    ledger.set_allowances([made], time_us=1)
+    ledger.set_allowances([made._replace(allowance=90)], time_us=2)  # a new policy may allow less
+    for other in (made._replace(epsilon=0.6), made._replace(epsilon=0.4), made._replace(adversary="ignorant")):
+        with pytest.raises(LedgerError, match=r"audience public was promised epsilon 0\.5 \(informed\) and cannot"):
+            ledger.set_allowances([other._replace(key=key("ring"))], time_us=3)
+    assert [account.allowance for account in ledger.accounts()] == [90]
+    ledger.close()

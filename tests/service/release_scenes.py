@@ -100,7 +100,7 @@ class Public:
         self.link = Link(
             mosquitto.broker,
             client_id=f"public-{secrets.token_hex(4)}",
-            subscriptions=("fugu/2/home/release/+",),
+            subscriptions=("fugu/2/home/release/+/+",),
             durable=True,
             on_connected=connected.set,
             on_message=self._received,

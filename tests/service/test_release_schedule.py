@@ -10,7 +10,7 @@ import pytest
 
 from contract.frames import SymbolFrame
 from gateway.release.audit import verify
-from gateway.release.entries import Key
+from gateway.release.entries import Key, LedgerError
 from gateway.service.release_config import ReleaseConfigError, load_releases
 from gateway.service.release_jobs import jobs
 from tests.brokers import wait_until
@@ -191,17 +191,13 @@ def test_a_file_that_fails_delays_a_release_and_loses_none(tmp_path: Path) -> No
     assert bench.counters["ledger_errors"] == 1
 
 
-def test_a_new_epsilon_is_recorded_and_holds_from_now_on(tmp_path: Path) -> None:
+def test_a_gateway_whose_audience_is_promised_something_else_does_not_start(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(scale="20", **WATCH_ONLY))
     bench.scene.record(*frames([10] * 3))
     bench.work()
-    bench.config.write_text(bench.config.read_text().replace("epsilon = 1.0", "epsilon = 0.01"))
-    bench.reopen()
-    bench.scene.record(*frames([10] * 6)[3:])
-    bench.work()
-    assert (bench.counters["releases"], bench.counters["releases_refused"]) == (1, 1)
-    assert bench.ledger._db.execute("SELECT epsilon, after_entry FROM allowances").fetchall() == [(1.0, 0), (0.01, 1)]
-    assert verify(bench.ledger).problems == ()
+    bench.config.write_text(bench.config.read_text().replace("epsilon = 1.0", "epsilon = 2.0"))
+    with pytest.raises(LedgerError, match=r"audience public was promised epsilon 1 \(informed\)"):
+        bench.reopen()
 
 
 @pytest.mark.parametrize(
@@ -234,7 +230,7 @@ def test_a_stored_release_that_is_not_that_of_its_entry_is_found(tmp_path: Path,
         (scheduled(scale="1/20"), "scale of release active must lie in"),
         (scheduled(audience="press"), "for audience press, which is not configured"),
         (scheduled(audience="site"), "no allowance to share"),
-        (scheduled(name="status"), "status cannot be the name of a release"),
+        (scheduled(name="release"), "release cannot be the name of a release"),
         (scheduled(query="mean"), "releases.0.query"),
         (scheduled(query="histogram"), "a histogram names no states"),
         (scheduled(states=[]), "any other query names some"),
@@ -275,5 +271,7 @@ def test_a_configuration_that_does_not_fit_the_policies_is_refused(tmp_path: Pat
 def test_the_site_has_no_epsilon_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(ReleaseConfigError, match="site sees the symbols"):
         load_releases(write_config(tmp_path, scheduled(), audiences=PUBLIC.replace("public", "site")))
+    with pytest.raises(ReleaseConfigError, match="policy cannot be the name of an audience"):
+        load_releases(write_config(tmp_path, scheduled(), audiences=PUBLIC.replace("public", "policy")))
     with pytest.raises(ReleaseConfigError, match=r"cannot read none\.toml"):
         load_releases(tmp_path / "none.toml")

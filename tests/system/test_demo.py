@@ -163,8 +163,8 @@ def test_the_live_table_shows_the_newest_count_and_the_newest_release() -> None:
     counted = WindowFrame(1, WINDOW, previous=-1, index=0, first=0, length=1000, observed=990, counts=(-7,))
     observer.link.on_message(window_topic(FLEET, "watch-N05", STREAM), encode_window(counted), False)
     released = encode_release(group_frame(60))
-    observer.link.on_message(release_topic(FLEET, "above"), released, False)
-    observer.link.on_message(release_topic(FLEET, "above"), b"\x06", False)
+    observer.link.on_message(release_topic(FLEET, "public", "above"), released, False)
+    observer.link.on_message(release_topic(FLEET, "public", "above"), b"\x06", False)
     shown = printed(observer.table("title"))
     assert "-7 of 990" in shown
     assert "release 7, ticks 0..1999 of 3 devices" in " ".join(shown.split())

@@ -1,0 +1,102 @@
+"""Accounts that read releases: joining and leaving audiences, within the limit of what one reader may be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contract.guarantee import Adversary
+from fugu.deploy.accounts import Account
+from fugu.errors import CommandError
+
+if TYPE_CHECKING:
+    from gateway.service.readers import Bound
+
+__all__ = ["Promises", "joined", "left", "new_reader"]
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """What the bound of a reader is computed from.
+
+    Attributes:
+        releases: the gateway's configuration of releases, which says what each audience is promised.
+        policies: folder of the fleet's policies, which say what the chains may be.
+        fleet: its name.
+    """
+
+    releases: Path
+    policies: Path
+    fleet: str
+
+
+def new_reader(
+    name: str,
+    audiences: tuple[str, ...],
+    promises: Promises,
+    *,
+    epsilon: float | None = None,
+    adversary: Adversary | None = None,
+) -> tuple[Account, list[Bound]]:
+    """An account of audiences, and what it may be told about each stream.
+
+    Args:
+        epsilon, adversary: its limit; what is not stated is that of the first audience.
+
+    Raises:
+        FuguError: it would be told more than its limit, or that cannot be computed.
+    """
+    from gateway.service.readers import limited
+    from gateway.service.release_config import load_releases
+
+    reader = limited(name, audiences, load_releases(promises.releases), epsilon, adversary)
+    account = Account(
+        name=name, role="reader", audiences=reader.audiences, epsilon=reader.epsilon, adversary=reader.adversary
+    )
+    return account, _checked(account, promises)
+
+
+def joined(account: Account, audience: str, promises: Promises) -> tuple[Account, list[Bound]]:
+    """An account with one audience more, and what it may be told then.
+
+    Raises:
+        FuguError: it is no reader, or would be told more than its limit, or that cannot be computed.
+    """
+    _refuse_others(account)
+    if audience in account.audiences:
+        raise CommandError(f"the account {account.name} belongs to audience {audience}")
+    left = tuple(one for one in account.left if one != audience)
+    changed = account.model_copy(update={"audiences": (*account.audiences, audience), "left": left})
+    return changed, _checked(changed, promises)
+
+
+def left(account: Account, audience: str) -> Account:
+    """An account that reads an audience's releases no longer; what it was told still counts.
+
+    Raises:
+        CommandError: it does not belong to the audience.
+    """
+    _refuse_others(account)
+    if audience not in account.audiences:
+        raise CommandError(f"the account {account.name} does not belong to audience {audience}")
+    others = tuple(one for one in account.audiences if one != audience)
+    return account.model_copy(update={"audiences": others, "left": (*account.left, audience)})
+
+
+def _refuse_others(account: Account) -> None:
+    if account.role != "reader":
+        reads = "; the site reads symbols and all releases" if account.role == "site" else ""
+        raise CommandError(f"the account {account.name} is no reader of audiences, but {account.role}{reads}")
+
+
+def _checked(account: Account, promises: Promises) -> list[Bound]:
+    from gateway.service.policies import Catalogue
+    from gateway.service.readers import Reader, check_reader
+    from gateway.service.release_config import load_releases
+
+    assert account.epsilon is not None
+    assert account.adversary is not None
+    reader = Reader(name=account.name, audiences=account.ever, epsilon=account.epsilon, adversary=account.adversary)
+    catalogue = Catalogue.load(promises.policies, promises.fleet)
+    return check_reader(reader, load_releases(promises.releases), catalogue)

@@ -1,0 +1,238 @@
+"""Who reads which releases: the generated access list on a real Mosquitto, and limits that hold over all audiences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.frames import SymbolFrame, encode_symbols
+from contract.release_frames import decode_release
+from contract.topics import parse_topic, release_topic, symbols_topic
+from gateway.release.allowance import allowance
+from gateway.release.joint import joint_charge, joint_loss
+from gateway.service import Gateway, GatewaySettings
+from gateway.service.release_config import ReleaseConfigError
+from gateway.service.release_setup import open_releases
+from gateway.service.store import Store
+from tests.brokers import wait_until
+from tests.cli.command import Fugu
+from tests.deploy.shipped import Shipped
+from tests.service.release_scenes import scheduled
+from tests.service.scenes import catalogue, policy, write_policies
+
+POLICY = policy(1)
+TICKS = 363
+AUDIENCES = "".join(f'[audiences.{name}]\nepsilon = 0.5\nadversary = "informed"\n' for name in ("street", "press"))
+RELEASES = (
+    scheduled("plain", "site", scale="1/10", length=1),
+    scheduled("walk", "street", length=TICKS),
+    scheduled("news", "press", length=TICKS),
+)
+
+
+def joint_limit(audiences: int = 2) -> float:
+    """What so many audiences of .5 tell one reader together."""
+    allowed = allowance(POLICY.chains, 0.5, "informed")
+    return joint_loss(POLICY.chains, joint_charge([allowed] * audiences, 0), "informed")
+
+
+def write_releases(folder: Path, head: str = "") -> tuple[object, ...]:
+    """A configuration with two audiences beside the site, and policies; returns the options that name them."""
+    write_policies(folder / "policies", [POLICY])
+    (folder / "releases.toml").write_text(head + AUDIENCES + "".join(RELEASES))
+    return ("--releases", folder / "releases.toml", "--policies", folder / "policies")
+
+
+@pytest.fixture(scope="module", params=["passwords", "certificates"])
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shipped:
+    """A broker with a device, a gateway, the site, a reader of each audience, and one of both."""
+    folder = tmp_path_factory.mktemp("audiences")
+    broker = Shipped(folder, mutual=request.param == "certificates")
+    promises = write_releases(folder)
+    broker.add("device", "watch")
+    broker.add("gateway", "gateway")
+    broker.add("subscriber", "site", "--audience", "site")
+    for name in ("street", "press"):
+        broker.add("subscriber", name, "--audience", name, *promises)
+    both = ("--audience", "street", "--audience", "press", "--epsilon", repr(joint_limit()))
+    broker.add("subscriber", "both", *both, *promises)
+    return broker
+
+
+@pytest.fixture
+def fleet(written: Shipped) -> Iterator[Shipped]:
+    """The same, running and without memories."""
+    (written.folder / "mosquitto.db").unlink(missing_ok=True)
+    with written:
+        yield written
+
+
+def test_a_reader_reads_the_releases_of_its_audiences_and_nothing_else(fleet: Shipped) -> None:
+    """Retained ones, which came before it subscribed, and later ones."""
+    topics = {audience: release_topic("home", audience, "a") for audience in ("site", "street", "press")}
+    readable = {"street": {"street"}, "press": {"press"}, "both": {"street", "press"}, "site": set(topics)}
+    with ExitStack() as open_clients:
+        gateway = open_clients.enter_context(fleet.client("gateway"))
+        for topic in topics.values():
+            assert gateway.publish(topic, b"retained", retain=True) == 0
+        readers = {name: open_clients.enter_context(fleet.client(name)) for name in readable}
+        for reader in readers.values():
+            for wanted in ("#", "fugu/#", "fugu/2/home/release/+/+", *topics.values()):
+                reader.subscribe(wanted)
+        for payload in (b"later", b"end"):
+            for topic in sorted(topics.values(), key=lambda one: "press" in one):  # that of press is the last one
+                assert gateway.publish(topic, payload) == 0
+        for name, reader in readers.items():
+            reader.wait_for(topics["press" if "press" in readable[name] else "street"], b"end")
+            assert {topic for topic, _ in reader.received} == {topics[audience] for audience in readable[name]}
+            assert {payload for topic, payload in reader.received} == {b"retained", b"later", b"end"}
+
+
+def test_uncharged_counts_of_single_ticks_reach_the_site_only(fleet: Shipped, tmp_path: Path) -> None:
+    """The attack: a count of one tick with noise of scale 1/10 is the symbol itself; a public reader had 363 of 363."""
+    symbols = np.random.default_rng(3).integers(0, 2, TICKS + 1)
+    address = fleet.address("gateway")
+    settings = GatewaySettings(
+        *("home", address, tmp_path / "s.sqlite", fleet.root / "policies"), releases=fleet.root / "releases.toml"
+    )
+    with fleet.client("site") as site, fleet.client("street") as street:
+        for reader in (site, street):
+            reader.subscribe("fugu/2/home/release/#")
+        gateway = Gateway(settings)
+        gateway.start()
+        try:
+            wait_until(lambda: gateway._link.connected)
+            with fleet.client("watch") as watch:
+                previous = -1
+                for first in range(0, TICKS + 1, 10):
+                    frame = SymbolFrame(1, previous, first, bytes(symbols[first : first + 10].tolist()))
+                    assert watch.publish(symbols_topic("home", "watch", "hr"), encode_symbols(frame)) == 0
+                    previous = frame.last
+            wait_until(lambda: gateway.counters["releases_published"] >= TICKS + 2, 60)
+        finally:
+            gateway.stop()
+        with fleet.client("gateway") as last:
+            assert last.publish(release_topic("home", "street", "end"), b"end") == 0
+        for reader in (site, street):
+            reader.wait_for(release_topic("home", "street", "end"), b"end", 60)
+        found = {"site": guessed(site.received), "street": guessed(street.received)}
+        assert found["street"] == {}
+        assert len(found["site"]) >= TICKS
+        right = sum(symbols[tick] == symbol for tick, symbol in found["site"].items())
+        assert right >= 0.99 * TICKS  # and so is worth reading: whoever may read it has the symbols
+        assert [parse_topic(topic).release for topic, _ in street.received] == ["walk", "end"]
+
+
+def guessed(received: list[tuple[str, bytes]]) -> dict[int, int]:
+    """Tick to symbol, from counts of single ticks."""
+    frames = [decode_release(payload) for topic, payload in received if topic.endswith("/plain")]
+    middle = {frame.first: frame.values[0] for frame in frames}
+    return {tick: int(value > 0.5) for tick, value in middle.items()}
+
+
+@pytest.fixture
+def broker(fugu: Fugu, tmp_path: Path) -> Path:
+    """A broker's folder without accounts."""
+    folder = tmp_path / "broker"
+    assert fugu("deploy", "broker", "--out", folder, "--fleet", "home", "--host", "h").code == 0
+    return folder
+
+
+def test_two_audiences_of_a_half_are_refused_just_below_the_joint_bound_and_accepted_at_it(
+    fugu: Fugu, tmp_path: Path, broker: Path
+) -> None:
+    promises, limit = write_releases(tmp_path), joint_limit()
+    both = ("deploy", "subscriber", "--broker", broker, "--name", "n", "--audience", "street", "--audience", "press")
+    below = fugu(*both, "--out", tmp_path / "a", *promises, "--epsilon", repr(np.nextafter(limit, 0.0).item()))
+    assert (below.code, below.out, below.err.count("\n")) == (1, "", 1)
+    assert "account n would be told" in below.err
+    assert not (tmp_path / "a").exists()
+    assert "user n" not in (broker / "access.acl").read_text()
+    at = fugu(*both, "--out", tmp_path / "b", *promises, "--epsilon", repr(limit))
+    assert (at.code, at.err) == (0, "")
+    assert "watch/hr: at most" in at.out
+    lines = (broker / "access.acl").read_text().splitlines()
+    assert lines[-2:] == ["topic read fugu/2/home/release/street/+", "topic read fugu/2/home/release/press/+"]
+
+
+def test_joining_is_refused_by_the_same_rule_and_leaving_gives_nothing_back(
+    fugu: Fugu, tmp_path: Path, broker: Path
+) -> None:
+    promises = write_releases(tmp_path)
+    new = ("deploy", "subscriber", "--broker", broker, "--audience", "street", *promises)
+    assert fugu(*new, "--name", "poor", "--out", tmp_path / "poor").code == 0
+    assert fugu(*new, "--name", "rich", "--out", tmp_path / "rich", "--epsilon", repr(joint_limit())).code == 0
+    join = ("deploy", "join", "--broker", broker, "--audience", "press", *promises)
+    refused = fugu(*join, "--name", "poor")
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert "street, press together: its limit is 0.5" in refused.err
+    assert fugu(*join, "--name", "rich").code == 0
+    leave = ("deploy", "leave", "--broker", broker)
+    assert fugu(*leave, "--name", "poor", "--audience", "street").code == 0
+    assert fugu(*leave, "--name", "poor", "--audience", "street").code == 1
+    assert "release/street" not in (broker / "access.acl").read_text().partition("user poor")[2].partition("user")[0]
+    assert fugu(*join, "--name", "poor").code == 1  # what it read was read
+    assert fugu("deploy", "remove", "--broker", broker, "--name", "poor").code == 0
+    again = fugu(*new, "--name", "poor", "--out", tmp_path / "again")
+    assert (again.code, again.err) == (1, "fugu: the account poor was removed\n")
+    readers = json.loads((broker / "readers.json").read_text())["readers"]
+    assert {one["name"]: sorted(one["audiences"]) for one in readers} == {
+        "poor": ["street"],
+        "rich": ["press", "street"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ((), 2, "say with --audience"),
+        (("--audience", "street"), 2, "--releases FILE and --policies DIR"),
+        (("--audience", "site", "--audience", "street"), 2, "belongs to no other audience"),
+        (("--audience", "town", "{promises}"), 1, "audience town is not configured"),
+        (("--audience", "street", "{promises}", "--adversary", "universal"), 1, "its limit is 0.5 (universal"),
+        (("--audience", "street", "{promises}", "--epsilon", "0"), 1, "above 0"),
+        (("--renew", "--audience", "street"), 2, "--renew needs --name"),
+    ],
+)
+def test_an_account_whose_bound_cannot_be_computed_is_refused_in_one_line(
+    fugu: Fugu, tmp_path: Path, broker: Path, words: tuple[str, ...], code: int, says: str
+) -> None:
+    promises = write_releases(tmp_path)
+    given = [one for word in words for one in (promises if word == "{promises}" else (word,))]
+    done = fugu("deploy", "subscriber", "--broker", broker, "--out", tmp_path / "new", *given)
+    assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
+    assert says in done.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_account_of_the_site_joins_no_audience(fugu: Fugu, tmp_path: Path, broker: Path) -> None:
+    promises = write_releases(tmp_path)
+    site = ("deploy", "subscriber", "--broker", broker, "--out", tmp_path / "s", "--audience", "site", "--name", "s")
+    assert fugu(*site).code == 0
+    refused = fugu("deploy", "join", "--broker", broker, "--name", "s", "--audience", "street", *promises)
+    assert refused.err == (
+        "fugu: the account s is no reader of audiences, but site; the site reads symbols and all releases\n"
+    )
+
+
+def test_a_gateway_refuses_policies_and_promises_that_would_let_a_reader_exceed_its_limit(
+    fugu: Fugu, tmp_path: Path, broker: Path
+) -> None:
+    promises = write_releases(tmp_path, 'readers = "broker/readers.json"\n')
+    both = ("--audience", "street", "--audience", "press", "--epsilon", repr(joint_limit()))
+    new = ("deploy", "subscriber", "--broker", broker, "--name", "n", "--out", tmp_path / "n")
+    assert fugu(*new, *both, *promises).code == 0
+    store = Store(tmp_path / "s.sqlite")
+    opened = open_releases(tmp_path / "releases.toml", tmp_path / "l.sqlite", store, catalogue([POLICY]))
+    opened.ledger.close()
+    config = (tmp_path / "releases.toml").read_text()
+    for text in (config.replace("epsilon = 0.5", "epsilon = 0.6", 1), config.replace("readers.json", "nobody.json")):
+        (tmp_path / "releases.toml").write_text(text)
+        with pytest.raises(ReleaseConfigError, match=r"its limit is|cannot read the readers"):
+            open_releases(tmp_path / "releases.toml", tmp_path / "m.sqlite", store, catalogue([POLICY]))
+    store.close()
