@@ -10,7 +10,7 @@ from typing import NamedTuple
 __all__ = ["FORMAT", "LEDGER", "OUTBOX", "REGISTRY", "STORE", "FileKind"]
 
 FORMAT = 2
-"""Of every file, policy, signed document and topic: `fugu/2`."""
+"""The 2 of `fugu/2`."""
 
 
 class FileKind(NamedTuple):

@@ -6,12 +6,12 @@ They are read only after their signatures have been checked; `contract.trust` ha
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import msgpack
 from pydantic import Field, ValidationError, model_validator
 
-from contract._document import Document
+from contract._document import Document, DocumentFile
 from contract.envelope import key_name
 from contract.errors import PolicyError
 from contract.guarantee import Adversary
@@ -160,7 +160,7 @@ class PolicyDocument(Document):
         found: list[AnyPolicy] = []
         for policy in self.policies:
             text = json.dumps({**policy, "fleet": self.fleet, "device": device, "version": self.version})
-            kind = MeasurePolicy if policy.get("policy_format") == 2 else Policy
+            kind = MeasurePolicy if policy.get("kind") == "points" else Policy
             found.append(kind.from_json(text))
         streams = [policy.stream for policy in found]
         if len(set(streams)) != len(streams):
@@ -186,7 +186,7 @@ class TimeDocument(Document):
     time: Seconds
 
 
-class Enrolment(Document):
+class Enrolment(DocumentFile):
     """What a device knows before anything is sent to it, from its owner's hands.
 
     Attributes:
@@ -199,6 +199,7 @@ class Enrolment(Document):
         fresh_seconds: how old the newest signed time may be before the device calls itself stale; none means any age.
     """
 
+    remedy: ClassVar[str] = "enrol the device anew"
     fleet: Name
     device: Name
     root: Annotated[str, Field(pattern="^([0-9a-f]{2})+$", max_length=1 << 16)]
@@ -219,6 +220,7 @@ def read_enrolment(text: str | bytes) -> Enrolment:
     Raises:
         PolicyError: one line that names the first field that is wrong.
     """
+    Enrolment.refuse_other_format(text)
     try:
         return Enrolment.model_validate_json(text)
     except ValidationError as error:

@@ -101,7 +101,7 @@ class MeasurePolicy(PolicyHeader):
         tables: other tables, in the same form.
     """
 
-    policy_format: Literal[2] = 2
+    kind: Literal["points"] = "points"
     frame_ticks: int = Field(ge=1, le=MAX_MEASURE_TICKS)
     coordinates: tuple[Annotated[tuple[Coordinate, ...], Field(min_length=1, max_length=3)], ...] = Field(
         min_length=2, max_length=MAX_MEASURED_STATES

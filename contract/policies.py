@@ -1,4 +1,4 @@
-"""Reading a policy of either kind: of symbols (format 1), or of measurements (format 2)."""
+"""Reading a policy of either kind: of symbols, or of points."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def read_policy(text: str | bytes) -> AnyPolicy:
         document = json.loads(text)
     except (ValueError, RecursionError):
         document = None
-    measured = isinstance(document, dict) and document.get("policy_format") == 2
+    measured = isinstance(document, dict) and document.get("kind") == "points"
     return MeasurePolicy.from_json(text) if measured else Policy.from_json(text)

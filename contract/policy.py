@@ -31,7 +31,7 @@ class Policy(PolicyHeader):
         windows_guarantee: what those learn who see the windows only; given if and only if there are windows.
     """
 
-    policy_format: Literal[1] = 1
+    kind: Literal["symbols"] = "symbols"
     table: EmissionTable
     chains: ChainClass
     guarantee: Guarantee

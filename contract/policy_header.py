@@ -1,17 +1,12 @@
-"""What every policy document begins with, and its two forms: JSON for people, msgpack for the wire.
-
-Both forms hold the same fields and pass the same checks. The msgpack bytes are what an envelope will sign.
-"""
+"""What every policy document begins with, and its JSON form."""
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
-import msgpack
 from pydantic import Field, ValidationError, model_validator
 
-from contract._document import Document
+from contract._document import Document, DocumentFile
 from contract.discretisers import Discretiser
 from contract.errors import PolicyError
 from contract.frames import MAX_FRAME_TICKS
@@ -20,7 +15,6 @@ from contract.topics import NAME_PATTERN, RESERVED_DEVICES
 __all__ = ["MAX_POLICY_BYTES", "Clock", "PolicyHeader"]
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-POLICY_SCHEMA = 1
 MAX_POLICY_BYTES = 1 << 20
 _MICROSECONDS_MAX = 2**62
 
@@ -32,17 +26,18 @@ class Clock(Document):
     period_us: int = Field(ge=100, le=86_400_000_000 * 366)
 
 
-class PolicyHeader(Document):
+class PolicyHeader(DocumentFile):
     """Whose policy it is, when it runs, and what its states are.
 
     Attributes:
-        policy_format: what kind of policy it is, and of which version.
+        kind: what leaves the device, `symbols` or `points`.
         valid_from: Unix time in seconds from which the policy may run.
         valid_until: Unix time in seconds from which it may not run any more; none means for ever.
         frame_ticks: ticks in a frame; a frame is published every frame_ticks * period.
     """
 
-    policy_format: int = 0
+    remedy: ClassVar[str] = "make the policy anew with fugu plan"
+    kind: str
     fleet: Name
     device: Name
     stream: Name
@@ -63,7 +58,7 @@ class PolicyHeader(Document):
 
     @property
     def _unused(self) -> set[str]:
-        """Fields to leave out of both forms."""
+        """Fields to leave out of the JSON form."""
         return set()
 
     def to_json(self) -> str:
@@ -79,31 +74,10 @@ class PolicyHeader(Document):
         """
         if len(text) > MAX_POLICY_BYTES:
             raise PolicyError(f"policy of {len(text)} bytes; at most {MAX_POLICY_BYTES} are allowed")
+        cls.refuse_other_format(text)
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"]) or "policy"
             raise PolicyError(f"{where}: {first['msg']}") from None
-
-    def to_msgpack(self) -> bytes:
-        """The form for the wire: schema number, then a msgpack map with the fields of the JSON form."""
-        packed: bytes = msgpack.packb(self.model_dump(mode="json", exclude=self._unused))
-        return bytes([POLICY_SCHEMA]) + packed
-
-    @classmethod
-    def from_msgpack(cls, payload: bytes) -> Self:
-        """Parse and check the wire form.
-
-        Raises:
-            PolicyError: one line that says what is wrong.
-        """
-        if len(payload) > MAX_POLICY_BYTES:
-            raise PolicyError(f"policy of {len(payload)} bytes; at most {MAX_POLICY_BYTES} are allowed")
-        if payload[:1] != bytes([POLICY_SCHEMA]):
-            raise PolicyError(f"policy schema {payload[:1].hex() or 'missing'}, expected {POLICY_SCHEMA:02x}")
-        try:
-            text = json.dumps(msgpack.unpackb(payload[1:], raw=False, strict_map_key=True))
-        except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
-            raise PolicyError(f"policy is no msgpack document: {type(error).__name__}") from None
-        return cls.from_json(text)

@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from contract._document import FORMAT_NAME
 from contract.envelope import Envelope, Kind, decode_envelope, decode_roots, signers
 from contract.errors import FrameError, FuguError, GuaranteeError, PolicyError
 from contract.fleet_documents import (
@@ -162,6 +163,7 @@ class TrustState:
     def to_json(self) -> dict[str, Any]:
         """Values that JSON can carry."""
         return {
+            "format": FORMAT_NAME,
             "root": base64.b64encode(self.root).decode(),
             "version": self.version,
             "digest": self.digest,
@@ -175,8 +177,10 @@ class TrustState:
         """What `to_json` made; the caller has kept it from others.
 
         Raises:
-            EnvelopeError: it is something else.
+            EnvelopeError: it is something else, or of another version.
         """
+        if values.get("format") != FORMAT_NAME:
+            raise EnvelopeError(f"what is kept of earlier documents is not of format {FORMAT_NAME}: enrol anew")
         try:
             return cls(
                 base64.b64decode(values["root"], validate=True),

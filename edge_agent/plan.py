@@ -100,7 +100,7 @@ class StreamPlan:
     @classmethod
     def of(cls, policy: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
         """Take what the agent needs from a verified policy's JSON form."""
-        measured = policy["policy_format"] == 2
+        measured = policy["kind"] == "points"
         return cls(
             stream=policy["stream"],
             version=policy["version"],

@@ -73,7 +73,8 @@ def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePol
         tables.append(MeasureTable(version, number, _set(each.possible), each.first, until, noise))
     encoded = [encoded_table(table) for table in tables]
     document = {
-        "policy_format": 2,
+        "format": "fugu/2",
+        "kind": "points",
         **fields,
         "coordinates": spec.values.tolist(),
         "resolution": list(spec.resolution),

@@ -134,14 +134,14 @@ def _body(text: bytes, fleet: str, to: Address) -> dict[str, Any]:
 def _table_version(given: dict[str, Any]) -> int:
     """The version that the tables of a measured stream name, for a policy that does not say its own."""
     try:
-        return decoded_table(given["fallback"]).policy_version if given.get("policy_format") == 2 else 1
+        return decoded_table(given["fallback"]).policy_version if given.get("kind") == "points" else 1
     except (KeyError, TypeError, FrameError):
         return 1
 
 
 def _restamped(body: dict[str, Any], version: int) -> dict[str, Any]:
     """A policy whose tables, if it has any, name a version."""
-    if body.get("policy_format") != 2:
+    if body.get("kind") != "points":
         return body
 
     def stamped(text: str) -> str:

@@ -398,7 +398,7 @@ MIXED = {**json.loads(MEASURED.to_json()), "tables": [MEASURED.fallback]}
     [
         (FALSE.to_json(), (), 1, "epsilon"),
         (json.dumps(MIXED), (), 1, "the fallback has number 0"),
-        ("{}", (), 1, "Field required"),
+        ("{}", (), 1, "not of format fugu/2"),
         ("[1]", (), 1, "no JSON object"),
         (POLICY.model_copy(update={"fleet": "other"}).to_json(), (), 1, "a policy of fleet other"),
         (POLICY.to_json(), ("--to", "device:ring"), 1, "a policy of device watch; the document is for device ring"),

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-import msgpack
 import pytest
 
 from contract.discrete_laplace import SCALE
@@ -17,7 +16,7 @@ from contract.frames import MAX_TICK
 from contract.measure_frames import MAX_MEASURE_TICKS
 from contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
 from contract.measure_table import MeasureTable, StaircaseNoise, WeightNoise, encoded_table, members
-from contract.policies import read_policy
+from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from contract.staircase import Staircase
 from tests.measured import measure_policy
@@ -46,12 +45,22 @@ def coded(noise: Any, number: int = 1, constraint: int = 0b1111, **changes: int)
     )
 
 
-def test_both_forms_hold_the_same() -> None:
+def test_a_policy_comes_back_and_says_what_it_is() -> None:
     assert MeasurePolicy.from_json(POLICY.to_json()) == POLICY
-    assert MeasurePolicy.from_msgpack(POLICY.to_msgpack()) == POLICY
     assert read_policy(POLICY.to_json()) == POLICY
-    assert msgpack.unpackb(POLICY.to_msgpack()[1:]) == json.loads(POLICY.to_json())
-    assert json.loads(POLICY.to_json())["policy_format"] == 2
+    document = json.loads(POLICY.to_json())
+    assert (document["format"], document["kind"]) == ("fugu/2", "points")
+
+
+@pytest.mark.parametrize("older", [{"policy_format": 1}, {"policy_format": 2}, {"format": "fugu/1"}, {}])
+@pytest.mark.parametrize("kind", [symbol_policy, lambda: POLICY])
+def test_a_policy_of_an_older_version_is_refused_in_a_line(older: Document, kind: Callable[[], AnyPolicy]) -> None:
+    document = {name: value for name, value in json.loads(kind().to_json()).items() if name != "format"} | older
+    with pytest.raises(PolicyError) as refusal:
+        read_policy(json.dumps(document))
+    assert str(refusal.value) == (
+        "not of format fugu/2, as this program's files are: make the policy anew with fugu plan"
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,15 +69,14 @@ def test_both_forms_hold_the_same() -> None:
 )
 def test_every_kind_of_graph_comes_back(graph: Document) -> None:
     made = measure_policy(2, graph=graph, factor=9)
-    for again in (MeasurePolicy.from_json(made.to_json()), MeasurePolicy.from_msgpack(made.to_msgpack())):
-        assert again == made
-        assert again.measurement == made.measurement
-        again.verify(1.0)
+    again = MeasurePolicy.from_json(made.to_json())
+    assert again == made
+    assert again.measurement == made.measurement
+    again.verify(1.0)
     assert json.loads(made.to_json())["graph"] == graph
 
 
-def test_policies_of_symbols_are_read_as_before() -> None:
-    """Format 1 has neither a new field nor another byte."""
+def test_policies_of_symbols_have_no_field_of_the_other_kind() -> None:
     made = symbol_policy()
     again = read_policy(made.to_json())
     assert isinstance(again, Policy)
@@ -77,17 +85,17 @@ def test_policies_of_symbols_are_read_as_before() -> None:
     assert "coordinates" not in fields
     assert "fallback" not in fields
     assert list(fields) == [
-        *("policy_format", "fleet", "device", "stream", "version", "valid_from", "valid_until", "clock", "frame_ticks"),
-        *("discretiser", "table", "chains", "guarantee"),
+        *("format", "kind", "fleet", "device", "stream", "version", "valid_from", "valid_until", "clock"),
+        *("frame_ticks", "discretiser", "table", "chains", "guarantee"),
     ]
-    with pytest.raises(PolicyError, match="policy_format"):
+    with pytest.raises(PolicyError, match="kind: Input should be"):
         MeasurePolicy.from_json(made.to_json())
-    with pytest.raises(PolicyError, match="policy_format"):
+    with pytest.raises(PolicyError, match="kind: Input should be"):
         Policy.from_json(POLICY.to_json())
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "[" * 100_000, '{"policy_format": 3}', '{"policy_format": "2"}', "\x00", "{}"]
+    "text", ["", "[]", "[" * 100_000, '{"kind": 3}', '{"format": 2}', '{"format": "fugu/2"}', "\x00", "{}"]
 )
 def test_what_is_no_policy_of_either_kind_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(PolicyError) as refusal:
@@ -98,7 +106,7 @@ def test_what_is_no_policy_of_either_kind_is_refused_in_one_line(text: str) -> N
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"policy_format": 1}, "policy_format: Input should be 2"),
+        ({"kind": "symbols"}, "kind: Input should be 'points'"),
         ({"frame_ticks": 0}, "frame_ticks: .*greater than or equal to 1"),
         ({"frame_ticks": MAX_MEASURE_TICKS + 1}, "frame_ticks: .*less than or equal to 1024"),
         ({"epsilon": 0.0}, "epsilon: .*greater than 0"),

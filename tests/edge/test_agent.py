@@ -14,7 +14,6 @@ import pytest
 
 from contract.errors import FuguError, GuaranteeError, PolicyError
 from contract.frames import Committed, Gap, StreamCommit, SymbolFrame, decode_status, encode_committed
-from contract.policy import Policy
 from contract.topics import committed_topic
 from edge_agent.agent import Agent
 from edge_agent.config import ConfigError, check_in_child, load
@@ -295,17 +294,3 @@ def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, message: s
     config.write_text(text + "\n" if text.startswith("fleet") else "\n".join([text, *keep]))
     with pytest.raises(ConfigError, match=message):
         check_in_child(config)()
-
-
-def test_policies_have_two_forms_and_one_meaning() -> None:
-    document = policy(epoch_us=5, period_us=SECOND)
-    assert Policy.from_json(document.to_json()) == document
-    assert Policy.from_msgpack(document.to_msgpack()) == document
-    payload = document.to_msgpack()
-    for length in range(0, len(payload), 7):
-        with pytest.raises(PolicyError):
-            Policy.from_msgpack(payload[:length])
-    with pytest.raises(PolicyError, match="policy schema 02"):
-        Policy.from_msgpack(b"\x02" + payload[1:])
-    with pytest.raises(PolicyError):
-        Policy.from_msgpack(payload + b"\0")

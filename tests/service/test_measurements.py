@@ -524,7 +524,7 @@ def cyclic(count: int) -> MeasurePolicy:
         "fallback": encoded_table(MeasureTable(1, 0, 0, 0, MAX_TICK + 1, noise)),
         "tables": (),
     }
-    document = policy.model_dump(exclude={"policy_format"}) | changes
+    document = policy.model_dump() | changes
     document["discretiser"] = changes["discretiser"].model_dump()  # type: ignore[attr-defined]
     return MeasurePolicy.model_validate(document)
 
