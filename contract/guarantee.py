@@ -31,6 +31,7 @@ __all__ = [
     "Loss",
     "check_guarantee",
     "check_ratios",
+    "lasting_ratios",
     "loss",
     "ratio_loss",
     "tick_ratios",
@@ -74,7 +75,7 @@ class Loss(NamedTuple):
 
 
 def check_guarantee(chains: ChainClass, table: EmissionTable, guarantee: Guarantee) -> Loss:
-    """Refuse a table that loses more than its guarantee allows.
+    """Refuse a table that loses more than its guarantee allows, alone or in turns with others that pass as well.
 
     Args:
         chains: The class of chains that the readings belong to.
@@ -82,12 +83,12 @@ def check_guarantee(chains: ChainClass, table: EmissionTable, guarantee: Guarant
         guarantee: The promised epsilon, in nats, and its adversary.
 
     Returns:
-        The loss, not above the guarantee.
+        The loss of the table and of all that may take turns with it (`lasting_ratios`), not above the guarantee.
 
     Raises:
         GuaranteeError: The loss is above the guarantee, is not finite, or the numbers of states differ.
 
-    Source: docs/privacy.md, "Binary chains in closed form".
+    Source: docs/privacy.md, "Binary chains in closed form" and "Tables that change".
     """
     _check_states(chains, table)
     return check_ratios(chains, tick_ratios(table), guarantee, "the table")
@@ -96,6 +97,8 @@ def check_guarantee(chains: ChainClass, table: EmissionTable, guarantee: Guarant
 def check_ratios(chains: ChainClass, ratios: tuple[Fraction, Fraction], guarantee: Guarantee, what: str) -> Loss:
     """Refuse a mechanism with these likelihood ratios per tick if it loses more than its guarantee allows.
 
+    A stream whose mechanism changes from tick to tick keeps the guarantee if each of them passes this check by itself.
+
     Args:
         chains: The class of chains that the readings belong to.
         ratios: As for `ratio_loss`.
@@ -103,12 +106,14 @@ def check_ratios(chains: ChainClass, ratios: tuple[Fraction, Fraction], guarante
         what: The mechanism's name in an error, in the singular.
 
     Returns:
-        The loss, not above the guarantee.
+        The loss of the mechanism and of all that may take turns with it (`lasting_ratios`), not above the guarantee.
 
     Raises:
         GuaranteeError: The loss is above the guarantee, or is not finite.
+
+    Source: docs/privacy.md, "Tables that change".
     """
-    actual = ratio_loss(chains, *ratios, guarantee.adversary)
+    actual = ratio_loss(chains, *lasting_ratios(chains, *ratios), guarantee.adversary)
     if not actual.epsilon <= guarantee.epsilon:
         raise GuaranteeError(
             f"{what} loses epsilon {actual.epsilon!r} to the {guarantee.adversary} adversary, "
@@ -117,8 +122,30 @@ def check_ratios(chains: ChainClass, ratios: tuple[Fraction, Fraction], guarante
     return actual
 
 
+def lasting_ratios(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction) -> tuple[Fraction, Fraction]:
+    """Return the ratios that a mechanism is held to, so that mechanisms may take turns in one stream.
+
+    With q+r <= 1 a direction's loss depends on its own ratio only, and the mechanism that has the largest one answers
+    for all. With q+r > 1 neighbouring ticks work in opposite directions: two mechanisms, each strong in one of them, lose
+    more in turns than either alone. Whoever is held to the larger ratio in both directions answers for all again.
+
+    Args:
+        chains: The class of chains that the readings belong to.
+        ratio_01: As for `ratio_loss`.
+        ratio_10: The same between state 1 and state 0.
+
+    Returns:
+        The same ratios; the larger one twice if some chain of the class has q+r > 1.
+
+    Source: docs/privacy.md, "Tables that change".
+    """
+    if isinstance(chains, BinaryChains) and Fraction(chains.q[1]) + Fraction(chains.r[1]) > 1:
+        return (max(ratio_01, ratio_10),) * 2
+    return ratio_01, ratio_10
+
+
 def loss(chains: ChainClass, table: EmissionTable, adversary: Adversary) -> Loss:
-    """Return the epsilon of a randomised symbol stream, one symbol per tick for ever.
+    """Return the epsilon of a randomised symbol stream, one symbol per tick, from this table alone, for ever.
 
     Args:
         chains: The class of chains that the readings belong to.
@@ -165,7 +192,7 @@ def _largest(above: tuple[int, ...], below: tuple[int, ...]) -> Fraction:
 
 
 def ratio_loss(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-    """Return the epsilon of any mechanism whose per-tick likelihood ratios are bounded, for ever.
+    """Return the epsilon of any mechanism whose per-tick likelihood ratios never exceed these.
 
     Args:
         chains: The class of chains that the readings belong to.
@@ -202,8 +229,8 @@ def _stationary(chains: BinaryChains, ratio_01: Fraction, ratio_10: Fraction, ad
     and increases for u <= 1. With q+r < 1 it is applied to u >= 1 only, so its fixed point is largest at the
     lowest corner; with q+r > 1, M = f(gN) (gN <= 1) and N = f(GM) (GM >= 1) drive each other apart as q and r
     grow, so it is largest at the highest corner. A straddling class needs both; at q+r = 1 f is 1. That
-    proves the ignorant case. For the informed one, with q+r < 1, a search in the tests stands in for a
-    proof of the same. With q+r > 1 the same is false: a direction can be worst inside an interval. There a class
+    proves the ignorant case. The informed one, with q+r < 1, is proved in docs/privacy.md, for endless streams (for
+    those that end it is false). With q+r > 1 it is false: a direction can be worst inside an interval. There a class
     that is more than a point gets the universal bound of its highest corner.
     """
     low, high = ((Fraction(q), Fraction(r)) for q, r in zip(chains.q, chains.r, strict=True))

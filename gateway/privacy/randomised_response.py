@@ -141,8 +141,8 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary) -> 
     """The largest likelihood ratios of a tick that keep both directions within epsilon.
 
     The universal bound is the same for both directions, so its pair is equal. For the other adversaries each direction
-    depends on its own ratio only where readings are positively correlated. Where they alternate it depends on both, and
-    the answer is the largest pair of equal ratios: rho0 + rho1 is then within 3% of the least, in a search.
+    depends on its own ratio only where readings are positively correlated. Where they may alternate, a table is held to
+    the larger of its ratios in both directions (`contract.guarantee.lasting_ratios`), so the pair is equal again.
 
     Args:
         chains: class of chains.

@@ -44,8 +44,6 @@ def test_what_is_calibrated_certifies_and_wastes_nothing(
     assert found.loss == check_guarantee(chains, found.table, found.guarantee)
     assert found.loss.epsilon <= epsilon
     assert found.threshold0 + found.threshold1 < SCALE
-    if objective == "flips" and chains.q[1] + chains.r[1] > 1:
-        return  # a corner at rho = 1/2 leaves room in one ratio, and there each direction depends on both
     # One step of 2^-32 in 1 - rho0 - rho1, or in the smaller rho, is all that may be lost.
     informative = SCALE - found.threshold0 - found.threshold1
     steps = 8 / min(informative, found.threshold0, found.threshold1)
