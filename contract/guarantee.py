@@ -126,8 +126,8 @@ def lasting_ratios(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction) -
     """Return the ratios that a mechanism is held to, so that mechanisms may take turns in one stream.
 
     With q+r <= 1 a direction's loss depends on its own ratio only, and the mechanism that has the largest one answers
-    for all. With q+r > 1 neighbouring ticks work in opposite directions: two mechanisms, each strong in one of them, lose
-    more in turns than either alone. Whoever is held to the larger ratio in both directions answers for all again.
+    for all. With q+r > 1 neighbouring ticks work in opposite directions: two mechanisms, each strong in one of them,
+    lose more in turns than either alone. One that is held to its larger ratio in both directions answers for all again.
 
     Args:
         chains: The class of chains that the readings belong to.
