@@ -258,8 +258,8 @@ def universal_side(alpha: Fraction, ratio: Fraction) -> Decimal:
     So it holds for any number of states, any start and steps that change. In w = sqrt(m) the fixed point is
     g w^2 - sqrt(alpha) (g-1) w - 1 = 0 with g = sqrt(G).
     """
-    rootworst_odds_ratio, g = as_decimal(alpha).sqrt(), as_decimal(ratio).sqrt()
-    slope = rootworst_odds_ratio * (as_decimal(ratio - 1) / (g + 1))
+    root, g = as_decimal(alpha).sqrt(), as_decimal(ratio).sqrt()
+    slope = root * (as_decimal(ratio - 1) / (g + 1))
     w = (slope + (slope * slope + 4 * g).sqrt()) / (2 * g)
     return max(Decimal(1), w * w)
 
