@@ -16,6 +16,7 @@ from contract.envelope import key_name
 from contract.errors import PolicyError
 from contract.guarantee import Adversary
 from contract.measure_policy import MeasurePolicy
+from contract.pins import Pins
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 from contract.topics import NAME_PATTERN
@@ -193,10 +194,13 @@ class Enrolment(DocumentFile):
         root: the envelope of the root document that was in force at enrolment, as hexadecimal digits.
         groups: that the device is in.
         ceiling: largest epsilon of a stream that its owner accepts.
-        total_ceiling: of all its streams added up.
+        total_ceiling: of all its streams together; a device with one accepts no streams without a joint bound
+            (`contract.joint`). None bounds each stream alone.
         measurement_ceiling: of one released point; none refuses measured streams.
         adversaries: which notions of a guarantee are good enough; none means any.
         fresh_seconds: how old the newest signed time may be before the device calls itself stale; none means any age.
+        pins: for each stream what its policy may not change. If there are any, streams that are not among them are
+            refused; if there are none, whoever signs policies may change everything that keeps to the ceilings.
     """
 
     remedy: ClassVar[str] = "enrol the device anew"
@@ -205,10 +209,11 @@ class Enrolment(DocumentFile):
     root: Annotated[str, Field(pattern="^([0-9a-f]{2})+$", max_length=1 << 16)]
     groups: tuple[Name, ...] = Field(default=(), max_length=64)
     ceiling: Annotated[float, Field(gt=0.0)]
-    total_ceiling: Annotated[float, Field(gt=0.0)]
+    total_ceiling: Annotated[float, Field(gt=0.0)] | None = None
     measurement_ceiling: Annotated[float, Field(gt=0.0)] | None = None
     adversaries: tuple[Adversary, ...] | None = None
     fresh_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    pins: dict[Name, Pins] = Field(default_factory=dict, max_length=64)
 
 
 _Read = TypeVar("_Read", bound=Document)

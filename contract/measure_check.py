@@ -4,11 +4,11 @@ For a set C of possible states, with at least two of them:
 
 1. every edge of the policy graph inside C is protected: no point is more than e^epsilon times likelier under the one
    state than under the other;
-2. every state of C is protected together with one other state of C, the same for every point (definition 4.4 of the
-   DPHMM paper, which as printed allows the state itself);
+2. every state of C is protected together with degree - 1 other states of C (with all of them if there are no more),
+   the same for every point (definition 4.4 of the DPHMM paper, which as printed allows the state itself);
 3. no point is more than e^(factor epsilon) times likelier under any state of C than under any other.
 
-4. a state outside C, in which a device can be only if the chain is wrong, is protected together with some state of C.
+4. a state outside C, in which a device can be only if the chain is wrong, is protected together with so many, too.
    Whoever sends tables could otherwise mark such states.
 
 Ratios are compared as W[i,z] 2^24 <= floor(e^epsilon 2^24) W[j,z], staircases by the gauge of differences; both without
@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
+from itertools import islice
 from operator import le
 
 from contract.errors import GuaranteeError
@@ -89,8 +90,9 @@ def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None
     if not together:
         _check_pairs(measurement, states, constraint, within)
     for state in members(everywhere & ~constraint) if constraint else ():
-        if not any(within(state, other) for other in states):
-            raise GuaranteeError(f"state {state}, which should not be possible, is hidden together with none that is")
+        if (hidden := _hidden(measurement, state, states, within)) is not None:
+            among = "none that is" if hidden == 0 else f"only {hidden} that are"
+            raise GuaranteeError(f"state {state}, which should not be possible, is hidden together with {among}")
 
 
 def _check_pairs(measurement: Measurement, states: list[int], constraint: int, within: Within) -> None:
@@ -99,8 +101,21 @@ def _check_pairs(measurement: Measurement, states: list[int], constraint: int, w
         for other in joined:
             if other > state and not within(state, other):
                 raise GuaranteeError(f"some point tells state {state} from state {other}, which the policy graph joins")
-        if not joined and not any(other != state and within(state, other) for other in states):
-            raise GuaranteeError(f"state {state} is exposed: no other possible state is hidden together with it")
+        if len(joined) < measurement.degree - 1 and (hidden := _hidden(measurement, state, states, within)) is not None:
+            if hidden == 0:
+                raise GuaranteeError(f"state {state} is exposed: no other possible state is hidden together with it")
+            raise GuaranteeError(
+                f"state {state} is hidden among {hidden + 1} possible states: a degree of protection of "
+                f"{measurement.degree} is promised"
+            )
+
+
+def _hidden(measurement: Measurement, state: int, states: list[int], within: Within) -> int | None:
+    """How many other states of a set a state is hidden together with, if that is less than its policy promises."""
+    others = [other for other in states if other != state]
+    least = min(measurement.degree - 1, len(others))
+    hidden = sum(1 for _ in islice((other for other in others if within(state, other)), least))
+    return hidden if hidden < least else None
 
 
 def _weights(measurement: Measurement, noise: WeightNoise, states: list[int], bound: int) -> tuple[bool, Within]:

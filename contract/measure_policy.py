@@ -93,6 +93,7 @@ class MeasurePolicy(PolicyHeader):
         graph: the pairs of states that must not be told apart.
         epsilon: no point is more than e^epsilon times likelier under one state of such a pair than under the other.
         factor: epsilon times this bounds the same for any two possible states.
+        degree: every possible state is hidden among at least so many possible ones, itself included, or among all.
         delta: above 0, the gateway sends tables in which the least likely states, together at most of this probability,
             are stood in for by others; the promise holds for them all the same.
         objective: by what the gateway chooses partners for exposed states.
@@ -113,6 +114,7 @@ class MeasurePolicy(PolicyHeader):
     graph: Graph
     epsilon: Annotated[float, Field(gt=0.0, le=MOST_EPSILON)]
     factor: Annotated[int, Field(ge=1, le=1000)]
+    degree: int = Field(default=2, ge=2, le=MAX_MEASURED_STATES)
     delta: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     objective: Literal["error", "nearest", "area"] = "error"
     stream_loss: StreamLoss

@@ -40,6 +40,7 @@ class Measurement:
         initial: the states possible at tick 0.
         epsilon: for neighbours, in nats.
         factor: epsilon times this bounds what is revealed between any two possible states.
+        degree: every possible state is hidden among so many possible ones, itself included.
     """
 
     coordinates: tuple[Point, ...]
@@ -48,6 +49,7 @@ class Measurement:
     initial: int
     epsilon: float
     factor: int
+    degree: int = 2
 
     @classmethod
     def of(cls, policy: Mapping[str, Any]) -> Measurement:
@@ -65,6 +67,7 @@ class Measurement:
             set_of(state for state, p in enumerate(policy["initial"]) if p > 0.0),
             policy["epsilon"],
             policy["factor"],
+            policy["degree"],
         )
 
     @property

@@ -59,6 +59,13 @@ class Policy(PolicyHeader):
         """The loss that all windows together add to every tick, in nats."""
         return total_rate(self.windows)
 
+    @property
+    def tick_ratios(self) -> tuple[Fraction, Fraction]:
+        """Bounds on the likelihood ratios of all that a tick adds to, symbol and windows, as for `ratio_loss`."""
+        rate = exp_up(self.window_rate)
+        ratio_01, ratio_10 = tick_ratios(self.table)
+        return ratio_01 * rate, ratio_10 * rate
+
     def window(self, name: str) -> Window | None:
         """The window of a name, if there is one."""
         return next((window for window in self.windows if window.name == name), None)
@@ -79,10 +86,8 @@ class Policy(PolicyHeader):
             GuaranteeError: if a claimed guarantee is false, or the one of everything above the ceiling.
         """
         self.verify_windows()
-        rate = exp_up(self.window_rate)
-        ratio_01, ratio_10 = tick_ratios(self.table)
         what = "the table with the windows beside it" if self.windows else "the table"
-        achieved = check_ratios(self.chains, (ratio_01 * rate, ratio_10 * rate), self.guarantee, what)
+        achieved = check_ratios(self.chains, self.tick_ratios, self.guarantee, what)
         if self.guarantee.epsilon > ceiling:
             raise GuaranteeError(
                 f"epsilon {self.guarantee.epsilon:g} of stream {self.stream} is above this device's ceiling {ceiling:g}"

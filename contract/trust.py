@@ -8,7 +8,7 @@ A document is untrusted bytes until all of this holds, checked in this order; th
 4. its version is higher than any that was ever accepted; the same version with the same content is no news, and with
    other content is refused;
 5. it is valid now. "Now" never goes back: it is at least the newest time that the gateway has signed;
-6. its guarantees, derived anew, hold, and keep to what the device's owner accepts.
+6. its guarantees, derived anew, hold, are about what the device's owner has pinned, and keep to the owner's ceilings.
 
 A new root document is signed by enough keys of the old root and enough of its own, and is exactly one version ahead. It
 also forgets the signed time, so that a stolen gateway key that signed a far one does no lasting harm. A new enrolment
@@ -21,7 +21,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -37,6 +37,8 @@ from contract.fleet_documents import (
     TimeDocument,
     read_document,
 )
+from contract.joint import NoJointBoundError, joint_epsilon
+from contract.pins import violations
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 
@@ -47,7 +49,9 @@ __all__ = [
     "EnvelopeError",
     "ExpiredError",
     "FalseGuaranteeError",
+    "JointBoundError",
     "NotYetValidError",
+    "PinnedError",
     "ReplayError",
     "RoleError",
     "RootError",
@@ -134,6 +138,18 @@ class CeilingError(TrustError):
     reason = "ceiling"
 
 
+class PinnedError(TrustError):
+    """A policy keeps to the ceilings, but its guarantee is not about what the device's owner has pinned."""
+
+    reason = "pinned"
+
+
+class JointBoundError(TrustError):
+    """The owner limits what all streams tell together, and for these streams nobody knows that."""
+
+    reason = "no_joint_bound"
+
+
 class RootError(TrustError):
     """A new root does not follow from the one in force."""
 
@@ -217,13 +233,21 @@ class Trust:
     Args:
         enrolment: from its owner.
         state: what it has accepted so far; none at the beginning.
+        sensors: for each stream what tells its sensor from others, which the device's configuration says; none where
+            that is not known, and then streams get the benefit of the doubt.
 
     Raises:
         TrustError: the enrolment's root is none.
     """
 
-    def __init__(self, enrolment: Enrolment, state: TrustState | None = None) -> None:
+    def __init__(
+        self,
+        enrolment: Enrolment,
+        state: TrustState | None = None,
+        sensors: Mapping[str, Hashable] | None = None,
+    ) -> None:
         self.enrolment = enrolment
+        self._sensors = sensors
         root = bytes.fromhex(enrolment.root)
         enrolled = _envelope(root).digest
         self.state = state or TrustState(root, enrolled=enrolled)
@@ -366,7 +390,7 @@ class Trust:
 
     def _guaranteed(self, document: PolicyDocument) -> tuple[AnyPolicy, ...]:
         """The policies for this device, all their guarantees derived and within its owner's limits."""
-        mine, total = self.enrolment, 0.0
+        mine = self.enrolment
         try:
             policies = document.for_device(mine.device)
             for policy in policies:
@@ -374,18 +398,35 @@ class Trust:
         except (PolicyError, GuaranteeError) as error:
             raise FalseGuaranteeError(str(error)) from None
         for policy in policies:
+            self._check_pins(policy)
             if not isinstance(policy, Policy):
                 _hold(policy.epsilon, mine.measurement_ceiling, f"each point of stream {policy.stream}")
                 continue
             _hold(policy.guarantee.epsilon, mine.ceiling, f"stream {policy.stream}")
-            total += policy.guarantee.epsilon
             if mine.adversaries is not None and policy.guarantee.adversary not in mine.adversaries:
                 raise CeilingError(
                     f"stream {policy.stream} is protected against the {policy.guarantee.adversary} adversary; "
                     f"this device accepts {' or '.join(mine.adversaries)}"
                 )
-        _hold(total * (1.0 - 1e-12), mine.total_ceiling, "all streams together")
+        if mine.total_ceiling is not None:
+            try:
+                together = joint_epsilon(policies, self._sensors)
+            except NoJointBoundError as error:
+                raise JointBoundError(f"this device has a ceiling for all streams together, and {error}") from None
+            except GuaranteeError as error:
+                raise CeilingError(f"all streams together: {error}") from None
+            _hold(together, mine.total_ceiling, "all streams together")
         return policies
+
+    def _check_pins(self, policy: AnyPolicy) -> None:
+        """Refuse a policy whose guarantee is about something else than its owner has pinned."""
+        if not self.enrolment.pins:
+            return
+        pins = self.enrolment.pins.get(policy.stream)
+        if pins is None:
+            raise PinnedError(f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run")
+        if found := violations(policy, pins):
+            raise PinnedError(f"stream {policy.stream}: {found[0]}")
 
     def _own_root(self, payload: bytes) -> RootDocument:
         """The root of the enrolment, or one that followed it: its own keys must have signed it."""

@@ -21,7 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="example: fugu-agent /etc/fugu/agent.toml",
     )
     parser.add_argument("config", metavar="CONFIG.toml", help="the device's configuration")
-    parser.add_argument("--check", action="store_true", help="check configuration and policies, then stop")
+    parser.add_argument(
+        "--check", action="store_true", help="check configuration and policies, show what is pinned, then stop"
+    )
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what goes wrong")
     options = parser.parse_args(arguments)
     logging.basicConfig(
@@ -43,7 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         plan = checked()
         if options.check:
+            from edge_agent.limits import limits
+
             print(f"{options.config}: {len(plan.streams)} stream(s), every guarantee holds")
+            for line in limits(options.config):
+                print(line)
             return 0
         sensors = [open_sensor(stream.sensor) for stream in plan.streams]
         agent = Agent(plan, sensors, system_entropy(), notifier=Notifier.of_process())

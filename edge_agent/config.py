@@ -100,7 +100,9 @@ def _plan(checked: dict[str, Any]) -> AgentPlan:
 def _checked(path: Path) -> dict[str, Any]:
     """Validate configuration and policies; the result is what JSON can carry."""
     config = read_config(path)
-    plan = config.model_dump(exclude={"streams", "ceiling", "measurement_ceiling", "enrolment", "trust"})
+    plan = config.model_dump(
+        exclude={"streams", "ceiling", "total_ceiling", "measurement_ceiling", "enrolment", "trust"}
+    )
     broker = {
         key: str(path.parent / value) if key.endswith("_file") and value is not None else value
         for key, value in plan["broker"].items()
@@ -138,11 +140,13 @@ def read_config(path: Path) -> AgentConfig:
 
 def _local_streams(config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The policies that the configuration names, verified, with their sensors."""
+    from contract.joint import joint_epsilon
+    from contract.pins import violations
     from contract.policies import read_policy
     from contract.policy import Policy
 
     assert config.ceiling is not None
-    streams = []
+    streams, policies, sensors = [], [], {}
     for stream in config.streams:
         file = folder / (stream.policy or "")
         try:
@@ -160,10 +164,19 @@ def _local_streams(config: AgentConfig, folder: Path) -> list[tuple[dict[str, An
             )
         else:
             policy.verify(config.measurement_ceiling)
+        if stream.pins is not None and (found := violations(policy, stream.pins)):
+            raise ConfigError(f"policy {file}: {found[0]}")
+        policies.append(policy)
+        sensors[policy.stream] = stream.sensor.model_dump_json()
         streams.append((policy.model_dump(mode="json"), sensor_values(stream.sensor.model_dump(), folder)))
     names = [policy["stream"] for policy, _ in streams]
     if len(set(names)) != len(names):
         raise ConfigError(f"two policies for one stream: {sorted(names)}")
+    if config.total_ceiling is not None and (together := joint_epsilon(policies, sensors)) > config.total_ceiling:
+        raise ConfigError(
+            f"epsilon {together:g} of all streams together is above this device's total ceiling "
+            f"{config.total_ceiling:g}"
+        )
     return streams
 
 

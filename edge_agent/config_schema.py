@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from contract._document import Document
+from contract.pins import Pins
 
 __all__ = ["AgentConfig"]
 
@@ -49,10 +50,15 @@ class Call(Document):
 
 
 class StreamConfig(Document):
-    """A stream: the sensor that feeds it, and its policy file; of an enrolled device its name, as policies are sent."""
+    """A stream: the sensor that feeds it, and its policy file; of an enrolled device its name, as policies are sent.
+
+    Attributes:
+        pins: what the policy in the file may not change; of an enrolled device it is in the enrolment.
+    """
 
     policy: str | None = None
     stream: str | None = None
+    pins: Pins | None = None
     sensor: Annotated[Replay | Lines | Call, Field(discriminator="kind")]
 
 
@@ -63,6 +69,8 @@ class AgentConfig(Document):
         enrolment: file of a device that is sent its policies, signed; it holds the ceilings then.
         trust: file that remembers what was accepted.
         ceiling: the most that its owner lets a stream tell about one tick, all its symbols together, in nats.
+        total_ceiling: the most that all streams together may tell; none holds each stream to its own ceiling only.
+            Streams with equal sensors have one sensor.
         measurement_ceiling: the most that its owner lets a single released point tell, in nats; none refuses measured
             streams, because what all points together tell is more, and no device can compute it.
     """
@@ -73,6 +81,7 @@ class AgentConfig(Document):
     enrolment: str | None = None
     trust: str = "trust.json"
     ceiling: float | None = Field(default=None, gt=0)
+    total_ceiling: float | None = Field(default=None, gt=0)
     measurement_ceiling: float | None = Field(default=None, gt=0)
     forget: Literal["committed", "puback"] = "committed"
     drain_seconds: float = Field(default=5.0, ge=0, le=3600)
@@ -88,8 +97,9 @@ class AgentConfig(Document):
             if any(stream.policy is None or stream.stream is not None for stream in self.streams):
                 raise ValueError("a stream of a device that is not enrolled has a policy file, and no name beside it")
         else:
-            if self.ceiling is not None or self.measurement_ceiling is not None:
-                raise ValueError("the ceilings of an enrolled device are in its enrolment")
+            ceilings = (self.ceiling, self.total_ceiling, self.measurement_ceiling)
+            if any(ceiling is not None for ceiling in ceilings) or any(stream.pins for stream in self.streams):
+                raise ValueError("the ceilings and pins of an enrolled device are in its enrolment")
             if any(stream.stream is None or stream.policy is not None for stream in self.streams):
                 raise ValueError("a stream of an enrolled device has a name, and no policy file: policies are sent")
             if len({stream.stream for stream in self.streams}) != len(self.streams):

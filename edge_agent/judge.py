@@ -136,7 +136,8 @@ def _open_trust(config: AgentConfig, folder: Path) -> Trust:
         raise ConfigError(f"cannot read enrolment {config.enrolment}: {error.strerror}") from None
     if (enrolment.fleet, enrolment.device) != (config.fleet, config.device):
         raise ConfigError(f"the enrolment is that of {enrolment.fleet}/{enrolment.device}, not of this device")
-    return Trust(enrolment, _kept(folder / config.trust))
+    sensors = {stream.stream or "": stream.sensor.model_dump_json() for stream in config.streams}
+    return Trust(enrolment, _kept(folder / config.trust), sensors)
 
 
 def _kept(path: Path) -> TrustState | None:

@@ -68,6 +68,7 @@ def measure_policy(
         "graph": {kind: _tuples(value) for kind, value in (graph or {"radius": 1.0}).items()},
         "epsilon": epsilon,
         "factor": factor,
+        "degree": 2,
         "stream_loss": StreamLoss(epsilon=None, adversary="ignorant"),
         **fields,
     }

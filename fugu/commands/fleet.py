@@ -11,10 +11,12 @@ from fugu.fleet import key_commands, rollout_commands, sign_command
 from fugu.fleet.options import (
     AsOption,
     DocumentArgument,
+    EnrolmentsOption,
     NoteOption,
     RegistryOption,
     RootOption,
     now_us,
+    owners,
     user,
 )
 from fugu.options import JsonOption
@@ -42,8 +44,23 @@ def enrol(
     root: RootOption,
     device: Annotated[str, typer.Option(help="Name of the device, as in its topics.")],
     ceiling: Annotated[float, typer.Option(metavar="E", help="Largest epsilon of a stream that its owner accepts.")],
-    total_ceiling: Annotated[float, typer.Option(metavar="E", help="Largest epsilon of all its streams added up.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the enrolment there.")],
+    policy: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Pin the states, ticks, class of chains and adversary (or graph, factor and steps) of this policy's "
+            "stream; again for every other stream (default: nothing is pinned).",
+        ),
+    ] = None,
+    total_ceiling: Annotated[
+        float | None,
+        typer.Option(
+            metavar="E",
+            help="Largest epsilon of all its streams together; streams without a joint bound are refused "
+            "(default: each is held to its own).",
+        ),
+    ] = None,
     group: Annotated[list[str] | None, typer.Option(help="A group that it is in; again for more.")] = None,
     measurement_ceiling: Annotated[
         float | None, typer.Option(metavar="E", help="Largest epsilon of one released point (default: none may be).")
@@ -60,12 +77,16 @@ def enrol(
     ] = None,
     operator: AsOption = None,
 ) -> None:
-    """Write what a device has to know before anything is sent to it; its owner decides on the ceilings.
+    """Write what a device has to know before anything is sent to it; its owner decides on ceilings and pins.
+
+    Without --policy, whoever holds the policy keys may redefine what a guarantee is about, such as its class of chains.
 
     \b
     examples:
-      fugu fleet enrol --root keys/root.envelope --device watch --group wrists --ceiling 1 --total-ceiling 2 \\
+      fugu fleet enrol --root keys/root.envelope --device watch --group wrists --ceiling 1 --policy heart.json \\
           --registry home-fleet.db -o watch.json
+      fugu fleet enrol --root keys/root.envelope --device ring --ceiling 1 --total-ceiling 2 \\
+          --policy heart.json --policy slow-heart.json -o ring.json
     """
     from contextlib import closing
 
@@ -75,8 +96,9 @@ def enrol(
     from fugu import arguments
     from fugu.deploy.files import write_public
     from fugu.errors import CommandError
+    from fugu.fleet.pinning import read_pins
     from fugu.fleet.roots import read_root
-    from fugu.terminal import say
+    from fugu.terminal import say, warn
 
     if device in RESERVED_DEVICES:
         raise CommandError(f"no device can have the name {device!r}: it is reserved")
@@ -87,15 +109,16 @@ def enrol(
         root=found.payload.hex(),
         groups=tuple(sorted(set(group or ()))),
         ceiling=arguments.positive(ceiling, "ceiling"),
-        total_ceiling=arguments.positive(total_ceiling, "total ceiling"),
+        total_ceiling=None if total_ceiling is None else arguments.positive(total_ceiling, "total ceiling"),
         measurement_ceiling=(
             None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "measurement ceiling")
         ),
         adversaries=tuple(arguments.adversary(word) for word in adversary) if adversary else None,
         fresh_seconds=fresh_seconds,
+        pins=read_pins(policy or (), found.document.fleet),
     )
     Trust(made)
-    text = made.model_dump_json(indent=2, exclude_none=True) + "\n"
+    text = made.model_dump_json(indent=None if made.pins else 2, exclude_none=True) + "\n"
     if registry is None:
         write_public(output, text)
     else:
@@ -105,6 +128,11 @@ def enrol(
             opened.enrol(device, made.groups, who=user(operator), time_us=now_us())
             write_public(output, text)
     say(f"{output}: device {device} of fleet {made.fleet}; it goes onto the device, from hand to hand")
+    if not made.pins:
+        warn(
+            "nothing is pinned (--policy): whoever holds the policy keys chooses what states, ticks and chains an "
+            "epsilon is about, or which pairs a point hides; only the ceilings bind them"
+        )
 
 
 @app.command("remove")
@@ -173,6 +201,7 @@ def push(
     root: RootOption,
     note: NoteOption = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
+    enrolments: EnrolmentsOption = None,
     operator: AsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -180,7 +209,8 @@ def push(
 
     \b
     examples:
-      fugu fleet push wrists-1.envelope --registry home-fleet.db --root keys/root.envelope --dry-run
+      fugu fleet push wrists-1.envelope --registry home-fleet.db --root keys/root.envelope --dry-run \\
+          --enrolment watch.json
       fugu fleet push wrists-1.envelope --registry home-fleet.db --root keys/root.envelope
     """
     import json
@@ -190,7 +220,7 @@ def push(
     from fugu.terminal import say
     from gateway.fleet import Registry
 
-    signed = read_checked(document, root)
+    signed = read_checked(document, root, owners(enrolments))
     with closing(Registry(registry)) as opened:
         if dry_run:
             _dry_run(opened, signed, as_json)

@@ -6,15 +6,20 @@ import getpass
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from contract.errors import FuguError
 from fugu.errors import CommandError, CommandLineError
+
+if TYPE_CHECKING:
+    from contract.fleet_documents import Enrolment
 
 __all__ = [
     "AsOption",
     "DocumentArgument",
+    "EnrolmentsOption",
     "KeysOption",
     "NoteOption",
     "PassphraseFiles",
@@ -22,6 +27,7 @@ __all__ = [
     "RootOption",
     "moment",
     "now_us",
+    "owners",
     "user",
 ]
 
@@ -42,6 +48,12 @@ PassphraseFiles = Annotated[
         "(default: FUGU_PASSPHRASE, or it is asked for).",
     ),
 ]
+EnrolmentsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--enrolment", metavar="FILE", help="Check it against this device's ceilings and pins; again for more."
+    ),
+]
 DocumentArgument = Annotated[Path, typer.Argument(metavar="DOCUMENT", help="What 'fugu fleet sign' has written.")]
 NoteOption = Annotated[str, typer.Option("--note", help="What it is about, for the registry.")]
 AsOption = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Who does it (default: the login name).")]
@@ -51,6 +63,25 @@ _LATEST = 2**53
 def now_us() -> int:
     """Microseconds of Unix time."""
     return time.time_ns() // 1000
+
+
+def owners(files: list[Path] | None) -> list[Enrolment]:
+    """What the owners of devices accept, from enrolments.
+
+    Raises:
+        FuguError: a file cannot be read, or is no enrolment; names the file.
+    """
+    from contract.fleet_documents import read_enrolment
+
+    found = []
+    for file in files or ():
+        try:
+            found.append(read_enrolment(file.read_bytes()))
+        except OSError as error:
+            raise CommandError(f"cannot read the enrolment {file}: {error.strerror}") from None
+        except FuguError as error:
+            raise type(error)(f"{file}: {error}") from None
+    return found
 
 
 def user(name: str | None) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from contract.envelope import decode_envelope
 from contract.errors import FuguError
-from contract.fleet_documents import Address, PolicyDocument, read_document
+from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document
 from fugu.errors import CommandError
 from fugu.fleet.roots import read_root
 from fugu.fleet.signing import Signed, check, content_of, policies_of, promises, read_signed
@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 
-def read_checked(path: Path, root_file: Path) -> Signed:
-    """Read a document, and judge it as the devices will.
+def read_checked(path: Path, root_file: Path, enrolments: Sequence[Enrolment] = ()) -> Signed:
+    """Read a document, and judge it as the devices will, those whose owners' limits are known by these.
 
     Raises:
         FuguError: too few policy keys have signed it, or no device would ever accept it; names the file.
@@ -40,7 +40,7 @@ def read_checked(path: Path, root_file: Path) -> Signed:
     root = read_root(root_file)
     try:
         signed = read_signed(path.read_bytes(), root)
-        if not check(signed, root, int(time.time())):
+        if not check(signed, root, int(time.time()), enrolments):
             warn(f"{path}: valid from {signed.document.valid_from} on; devices refuse it until then, then take it")
     except FuguError as error:
         raise type(error)(f"{path}: {error}") from None

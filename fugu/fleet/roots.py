@@ -83,7 +83,6 @@ def device_trust(root: Root, device: str = "device", groups: tuple[str, ...] = (
             root=root.payload.hex(),
             groups=groups,
             ceiling=_MOST,
-            total_ceiling=_MOST,
             measurement_ceiling=_MOST,
         )
     )

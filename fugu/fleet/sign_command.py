@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fugu.fleet.options import KeysOption, PassphraseFiles
+from fugu.fleet.options import EnrolmentsOption, KeysOption, PassphraseFiles, owners
 from fugu.options import JsonOption
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from contract.fleet_documents import Address, Enrolment, PolicyDocument
+    from contract.fleet_documents import Address, PolicyDocument
     from fugu.fleet.roots import Root
     from fugu.fleet.signing import Signed
 
@@ -51,10 +51,7 @@ def sign(
     registry: Annotated[
         Path | None, typer.Option(metavar="FILE", help="For --version next and --restores; it is only read.")
     ] = None,
-    enrolments: Annotated[
-        list[Path] | None,
-        typer.Option("--enrolment", metavar="FILE", help="Check it against this device's ceilings; again for more."),
-    ] = None,
+    enrolments: EnrolmentsOption = None,
     passphrase_file: PassphraseFiles = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -69,7 +66,6 @@ def sign(
     """
     import time
 
-    from contract.fleet_documents import read_enrolment
     from fugu.deploy.files import write_public
     from fugu.errors import CommandLineError
     from fugu.fleet.roots import root_in
@@ -82,7 +78,7 @@ def sign(
             "name POLICY files with --to and -o, or --restores with -o, or --add-to (try 'fugu fleet sign --help')"
         )
     root = root_in(keys)
-    owners: list[Enrolment] = [read_enrolment(path.read_bytes()) for path in enrolments or ()]
+    limits = owners(enrolments)
     if add_to is not None:
         if version != "next" or valid_from or valid_until or on_expiry:
             raise CommandLineError("--add-to signs a document as it is: it takes no version and no times")
@@ -92,7 +88,7 @@ def sign(
         document = _document(root, policies or [], to, version, restores, registry, valid_from, valid_until, on_expiry)
         signed = sign_document(document, _policy_keys(keys, root, passphrase_file, None), root)
     if signed.complete:
-        check(signed, root, int(time.time()), owners)
+        check(signed, root, int(time.time()), limits)
     write_public(target, signed.payload)
     _show_signed(signed, target, as_json)
 

@@ -1,0 +1,78 @@
+"""What all streams of a device tell together about one tick's state.
+
+Streams of one sensor with the same discretiser and the same clock have one and the same sequence of states. Given that
+sequence their outputs are independent, so that the likelihood ratios of a tick multiply, direction by direction, and
+the streams are one mechanism with the products, for which the loss is computed once. The sum of their epsilons is no
+bound: each epsilon counts what a stream's own outputs tell of the neighbouring ticks, not what those of one stream
+add to what another has left open.
+
+Streams of different sensors, or with other states, or with other ticks depend on one another in ways that no class of
+chains of one of them describes: there is no joint bound, and none is made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from math import prod
+from typing import get_args
+
+from contract.errors import GuaranteeError
+from contract.guarantee import Adversary, ratio_loss
+from contract.policies import AnyPolicy
+from contract.policy import Policy
+
+__all__ = ["NoJointBoundError", "joint_epsilon"]
+
+_STRENGTH: tuple[Adversary, ...] = get_args(Adversary)
+
+
+class NoJointBoundError(GuaranteeError):
+    """What several streams tell together is not known."""
+
+    reason = "no_joint_bound"
+
+
+def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable] | None) -> float:
+    """Bound what all streams of a device tell together about one tick's state.
+
+    Where streams declare different classes, the largest bound counts, so that it holds if the truth is in any one of
+    them: a stream with a class that is too narrow takes nothing away from what the others promise. Likewise it holds
+    against the strongest of their adversaries.
+
+    Args:
+        policies: of the streams, their own guarantees verified.
+        sensors: for each stream what tells its sensor from others; none if that is not known, and then streams that can
+            have a joint bound are taken to be of one sensor.
+
+    Returns:
+        Epsilon in nats, rounded up; of a single stream that of its guarantee, of none 0.
+
+    Raises:
+        NoJointBoundError: there is none, and why.
+        GuaranteeError: the joint loss is not finite.
+    """
+    streams = []
+    for policy in policies:
+        if not isinstance(policy, Policy):
+            raise NoJointBoundError(
+                f"stream {policy.stream} is measured: what its points tell together is not bounded by the device"
+            )
+        streams.append(policy)
+    if len(streams) < 2:
+        return max((one.guarantee.epsilon for one in streams), default=0.0)
+    first, *others = streams
+    for other in others:
+        for what, one, two in (
+            ("sensors", sensors and sensors.get(first.stream), sensors and sensors.get(other.stream)),
+            ("discretisers", first.discretiser, other.discretiser),
+            ("clocks", first.clock, other.clock),
+        ):
+            if one != two:
+                raise NoJointBoundError(
+                    f"streams {first.stream} and {other.stream} have different {what}: "
+                    "nobody knows what they tell together"
+                )
+    forward, backward = (prod(ratios) for ratios in zip(*(one.tick_ratios for one in streams), strict=True))
+    adversary = max((one.guarantee.adversary for one in streams), key=_STRENGTH.index)
+    classes = {one.chains.model_dump_json(): one.chains for one in streams}
+    return max(ratio_loss(chains, forward, backward, adversary).epsilon for chains in classes.values())

@@ -1,0 +1,72 @@
+"""What the owner of a device has pinned and limited, in words: for `fugu-agent --check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from contract.chains import BinaryChains, BoundedChains, ChainClass
+from contract.fleet_documents import read_enrolment
+from contract.measure_table import members
+from contract.pins import MeasuredPins, SymbolPins
+from contract.policies import read_policy
+from edge_agent.config import read_config
+
+__all__ = ["limits"]
+
+
+def limits(path: str | Path) -> list[str]:
+    """Say for each stream of a configuration what its policy may not change, and what may be told at most.
+
+    Args:
+        path: of a configuration that has been loaded without complaint.
+
+    Returns:
+        Lines of text.
+    """
+    folder, config = Path(path).parent, read_config(Path(path))
+    pins: dict[str, SymbolPins | MeasuredPins | None]
+    if config.enrolment is None:
+        ceilings = config.ceiling, config.measurement_ceiling, config.total_ceiling
+        files = [read_policy((folder / (stream.policy or "")).read_bytes()) for stream in config.streams]
+        pins = {policy.stream: stream.pins for policy, stream in zip(files, config.streams, strict=True)}
+        who, refused = "whoever writes its policy file", False
+    else:
+        enrolment = read_enrolment((folder / config.enrolment).read_bytes())
+        ceilings = enrolment.ceiling, enrolment.measurement_ceiling, enrolment.total_ceiling
+        pins = {stream.stream or "": enrolment.pins.get(stream.stream or "") for stream in config.streams}
+        who, refused = "whoever holds the policy keys", bool(enrolment.pins)
+    lines = [f"stream {name}: {_pinned(one, who, refused=refused)}" for name, one in pins.items()]
+    one, point, total = (None if ceiling is None else f"at most epsilon {ceiling:g}" for ceiling in ceilings)
+    lines.append(f"each stream: {one}; each released point: {point or 'none may leave'}")
+    lines.append(f"all streams together: {total or 'not limited; the sum of their epsilons is no bound'}")
+    return lines
+
+
+def _pinned(pins: SymbolPins | MeasuredPins | None, who: str, *, refused: bool) -> str:
+    if pins is None:
+        if refused:
+            return "refused, because nothing is pinned of it, unlike of others"
+        return f"nothing is pinned: {who} chooses its states, ticks, and what its epsilon is about"
+    states = f"pinned are its {len(pins.discretiser.states)} states ({pins.discretiser.kind})"
+    if isinstance(pins, MeasuredPins):
+        pairs = sum(len(members(others)) for others in pins.neighbours()) // 2
+        return (
+            f"{states}, its clock, first states and steps, {pairs} pairs that its graph joins, a factor of at most "
+            f"{pins.factor} and a degree of protection of at least {pins.degree}; not pinned: the rest of its graph"
+        )
+    windows = "windows are not pinned"
+    if pins.windows is not None:
+        windows = f"windows alone at most epsilon {pins.windows.epsilon:g}, {pins.windows.adversary}"
+    exactly = "exactly" if getattr(pins.discretiser, "hysteresis", 0.0) > 0.0 else "a multiple of"
+    return (
+        f"{states}, {exactly} {pins.period_us / 1e6:g} s a tick, {_chains(pins.chains)} and the {pins.adversary} "
+        f"adversary at least; {windows}"
+    )
+
+
+def _chains(chains: ChainClass) -> str:
+    if isinstance(chains, BinaryChains):
+        return f"q {chains.q[0]:g} to {chains.q[1]:g} and r {chains.r[0]:g} to {chains.r[1]:g}"
+    if isinstance(chains, BoundedChains):
+        return f"odds ratios up to {chains.odds_ratio:g}"
+    return f"{len(chains.transitions)} known chain(s)"
