@@ -90,7 +90,7 @@ class Keys:
 
     def enrolment(self, **fields: Any) -> Enrolment:
         """What the device `watch` is enrolled with."""
-        given = {"fleet": "home", "device": "watch", "groups": ("wrists",), "ceiling": 1.0, "total_ceiling": 1.5}
+        given = {"fleet": "home", "device": "watch", "groups": ("wrists",), "ceiling": 1.0}
         return Enrolment(**{**given, "root": self.root_envelope().hex(), **fields})
 
 

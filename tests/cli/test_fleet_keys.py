@@ -74,7 +74,7 @@ def roots_of(keys: Path) -> bytes:
 
 
 def device(keys: Path, **fields: Any) -> Trust:
-    given = {"fleet": "home", "device": "watch", "groups": ("wrists",), "ceiling": 1.0, "total_ceiling": 1.0}
+    given = {"fleet": "home", "device": "watch", "groups": ("wrists",), "ceiling": 1.0}
     return Trust(Enrolment(root=root_of(keys).hex(), **{**given, **fields}))
 
 
@@ -439,6 +439,54 @@ def test_a_devices_own_ceiling_counts_if_its_enrolment_is_named(fugu: Fugu, keys
     other = fugu(*sign, "--to", "group:wrists", "--enrolment", tmp_path / "watch.json")
     assert other.err == "fugu: the document is for group wrists, not for device watch as it is enrolled\n"
     assert not (tmp_path / "out").exists()
+
+
+def test_what_an_enrolment_pins_is_not_signed_otherwise_and_not_pushed(
+    fugu: Fugu, keys: Path, tmp_path: Path
+) -> None:
+    """A signer sees what devices would say, before it is signed and before it is sent; `keys` may be a thief's."""
+    heart, place = tmp_path / "hr.json", tmp_path / "place.json"
+    place.write_text(measure_policy(3).to_json())
+    enrolment, out = tmp_path / "watch.json", tmp_path / "out"
+    words = ("--root", keys / "root.envelope", "--device", "watch", "--group", "wrists", "--ceiling", 1)
+    done = fugu("fleet", "enrol", *words, "--policy", heart, "--policy", place, "-o", enrolment)
+    assert (done.code, done.err) == (0, "")
+    assert read_enrolment(enrolment.read_bytes()).pins == {"hr": pins_of(POLICY), "place": pins_of(measure_policy(3))}
+    coins = POLICY.model_copy(update={"chains": BinaryChains(q=(0.5, 0.5), r=(0.5, 0.5))})
+    heart.write_text(coins.to_json())
+    sign = ("fleet", "sign", heart, "--to", "group:wrists", "--version", 1, "--keys", keys, "-o", out)
+    complaint = "stream hr: its class of chains is not shown to contain the pinned one\n"
+    refused = fugu(*sign, "--enrolment", enrolment)
+    assert (refused.code, refused.err) == (1, f"fugu: {complaint}")
+    assert not out.exists()
+    assert fugu(*sign).code == 0, "without the enrolment nobody knows"
+    registry = tmp_path / "fleet.db"
+    opened = Registry(registry, fleet="home")
+    opened.enrol("watch", ["wrists"], who="anna", time_us=1)
+    opened.close()
+    push = ("fleet", "push", out, "--registry", registry, "--root", keys / "root.envelope", "--enrolment", enrolment)
+    for words in ((*push, "--dry-run"), push):
+        done = fugu(*words)
+        assert (done.code, done.out, done.err) == (1, "", f"fugu: {out}: {complaint}")
+    heart.write_text(POLICY.to_json())
+    assert fugu(*sign, "--enrolment", enrolment).code == 0
+    assert fugu(*push, "--dry-run").code == 0
+
+
+def test_policies_that_cannot_be_pinned(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
+    out = tmp_path / "watch.json"
+    words = ("--root", keys / "root.envelope", "--device", "watch", "--ceiling", 1, "-o", out)
+    heart, false = tmp_path / "hr.json", tmp_path / "false.json"
+    false.write_text(POLICY.to_json().replace('"epsilon": 1.0', '"epsilon": 0.1'))
+    for given, complaint in (
+        ((heart, heart), "two policies of a document are for one stream"),
+        ((tmp_path / "none",), "cannot read the policy"),
+        ((false,), "above the 0.1 of its guarantee"),
+    ):
+        done = fugu("fleet", "enrol", *words, *(word for file in given for word in ("--policy", file)))
+        assert (done.code, done.err.count("\n")) == (1, 1)
+        assert complaint in done.err
+        assert not out.exists()
 
 
 def test_next_and_the_way_back_come_from_the_registry(fugu: Fugu, keys: Path, tmp_path: Path) -> None:

@@ -308,12 +308,6 @@ def test_epsilon_above_the_ceiling_from_both_sides() -> None:
     assert trust(ceiling=1.0).consider(payload, "policy", NOW).news
 
 
-def test_the_sum_of_all_streams_is_held_against_a_ceiling_of_its_own() -> None:
-    two = policy_document(POLICY, POLICY.model_copy(update={"stream": "power"}), version=5)
-    assert isinstance(refused(trust(total_ceiling=1.999), KEYS.signed(two)), CeilingError)
-    assert len(trust(total_ceiling=2.0).consider(KEYS.signed(two), "policy", NOW).policies) == 2
-
-
 def test_a_weaker_notion_than_the_owner_accepts() -> None:
     payload = KEYS.signed(DOCUMENT)
     assert isinstance(refused(trust(adversaries=("informed",)), payload), CeilingError)

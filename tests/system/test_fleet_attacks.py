@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 import trustme
 
+from contract.chains import BinaryChains
 from contract.envelope import MAX_ENVELOPE_BYTES, encode_roots
 from contract.fleet_documents import PolicyDocument
 from contract.fleet_frames import PolicyStatus, decode_policy_status
 from contract.frames import SymbolFrame, decode_symbols
 from contract.guarantee import Guarantee
+from contract.pins import pins_of
 from contract.policy import Policy
 from contract.table import EmissionTable
 from contract.topics import policy_set_topic, policy_status_topic, root_topic, symbols_topic, table_topic, time_topic
@@ -118,6 +120,13 @@ def flipped(payload: bytes) -> bytes:
     return payload[: len(payload) // 2] + bytes([payload[len(payload) // 2] ^ 4]) + payload[len(payload) // 2 + 1 :]
 
 
+POLICY = policy(epoch_us=0, period_us=PERIOD_US)
+COINS = BinaryChains(q=(0.5, 0.5), r=(0.5, 0.5))
+PINS = {
+    "hr": pins_of(POLICY),
+    "x": pins_of(policy(epoch_us=0, period_us=1000)),
+    "place": pins_of(measure_policy(3)),
+}
 KEYS = Keys()
 THIEF = Keys()
 SIGNED = KEYS.signed(document(8))
@@ -139,6 +148,10 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
     "deeply nested": (b"\x0a" + b"\x91" * 100_000, "malformed"),
     "false guarantee": (KEYS.signed(policy_document(false_policy(), version=8)), "guarantee"),
     "epsilon above the ceiling": (KEYS.signed(policy_document(strong_policy(), version=8)), "ceiling"),
+    "a class of chains that leaves the owner's out": (
+        KEYS.signed(policy_document(POLICY.model_copy(update={"chains": COINS}), version=8)),
+        "pinned",
+    ),
     "measurements that the owner has not allowed": (
         KEYS.signed(policy_document(measure_policy(3, version=8), version=8)),
         "ceiling",
@@ -154,7 +167,7 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
 def test_every_attack_is_refused_with_its_reason_and_the_stream_goes_on(secured: Broker, tmp_path: Path) -> None:
     """One device, one attack after the other."""
     keys = KEYS
-    config = enrol(tmp_path / "watch", secured, keys)
+    config = enrol(tmp_path / "watch", secured, keys, pins=PINS)
     operator = Operator(secured)
     agent = AgentProcess(config, tmp_path / "agent.log")
     try:

@@ -1,0 +1,184 @@
+"""What streams of one sensor tell together: never more than the device computes, and more than their sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from contract.errors import GuaranteeError
+from contract.guarantee import Adversary, Guarantee, ratio_loss
+from contract.joint import NoJointBoundError, joint_epsilon
+from contract.policy import Categories, Clock, Policy, Thresholds
+from contract.table import SCALE, EmissionTable
+from contract.trust import CeilingError, JointBoundError, Trust
+from contract.windows import Window
+from gateway.privacy.randomised_response import calibrate_binary
+from tests.measured import measure_policy
+from tests.privacy.oracle import Array, worst_loss
+from tests.signing import NOW, Keys, policy_document
+
+KEYS = Keys()
+OFFICE = BinaryChains(q=(0.0036, 0.0036), r=(0.012, 0.012))
+
+
+def stream(name: str, table: EmissionTable, chains: ChainClass, adversary: Adversary, **fields: Any) -> Policy:
+    """A policy that promises what its table loses."""
+    states = tuple(f"s{x}" for x in range(chains.states))
+    given: dict[str, Any] = {
+        **{"fleet": "home", "device": "watch", "stream": name, "version": 5, "frame_ticks": 10},
+        "clock": Clock(epoch_us=0, period_us=1_000_000),
+        "discretiser": Categories(categories={state: x for x, state in enumerate(states)}, states=states),
+        "table": table,
+        "chains": chains,
+        "guarantee": Guarantee(epsilon=100.0, adversary=adversary),
+        **fields,
+    }
+    draft = Policy(**given)
+    epsilon = draft.verify(math.inf).epsilon
+    return draft.model_copy(update={"guarantee": Guarantee(epsilon=epsilon, adversary=adversary)})
+
+
+def flips(*rho: float) -> EmissionTable:
+    return EmissionTable.binary(*(round(one * SCALE) for one in rho))
+
+
+def together(policies: Sequence[Policy]) -> Array:
+    """The law of all symbols of a tick, (k, outputs): independent given the state."""
+    laws = [np.array(policy.table.weights()) / SCALE for policy in policies]
+    return reduce(lambda a, b: (a[:, :, None] * b[:, None, :]).reshape(len(a), -1), laws)
+
+
+STICKY = ((0.05, 0.1), [flips(0.4, 0.35), flips(0.3, 0.45)])
+OPPOSITE = ((0.05, 0.1), [flips(0.05, 0.6), flips(0.6, 0.05)])
+THREE = ((0.02, 0.05), [flips(0.45, 0.45), flips(0.42, 0.48), flips(0.3, 0.55)])
+ALTERNATING = ((0.95, 0.9), [flips(0.3, 0.4), flips(0.45, 0.2)])
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed"])
+@pytest.mark.parametrize(("chain", "tables"), [STICKY, OPPOSITE, THREE, ALTERNATING])
+def test_streams_of_one_sensor_tell_no_more_than_is_computed(
+    chain: tuple[float, float], tables: list[EmissionTable], adversary: Adversary
+) -> None:
+    q, r = chain
+    chains = BinaryChains(q=(q, q), r=(r, r))
+    policies = [stream(f"s{number}", table, chains, adversary) for number, table in enumerate(tables)]
+    steps = [np.array([[1 - q, q], [r, 1 - r]])] * (4 if len(tables) == 2 else 3)
+    found = worst_loss(np.array([r, q]) / (q + r), steps, together(policies), informed=adversary == "informed").max()
+    assert found <= joint_epsilon(policies, None)
+
+
+def test_streams_of_one_sensor_tell_more_than_the_sum_of_their_epsilons() -> None:
+    """Eight at .1 each lose .8646 together: all say the same, at the tick and at a thousand on either side of it."""
+    made = calibrate_binary(OFFICE, 0.1, "ignorant").table
+    policies = [stream(f"s{number}", made, OFFICE, "ignorant") for number in range(8)]
+    assert sum(policy.guarantee.epsilon for policy in policies) <= 0.8
+    joint = joint_epsilon(policies, None)
+    assert joint == pytest.approx(0.864579, abs=1e-6)
+    (q, _), (r, _) = OFFICE.q, OFFICE.r
+    step = np.array([[1 - q, q], [r, 1 - r]])
+    really = []
+    for symbol in (0, 1):
+        likelihood = (np.array(made.weights())[:, symbol] / SCALE) ** 8
+        side = np.ones(2)
+        for _ in range(1000):
+            side = step @ (side * likelihood)
+            side /= side.sum()
+        whole = likelihood * side**2  # the chain is reversible: both sides of the tick are alike
+        really.append(abs(math.log(whole[0] / whole[1])))
+    assert 0.8 < 0.9999 * joint < max(really) <= joint
+
+
+def test_more_states_windows_and_the_larger_of_two_classes() -> None:
+    steps = ((0.9, 0.05, 0.05), (0.1, 0.8, 0.1), (0.05, 0.15, 0.8))
+    known, bounded = FiniteChains(transitions=(steps,)), BoundedChains(states=3, odds_ratio=400.0)
+    weights = [(2, 1, 1), (1, 2, 1), (1, 1, 2)]
+    rows = [tuple(sum(row[: z + 1]) * SCALE // 4 for z in range(2)) for row in weights]
+    table = EmissionTable(rows=tuple(rows))
+    first, second = (stream(f"s{n}", table, known, "ignorant") for n in range(2))
+    stationary = np.linalg.matrix_power(np.array(steps), 1000)[0]
+    found = worst_loss(stationary, [np.array(steps)] * 2, together([first, second]), informed=False).max()
+    assert found <= joint_epsilon([first, second], None)
+    wider = stream("s1", table, bounded, "ignorant")
+    assert (
+        joint_epsilon([first, wider], None) == ratio_loss(bounded, *[first.tick_ratios[0] ** 2] * 2, "ignorant").epsilon
+    )
+    counted = stream(
+        *("s1", table, known, "ignorant"),
+        windows=(Window(name="w", length=5, stride=5, states=(1,), scale="2"),),
+        windows_guarantee=Guarantee(epsilon=50.0, adversary="ignorant"),
+    )
+    assert joint_epsilon([first, counted], None) > joint_epsilon([first, second], None) + 0.5
+
+
+def test_the_strongest_of_the_adversaries_counts() -> None:
+    chains = BinaryChains(q=(0.1, 0.1), r=(0.1, 0.1))
+    weak, strong = stream("a", flips(0.4, 0.4), chains, "ignorant"), stream("b", flips(0.4, 0.4), chains, "informed")
+    assert joint_epsilon([weak, strong], None) == joint_epsilon(
+        [strong, strong.model_copy(update={"stream": "c"})], None
+    )
+
+
+HEART = stream("hr", flips(0.45, 0.45), BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35)), "informed")
+
+
+@pytest.mark.parametrize(
+    ("fields", "sensors", "why"),
+    [
+        ({}, {"hr": "wrist", "other": "chest"}, "sensors"),
+        ({"clock": Clock(epoch_us=1, period_us=1_000_000)}, None, "clocks"),
+        ({"clock": Clock(epoch_us=0, period_us=500_000)}, None, "clocks"),
+        ({"discretiser": Thresholds(edges=(1.0,), states=("s0", "s1"))}, None, "discretisers"),
+    ],
+)
+def test_streams_without_a_joint_bound_are_refused_by_a_device_with_a_total_ceiling(
+    fields: dict[str, Any], sensors: dict[str, str] | None, why: str
+) -> None:
+    other = HEART.model_copy(update={"stream": "other", **fields})
+    document = KEYS.signed(policy_document(HEART, other, version=5))
+    device = Trust(KEYS.enrolment(ceiling=10.0, total_ceiling=1000.0), sensors=sensors)
+    with pytest.raises(JointBoundError, match=f"different {why}") as caught:
+        device.consider(document, "policy", NOW)
+    assert caught.value.reason == "no_joint_bound"
+    assert Trust(KEYS.enrolment(ceiling=10.0), sensors=sensors).consider(document, "policy", NOW).news
+
+
+def test_the_joint_loss_is_held_against_the_total_ceiling_from_both_sides() -> None:
+    other = HEART.model_copy(update={"stream": "other"})
+    document = KEYS.signed(policy_document(HEART, other, version=5))
+    joint = joint_epsilon([HEART, other], None)
+    assert joint > 2 * HEART.guarantee.epsilon
+    for ceiling in (2 * HEART.guarantee.epsilon, math.nextafter(joint, 0)):
+        with pytest.raises(CeilingError, match="all streams together"):
+            Trust(KEYS.enrolment(ceiling=10.0, total_ceiling=ceiling), sensors={"hr": 1, "other": 1}).consider(
+                document, "policy", NOW
+            )
+    device = Trust(KEYS.enrolment(ceiling=10.0, total_ceiling=joint), sensors={"hr": 1, "other": 1})
+    assert device.consider(document, "policy", NOW).news
+
+
+def test_one_stream_has_its_own_epsilon_and_none_has_none() -> None:
+    assert joint_epsilon([HEART], {}) == HEART.guarantee.epsilon
+    assert joint_epsilon([], {}) == 0.0
+
+
+def test_a_measured_stream_has_no_bound_even_alone() -> None:
+    with pytest.raises(NoJointBoundError, match="stream place is measured"):
+        joint_epsilon([measure_policy(2)], None)
+
+
+def test_an_infinite_joint_loss_is_above_every_ceiling() -> None:
+    """Chains that cannot be held against the universal adversary, beside a stream that is."""
+    stuck = FiniteChains(transitions=(((0.0, 1.0), (0.5, 0.5)),))
+    first = stream("hr", flips(0.45, 0.45), stuck, "ignorant")
+    second = stream("other", flips(0.45, 0.45), BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35)), "universal")
+    with pytest.raises(GuaranteeError, match="no finite guarantee"):
+        joint_epsilon([first, second], None)
+    device = Trust(KEYS.enrolment(ceiling=1e6, total_ceiling=1e6))
+    with pytest.raises(CeilingError):
+        device.consider(KEYS.signed(policy_document(first, second, version=5)), "policy", NOW)
