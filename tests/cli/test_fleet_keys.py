@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from contract.chains import BinaryChains
 from contract.envelope import decode_envelope, encode_envelope, encode_roots, sign
-from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, write_document
+from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, read_enrolment, write_document
 from contract.measure_table import decoded_table
+from contract.pins import pins_of
 from contract.table import EmissionTable
 from contract.trust import ThresholdError, Trust, Verdict
 from fugu.fleet.key_file import decrypted, encrypted
@@ -441,9 +443,7 @@ def test_a_devices_own_ceiling_counts_if_its_enrolment_is_named(fugu: Fugu, keys
     assert not (tmp_path / "out").exists()
 
 
-def test_what_an_enrolment_pins_is_not_signed_otherwise_and_not_pushed(
-    fugu: Fugu, keys: Path, tmp_path: Path
-) -> None:
+def test_what_an_enrolment_pins_is_not_signed_otherwise_and_not_pushed(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
     """A signer sees what devices would say, before it is signed and before it is sent; `keys` may be a thief's."""
     heart, place = tmp_path / "hr.json", tmp_path / "place.json"
     place.write_text(measure_policy(3).to_json())
