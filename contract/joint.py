@@ -3,8 +3,7 @@
 Streams of one sensor with the same discretiser and the same clock have one and the same sequence of states. Given that
 sequence their outputs are independent, so that the likelihood ratios of a tick multiply, direction by direction, and
 the streams are one mechanism with the products, for which the loss is computed once. The sum of their epsilons is no
-bound: each epsilon counts what a stream's own outputs tell of the neighbouring ticks, not what those of one stream
-add to what another has left open.
+bound: what outputs tell of the neighbouring ticks, and through them of this one, grows faster than in proportion.
 
 Streams of different sensors, or with other states, or with other ticks depend on one another in ways that no class of
 chains of one of them describes: there is no joint bound, and none is made up.
