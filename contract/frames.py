@@ -14,6 +14,7 @@ from typing import Any
 
 from contract._wire import array, binary, each, fields, identity, integer, kind, length, pack, text
 from contract.errors import ClockEpochError, FrameLengthError, FrameRangeError, FrameTypeError
+from contract.status_codes import StatusCode, ordered
 
 __all__ = [
     "MAX_CLOCK_EPOCH",
@@ -173,12 +174,16 @@ class StreamStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A device's birth (online) or last will (not online)."""
+    """A device's birth (online) or last will (not online).
+
+    Attributes:
+        codes: what is wrong, each code once and in order.
+    """
 
     online: bool
     agent_version: str
     outbox_depth: int
-    last_error: str
+    codes: tuple[StatusCode, ...]
     streams: tuple[StreamStatus, ...]
 
     def __post_init__(self) -> None:
@@ -187,7 +192,8 @@ class Status:
             raise FrameTypeError(f"online is {kind(self.online)}, not a boolean")
         text(self.agent_version, 1, 64, "agent_version")
         integer(self.outbox_depth, 0, MAX_TICK, "outbox_depth")
-        text(self.last_error, 0, MAX_TEXT, "last_error")
+        if self.codes != ordered(self.codes):
+            raise FrameRangeError("codes are not in order, or one is there twice")
         length(self.streams, 0, MAX_STREAMS, "streams")
 
 
@@ -323,7 +329,7 @@ def decode_committed(payload: bytes) -> Committed:
 def encode_status(message: Status) -> bytes:
     """Bytes of a status message."""
     rows = [[s.stream, s.policy_version, s.next_tick] for s in message.streams]
-    return pack(STATUS, [message.online, message.agent_version, message.outbox_depth, message.last_error, rows])
+    return pack(STATUS, [message.online, message.agent_version, message.outbox_depth, list(message.codes), rows])
 
 
 def decode_status(payload: bytes) -> Status:
@@ -332,9 +338,16 @@ def decode_status(payload: bytes) -> Status:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    online, agent, depth, error, rows = fields(payload, STATUS, 5)
+    online, agent, depth, codes, rows = fields(payload, STATUS, 5)
     streams = each(rows, lambda row: StreamStatus(*array(row, 3, "stream")), "streams")
-    return Status(online, agent, depth, error, streams)
+    return Status(online, agent, depth, each(codes, _status_code, "codes"), streams)
+
+
+def _status_code(word: Any) -> StatusCode:
+    try:
+        return StatusCode(word)
+    except ValueError:
+        raise FrameRangeError("a status names an unknown code") from None
 
 
 def encode_estimate(message: Estimate) -> bytes:

@@ -6,7 +6,9 @@ import argparse
 import logging
 import signal
 import sys
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from contract.errors import FuguError
 
@@ -24,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--check", action="store_true", help="check configuration and policies, show what is pinned, then stop"
     )
+    parser.add_argument("--status", action="store_true", help="show how the agent that runs here is, then stop")
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what goes wrong")
     options = parser.parse_args(arguments)
     logging.basicConfig(
@@ -33,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     from edge_agent.config import check_in_child
 
+    if options.status:
+        return _status(Path(options.config))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     try:
@@ -40,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Loaded while the child is at work.
         from edge_agent.agent import Agent
         from edge_agent.randomiser import system_entropy
-        from edge_agent.sensors import open_sensor
+        from edge_agent.sensors import open_sensor, silence_warning
         from mqtt_link.notify import Notifier
 
         plan = checked()
@@ -50,12 +55,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{options.config}: {len(plan.streams)} stream(s), every guarantee holds")
             for line in limits(options.config):
                 print(line)
+            for stream in plan.streams:
+                if warning := silence_warning(stream.sensor):
+                    print(f"stream {stream.stream}: {warning}")
             return 0
         sensors = [open_sensor(stream.sensor) for stream in plan.streams]
         agent = Agent(plan, sensors, system_entropy(), notifier=Notifier.of_process())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: agent.stop())
         agent.run()
+    except FuguError as error:
+        print(f"fugu-agent: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _status(config: Path) -> int:
+    """Print what the agent of a configuration last said of itself."""
+    from edge_agent.config import read_config
+    from edge_agent.local_status import show_status
+
+    try:
+        print(show_status(config.parent / read_config(config).outbox, time.time()))
     except FuguError as error:
         print(f"fugu-agent: {error}", file=sys.stderr)
         return 1

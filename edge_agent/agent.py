@@ -15,9 +15,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from contract.errors import FrameError
-from contract.frames import MAX_TEXT, Status, StreamStatus, decode_committed, encode_status
+from contract.frames import Status, StreamStatus, decode_committed, encode_status
+from contract.status_codes import StatusCode, ordered
 from contract.topics import committed_topic, status_topic, table_topic
 from edge_agent.clock import Clock, SystemClock
+from edge_agent.local_status import LocalStatus
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, Managed
 from edge_agent.sender import Sender
@@ -76,7 +78,7 @@ class Agent:
         }
         self._fleet = None if plan.managed is None else self._enrolled(plan.managed)
         followed = () if self._fleet is None else self._fleet.topics
-        will = Status(False, _version(), 0, "connection lost", ())
+        will = Status(False, _version(), 0, (StatusCode.CONNECTION_LOST,), ())
         self._link = Link(
             plan.broker,
             client_id=f"{plan.fleet}-{plan.device}",
@@ -88,8 +90,11 @@ class Agent:
         )
         self._sender = Sender(self._outbox, self._link, plan.fleet, plan.device, forget_early=plan.forget == "puback")
         self._status_due = 0.0
+        self._local_due = 0.0
         self._last_status: Status | None = None
         self._connected_anew = True
+        self._cut_off = False
+        self._local = LocalStatus(plan.outbox, f"{plan.fleet}/{plan.device}")
         self.rejected = 0
         self.dropped = 0
 
@@ -146,6 +151,7 @@ class Agent:
     def _communicate(self) -> None:
         """Handle what the network thread has left, and send what there is to send."""
         self._link.maintain()
+        self._watch_broker()
         try:
             until = time.monotonic() + EVENT_SECONDS
             while not self._events.empty() and time.monotonic() < until:
@@ -153,8 +159,20 @@ class Agent:
             if self._link.connected:
                 self._sender.pump()
                 self._send_status()
+            self._write_local_status()
         except sqlite3.Error as error:  # what was not forgotten or sent now will be, once there is room again
-            self._ticks.storage_error = f"outbox: {error}"
+            self._ticks.storage_failed(error)
+
+    def _watch_broker(self) -> None:
+        """Tell the journal when the broker cannot be reached, once, and when it is back."""
+        broker = self._plan.broker
+        if self._link.connected:
+            if self._cut_off:
+                _log.warning("broker %s:%d: connected again", broker.host, broker.port)
+            self._cut_off = False
+        elif self._link.last_error and not self._cut_off:
+            _log.warning("broker %s:%d: %s; frames wait in the outbox", broker.host, broker.port, self._link.last_error)
+            self._cut_off = True
 
     def _offer_table(self, name: str, payload: bytes) -> bool:
         """A table that the gateway has signed; whether it was taken."""
@@ -183,28 +201,45 @@ class Agent:
         except FrameError:
             self.rejected += 1
 
-    def _errors(self) -> str:
-        of_streams = (problem for stream in self._ticks.streams for problem in (stream.error, stream.refusal))
-        problems = [self._ticks.storage_error, self._link.last_error, *of_streams]
-        return "; ".join(problem for problem in problems if problem)[:MAX_TEXT]
+    def _codes(self) -> tuple[StatusCode, ...]:
+        """What is wrong with link, storage, clock and policy; nothing here may depend on a reading."""
+        found = {self._ticks.storage_trouble, *(stream.trouble for stream in self._ticks.streams)}
+        if self._link.last_error:
+            found.add(StatusCode.LINK)
+        if any(stream.refusal for stream in self._ticks.streams):
+            found.add(StatusCode.TABLE_REFUSED)
+        return ordered(code for code in found if code is not None)
 
     def _status(self, *, online: bool) -> Status:
         streams = tuple(StreamStatus(s.plan.stream, s.plan.version, max(0, s.next_tick)) for s in self._ticks.streams)
-        return Status(online, _version(), self._outbox.depth(), self._errors(), streams)
+        return Status(online, _version(), self._outbox.depth(), self._codes(), streams)
 
     def _send_status(self) -> None:
-        """Publish the status at birth, when the error changes, and now and then."""
+        """Publish the status at birth, when a code comes or goes, and now and then."""
         if self._fleet is not None:
             self._fleet.maintain(time.monotonic())
             said = self._fleet.said(self._clock.now_us() / 1e6, self._connected_anew)
             if said is not None:
                 self._link.publish(*said, retain=True)
             self._connected_anew = False
-        changed = self._last_status is None or self._last_status.last_error != self._errors()
+        changed = self._last_status is None or self._last_status.codes != self._codes()
         if changed or time.monotonic() >= self._status_due:
             self._last_status = self._status(online=True)
             self._status_due = time.monotonic() + self._plan.status_seconds
             self._publish_status(self._last_status)
+
+    def _write_local_status(self) -> None:
+        """Tell those who sit at the device, now and then, connected or not."""
+        if time.monotonic() < self._local_due:
+            return
+        self._local_due = time.monotonic() + self._plan.status_seconds
+        self._local.write(
+            self._clock.now_us() / 1e6,
+            connected=self._link.connected,
+            depth=self._outbox.depth(),
+            codes=self._codes(),
+            streams=self._ticks.streams,
+        )
 
     def _publish_status(self, status: Status) -> None:
         self._link.publish(status_topic(self._plan.fleet, self._plan.device), encode_status(status), retain=True)

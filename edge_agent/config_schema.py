@@ -27,6 +27,11 @@ class BrokerConfig(Document):
     max_backoff: int = Field(default=60, ge=1, le=3600)
 
 
+Silence = Literal["samples", "changes"]
+"""What no reading at a tick means: that the tick is missing, or that the last reading holds."""
+KeepAliveTicks = Annotated[int, Field(ge=1, le=2**32)]
+
+
 class Replay(Document):
     """Replay a column of a CSV file (also gzipped) or an array of an NPZ file; tick t reads row t."""
 
@@ -34,19 +39,51 @@ class Replay(Document):
     file: str
     column: str = "value"
     loop: bool = True
+    silence: Silence = "samples"
 
 
 class Lines(Document):
-    """Read one value a line from standard input; the newest line counts."""
+    """Read one value a line from standard input; the newest line counts.
+
+    Attributes:
+        keep_alive: a line that says that the source works, and nothing else.
+        keep_alive_ticks: how many ticks such a line is good for.
+    """
 
     kind: Literal["stdin"]
+    silence: Silence = "samples"
+    keep_alive: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    keep_alive_ticks: KeepAliveTicks | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.keep_alive is None) != (self.keep_alive_ticks is None):
+            raise ValueError("keep_alive and keep_alive_ticks belong together: give both or neither")
+        _only_of_changes(self.silence, self.keep_alive_ticks)
+        return self
 
 
 class Call(Document):
-    """Call a Python function, `package.module:function` or the name of an entry point, once a tick."""
+    """Call a Python function, `package.module:function` or the name of an entry point, once a tick.
+
+    Attributes:
+        keep_alive_ticks: how many ticks it is good for that a call came back, with a reading or with none.
+    """
 
     kind: Literal["call"]
     target: str
+    silence: Silence = "samples"
+    keep_alive_ticks: KeepAliveTicks | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _only_of_changes(self.silence, self.keep_alive_ticks)
+        return self
+
+
+def _only_of_changes(silence: Silence, keep_alive_ticks: int | None) -> None:
+    if silence == "samples" and keep_alive_ticks is not None:
+        raise ValueError('a keep-alive is for silence = "changes"; of samples, every one is a sign of life')
 
 
 class StreamConfig(Document):

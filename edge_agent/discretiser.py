@@ -1,4 +1,8 @@
-"""Readings become states; the last state is kept for ticks without a usable reading."""
+"""Readings become states; a tick without a usable reading has none, or the state that the policy names for it.
+
+Whatever a sensor hands over, the outcome is a state or none: never an exception, and never a word about the reading.
+Numbers beyond floating point, and infinities, lie beyond every edge; only NaN, and what is no number, is missing.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +15,28 @@ from edge_agent.reading import Reading
 
 __all__ = ["Discretiser"]
 
+_FAR = 1e15
+"""No cell is so many cells away; floats are whole numbers up to there."""
+
 
 class Discretiser:
     """The running form of a policy's discretiser.
 
     Attributes:
-        state: the current state; the declared default before the first usable reading.
-        unusable: readings that were no number or place, not finite, or in no category.
+        unusable: readings that were no number or place, or in no category.
     """
 
     def __init__(self, document: dict[str, Any]) -> None:
         """Build from the policy's (verified) discretiser document."""
-        self.state: int = document["default"]
         self.unusable = 0
-        self._started = False
-        self._classify: Callable[[float | str], int | None]
+        missing = document["missing"]
+        self._missing: int | None = None if missing is None else document["states"].index(missing)
+        self._last: tuple[int, int] | None = None
+        self._patience = 0
+        self._classify: Callable[[Any], int | None]
         if document["kind"] == "categories":
-            categories: dict[str, int] = document["categories"]
-            self._classify = lambda value: categories.get(str(value).strip())
+            self._categories: dict[str, int] = document["categories"]
+            self._classify = self._by_name
         elif document["kind"] == "cells":
             self._origin: list[float] = list(document["origin"])
             self._step: list[float] = list(document["step"])
@@ -37,46 +45,72 @@ class Discretiser:
         else:
             self._edges: list[float] = list(document["edges"])
             self._hysteresis: float = document["hysteresis"]
+            self._patience = document["hysteresis_ticks"]
             self._classify = self._by_threshold
 
-    def observe(self, reading: Reading | None) -> int:
-        """The state of a tick: of its reading if that is usable, else the last one."""
-        if reading is not None:
-            state = self._classify(reading.reveal())
-            if state is None:
-                self.unusable += 1
-            else:
-                self.state = state
-                self._started = True
-        return self.state
+    def observe(self, tick: int, reading: Reading | None) -> int | None:
+        """The state of a tick that is later than every one before, or none.
 
-    def _by_threshold(self, raw: float | str) -> int | None:
+        Args:
+            tick: ticks that were left out count as ticks without a reading.
+            reading: none if there is none.
+        """
+        if self._last is not None and tick - self._last[0] - 1 > self._patience:
+            self._last = None
+        if reading is None:
+            return self._missing
         try:
-            value = float(raw)
-        except (TypeError, ValueError):
-            return None
-        if value - value != 0.0:  # NaN and infinities
-            return None
-        state = bisect_right(self._edges, value)
-        if self._started and self._hysteresis and state != self.state:
-            if state > self.state:
-                state = max(self.state, bisect_right(self._edges, value - self._hysteresis))
-            else:
-                state = min(self.state, bisect_right(self._edges, value + self._hysteresis))
+            state = self._classify(reading.reveal())
+        except Exception:  # a reading is of any type, and its methods may raise anything, with the reading in it
+            state = None
+        if state is None:
+            self.unusable += 1
+            return self._missing
+        self._last = tick, state
         return state
 
-    def _by_cell(self, raw: float | str) -> int | None:
+    def _by_name(self, raw: Any) -> int | None:
+        return self._categories.get(str(raw).strip())
+
+    def _by_threshold(self, raw: Any) -> int | None:
+        value = _number(raw)
+        if math.isnan(value):
+            return None
+        state = bisect_right(self._edges, value)
+        if self._last is not None and self._hysteresis:
+            before = self._last[1]
+            if state > before:
+                state = max(before, bisect_right(self._edges, value - self._hysteresis))
+            elif state < before:
+                state = min(before, bisect_right(self._edges, value + self._hysteresis))
+        return state
+
+    def _by_cell(self, raw: Any) -> int | None:
         """The state of the nearest cell, the lowest of equals; a place inside a cell has no distance from it.
 
-        All cells are gone through for every reading, so the time that this takes does not tell where it was.
+        A place beyond the poles or the 180th meridian is taken for the one there. All cells are gone through for every
+        reading, so the time that this takes does not tell where it was.
         """
-        try:
-            latitude, longitude = map(float, str(raw).replace(",", " ").split())
-            if not (abs(latitude) <= 90.0 and abs(longitude) <= 180.0):  # NaN is no place either
-                return None
-            row = math.floor((latitude - self._origin[0]) / self._step[0])
-            column = math.floor((longitude - self._origin[1]) / self._step[1])
-        except (ValueError, OverflowError):
+        latitude, longitude = map(_number, str(raw).replace(",", " ").split())
+        if math.isnan(latitude) or math.isnan(longitude):
             return None
+        row = _cell(min(max(latitude, -90.0), 90.0), self._origin[0], self._step[0])
+        column = _cell(min(max(longitude, -180.0), 180.0), self._origin[1], self._step[1])
         away = [(column - x) ** 2 + (row - y) ** 2 for x, y in self._cells]
         return away.index(min(away))
+
+
+def _number(raw: Any) -> float:
+    """A reading as a float; infinite where it is beyond all floats.
+
+    Raises:
+        Exception: whatever the reading's type raises, if it is no number.
+    """
+    try:
+        return float(raw)
+    except OverflowError:
+        return math.inf if raw > 0 else -math.inf
+
+
+def _cell(place: float, origin: float, step: float) -> int:
+    return math.floor(min(max((place - origin) / step, -_FAR), _FAR))

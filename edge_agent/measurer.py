@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from contract.discrete_laplace import uniform_below
+from contract.discrete_laplace import SCALE, uniform_below
 from contract.errors import FuguError
 from contract.measure_check import check_noise
 from contract.measure_frames import Point, Released
 from contract.measure_table import MOST_HELD, MeasureTable, WeightNoise, decode_table, decoded_table
 from contract.measurement import Measurement, Reach
+from contract.missing import public_row
 
 __all__ = ["MeasurePlan", "Measurer", "TableRefusedError"]
 
@@ -76,9 +77,11 @@ class Measurer:
         self._fallback = self._tables[0]
         self._sent: dict[int, _Held] = {}
 
-    def draw(self, tick: int, state: int) -> Released:
-        """The point to release for the state of a tick."""
+    def draw(self, tick: int, state: int | None) -> Released:
+        """The point to release for the state of a tick, or for a tick without one: see contract/missing.py."""
         table, centres = self._in_force(tick)
+        if state is None:
+            state = public_row(self._below(SCALE), len(self._plan.measurement.coordinates))
         noise = table.noise
         if isinstance(noise, WeightNoise):
             return Released(table.number, noise.draw(state, self._below))

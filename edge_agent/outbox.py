@@ -78,6 +78,11 @@ class Outbox:
             self._open(fleet, device)
         except sqlite3.Error as error:
             self.close()
+            if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise OutboxError(
+                    f"outbox {path} is in use by another agent that runs: stop that one, "
+                    "or give this one an outbox and a device name of its own"
+                ) from None
             raise OutboxError(f"cannot open outbox {path}: {error}") from None
         except OutboxError:
             self.close()

@@ -1,4 +1,7 @@
-"""A state becomes a symbol: one 32-bit word of the operating system's randomness against a row of integers."""
+"""A state becomes a symbol: one 32-bit word of the operating system's randomness against a row of integers.
+
+Without a state, a word before it takes the row: contract/missing.py says by which law.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import io
 import os
 from bisect import bisect_right
 from collections.abc import Callable
+
+from contract.missing import public_row
 
 __all__ = ["randomiser", "system_entropy"]
 
@@ -32,8 +37,8 @@ def system_entropy() -> Callable[[memoryview], None]:
     return fill
 
 
-def randomiser(rows: tuple[tuple[int, ...], ...], entropy: Callable[[memoryview], None]) -> Callable[[int], int]:
-    """A function that draws the symbol for a state from an emission table.
+def randomiser(rows: tuple[tuple[int, ...], ...], entropy: Callable[[memoryview], None]) -> Callable[[int | None], int]:
+    """A function that draws the symbol for a state, or for a tick without one, from an emission table.
 
     Every draw takes one word from a block and overwrites it with zero, so that a later look into memory does not
     tell which words made the symbols. After a fork the child throws the block away: no word is ever used twice.
@@ -47,15 +52,19 @@ def randomiser(rows: tuple[tuple[int, ...], ...], entropy: Callable[[memoryview]
     words = block.cast("I")
     left = 0
 
-    def draw(state: int) -> int:
+    def word() -> int:
         nonlocal left
         if not left:
             entropy(block)
             left = BLOCK_WORDS
         left -= 1
-        word = words[left]
+        taken = words[left]
         words[left] = 0
-        return bisect_right(rows[state], word)
+        return taken
+
+    def draw(state: int | None) -> int:
+        row = public_row(word(), len(rows)) if state is None else state
+        return bisect_right(rows[row], word())
 
     def discard() -> None:
         nonlocal left

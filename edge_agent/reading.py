@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 __all__ = ["Reading"]
 
@@ -12,11 +12,11 @@ class Reading:
 
     __slots__ = ("_value",)
 
-    def __init__(self, value: float | str) -> None:
-        """Wrap a number or a category."""
+    def __init__(self, value: Any) -> None:
+        """Wrap whatever a sensor gave: a number, a category, or anything else."""
         self._value = value
 
-    def reveal(self) -> float | str:
+    def reveal(self) -> Any:
         """The raw value; for the discretiser only."""
         return self._value
 

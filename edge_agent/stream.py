@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from contract.errors import FuguError
 from contract.measure_frames import Released
+from contract.status_codes import StatusCode
 from edge_agent.discretiser import Discretiser
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import randomiser
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from edge_agent.measurer import Measurer
 
 __all__ = ["Stream"]
+
+_log = logging.getLogger(__name__)
 
 
 class Stream:
@@ -33,8 +37,10 @@ class Stream:
         draw: what to release for a tick and its state: a symbol or a point.
         next_tick: the next tick to draw for.
         finished: whether the sensor has no more readings.
-        error: what is wrong now, in words.
-        refusal: why the newest table was refused, if it was.
+        trouble: why no tick is drawn now, if none is.
+        refusal: why the newest table was refused, if it was; for the journal.
+        ticks: how many were drawn for since the start.
+        silent: how many of them had no reading.
     """
 
     def __init__(
@@ -52,9 +58,12 @@ class Stream:
         self.last_tick = last_tick
         self.next_tick = last_tick + 1
         self.finished = False
-        self.error = ""
+        self.trouble: StatusCode | None = None
         self.refusal = ""
-        self.draw: Callable[[int, int], int | Released]
+        self.ticks = 0
+        self.silent = 0
+        self._told: set[str] = set()
+        self.draw: Callable[[int, int | None], int | Released]
         self._measurer: Measurer | None = None
         if plan.measure is not None:
             from edge_agent.measurer import Measurer  # an agent without measured streams does not need it
@@ -65,6 +74,23 @@ class Stream:
             symbol = randomiser(plan.rows, entropy)
             self.draw = lambda _tick, state: symbol(state)
 
+    def observe(self, tick: int) -> int | None:
+        """The state of a tick, or none; what is wrong with the sensor is told once, to the journal only."""
+        reading = self.sensor.read(tick)
+        state = self.discretiser.observe(tick, reading)
+        self.ticks += 1
+        self.silent += reading is None
+        if self.sensor.trouble:
+            self._tell(f"sensor: {self.sensor.trouble}")
+        if self.discretiser.unusable:
+            self._tell("a reading is no number, category or place of its policy")
+        return state
+
+    def _tell(self, trouble: str) -> None:
+        if trouble not in self._told:
+            self._told.add(trouble)
+            _log.warning("stream %s: %s", self.plan.stream, trouble)
+
     def offer_table(self, payload: bytes) -> bool:
         """Take a table that has arrived, or say in `refusal` why not; whether it was taken."""
         if self._measurer is None:
@@ -72,10 +98,13 @@ class Stream:
         try:
             self._measurer.offer(payload, self.next_tick)
         except FuguError as error:
-            self.refusal = f"table for {self.plan.stream} refused: {error}"
-            return False
+            refusal = str(error)
         except Exception as error:  # what nobody thought of must not stop the device either
-            self.refusal = f"table for {self.plan.stream} refused: {type(error).__name__}"
-            return False
-        self.refusal = ""
-        return True
+            refusal = type(error).__name__
+        else:
+            self.refusal = ""
+            return True
+        if refusal != self.refusal:
+            _log.warning("table for %s refused: %s", self.plan.stream, refusal)
+        self.refusal = refusal
+        return False

@@ -1,5 +1,8 @@
 """The ticks of a device's streams: one symbol a tick on a steady clock, durable before anybody may send it.
 
+A tick is drawn for when it comes or not at all: one that is overdue, because the machine slept or the clock was set, is
+absent and never made up for. Only a recording still knows the readings of past ticks, and may catch up a little.
+
 A tick is counted in its windows once its symbol is durable, and a window leaves at the first tick at or after its end.
 A symbol or a count that cannot be made durable is thrown away, and never drawn again.
 """
@@ -10,6 +13,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 
+from contract.status_codes import StatusCode
 from edge_agent.clock import Clock
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
@@ -21,8 +25,10 @@ __all__ = ["Ticker"]
 
 _log = logging.getLogger(__name__)
 
-LATE_SECONDS = 10.0
-"""Ticks that are overdue by more than this (and more than one tick) are left out instead of made up for."""
+LATE_US = 250_000
+"""Ticks that are overdue by this (and by a period) are absent."""
+REPLAY_LATE_US = 10_000_000
+"""The same of a recording."""
 IDLE_SECONDS = 1.0
 
 
@@ -37,7 +43,7 @@ class Ticker:
 
     Attributes:
         streams: in the order of their policies.
-        storage_error: what keeps symbols from becoming durable, empty while nothing does.
+        storage_trouble: what keeps symbols from becoming durable, if anything does.
         stopping: set it to draw no more; a signal handler may.
     """
 
@@ -54,7 +60,7 @@ class Ticker:
         self._silent = silent
         self._sensors: dict[str, Sensor] = {}
         self.streams: list[Stream] = []
-        self.storage_error = ""
+        self.storage_trouble: StatusCode | None = None
         self.stopping = False
 
     def begin(self, plans: Sequence[StreamPlan], sensors: Sequence[Sensor]) -> None:
@@ -140,22 +146,21 @@ class Ticker:
         """Whether the stream's next tick has come; leaves out ticks that are too late to be made up for."""
         now = self._clock.now_us()
         current = stream.plan.tick_at(now)
-        late = max(1, int(LATE_SECONDS * 1e6) // stream.plan.period_us)
-        if current - late > stream.next_tick:
-            stream.next_tick = current - late
+        late = max(stream.plan.period_us, REPLAY_LATE_US if stream.sensor.recorded else LATE_US)
+        stream.next_tick = max(stream.next_tick, stream.plan.tick_at(now - late) + 1)
         behind = (stream.plan.time_of(stream.last_tick) - now) / 1e6
         period = stream.plan.period_us / 1e6
         if behind > 2 * period + 1.0:
-            stream.error = f"the clock is {behind:.0f} s behind the last tick: waiting"
+            stream.trouble = StatusCode.CLOCK
             return False
         if current < stream.next_tick or stream.next_tick < 0:
             return False
         if self._silent(now / 1e6):
-            stream.error = "the policy has expired"
+            stream.trouble = StatusCode.POLICY_EXPIRED
             stream.next_tick = current + 1
             return False
         if not stream.plan.valid_at(stream.plan.time_of(stream.next_tick)):
-            stream.error = "the policy is not valid at this time"
+            stream.trouble = StatusCode.POLICY_INACTIVE
             stream.next_tick = current + 1
             return False
         return True
@@ -167,20 +172,25 @@ class Ticker:
         if stream.sensor.finished(tick):
             stream.finished = True
             return
-        had_unusable = stream.discretiser.unusable > 0
-        state = stream.discretiser.observe(stream.sensor.read(tick))
-        if stream.discretiser.unusable and not had_unusable:
-            _log.warning("stream %s: a reading is no number, category or place of its policy", stream.plan.stream)
+        state = stream.observe(tick)
         try:
             self._outbox.append(stream.plan, tick, stream.draw(tick, state))
         except sqlite3.Error as error:
-            self.storage_error = f"outbox: {error}"
+            self.storage_failed(error)
         else:
-            self.storage_error = ""
+            self.storage_trouble = None
             stream.last_tick = tick
-            stream.error = stream.sensor.error
+            stream.trouble = None
             stream.windows.observe(tick, state)
         self._release(stream, tick)
+
+    def storage_failed(self, error: sqlite3.Error) -> None:
+        """Remember that the outbox took nothing, and tell the journal when that begins."""
+        full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        trouble = StatusCode.STORAGE_FULL if full else StatusCode.STORAGE
+        if trouble != self.storage_trouble:
+            _log.error("outbox %s: %s; what is drawn is thrown away", self._outbox.path, error)
+        self.storage_trouble = trouble
 
     def _release(self, stream: Stream, tick: int) -> None:
         """Commit the windows that have ended; what cannot be committed is thrown away."""
@@ -189,4 +199,4 @@ class Ticker:
             try:
                 self._outbox.append_windows(stream.plan, closed)
             except sqlite3.Error as error:
-                self.storage_error = f"outbox: {error}"
+                self.storage_failed(error)

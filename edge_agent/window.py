@@ -3,10 +3,11 @@
 A count begins at its noise and not at zero, so the true count is nowhere: not in memory, and not on the way out. The
 noise is drawn before the window's first tick, so that the moment at which anything leaves says nothing about it.
 
-A window holds the ticks that one run of the agent has observed, under one version of the policy. After a restart, with
-another version or the same, counting begins anew: the windows that are under way hold the ticks from then on and say
-how many those are. So every tick is in the windows of one version only, the one that was in force when it happened, and
-loses at most that version's rate.
+A window holds the ticks that one run of the agent has drawn for, under one version of the policy. Ticks without a
+usable reading are among them: how many it says it has observed depends on no reading, and without any usable one it is
+its noise. After a restart, with another version or the same, counting begins anew: the windows that are under way hold
+the ticks from then on and say how many those are. So every tick is in the windows of one version only, the one that was
+in force when it happened, and loses at most that version's rate.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["ClosedWindow", "StreamWindows", "WindowCount"]
 
 @dataclass(frozen=True, slots=True)
 class ClosedWindow:
-    """A window that may be released: which one, the number of ticks observed in it, and the noisy counts."""
+    """A window that may be released: which one, the number of ticks drawn for in it, and the noisy counts."""
 
     window: WindowPlan
     index: int
@@ -87,12 +88,12 @@ class _Counter:
             if index >= self._next and index not in self._open:
                 self._open[index] = WindowCount([self._noise() for _ in range(self.plan.counts)])
 
-    def observe(self, tick: int, state: int) -> None:
-        """Count a tick's state in every window that holds the tick."""
+    def observe(self, tick: int, state: int | None) -> None:
+        """Count a tick's state, or a tick without one, in every window that holds the tick."""
         self.prepare(tick)
         for index in self.plan.holding(tick):
             if index in self._open:
-                self._open[index].add(self.plan.places[state])
+                self._open[index].add(None if state is None else self.plan.places[state])
 
     def close(self, tick: int) -> list[ClosedWindow]:
         """Hand out, once, the windows that end at a tick or before it."""
@@ -128,8 +129,8 @@ class StreamWindows:
         for counter in self._counters:
             counter.prepare(tick)
 
-    def observe(self, tick: int, state: int) -> None:
-        """Count the state of a tick that is later than every one before."""
+    def observe(self, tick: int, state: int | None) -> None:
+        """Count the state of a tick that is later than every one before, or a tick without one."""
         for counter in self._counters:
             counter.observe(tick, state)
 

@@ -94,6 +94,13 @@ def _agent_run(context: typer.Context) -> int:
     return main(context.args)
 
 
+@agent_app.command("status", context_settings=_FORWARDED, help="How the agent on this device is: its sensors, too.")
+def _agent_status(context: typer.Context) -> int:
+    from edge_agent.__main__ import main
+
+    return main(["--status", *context.args])
+
+
 @app.command("subscribe", context_settings=_FORWARDED)
 def _subscribe(context: typer.Context) -> int:
     """Print private readings of a fleet, symbols, estimates and releases, as they arrive."""

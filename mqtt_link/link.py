@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import ssl
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -248,7 +249,9 @@ class Link:
         self._guard(self.on_connected)
 
     def _connect_failed(self, _client: mqtt.Client, _data: Any) -> None:
-        self.last_error = f"no broker at {self.broker.host}:{self.broker.port}"
+        error = sys.exc_info()[1]  # paho-mqtt calls from where it caught what the socket raised
+        reason = getattr(error, "strerror", None) or (type(error).__name__ if error else "")
+        self.last_error = f"no broker at {self.broker.host}:{self.broker.port}" + (f": {reason}" if reason else "")
 
     def _disconnected(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         self._opened = None

@@ -78,7 +78,11 @@ class Observer:
     def _of_device(device: _Device, kind: str, payload: bytes) -> None:
         if kind == "status":
             status = decode_status(payload)
-            device.online, device.outbox_depth, device.error = status.online, status.outbox_depth, status.last_error
+            device.online, device.outbox_depth, device.error = (
+                status.online,
+                status.outbox_depth,
+                " ".join(status.codes),
+            )
         elif kind == "symbols":
             frame = decode_symbols(payload)
             device.symbols += len(frame.symbols)

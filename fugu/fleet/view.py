@@ -68,7 +68,7 @@ def device_document(device: Device, refusal: Refusal | None) -> dict[str, Any]:
         "last_seen_us": device.last_seen_us or None,
         "agent_version": device.agent_version,
         "outbox_depth": device.outbox_depth,
-        "last_error": device.last_error,
+        "codes": device.codes.split(),
         "desired": None if desired is None else desired.version,
         "published": desired is not None and desired.published,
         "in_force": None if reported is None else reported.in_force,

@@ -153,7 +153,8 @@ class Device:
 
     Attributes:
         last_seen_us: when it was last known to be connected, 0 if never.
-        outbox_depth, last_error, agent_version: from its newest status.
+        outbox_depth, agent_version: from its newest status.
+        codes: of that status, separated by spaces.
     """
 
     name: str
@@ -162,7 +163,7 @@ class Device:
     last_seen_us: int
     online: bool
     outbox_depth: int
-    last_error: str
+    codes: str
     agent_version: str
     desired: Desired | None
     reported: Reported | None
@@ -174,7 +175,7 @@ class Sighting(NamedTuple):
     device: str
     online: bool
     outbox_depth: int
-    last_error: str
+    codes: str
     agent_version: str
     time_us: int
 

@@ -146,11 +146,11 @@ class Registry:
             for one in sightings:
                 cursor = db.execute(
                     "UPDATE devices SET last_seen_us=CASE WHEN :online OR online THEN max(last_seen_us, :time) "
-                    "ELSE last_seen_us END, online=:online, outbox_depth=:depth, last_error=:error, "
+                    "ELSE last_seen_us END, online=:online, outbox_depth=:depth, codes=:error, "
                     "agent_version=:agent WHERE name=:name",
                     {
                         **{"name": one.device, "online": one.online, "time": one.time_us, "depth": one.outbox_depth},
-                        **{"error": one.last_error, "agent": one.agent_version},
+                        **{"error": one.codes, "agent": one.agent_version},
                     },
                 )
                 strangers += not cursor.rowcount

@@ -13,7 +13,7 @@ MOST_REFUSALS = 1000
 """Kept of one device: what a device says must not fill the gateway's disk."""
 _DEVICE = (
     "name, (SELECT group_concat(in_group) FROM members WHERE device=name), enrolled_us, last_seen_us, online, "
-    "outbox_depth, last_error, agent_version, w.version, w.since_us, w.published, "
+    "outbox_depth, codes, agent_version, w.version, w.since_us, w.published, "
     "r.in_force, r.version, r.outcome, r.reason, r.since_us, r.stale"
 )
 DEVICES = f"SELECT {_DEVICE} FROM devices LEFT JOIN desired w ON w.device=name LEFT JOIN reported r ON r.device=name"

@@ -109,7 +109,8 @@ class FleetLink:
             return
         self._sightings.append(
             Sighting(
-                *(device, status.online, status.outbox_depth, status.last_error, status.agent_version, self._now_us())
+                *(device, status.online, status.outbox_depth, " ".join(status.codes), status.agent_version),
+                self._now_us(),
             )
         )
 

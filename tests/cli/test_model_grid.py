@@ -63,8 +63,8 @@ def test_the_device_puts_places_into_the_same_cells(fugu: Fugu, tmp_path: Path) 
     document = fitted(fugu, file)
     cells = document["coordinates"]
     names = document["names"]
-    device = Discretiser({"kind": "cells", **document["grid"], "cells": cells, "states": names, "default": 0})
-    seen = [device.observe(Reading(line)) for line in lines]
+    device = Discretiser({"kind": "cells", **document["grid"], "cells": cells, "states": names, "missing": None})
+    seen = [device.observe(tick, Reading(line)) for tick, line in enumerate(lines)]
     visits = np.bincount(seen, minlength=len(cells))
     assert np.all(visits >= document["visits"])
     assert visits.sum() - sum(document["visits"]) == document["outside"]

@@ -298,7 +298,9 @@ def test_from_traces_to_a_policy_with_cells(fugu: Fugu, planner: Planner, tmp_pa
     assert policy.clock.period_us == 60_000_000
     assert policy.discretiser.kind == "cells"
     device = Discretiser(policy.discretiser.model_dump(mode="json"))
-    seen = np.bincount([device.observe(Reading(line)) for line in lines], minlength=len(model["names"]))
+    seen = np.bincount(
+        [device.observe(tick, Reading(line)) for tick, line in enumerate(lines)], minlength=len(model["names"])
+    )
     assert np.all(seen >= model["visits"])
     measured = planner.document({**spec, "coordinates": list(range(len(model["names"])))}, "--quick")
     assert (measured["unit"], measured["resolution"]) == ("", [1])

@@ -41,12 +41,13 @@ from contract.frames import (
     encode_symbols,
     symbol_bits,
 )
+from contract.status_codes import StatusCode
 from contract.window_frames import WindowFrame, decode_window, encode_window
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
 FRAME = SymbolFrame(7, 99, 104, bytes([0, 1, 3, 1, 2]), 2, bits=2, clock_epoch=1)
 COMMITTED = Committed((StreamCommit("hr", 1000, (Gap(-1, 3), Gap(500, 600))), StreamCommit("power", -1, ())), 2**40 + 5)
-STATUS = Status(True, "0.1.0", 3, "outbox: disk is full", (StreamStatus("hr", 7, 1001),))
+STATUS = Status(True, "0.1.0", 3, (StatusCode.STORAGE_FULL, StatusCode.CLOCK), (StreamStatus("hr", 7, 1001),))
 ESTIMATE = Estimate(8, 96, ((0.25, 0.75), (0.5, 0.5)), bytes([1, 0]), 105, (0.125, 0.875))
 WINDOW = WindowFrame(7, "high", 10, 12, 7200, 600, 590, (-3, 412), clock_epoch=1)
 CASES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
@@ -146,9 +147,14 @@ def test_a_wrong_symbol_frame_says_what_is_wrong(value: Any, error: type[FrameEr
         (decode_committed, body(2, [0, b"\0" * 33, []]), FrameLengthError, "tag has length 33"),
         (decode_committed, body(2, [0, "", []]), FrameTypeError, "tag is str"),
         (decode_committed, body(2, [0, b"", "hr"]), FrameTypeError, "streams is str, not an array"),
-        (decode_status, body(3, [1, "0.1", 0, "", []]), FrameTypeError, "online is int"),
-        (decode_status, body(3, [True, "0.1", -1, "", []]), FrameRangeError, "outbox_depth -1"),
-        (decode_status, body(3, [True, "0.1", 0, "x" * 201, []]), FrameLengthError, "last_error has length 201"),
+        (decode_status, body(3, [1, "0.1", 0, [], []]), FrameTypeError, "online is int"),
+        (decode_status, body(3, [True, "0.1", -1, [], []]), FrameRangeError, "outbox_depth -1"),
+        (decode_status, body(3, [True, "0.1", 0, "clock", []]), FrameTypeError, "codes is str, not an array"),
+        (decode_status, body(3, [True, "0.1", 0, ["fever"], []]), FrameRangeError, "a status names an unknown code"),
+        (decode_status, body(3, [True, "0.1", 0, [180], []]), FrameRangeError, "a status names an unknown code"),
+        (decode_status, body(3, [True, "0.1", 0, [[1]], []]), FrameRangeError, "a status names an unknown code"),
+        (decode_status, body(3, [True, "0.1", 0, ["clock", "link"], []]), FrameRangeError, "codes are not in order"),
+        (decode_status, body(3, [True, "0.1", 0, ["clock", "clock"], []]), FrameRangeError, "or one is there twice"),
         (decode_estimate, body(4, [0, 0, [[0.5, 0.6]], b"\0", 0, [0.5, 0.5]]), FrameRangeError, "sum to 1.1"),
         (decode_estimate, body(4, [0, 0, [[0.5, -0.5]], b"\0", 0, [0.5, 0.5]]), FrameRangeError, "not a probability"),
         (decode_estimate, body(4, [0, 0, [[1]], b"\0", 0, [0.5, 0.5]]), FrameLengthError, "has length 1"),

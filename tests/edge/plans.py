@@ -12,7 +12,14 @@ from mqtt_link import Broker
 from mqtt_link.wake import Wake
 
 COIN = ((1 << 31,), (1 << 31,))
-THRESHOLD = {"kind": "thresholds", "edges": [0.5], "states": ["low", "high"], "hysteresis": 0.0, "default": 0}
+THRESHOLD = {
+    "kind": "thresholds",
+    "edges": [0.5],
+    "states": ["low", "high"],
+    "hysteresis": 0.0,
+    "hysteresis_ticks": 10,
+    "missing": None,
+}
 
 
 def stream_plan(**changes: Any) -> StreamPlan:

@@ -14,6 +14,7 @@ import pytest
 
 from contract.errors import FuguError, GuaranteeError, PolicyError
 from contract.frames import Committed, Gap, StreamCommit, SymbolFrame, decode_status, encode_committed
+from contract.status_codes import StatusCode
 from contract.topics import committed_topic
 from edge_agent.agent import Agent
 from edge_agent.config import ConfigError, check_in_child, load
@@ -87,8 +88,8 @@ def test_ticks_during_a_long_sleep_are_absent(tmp_path: Path) -> None:
     kept = ticks(frames_left(plan))
     jump = next(i for i, (a, b) in enumerate(pairwise(kept)) if b != a + 1)
     assert kept[jump] == 49
-    assert kept[jump + 1] == 3990, "ticks at most ten seconds late are made up for"
-    assert kept == [*range(1, 50), *range(3990, kept[-1] + 1)]
+    assert kept[jump + 1] == 3991, "a recording catches up with less than ten seconds"
+    assert kept == [*range(1, 50), *range(3991, kept[-1] + 1)]
 
 
 def test_a_clock_that_jumps_back_repeats_no_tick(tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def test_a_sensor_that_gives_the_wrong_thing_is_told_once_without_its_value(
     assert [record.message for record in caplog.records] == [
         "stream hr: a reading is no number, category or place of its policy"
     ]
-    assert agent._ticks.streams[0].last_tick == 1006, "the last state is repeated"
+    assert agent._ticks.streams[0].last_tick == 1006, "a tick without a state is drawn for all the same"
 
 
 def test_two_streams_keep_their_own_clocks(tmp_path: Path) -> None:
@@ -199,7 +200,7 @@ def test_status_is_retained_and_the_last_will_tells_of_a_crash(broker: Mosquitto
     process.kill()
     process.wait()
     wait_until(lambda: not decode_status(seen[-1]).online, 20)
-    assert decode_status(seen[-1]).last_error == "connection lost"
+    assert decode_status(seen[-1]).codes == (StatusCode.CONNECTION_LOST,)
     observer.stop()
 
 
@@ -212,12 +213,12 @@ def test_a_full_disk_stops_the_symbols_and_not_the_agent(broker: Mosquitto, tmp_
     (pages,) = agent._outbox._db.execute("PRAGMA page_count").fetchone()
     agent._outbox._db.execute(f"PRAGMA max_page_count = {pages}")
     thread.start()
-    wait_until(lambda: "full" in agent._errors(), 30)
+    wait_until(lambda: StatusCode.STORAGE_FULL in agent._codes(), 30)
     until = clock.now + 500 * SECOND
     wait_until(lambda: clock.now > until, 30)
     assert thread.is_alive()
     agent._later(lambda: agent._outbox._db.execute("PRAGMA max_page_count = 100000") and None)
-    wait_until(lambda: agent._errors() == "", 30)
+    wait_until(lambda: StatusCode.STORAGE_FULL not in agent._codes(), 30)
     agent.stop()
     thread.join(30)
     assert not thread.is_alive()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -19,12 +20,15 @@ SQUARE = {
     "step": [0.5, 0.25],
     "cells": [[0, 0], [2, 0], [0, 2], [2, 2], [9, 9]],
     "states": ["a", "b", "c", "d", "far"],
-    "default": 3,
+    "missing": None,
 }
 
 
-def state(reading: float | str) -> int:
-    return Discretiser(SQUARE).observe(Reading(reading))
+REPLAY = {"loop": False, "silence": "samples"}
+
+
+def state(reading: float | str) -> int | None:
+    return Discretiser(SQUARE).observe(0, Reading(reading))
 
 
 @pytest.mark.parametrize(
@@ -51,6 +55,13 @@ def test_a_place_in_a_cell(place: str, expected: int) -> None:
         ("48.6,11.6", 1),
         ("-90,-180", 0),
         ("90,180", 4),
+        ("90.001,11", 4),
+        ("48,180.5", 4),
+        ("48.1,inf", 4),
+        ("-inf 1", 0),
+        ("1e999,1e999", 4),
+        ("9" * 5000 + " " + "9" * 5000, 4),
+        (f"-{10**400},11", 0),
     ],
 )
 def test_a_place_outside_all_cells_belongs_to_the_nearest(place: str, expected: int) -> None:
@@ -70,27 +81,40 @@ def test_the_nearest_cell_is_that_of_exhaustive_search() -> None:
 
 @pytest.mark.parametrize(
     "reading",
-    ["", ",", "48.1", "48.1,", "48.1,11.1,3", "nan,11.1", "48.1,inf", "-inf 1", "n/a,1", "90.001,11", "48,180.5", 4.5],
-)  # fmt: skip
-def test_what_is_no_place_is_missing_and_repeats_the_last_state(reading: float | str) -> None:
+    ["", ",", "48.1", "48.1,", "48.1,11.1,3", "nan,11.1", "48.1,NaN", "n/a,1", 4.5, 10**5000, None, (48.1, 11.1)],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_place_is_missing(reading: object) -> None:
     discretiser = Discretiser(SQUARE)
-    assert discretiser.observe(Reading(reading)) == 3
-    assert discretiser.observe(Reading("52.6,13.3")) == 4
-    assert discretiser.observe(Reading(reading)) == 4
-    assert discretiser.observe(None) == 4
+    assert discretiser.observe(0, Reading(reading)) is None
+    assert discretiser.observe(1, Reading("52.6,13.3")) == 4
+    assert discretiser.observe(2, Reading(reading)) is None
+    assert discretiser.observe(3, None) is None
     assert discretiser.unusable == 2
+
+
+@pytest.mark.parametrize("change", [{"missing": "b"}, {"missing": "lost", "states": [*"abcd", "far", "lost"]}])
+def test_a_policy_may_name_a_cell_or_one_more_state_for_what_is_missing(change: dict[str, object]) -> None:
+    document = json.dumps({**SQUARE, **change})
+    device = Discretiser(Cells.model_validate_json(document).model_dump(mode="json"))
+    expected = 1 if change["missing"] == "b" else 5
+    assert [device.observe(0, None), device.observe(1, Reading("n/a")), device.observe(2, Reading("52.6,13.3"))] == [
+        *(expected, expected, 4),
+    ]
+    with pytest.raises(ValueError, match="make 5 states"):
+        Cells.model_validate_json(json.dumps({**SQUARE, "states": [*"abcd", "far", "lost"]}))
 
 
 def test_steps_too_small_for_numbers_stop_no_device() -> None:
     tiny = Discretiser({**SQUARE, "step": [5e-324, 5e-324]})
-    assert tiny.observe(Reading("52.6,13.3")) == 3
-    assert tiny.unusable == 1
+    assert tiny.observe(0, Reading("52.6,13.3")) == 4
+    assert tiny.unusable == 0
 
 
 def test_the_policy_form_is_what_the_device_runs() -> None:
     document = {**SQUARE, "origin": (48.0, 11.0), "step": (0.5, 0.25), "cells": ((0, 0), (1, 0)), "states": ("a", "b")}
-    cells = Cells.model_validate({**document, "default": 0})
-    assert Discretiser(cells.model_dump(mode="json")).observe(Reading("48.1,11.3")) == 1
+    cells = Cells.model_validate(document)
+    assert Discretiser(cells.model_dump(mode="json")).observe(0, Reading("48.1,11.3")) == 1
 
 
 @pytest.mark.parametrize(
@@ -104,14 +128,14 @@ def test_the_policy_form_is_what_the_device_runs() -> None:
 )
 def test_recordings_deliver_places(tmp_path: Path, text: str, column: str) -> None:
     (tmp_path / "walk.csv").write_text(text)
-    sensor = open_sensor({"kind": "replay", "file": str(tmp_path / "walk.csv"), "column": column, "loop": False})
+    sensor = open_sensor({"kind": "replay", "file": str(tmp_path / "walk.csv"), "column": column, **REPLAY})
     discretiser = Discretiser(SQUARE)
-    assert [discretiser.observe(sensor.read(tick)) for tick in range(4)] == [0, 0, 3, 3]
-    assert discretiser.unusable == 1
-    assert "48" not in f"{sensor.read(0)!r} {sensor.read(0)} {sensor.error}"
+    assert [discretiser.observe(tick, sensor.read(tick)) for tick in range(4)] == [0, None, 3, None]
+    assert discretiser.unusable == 0
+    assert "48" not in f"{sensor.read(0)!r} {sensor.read(0)} {sensor.trouble}"
 
 
 def test_a_missing_column_of_several_is_named(tmp_path: Path) -> None:
     (tmp_path / "walk.csv").write_text("lat,long\n48.1,11.1\n")
     with pytest.raises(ConfigError, match="has no column 'lon'"):
-        open_sensor({"kind": "replay", "file": str(tmp_path / "walk.csv"), "column": "lat,lon", "loop": False})
+        open_sensor({"kind": "replay", "file": str(tmp_path / "walk.csv"), "column": "lat,lon", **REPLAY})

@@ -1,23 +1,57 @@
-"""Readings become states; what is unusable repeats the last one; a reading never shows its value."""
+"""Readings become states; what is unusable has none; a reading never shows its value, whatever it is."""
 
 from __future__ import annotations
 
 import copy
+import json
 import pickle
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 
+from contract.discretisers import Categories, Thresholds
 from edge_agent.discretiser import Discretiser
 from edge_agent.reading import Reading
 
 SECRET = 71.5319
-BANDS = {"kind": "thresholds", "edges": [10.0, 20.0], "states": ["a", "b", "c"], "hysteresis": 2.0, "default": 1}
-KINDS = {"kind": "categories", "categories": {"on": 1, "off": 0}, "states": ["off", "on"], "default": 0}
+BANDS = {
+    "kind": "thresholds",
+    "edges": [10.0, 20.0],
+    "states": ["a", "b", "c"],
+    "hysteresis": 2.0,
+    "hysteresis_ticks": 3,
+    "missing": None,
+}
+KINDS = {"kind": "categories", "categories": {"on": 1, "off": 0}, "states": ["off", "on"], "missing": None}
+NAN, INFINITY = float("nan"), float("inf")
 
 
-def states(document: dict[str, object], values: list[float | str | None]) -> list[int]:
+class Hostile:
+    """A value whose every method raises an exception that holds the reading."""
+
+    def __float__(self) -> float:
+        raise ZeroDivisionError(f"{SECRET}")
+
+    def __str__(self) -> str:
+        raise ValueError(f"{SECRET}")
+
+
+class Endless(Hostile):
+    """A value that says it is too large, and cannot even be compared."""
+
+    def __float__(self) -> float:
+        raise OverflowError(f"{SECRET}")
+
+    def __gt__(self, other: object) -> bool:
+        raise MemoryError(f"{SECRET}")
+
+
+def states(document: dict[str, Any], values: list[Any]) -> list[int | None]:
     discretiser = Discretiser(document)
-    return [discretiser.observe(None if value is None else Reading(value)) for value in values]
+    return [discretiser.observe(tick, None if v is None else Reading(v)) for tick, v in enumerate(values)]
 
 
 def test_edges_belong_to_the_upper_state() -> None:
@@ -31,20 +65,91 @@ def test_hysteresis_keeps_the_state_until_the_edge_is_passed_by_its_width() -> N
     ]
 
 
-def test_before_the_first_reading_the_default_and_then_the_last_state() -> None:
-    assert states(BANDS, [None, 25, None, "30", None]) == [1, 2, 2, 2, 2]
+def test_a_tick_without_a_usable_reading_has_no_state() -> None:
+    assert states(BANDS, [None, 25, None, "30", "n/a", None]) == [None, 2, None, 2, None, None]
 
 
-@pytest.mark.parametrize("unusable", ["", "n/a", "nan", "inf", "-inf", float("nan"), float("inf")])
-def test_an_unusable_number_repeats_the_last_state(unusable: float | str) -> None:
+def test_hysteresis_starts_anew_after_more_missing_ticks_than_the_policy_says() -> None:
+    """At the boundary from both sides; 21 is above the edge, but not by the width of the hysteresis."""
+    assert states(BANDS, [15, None, "x", NAN, 21]) == [1, None, None, None, 1]
+    assert states(BANDS, [15, None, "x", NAN, None, 21]) == [1, None, None, None, None, 2]
     discretiser = Discretiser(BANDS)
-    discretiser.observe(Reading(25.0))
-    assert discretiser.observe(Reading(unusable)) == 2
+    assert [discretiser.observe(tick, Reading(value)) for tick, value in ((0, 15), (4, 21), (9, 21))] == [1, 1, 2], (
+        "ticks that were left out count as well"
+    )
+    assert states({**BANDS, "hysteresis_ticks": 0}, [15, 21, None, 21]) == [1, 1, None, 2]
+
+
+@pytest.mark.parametrize(
+    ("value", "state"),
+    [
+        *((10**400, 2), (-(10**400), 0), ("9" * 5000, 2), ("-" + "9" * 5000, 0), (1e999, 2), (-INFINITY, 0)),
+        *(("inf", 2), ("-Infinity", 0), ("1e999", 2), (10**5000, 2), (-(10**5000), 0), (2**63, 2), (-(2**1024), 0)),
+        *((True, 0), (Decimal("1e400"), 2), (Decimal("-15"), 0), (Decimal("Infinity"), 2)),
+        *((Fraction(10**400), 2), (Fraction(31, 2), 1), (Fraction(-(10**400), 3), 0)),
+        *((np.float32(15), 1), (np.int64(25), 2), (np.float64(INFINITY), 2), (b"15", 1), (" 15\n", 1)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_numbers_of_any_size_and_type_are_the_outermost_states_and_never_an_exception(value: Any, state: int) -> None:
+    discretiser = Discretiser(BANDS)
+    assert discretiser.observe(0, Reading(value)) == state
+    assert discretiser.unusable == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("", "n/a", "nan", "-NAN", NAN, np.float64("nan"), Decimal("NaN"), Decimal("sNaN"), None, b"\xff", "١٥x"),
+        *(object(), [1], (1, 2), {}, 1j, Hostile(), Endless(), np.array([1.0, 2.0]), "0x10", "\0", bytearray(b"")),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_number_is_missing_and_never_an_exception(value: Any) -> None:
+    discretiser = Discretiser(BANDS)
+    discretiser.observe(0, Reading(25.0))
+    assert discretiser.observe(1, Reading(value)) is None
     assert discretiser.unusable == 1
 
 
-def test_categories_and_the_unknown_one() -> None:
-    assert states(KINDS, ["on", "broken", " off ", "on"]) == [1, 1, 0, 1]
+@pytest.mark.parametrize(
+    "value",
+    [Hostile(), Endless(), 10**5000, "broken", None, [1], b"on", 1.0, object()],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_known_name_is_missing_and_never_an_exception(value: Any) -> None:
+    assert states(KINDS, ["on", " off "]) == [1, 0]
+    discretiser = Discretiser(KINDS)
+    assert discretiser.observe(0, Reading(value)) is None
+    assert discretiser.unusable == 1
+
+
+def test_a_policy_may_name_a_state_for_what_is_missing() -> None:
+    extra = {**BANDS, "states": ["a", "b", "c", "gone"], "missing": "gone"}
+    document = Thresholds.model_validate_json(json.dumps(extra)).model_dump(mode="json")
+    assert states(document, [None, 25, NAN, "x", 19]) == [3, 2, 3, 3, 2], "hysteresis goes on from the last reading"
+    one_of_them = {**BANDS, "missing": "b"}
+    document = Thresholds.model_validate_json(json.dumps(one_of_them)).model_dump(mode="json")
+    assert states(document, [None, 25, None]) == [1, 2, 1]
+    named = {**KINDS, "states": ["off", "on", "gone"], "missing": "gone"}
+    document = Categories.model_validate_json(json.dumps(named)).model_dump(mode="json")
+    assert states(document, [None, "on", "broken"]) == [2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"missing": "gone"}, "missing names a state 'gone' that is not among the states"),
+        ({"states": ["a", "b", "c", "gone"]}, "2 edges make 3 states, not 4"),
+        ({"states": ["gone", "a", "b", "c"], "missing": "gone"}, "or 4 with the last for missing readings"),
+        ({"states": ["a", "b", "c", "d", "gone"], "missing": "gone"}, "not 5"),
+        ({"states": ["a", "b", "a"]}, "two states have the same name"),
+        ({"default": 0}, "Extra inputs"),
+    ],
+)
+def test_a_policy_whose_missing_state_does_not_fit_is_refused(change: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Thresholds.model_validate_json(json.dumps({**BANDS, **change}))
 
 
 def test_a_reading_never_shows_its_value() -> None:

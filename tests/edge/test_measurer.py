@@ -35,6 +35,7 @@ from contract.measure_table import (
     set_of,
 )
 from contract.staircase import Staircase
+from contract.status_codes import StatusCode
 from contract.topics import committed_topic, status_topic, table_topic
 from edge_agent.agent import MAX_MESSAGE_BYTES, MOST_WAITING, Agent
 from edge_agent.config import ConfigError, check_in_child, load
@@ -317,7 +318,7 @@ def test_what_nobody_thought_of_stops_no_stream(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("edge_agent.measurer.check_noise", broken)
     assert not stream.offer_table(message(FULL))
-    assert stream.refusal == "table for place refused: ZeroDivisionError"
+    assert stream.refusal == "ZeroDivisionError"
     monkeypatch.undo()
     assert stream.offer_table(message(FULL))
     assert stream.refusal == ""
@@ -347,8 +348,12 @@ class Running:
     def say(self, payload: bytes, topic: str = table_topic("home", "watch", "place")) -> None:
         self.gateway.publish(topic, payload)
 
-    def error(self) -> str:
-        return decode_status(self.statuses.payloads[-1]).last_error
+    @property
+    def stream(self) -> Stream:
+        return self.agent._ticks.streams[0]
+
+    def codes(self) -> tuple[StatusCode, ...]:
+        return decode_status(self.statuses.payloads[-1]).codes
 
     def stop(self) -> None:
         self.agent.stop()
@@ -392,7 +397,8 @@ def test_a_refused_table_is_said_so_and_a_good_one_is_used(broker: Mosquitto, tm
     running = Running(plan, broker)
     try:
         running.say(message(FULL, until=900))
-        wait_until(lambda: "place refused: table 7 is stale: it ended at tick 900" in running.error(), 20)
+        wait_until(lambda: running.codes() == (StatusCode.TABLE_REFUSED,), 20)
+        assert running.stream.refusal == "table 7 is stale: it ended at tick 900"
         for payload, text in (
             (b"\x08\xc1", "no msgpack message"),
             (b"\x08" + msgpack.packb([1, 5, b"\x03", 0, 10, 0, [[[0, 0]], 2, b""]]), "points has length 1"),
@@ -400,12 +406,12 @@ def test_a_refused_table_is_said_so_and_a_good_one_is_used(broker: Mosquitto, tm
             (message(FULL, policy_version=3), "is for policy version 3"),
         ):
             running.say(payload)
-            wait_until(lambda text=text: text in running.error(), 20)  # type: ignore[misc]
+            wait_until(lambda text=text: text in running.stream.refusal, 20)  # type: ignore[misc]
         running.agent._arrived("no/topic/of/ours", b"\x02")
         running.agent._arrived(committed_topic("home", "other"), b"\x02")
         assert running.agent.rejected == 7
         running.say(message(FULL))
-        wait_until(lambda: not running.error(), 20)
+        wait_until(lambda: not running.codes(), 20)
         seen = len(running.frames.payloads)
         wait_until(lambda: len(running.frames.payloads) > seen + 3, 20)
     finally:

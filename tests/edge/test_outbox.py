@@ -145,7 +145,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
     code = "import sys; from edge_agent.outbox import Outbox; Outbox(sys.argv[1], 'home', 'watch')"
     second = subprocess.run([sys.executable, "-c", code, str(outbox.path)], capture_output=True, text=True, timeout=60)
     assert second.returncode != 0
-    assert "database is locked" in second.stderr
+    assert "is in use by another agent that runs" in second.stderr
 
 
 def test_an_outbox_of_another_device_or_clock_is_refused(tmp_path: Path) -> None:

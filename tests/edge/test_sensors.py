@@ -5,16 +5,29 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import queue
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from edge_agent.config import ConfigError
+from edge_agent.config_schema import StreamConfig
 from edge_agent.reading import Reading
 from edge_agent.recording import read_recording
-from edge_agent.sensors import CallSensor, LineSensor, ReplaySensor, open_sensor
+from edge_agent.sensors import (
+    CallSensor,
+    ChangeSensor,
+    LineSensor,
+    News,
+    ReplaySensor,
+    Sensor,
+    UnavailableError,
+    open_sensor,
+    silence_warning,
+)
 from tests.brokers import wait_until
 
 
@@ -72,22 +85,36 @@ def test_recordings_that_cannot_be_read_are_one_line_without_values(tmp_path: Pa
 
 def test_the_newest_line_counts_and_is_read_once() -> None:
     read_end, write_end = os.pipe()
-    sensor = LineSensor(os.fdopen(read_end))
+    sensor = LineSensor(os.fdopen(read_end, "rb"))
     with os.fdopen(write_end, "w") as lines:
         lines.write("70\n71\n\n72\n")
         lines.flush()
         wait_until(lambda: value(sensor.read(0)) == "72", 20)
         assert sensor.read(1) is None
-        assert not sensor.finished(1)
-    wait_until(lambda: sensor.finished(2), 20)
+    wait_until(lambda: sensor.trouble == "its input has ended", 20)
+    assert sensor.read(2) is None
 
 
-def test_the_end_of_the_input_is_the_end_of_the_sensor() -> None:
-    sensor = LineSensor(io.StringIO("70\n"))
-    wait_until(lambda: sensor._ended, 20)
-    assert not sensor.finished(0)
+def test_the_end_of_the_input_is_silence_and_not_the_end_of_the_stream() -> None:
+    sensor = LineSensor(io.BytesIO(b"70\n"))
+    wait_until(lambda: sensor.trouble == "its input has ended", 20)
     assert value(sensor.read(0)) == "70"
-    assert sensor.finished(1)
+    assert sensor.read(1) is None
+    assert not sensor.finished(1)
+
+
+def test_no_line_ends_the_sensor_whatever_its_bytes_and_its_length() -> None:
+    for line in (b"\xff\xfe\x80", b"\0" * 100, b"9" * 5000, b"9" * 200_000, b"\xf0\x9f"):
+        read_end, write_end = os.pipe()
+        sensor = LineSensor(os.fdopen(read_end, "rb"))
+        with os.fdopen(write_end, "wb") as lines:
+            lines.write(line + b"\n")
+            lines.flush()
+            wait_until(lambda sensor=sensor: sensor.read(0) is not None, 20)  # type: ignore[misc]
+            lines.write(b"71\n")
+            lines.flush()
+            wait_until(lambda sensor=sensor: value(sensor.read(1)) == "71", 20)  # type: ignore[misc]
+            assert sensor.trouble == ""
 
 
 def test_a_slow_function_delays_nothing_and_its_value_comes_with_a_later_tick() -> None:
@@ -104,19 +131,157 @@ def test_a_slow_function_delays_nothing_and_its_value_comes_with_a_later_tick() 
     assert not sensor.finished(6)
 
 
-def test_a_function_that_raises_counts_as_no_reading_and_only_the_type_is_kept() -> None:
+@pytest.mark.parametrize("error", [RuntimeError("71.53194726"), OverflowError(), ZeroDivisionError(), SystemExit(3)])
+def test_a_function_that_raises_has_no_reading_and_nothing_of_the_exception_is_kept(error: BaseException) -> None:
+    readings = iter([1, 2])
+
     def broken() -> float:
-        raise RuntimeError("71.53194726")
+        if next(readings, 0):
+            return 1.0
+        raise error
 
     sensor = CallSensor(broken)
-    wait_until(lambda: sensor.error != "", 20)
-    assert sensor.error == "sensor function raised RuntimeError"
+    wait_until(lambda: sensor.read(0) is None and sensor.trouble != "", 20)
+    assert sensor.trouble == "its function raises an exception; run it by hand to see which"
     assert sensor.read(0) is None
+
+
+class Script:
+    """A function whose calls wait to be told what to do: return a value, or raise an exception."""
+
+    def __init__(self) -> None:
+        self._orders: queue.Queue[object] = queue.Queue()
+        self.calls = 0
+
+    def __call__(self) -> object:
+        self.calls += 1
+        order = self._orders.get(timeout=20)
+        if isinstance(order, Exception):
+            raise order
+        return order
+
+    def does(self, order: object) -> None:
+        """Let a call end."""
+        self._orders.put(order)
+
+
+def asked(sensor: Sensor, script: Script, tick: int, order: object) -> float | str | None:
+    """What holds at a tick before which a call came back."""
+    calls = script.calls
+    script.does(order)
+    reading = sensor.read(tick)
+    deadline = time.monotonic() + 20
+    while script.calls == calls and time.monotonic() < deadline:  # the sensor asks again once it has been read
+        reading = sensor.read(tick)
+    return value(reading)
+
+
+def test_of_samples_none_is_missing_and_of_changes_the_last_one_holds() -> None:
+    script = Script()
+    sensor = ChangeSensor(CallSensor(script), None)
+    assert value(sensor.read(0)) is None, "there was none yet"
+    assert asked(sensor, script, 1, 71.5) == 71.5
+    assert asked(sensor, script, 2, None) == 71.5
+    assert value(sensor.read(1000)) == 71.5, "without a keep-alive it holds for ever"
+    assert asked(sensor, script, 1001, 80.0) == 80.0
+
+
+@pytest.mark.parametrize("error", [UnavailableError(), RuntimeError("71.5")])
+def test_of_changes_a_function_that_says_it_is_unavailable_has_no_reading_until_its_next(error: Exception) -> None:
+    script = Script()
+    source = CallSensor(script)
+    sensor = ChangeSensor(source, None)
+    assert asked(sensor, script, 0, 71.5) == 71.5
+    assert asked(sensor, script, 1, error) is None
+    assert asked(sensor, script, 2, None) is None
+    assert asked(sensor, script, 3, 71.5) == 71.5
+    assert bool(source.trouble) == isinstance(error, RuntimeError)
+
+
+class Told:
+    """A source that says what it is told to say."""
+
+    recorded, trouble = False, ""
+
+    def __init__(self, *news: News) -> None:
+        self._news = news
+
+    def news(self, tick: int) -> News:
+        return self._news[tick] if tick < len(self._news) else News(None, None)
+
+    def read(self, tick: int) -> Reading | None:
+        return self.news(tick).reading
+
+    def finished(self, tick: int) -> bool:
+        return False
+
+
+def test_only_signs_of_life_keep_a_reading_alive_and_readings_are_none() -> None:
+    """Whether a tick is missing must not depend on when there were readings."""
+    busy, still = Reading("71"), None
+    for reading in (busy, still):
+        source = Told(News(Reading("70"), True), *[News(reading, None)] * 8, News(reading, True), News(None, None))
+        sensor = ChangeSensor(source, 3)
+        usable = [sensor.read(tick) is not None for tick in range(14)]
+        assert usable == [True] * 4 + [False] * 5 + [True] * 4 + [False]
+
+
+def test_a_keep_alive_line_is_no_reading_and_the_end_of_the_input_ends_what_holds() -> None:
+    read_end, write_end = os.pipe()
+    source = LineSensor(os.fdopen(read_end, "rb"), "alive")
+    sensor = ChangeSensor(source, 2)
+    with os.fdopen(write_end, "w") as lines:
+        lines.write("70\nalive\n")
+        lines.flush()
+        wait_until(lambda: value(sensor.read(0)) == "70", 20)
+        assert [value(sensor.read(tick)) for tick in (1, 2, 3)] == ["70", "70", None]
+        lines.write("alive\n")
+        lines.flush()
+        wait_until(lambda: value(sensor.read(4)) == "70", 20)
+    wait_until(lambda: source.trouble == "its input has ended", 20)
+    wait_until(lambda: sensor.read(4) is None, 20)
+
+
+def test_of_a_recording_of_changes_an_empty_cell_holds_and_a_word_ends_it() -> None:
+    sensor = ChangeSensor(ReplaySensor(["70", "", " ", "unavailable", "", "71"], loop=False), None)
+    assert [value(sensor.read(tick)) for tick in range(6)] == ["70", "70", "70", "unavailable", "unavailable", "71"]
+    assert sensor.finished(6)
+
+
+@pytest.mark.parametrize(
+    ("sensor", "text"),
+    [
+        ({"kind": "stdin", "keep_alive": "alive"}, "belong together"),
+        ({"kind": "stdin", "keep_alive": "alive", "keep_alive_ticks": 3}, "a keep-alive is for"),
+        ({"kind": "call", "target": "a:b", "keep_alive_ticks": 3}, "a keep-alive is for"),
+        ({"kind": "stdin", "silence": "guess"}, "Input should be 'samples' or 'changes'"),
+        ({"kind": "call", "target": "a:b", "silence": "changes", "keep_alive_ticks": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_a_configuration_of_silence_that_makes_no_sense_is_refused(sensor: dict[str, object], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        StreamConfig.model_validate({"policy": "x.json", "sensor": sensor})
+
+
+@pytest.mark.parametrize(
+    ("sensor", "warned"),
+    [
+        ({"kind": "stdin"}, False),
+        ({"kind": "stdin", "silence": "changes"}, True),
+        ({"kind": "stdin", "silence": "changes", "keep_alive": "alive", "keep_alive_ticks": 3}, False),
+        ({"kind": "call", "target": "a:b", "silence": "changes"}, True),
+        ({"kind": "call", "target": "a:b", "silence": "changes", "keep_alive_ticks": 3}, False),
+        ({"kind": "replay", "file": "a.csv", "silence": "changes"}, False),
+    ],
+)
+def test_a_source_of_changes_without_a_keep_alive_is_warned_of(sensor: dict[str, object], warned: bool) -> None:
+    config = StreamConfig.model_validate({"policy": "x.json", "sensor": sensor}).sensor.model_dump()
+    assert ("its last state is drawn from for ever" in silence_warning(config)) == warned
 
 
 @pytest.mark.parametrize("target", ["time:time", "math:nothing", "no_such_module:f", "nobody", "math:pi"])
 def test_functions_are_found_by_name(target: str) -> None:
-    config = {"kind": "call", "target": target}
+    config = {"kind": "call", "target": target, "silence": "samples"}
     if target == "time:time":
         sensor = open_sensor(config)
         wait_until(lambda: sensor.read(0) is not None, 20)

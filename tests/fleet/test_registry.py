@@ -62,11 +62,11 @@ def test_devices_and_groups(registry: Registry) -> None:
 
 
 def test_health_and_the_time_of_the_last_sign_of_life(registry: Registry) -> None:
-    birth = Sighting("d000", True, 7, "sensor: no reading", "0.1.0", START)
+    birth = Sighting("d000", True, 7, "clock storage", "0.1.0", START)
     assert registry.seen([birth, birth._replace(device="stranger")]) == 1
     found = registry.device("d000")
     assert (found.online, found.last_seen_us, found.outbox_depth) == (True, START, 7)
-    assert (found.last_error, found.agent_version) == ("sensor: no reading", "0.1.0")
+    assert (found.codes, found.agent_version) == ("clock storage", "0.1.0")
     will = birth._replace(online=False, time_us=START + SECOND)
     registry.seen([will])
     registry.seen([will._replace(time_us=START + 2 * SECOND)])  # the retained will, at the gateway's restart

@@ -113,7 +113,7 @@ class Device:
 
     def say_birth(self) -> None:
         """Publish a birth."""
-        payload = encode_status(Status(True, "1.0", len(self.outbox), "", ()))
+        payload = encode_status(Status(True, "1.0", len(self.outbox), (), ()))
         self._client.publish(status_topic("home", self.name), payload, qos=1, retain=True)
 
     def stop(self) -> None:

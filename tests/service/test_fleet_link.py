@@ -20,7 +20,7 @@ from tests.brokers import Mosquitto, wait_until
 from tests.fleet.fleets import START, names, new_registry, plan
 
 WHO = {"who": "ann", "time_us": START}
-ONLINE = Status(True, "0.1.0", 3, "", ())
+ONLINE = Status(True, "0.1.0", 3, (), ())
 
 
 class Devices:

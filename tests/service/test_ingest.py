@@ -15,8 +15,8 @@ from tests.service.scenes import BOUNDED, TERNARY, catalogue, policy
 
 TOPIC = "fugu/2/home/watch/symbols/hr"
 GOOD = encode_symbols(SymbolFrame(1, -1, 0, bytes([0, 1, 1])))
-BIRTH = encode_status(Status(True, "1.0", 0, "", ()))
-WILL = encode_status(Status(False, "1.0", 0, "", ()))
+BIRTH = encode_status(Status(True, "1.0", 0, (), ()))
+WILL = encode_status(Status(False, "1.0", 0, (), ()))
 
 WRONG = [
     ("malformed", TOPIC, b""),

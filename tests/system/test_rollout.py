@@ -51,7 +51,7 @@ class Crowd:
         self.link.start()
         wait_until(self._subscribed.is_set, 20)
         for name in self.trusts.keys() - self.offline:
-            self.link.publish(status_topic("home", name), encode_status(Status(True, "1", 0, "", ())), retain=True)
+            self.link.publish(status_topic("home", name), encode_status(Status(True, "1", 0, (), ())), retain=True)
 
     def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
         name = parse_topic(topic).device
