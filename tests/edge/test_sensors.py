@@ -7,7 +7,6 @@ import io
 import os
 import queue
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,6 @@ from edge_agent.sensors import (
     LineSensor,
     News,
     ReplaySensor,
-    Sensor,
     UnavailableError,
     open_sensor,
     silence_warning,
@@ -146,56 +144,47 @@ def test_a_function_that_raises_has_no_reading_and_nothing_of_the_exception_is_k
     assert sensor.read(0) is None
 
 
-class Script:
-    """A function whose calls wait to be told what to do: return a value, or raise an exception."""
+class Asked:
+    """A sensor of changes over a function whose calls wait to be told what to do."""
 
     def __init__(self) -> None:
         self._orders: queue.Queue[object] = queue.Queue()
-        self.calls = 0
+        self.source = CallSensor(self._call)
+        self.sensor = ChangeSensor(self.source, None)
 
-    def __call__(self) -> object:
-        self.calls += 1
-        order = self._orders.get(timeout=20)
+    def _call(self) -> object:
+        order = self._orders.get()
         if isinstance(order, Exception):
             raise order
         return order
 
-    def does(self, order: object) -> None:
-        """Let a call end."""
+    def holds(self, tick: int, order: object) -> float | str | None:
+        """What holds at a tick before which a call returned a value, or raised an exception."""
         self._orders.put(order)
-
-
-def asked(sensor: Sensor, script: Script, tick: int, order: object) -> float | str | None:
-    """What holds at a tick before which a call came back."""
-    calls = script.calls
-    script.does(order)
-    reading = sensor.read(tick)
-    deadline = time.monotonic() + 20
-    while script.calls == calls and time.monotonic() < deadline:  # the sensor asks again once it has been read
-        reading = sensor.read(tick)
-    return value(reading)
+        wait_until(lambda: self.source._mailbox._news.works is not None, 20)
+        return value(self.sensor.read(tick))
 
 
 def test_of_samples_none_is_missing_and_of_changes_the_last_one_holds() -> None:
-    script = Script()
-    sensor = ChangeSensor(CallSensor(script), None)
-    assert value(sensor.read(0)) is None, "there was none yet"
-    assert asked(sensor, script, 1, 71.5) == 71.5
-    assert asked(sensor, script, 2, None) == 71.5
-    assert value(sensor.read(1000)) == 71.5, "without a keep-alive it holds for ever"
-    assert asked(sensor, script, 1001, 80.0) == 80.0
+    asked = Asked()
+    assert asked.sensor.read(0) is None, "there was none yet"
+    assert asked.holds(1, 71.5) == 71.5
+    assert asked.holds(2, None) == 71.5
+    assert value(asked.sensor.read(1000)) == 71.5, "without a keep-alive it holds for ever"
+    assert asked.holds(1001, 80.0) == 80.0
+    samples = Asked()
+    assert samples.holds(0, 71.5) == 71.5
+    assert samples.source.read(1) is None
 
 
 @pytest.mark.parametrize("error", [UnavailableError(), RuntimeError("71.5")])
 def test_of_changes_a_function_that_says_it_is_unavailable_has_no_reading_until_its_next(error: Exception) -> None:
-    script = Script()
-    source = CallSensor(script)
-    sensor = ChangeSensor(source, None)
-    assert asked(sensor, script, 0, 71.5) == 71.5
-    assert asked(sensor, script, 1, error) is None
-    assert asked(sensor, script, 2, None) is None
-    assert asked(sensor, script, 3, 71.5) == 71.5
-    assert bool(source.trouble) == isinstance(error, RuntimeError)
+    asked = Asked()
+    assert asked.holds(0, 71.5) == 71.5
+    assert asked.holds(1, error) is None
+    assert asked.holds(2, None) is None
+    assert asked.holds(3, 71.5) == 71.5
+    assert bool(asked.source.trouble) == isinstance(error, RuntimeError)
 
 
 class Told:
