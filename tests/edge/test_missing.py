@@ -1,0 +1,340 @@
+"""Missing readings: such ticks have no state, lose nothing, and nothing but payloads depends on readings."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contract.discrete_laplace import SCALE
+from contract.frames import decode_symbols, encode_status
+from contract.missing import public_row, public_weights
+from contract.status_codes import StatusCode
+from contract.table import EmissionTable
+from contract.window_frames import decode_window
+from edge_agent.agent import Agent
+from edge_agent.measurer import Measurer
+from edge_agent.outbox import Outbox
+from edge_agent.plan import StreamPlan
+from edge_agent.randomiser import BLOCK_WORDS, randomiser
+from edge_agent.sensors import CallSensor, LineSensor, ReplaySensor, Sensor
+from edge_agent.ticker import Ticker
+from mqtt_link import Broker
+from tests.brokers import wait_until
+from tests.edge.plans import JumpingClock, agent_plan, stream_plan, window_plan
+from tests.edge.test_measurer import stream_plan as measured_plan
+from tests.measured import measure_policy
+
+SECOND = 1_000_000
+NAN = float("nan")
+RESPONSE = EmissionTable.binary(SCALE // 4, SCALE // 4).rows
+
+
+class Sequence32:
+    """The same random bytes for whoever asks for as many."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self._state = seed
+
+    def __call__(self, buffer: memoryview) -> None:
+        view = buffer.cast("B")
+        for place in range(len(view)):
+            self._state = (self._state * 6364136223846793005 + 1442695040888963407) % 2**64
+            view[place] = self._state >> 56
+
+
+class Live:
+    """A sensor whose readings are known beforehand, but which is not a recording."""
+
+    recorded = False
+    trouble = ""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self._replay = ReplaySensor(values, loop=True)
+        self.read, self.news = self._replay.read, self._replay.news
+
+    def finished(self, tick: int) -> bool:
+        return False
+
+
+def ticker(folder: Path, clock: JumpingClock, plan: StreamPlan, sensor: Sensor) -> tuple[Ticker, Outbox]:
+    outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
+    ticks = Ticker(outbox, clock, Sequence32(), silent=lambda _now: False)
+    ticks.begin([plan], [sensor])
+    return ticks, outbox
+
+
+def symbols(folder: Path, readings: Sequence[Any], plan: StreamPlan | None = None) -> bytes:
+    """The symbols of consecutive ticks from 1 on, with the same random bytes every time."""
+    folder.mkdir()
+    clock = JumpingClock(0)
+    ticks, outbox = ticker(folder, clock, plan or stream_plan(rows=RESPONSE), ReplaySensor(readings, loop=False))
+    for now in range(1, len(readings)):
+        clock.now = now * SECOND
+        ticks.catch_up()
+    ticks.close_frames()
+    found = b"".join(frame.symbols for frame in outbox.frames())
+    outbox.close()
+    return found
+
+
+def test_an_outage_of_two_thousand_ticks_says_nothing_of_the_state_before_it(tmp_path: Path) -> None:
+    """With the last state repeated, every symbol of the outage is drawn from its row, and they add up."""
+    outage: list[Any] = [NAN, "", "n/a"] * 667
+    seen = [symbols(tmp_path / f"{state}", [0.0, float(state), *outage]) for state in (0, 1)]
+    assert len(seen[0]) == len(seen[1]) == 2002
+    assert seen[0][1:] == seen[1][1:], "the same random bits give the same symbols, whatever the state was"
+
+
+@pytest.mark.parametrize("states", [2, 3, 5, 7, 254, 255, 1000, 1024])
+def test_the_public_law_has_exactly_the_weights_that_it_says(states: int) -> None:
+    weights = public_weights(states)
+    assert (len(weights), sum(weights), max(weights) - min(weights) <= 1) == (states, SCALE, True)
+    first = 0
+    for row, weight in enumerate(weights):
+        assert (public_row(first, states), public_row(first + weight - 1, states)) == (row, row)
+        first += weight
+
+
+def test_a_device_draws_a_tick_without_a_state_from_that_law() -> None:
+    """Word for word: the first takes the row, the second the symbol."""
+    rows = ((1 << 30,), (1 << 31,), (3 << 30,))
+    words = [word % SCALE for pair in range(BLOCK_WORDS // 2) for word in (pair * 8388617, pair * 2654435761)]
+
+    def entropy(buffer: memoryview) -> None:
+        buffer.cast("B").cast("I")[:] = memoryview(b"".join(word.to_bytes(4, "little") for word in words)).cast("I")
+
+    draw = randomiser(rows, entropy)
+    for row, word in zip(words[::-2], words[-2::-2], strict=True):  # a block is used up from its end
+        assert draw(None) == (word >= rows[row * 3 // SCALE][0])
+
+
+Row = tuple[Fraction, ...]
+
+
+def losses(start: Row, steps: Sequence[Row], emission: Sequence[Row], missing: Sequence[bool]) -> list[Fraction]:
+    """For each tick the largest ratio of the likelihoods of all outputs under two of its states, by enumeration."""
+    k, m = len(emission), len(emission[0])
+    weights = public_weights(k)
+    public = tuple(sum(Fraction(weights[x], SCALE) * emission[x][z] for x in range(k)) for z in range(m))
+    paths = []
+    for path in product(range(k), repeat=len(missing)):
+        likelihood = start[path[0]]
+        for before, after in pairwise(path):
+            likelihood *= steps[before][after]
+        if likelihood:
+            paths.append((path, likelihood))
+    worst = [Fraction(1)] * len(missing)
+    for outputs in product(range(m), repeat=len(missing)):
+        found = []
+        for path, likelihood in paths:
+            for x, z, gone in zip(path, outputs, missing, strict=True):
+                likelihood *= public[z] if gone else emission[x][z]
+            found.append(likelihood)
+        for tick in range(len(missing)):
+            of_state = []
+            for x in range(k):
+                inside = [i for i, (path, _) in enumerate(paths) if path[tick] == x]
+                prior = sum(paths[i][1] for i in inside)
+                if prior:
+                    of_state.append(sum((found[i] for i in inside), Fraction(0)) / prior)
+            worst[tick] = max(worst[tick], max(of_state) / min(of_state))
+    return worst
+
+
+@st.composite
+def laws(draw: st.DrawFn, size: int, positive: bool = False) -> Row:
+    parts = draw(st.lists(st.integers(int(positive), 12), min_size=size, max_size=size).filter(any))
+    return tuple(Fraction(part, sum(parts)) for part in parts)
+
+
+@given(data=st.data(), states=st.integers(2, 3))
+@settings(max_examples=25, deadline=None)
+def test_no_loss_grows_for_any_chain_start_and_pattern_of_missing_ticks(data: st.DataObject, states: int) -> None:
+    """By enumeration in fractions, the secret tick included; zeros in chain and start are ordinary."""
+    ticks = 5 - states
+    start = data.draw(laws(states))
+    steps = [data.draw(laws(states)) for _ in range(states)]
+    emission = [data.draw(laws(2, positive=True)) for _ in range(states)]
+    complete = losses(start, steps, emission, [False] * ticks)
+    for missing in product((False, True), repeat=ticks):
+        found = losses(start, steps, emission, missing)
+        assert all(one <= other for one, other in zip(found, complete, strict=True))
+        if all(missing):
+            assert set(found) == {1}
+
+
+def test_a_point_of_a_tick_without_a_state_is_drawn_from_the_table_in_force_and_from_no_state() -> None:
+    """Weights and staircase alike: the row comes first, then the draw of that row."""
+    for side in (4, 11):
+        policy = measure_policy(side, tables=side == 4)
+        plan = measured_plan(policy).measure
+        assert plan is not None
+        states = len(plan.measurement.coordinates)
+        for seed in range(1, 20):
+            source = Sequence32(seed)
+            word = memoryview(bytearray(4))
+            source(word)
+            row = public_row(int.from_bytes(word, "little"), states)
+            expected = Measurer(plan, source).draw(5, row)
+            assert Measurer(plan, Sequence32(seed)).draw(5, None) == expected
+
+
+# Everything but payloads
+
+
+def everything(folder: Path, plan: StreamPlan, readings: Sequence[Any], ticks: int = 47) -> tuple[list[Any], list[Any]]:
+    """What a device does over some ticks: (all that nothing covers, the covered payloads)."""
+    folder.mkdir()
+    clock = JumpingClock(1000 * SECOND)
+    agent = Agent(agent_plan(folder, Broker(port=9), plan), [Live(readings)], Sequence32(), clock)
+    seen: list[Any] = []
+    for _ in range(ticks):
+        clock.now += SECOND
+        agent._ticks.prepare()
+        agent._ticks.catch_up()
+        seen.append((encode_status(agent._status(online=True)), agent._ticks.pause()))
+    agent._ticks.close_frames()
+    connection: sqlite3.Connection = agent._outbox._db
+    payloads = [row[0] for row in connection.execute("SELECT payload FROM frames ORDER BY id")]
+    seen += connection.execute("SELECT id, stream, previous, last, LENGTH(payload) FROM frames ORDER BY id").fetchall()
+    seen += (
+        connection.execute("SELECT * FROM streams").fetchall() + connection.execute("SELECT * FROM windows").fetchall()
+    )
+    seen += [(frame.first, frame.previous, frame.last, frame.padding) for frame in agent._outbox.frames()]
+    seen += [(f.index, f.first, f.length, f.observed, len(f.counts)) for f in agent._outbox.window_frames()]
+    seen += [(f.first, f.last, f.previous, [one.table for one in f.released]) for f in agent._outbox.measure_frames()]
+    agent._outbox.close()
+    return seen, payloads
+
+
+USABLE = ([0.0, 0.0, 0.0], [1.0, 0.0, 1.0], ["1", "-inf", 10**400], [1e308, "9" * 5000, -(10**5000)])
+UNUSABLE = ([NAN, 0.0, ""], ["n/a", object(), 1j], [NAN, NAN, NAN])
+
+
+@pytest.mark.parametrize("kind", ["symbols", "windows", "points"])
+def test_but_for_covered_payloads_nothing_depends_on_readings_or_on_whether_they_are_usable(
+    tmp_path: Path, kind: str
+) -> None:
+    """Tick for tick and byte for byte; and covered payloads have one size."""
+    plans = {
+        "symbols": stream_plan(rows=RESPONSE),
+        "windows": stream_plan(rows=RESPONSE, windows=(window_plan(), window_plan(name="all", length=7, stride=3))),
+        "points": measured_plan(measure_policy(), epoch_us=0, period_us=SECOND),
+    }
+    cells: tuple[list[Any], ...] = (["c0", "c0", "c0"], ["c1", "c4", "c2"], ["c3", "c3", "c0"])
+    usable, unusable = (cells, (["", None, "c1"], [NAN, "nowhere", 3])) if kind == "points" else (USABLE, UNUSABLE)
+    found = [everything(tmp_path / f"{i}", plans[kind], r) for i, r in enumerate((*usable, *unusable))]
+    assert all(one[0] == found[0][0] for one in found)
+    assert len({tuple(payloads) for _, payloads in found}) >= 3, "only the payloads do"
+
+
+def test_a_window_without_any_usable_reading_is_sent_and_counts_the_ticks_that_were_drawn_for(tmp_path: Path) -> None:
+    for name, readings in (("usable", [1.0]), ("unusable", [NAN])):
+        seen, _ = everything(tmp_path / name, stream_plan(windows=(window_plan(),)), readings)
+        observed = [row[3] for row in seen if len(row) == 5 and row[2:3] == (10,)]
+        assert observed == [9, 10, 10, 10], name
+
+
+def test_what_a_sensor_s_function_raises_is_in_no_status(tmp_path: Path) -> None:
+    """OverflowError above 180 and ZeroDivisionError below 40 would tell of the readings, in step with them."""
+
+    def function(pulse: float) -> float:
+        if pulse > 180:
+            raise OverflowError(f"{pulse}")
+        if pulse < 40:
+            raise ZeroDivisionError(f"{pulse}")
+        return pulse
+
+    statuses = set()
+    for pulse in (190.0, 30.0):
+        folder = tmp_path / f"{pulse:g}"
+        folder.mkdir()
+        clock = JumpingClock(1000 * SECOND)
+        sensor = CallSensor(lambda pulse=pulse: function(pulse))  # type: ignore[misc]
+        agent = Agent(agent_plan(folder, Broker(port=9)), [sensor], Sequence32(), clock)
+        wait_until(lambda sensor=sensor: sensor.trouble != "", 20)  # type: ignore[misc]
+        for _ in range(5):
+            clock.now += SECOND
+            agent._ticks.catch_up()
+        agent._write_local_status()
+        statuses.add(encode_status(agent._status(online=True)))
+        local = (folder / "outbox.sqlite.status").read_text()
+        assert "its function raises an exception" in local
+        assert not any(word in local for word in ("Overflow", "ZeroDivision", "190", "30.0"))
+        assert agent._codes() == ()
+        agent._outbox.close()
+    assert len(statuses) == 1
+
+
+# Overdue ticks
+
+
+@pytest.mark.parametrize(("period", "grace"), [(SECOND, SECOND), (10 * SECOND, 10 * SECOND), (100_000, 250_000)])
+def test_a_tick_of_a_live_sensor_is_drawn_on_time_or_never(tmp_path: Path, period: int, grace: int) -> None:
+    """At the boundary from both sides."""
+    for late, drawn in ((grace - 1, True), (grace, False)):
+        folder = tmp_path / f"{late}"
+        folder.mkdir()
+        clock = JumpingClock(1000 * period)
+        ticks, outbox = ticker(folder, clock, stream_plan(period_us=period), Live([1.0]))
+        clock.now = 1001 * period + late
+        ticks.catch_up()
+        ticks.close_frames()
+        made = [frame.first + i for frame in outbox.frames() for i in range(len(frame.symbols))]
+        assert (made[0] == 1001) == drawn
+        assert made[-1] == clock.now // period
+        outbox.close()
+
+
+def test_after_a_step_of_the_clock_nothing_is_made_up(tmp_path: Path) -> None:
+    clock = JumpingClock(1000 * SECOND)
+    ticks, outbox = ticker(tmp_path, clock, stream_plan(), Live([1.0]))
+    made = []
+    for now in (1001, 1002, 5000, 5001, 4000, 4999, 5002, 5003.2, 9000):
+        clock.now = int(now * SECOND)
+        ticks.catch_up()
+        (stream,) = ticks.streams
+        made.append(stream.last_tick)
+        assert (stream.trouble is StatusCode.CLOCK) == (now in (4000, 4999))
+    assert made == [1001, 1002, 5000, 5001, 5001, 5001, 5002, 5003, 9000]
+    ticks.close_frames()
+    drawn = [frame.first + i for frame in outbox.frames() for i in range(len(frame.symbols))]
+    assert drawn == [1001, 1002, 5000, 5001, 5002, 5003, 9000]
+    outbox.close()
+
+
+def test_the_end_of_standard_input_does_not_end_the_stream(tmp_path: Path) -> None:
+    with (tmp_path / "lines").open("wb+") as lines:
+        sensor = LineSensor(lines)
+        wait_until(lambda: sensor.trouble != "", 20)
+        clock = JumpingClock(0)
+        ticks, outbox = ticker(tmp_path, clock, stream_plan(), sensor)
+        for now in range(1, 21):
+            clock.now = now * SECOND
+            ticks.catch_up()
+        assert not ticks.over
+        assert ticks.streams[0].last_tick == 20
+        outbox.close()
+
+
+def test_missing_as_a_state_of_its_own_is_drawn_from_its_row(tmp_path: Path) -> None:
+    """Rows that nearly tell: state 2 is that of a missing reading, in symbols and in windows."""
+    rows = ((SCALE - 2, SCALE - 1), (1, SCALE - 1), (1, 2))
+    states = {"states": ["low", "high", "gone"], "missing": "gone"}
+    plan = stream_plan(rows=rows, discretiser={**stream_plan().discretiser, **states})
+    assert symbols(tmp_path / "a", [0.0, 0.0, 1.0, NAN, "", 1.0], plan) == bytes([0, 1, 2, 2, 1])
+    gone = window_plan(places=(None, None, 0))
+    seen, payloads = everything(
+        tmp_path / "b", stream_plan(rows=rows, discretiser=plan.discretiser, windows=(gone,)), [NAN]
+    )
+    assert seen
+    assert decode_symbols(payloads[1]).symbols == bytes([2] * 10)
+    assert [decode_window(payloads[i]).counts for i in (0, 2, 4)] == [(9,), (10,), (10,)]
