@@ -240,8 +240,9 @@ class Link:
     def _connected(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         self._opened = None
         if reason.is_failure:
-            self.last_error = f"broker refuses the connection: {reason}"
             self._fall_back = str(reason) == _UNSUPPORTED_PROTOCOL and self._trying_5()
+            if not self._fall_back:
+                self.last_error = f"broker refuses the connection: {reason}"
             return
         self.last_error = ""
         if self.subscriptions:

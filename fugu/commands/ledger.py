@@ -1,4 +1,4 @@
-"""`fugu ledger show` and `fugu ledger verify`."""
+"""`fugu ledger show`, `fugu ledger verify` and `fugu ledger resume`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ __all__ = ["app"]
 
 app = typer.Typer(help="What every audience has been told.", no_args_is_help=True, rich_markup_mode=None)
 LedgerOption = Annotated[Path, typer.Option("--ledger", metavar="FILE", help="The gateway's ledger.")]
+StoreOption = Annotated[Path, typer.Option("--store", metavar="FILE", help="The gateway's store.")]
 _SHOWN = 20
 
 
@@ -45,32 +46,55 @@ def show(ledger: LedgerOption, as_json: JsonOption = False) -> int:
 
 
 @app.command("verify")
-def verify(ledger: LedgerOption, as_json: JsonOption = False) -> int:
+def verify(ledger: LedgerOption, store: StoreOption, as_json: JsonOption = False) -> int:
     """Compute every charge again from the releases, and compare; exit code 1 if something does not agree.
+
+    The store knows which releases were published, and so whether this is the newest ledger: one that was put back from
+    a copy adds up, and is not.
 
     \b
     examples:
-      fugu ledger verify --ledger home-ledger.db
+      fugu ledger verify --ledger home-ledger.db --store home.db
     """
     from contextlib import closing
 
     from fugu.errors import CommandError
     from gateway.release.audit import verify as audit
+    from gateway.service.release_record import ledger_problem
 
     with closing(_opened(ledger)) as opened:
+        doubt = ledger_problem(opened, store)
         found = audit(opened)
+    problems = ((doubt,) if doubt else ()) + found.problems
     if as_json:
         import json
 
-        print(json.dumps({"entries": found.entries, "accounts": found.accounts, "problems": found.problems}))
-        return 1 if found.problems else 0
-    if found.problems:
-        more = f" (and {len(found.problems) - 1} more)" if len(found.problems) > 1 else ""
-        raise CommandError(f"{ledger.name}: {found.problems[0]}{more}")
+        print(json.dumps({"entries": found.entries, "accounts": found.accounts, "problems": problems}))
+        return 1 if problems else 0
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise CommandError(f"{ledger.name}: {problems[0]}{more}")
     from fugu.terminal import say
 
     say(f"{ledger.name} agrees: {found.entries} releases, {found.accounts} accounts, no tick above its allowance.")
     return 0
+
+
+@app.command("resume")
+def resume(ledger: LedgerOption, store: StoreOption) -> None:
+    """Go on with a ledger or a store that was lost or put back from a copy, after the last tick that was released.
+
+    What is missing in the ledger was told to somebody, so nothing is ever released again about those ticks.
+
+    \b
+    examples:
+      fugu ledger resume --ledger home-ledger.db --store home.db
+    """
+    from gateway.service.release_record import resume_ledger
+
+    for begun in resume_ledger(ledger, store):
+        print(f"{begun.device}/{begun.stream}: releases begin with tick {begun.first}")
+    print(f"{ledger.name} is the ledger of {store.name}; no copy of either from before fits any more")
 
 
 def _opened(path: Path) -> Ledger:

@@ -134,6 +134,12 @@ class Ledger:
             sqlite3.Error: the file does not take it; nothing is charged.
         """
         with self.transaction():
+            begun = self.beginning(release.charges, release.stream)
+            if release.first < begun:
+                raise LedgerError(
+                    f"release {release.name}: ticks {release.first}..{release.last} are refused, because this ledger "
+                    f"begins with tick {begun} of stream {release.stream}: what was told before is not in it"
+                )
             for device, charge in release.charges.items():
                 if charge:
                     self._charge(Key(device, release.stream, release.audience), release, charge)
@@ -203,6 +209,45 @@ class Ledger:
         group = int(self._db.execute("INSERT INTO groups (digest) VALUES (?)", (digest,)).lastrowid or 0)
         self._db.executemany("INSERT INTO members VALUES (?, ?, ?)", [(group, *member) for member in members])
         return group
+
+    @property
+    def identity(self) -> str:
+        """Random; a ledger that begins anew has another one."""
+        return str(self._one("SELECT identity FROM binding")[0])
+
+    @property
+    def store(self) -> str:
+        """The identity of the store that it charges releases of, empty before there is one."""
+        return str(self._one("SELECT store FROM binding")[0])
+
+    @property
+    def newest(self) -> int:
+        """The number of the newest entry, 0 if there is none."""
+        return int(self._one("SELECT COALESCE(MAX(number), 0) FROM entries")[0])
+
+    def belong_to(self, store: str) -> None:
+        """Charge releases of the store of an identity."""
+        with self.transaction():
+            self._db.execute("UPDATE binding SET store=?", (store,))
+
+    def begin(self, beginnings: Iterable[tuple[str, str, int]], identity: str, store: str) -> None:
+        """Become another ledger, of a store, that refuses releases before a first tick of each device and stream."""
+        with self.transaction():
+            self._db.executemany(
+                "INSERT INTO beginnings VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET first=MAX(first, excluded.first)",
+                list(beginnings),
+            )
+            self._db.execute("UPDATE binding SET identity=?, store=?", (identity, store))
+
+    def beginning(self, devices: Iterable[str], stream: str) -> int:
+        """The first tick of a stream that releases about all these devices may hold; 0 unless the ledger was lost."""
+        query = "SELECT first FROM beginnings WHERE device=? AND stream=?"
+        return max((row[0] for device in devices if (row := self._one(query, device, stream))), default=0)
+
+    def released(self) -> list[tuple[str, str, int]]:
+        """Device, stream and the last tick of any entry about them."""
+        query = "SELECT device, stream, MAX(last) FROM entries JOIN members USING (in_group) GROUP BY device, stream"
+        return self._db.execute(query).fetchall()
 
     def mark(self, number: int, state: State) -> None:
         """Record what became of a reserved release; its charge stays, whatever it is."""

@@ -33,6 +33,10 @@ CREATE TABLE IF NOT EXISTS entries (
     payload BLOB NOT NULL, in_group INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS waiting ON entries (number) WHERE state = 'reserved';
 CREATE TABLE IF NOT EXISTS progress (name TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS binding (identity TEXT NOT NULL, store TEXT NOT NULL);
+INSERT INTO binding VALUES (lower(hex(randomblob(16))), '');
+CREATE TABLE IF NOT EXISTS beginnings (
+    device TEXT NOT NULL, stream TEXT NOT NULL, first INTEGER NOT NULL, PRIMARY KEY (device, stream)) WITHOUT ROWID;
 """
 
 

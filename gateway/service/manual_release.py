@@ -18,6 +18,7 @@ from gateway.release.ledger import Ledger
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import ReleaseConfigError
 from gateway.service.release_maker import finish
+from gateway.service.release_record import ReleaseRecord
 from gateway.service.release_setup import open_releases
 from gateway.service.store import Store, StoreError
 from mqtt_link import Broker, Link, LinkError
@@ -56,22 +57,27 @@ def release_now(
             if not wanted:
                 raise ReleaseConfigError(f"no release {name} is configured")
             entries: list[Entry] = []
+            record = ReleaseRecord(opened)
             try:
                 for job in wanted:
                     entries.append(finish(releases.maker.make(job, first)))
-                _hand_out(entries, releases.ledger, broker, "published")
+                _hand_out(entries, releases.ledger, record, broker, "published")
             except LinkError:
                 raise
             except FuguError:
-                _hand_out(entries, releases.ledger, broker, "abandoned")
+                _hand_out(entries, releases.ledger, record, broker, "abandoned")
                 raise
             except sqlite3.Error as error:
                 raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None
     return [decode_release(entry.payload) for entry in entries]
 
 
-def _hand_out(entries: list[Entry], ledger: Ledger, broker: Broker | None, printed: State) -> None:
+def _hand_out(
+    entries: list[Entry], ledger: Ledger, record: ReleaseRecord, broker: Broker | None, printed: State
+) -> None:
     """Publish what was made, or record what became of it without a broker: it is printed, or nobody will see it."""
+    for entry in entries:
+        record.note(ledger, entry.number)
     for entry in entries if broker is None else _published(entries, broker):
         ledger.mark(entry.number, printed if broker is None else "published")
 

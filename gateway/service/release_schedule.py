@@ -17,11 +17,12 @@ from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from contract.errors import FuguError
-from gateway.release.entries import Entry
+from gateway.release.entries import Entry, LedgerError
 from gateway.release.ledger import Ledger
 from gateway.service.recorder import Recorder
 from gateway.service.release_jobs import Job
 from gateway.service.release_maker import EmptyWindowError, Maker
+from gateway.service.release_record import ReleaseRecord
 from gateway.service.store import Store
 from mqtt_link import Link
 
@@ -71,6 +72,7 @@ class Schedule:
         self._recorder = recorder
         self._link = link
         self._counters = counters
+        self._record = ReleaseRecord(maker.store)
         self._next: dict[str, int] = {}
         self._due: deque[tuple[Job, int]] = deque()
         self._work: _Work | None = None
@@ -129,7 +131,7 @@ class Schedule:
             while time.monotonic() < deadline and self._advance(idle):
                 pass
             self._publish()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, LedgerError) as error:
             self._work = None
             self._changed = True
             self._pause_until = time.monotonic() + _PAUSE_SECONDS
@@ -197,7 +199,8 @@ class Schedule:
                 following = None if begun is None else -(-begun // job.plan.step) * job.plan.step
             if following is None:
                 return None
-            self._next[job.name] = following
+            begun = self._ledger.beginning(job.devices, job.plan.stream)
+            self._next[job.name] = max(following, -(-begun // job.plan.step) * job.plan.step)
         return self._next[job.name]
 
     def _is_past(self, job: Job, first: int) -> bool:
@@ -238,6 +241,7 @@ class Schedule:
                 self._waiting = False
                 return
             entry = entries[0]
+            self._record.note(self._ledger, entry.number)
             message_id = self._link.publish(entry.topic, entry.payload, retain=True)
             if message_id is None:
                 return

@@ -15,6 +15,7 @@ from gateway.service.readers import check_reader, load_readers
 from gateway.service.release_config import load_releases
 from gateway.service.release_jobs import Job, allowances, jobs
 from gateway.service.release_maker import Maker
+from gateway.service.release_record import ReleaseRecord
 from gateway.service.store import Store
 
 __all__ = ["Releases", "ledger_beside", "open_releases", "renew_allowances"]
@@ -42,7 +43,7 @@ def ledger_beside(store: Path) -> Path:
 def open_releases(
     config: Path, ledger: Path, store: Store, catalogue: Catalogue, now_us: Callable[[], int] | None = None
 ) -> Releases:
-    """Read the configuration, open the ledger and bring its allowances up to date.
+    """Read the configuration, open the store's ledger and bring its allowances up to date.
 
     Args:
         config: TOML file.
@@ -65,8 +66,12 @@ def open_releases(
         return allowances(plan, wanted, catalogue)
 
     granted = renewed()
+    record = ReleaseRecord(store)
+    if not ledger.exists():
+        record.refuse_without_ledger(ledger.name)
     opened = Ledger(ledger)
     try:
+        record.bind(opened)
         opened.set_allowances(granted, time_us=now())
     except BaseException:
         opened.close()

@@ -32,6 +32,7 @@ from gateway.service.recorder import Recorder
 from gateway.service.release_schedule import Schedule
 from gateway.service.release_setup import Releases, ledger_beside, open_releases, renew_allowances
 from gateway.service.store import Store
+from gateway.service.store_lock import hold_store
 from gateway.service.table_sender import TableSender
 from mqtt_link import Broker, Link
 from mqtt_link.notify import Notifier
@@ -104,6 +105,7 @@ class Gateway:
         fleet = settings.fleet
         self._settings = settings
         self._last_round = time.monotonic()
+        self._unreachable = False
         self._ledger: Ledger | None = None
         self._releases: Releases | None = None
         self._enrolled: FleetService | None = None
@@ -132,7 +134,12 @@ class Gateway:
         """
         fleet, files = self._settings.fleet, self._settings.enrolled
         catalogue = Catalogue.load(self._settings.policies, fleet)
-        self._store = Store(self._settings.store)
+        self._held = hold_store(self._settings.store)
+        try:
+            self._store = Store(self._settings.store)
+        except BaseException:
+            self._held.close()
+            raise
         try:
             if files is not None:
                 self._enrolled = FleetService(fleet, files, self._link, catalogue, self.counters)
@@ -185,6 +192,7 @@ class Gateway:
             self._enrolled.stop()
         if self._ledger is not None:
             self._ledger.close()
+        self._held.close()
 
     @property
     def is_alive(self) -> bool:
@@ -205,11 +213,21 @@ class Gateway:
             self.counters["publish_refused"] += 1
         self._inbox.notify(Acknowledged(message_id, accepted))
 
+    def _report_connection(self) -> None:
+        """Say in one line that there is no connection, and in one that there is again."""
+        if self._link.connected and self._unreachable:
+            self._unreachable = False
+            _log.warning("connected to the broker")
+        elif not self._link.connected and self._link.last_error and not self._unreachable:
+            self._unreachable = True
+            _log.warning("no connection to the broker: %s; trying until there is one", self._link.last_error)
+
     def _work(self) -> None:
         try:
             while not self._inbox.drained:
                 self._last_round = time.monotonic()
                 self._link.maintain()
+                self._report_connection()
                 busy = self._schedule is not None and self._schedule.busy
                 self._round(self._inbox.take(_BATCH, 0.0 if busy else _IDLE_SECONDS))
             deadline = time.monotonic() + _FAREWELL_SECONDS

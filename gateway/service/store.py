@@ -53,9 +53,14 @@ CREATE TABLE measured (
 CREATE TABLE sent_tables (
     stream INTEGER NOT NULL, policy_version INTEGER NOT NULL, number INTEGER NOT NULL, key BLOB NOT NULL,
     message BLOB NOT NULL, PRIMARY KEY (stream, policy_version, number), UNIQUE (stream, policy_version, key));
+CREATE TABLE release_record (identity TEXT NOT NULL, ledger TEXT NOT NULL, entry INTEGER NOT NULL);
+INSERT INTO release_record VALUES (lower(hex(randomblob(16))), '', 0);
+CREATE TABLE released (
+    device TEXT NOT NULL, stream TEXT NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (device, stream)) WITHOUT ROWID;
 """
 # A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts windows, not
-# ticks. `measured` and `sent_tables` are those of `gateway.service.measure_store`.
+# ticks. `measured` and `sent_tables` are those of `gateway.service.measure_store`,
+# `release_record` and `released` those of `gateway.service.release_record`.
 _FRAME = "policy_version, previous, first, symbols, bits, belief"
 
 

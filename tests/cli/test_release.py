@@ -112,15 +112,16 @@ def test_show_for_people_and_verify(fugu: Fugu, site: Path) -> None:
     assert shown.code == 0
     for text in ("watch/hr", "ring/hr", "public", "allowance", "remaining", "0..59", "40..59", "published"):
         assert text in shown.out
-    verified = fugu("ledger", "verify", "--ledger", site / "l.sqlite")
+    verified = fugu("ledger", "verify", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
     assert (verified.code, verified.err) == (0, "")
     assert "3 releases, 2 accounts" in verified.out
     with sqlite3.connect(site / "l.sqlite") as ledger:
         ledger.execute("UPDATE runs SET charge=charge-1")
     one_line(
-        fugu("ledger", "verify", "--ledger", site / "l.sqlite"), "charges are not those of its entries (and 1 more)"
+        fugu("ledger", "verify", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite"),
+        "charges are not those of its entries (and 1 more)",
     )
-    found = fugu("ledger", "verify", "--ledger", site / "l.sqlite", "--json")
+    found = fugu("ledger", "verify", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite", "--json")
     assert found.code == 1
     assert len(found.json()["problems"]) == 2
 
@@ -130,7 +131,9 @@ def test_what_cannot_be_done_is_one_line(fugu: Fugu, site: Path) -> None:
     one_line(fugu(*words(site, "active", 1000)), "no tick of 1000..1019 has a symbol")
     one_line(fugu(*words(site, "active", -1)), "first", 2)
     one_line(fugu("ledger", "show", "--ledger", site / "none.sqlite"), "there is no ledger none.sqlite")
-    one_line(fugu("ledger", "verify", "--ledger", site / "s.sqlite"), "s.sqlite is no ledger")
+    one_line(
+        fugu("ledger", "verify", "--ledger", site / "s.sqlite", "--store", site / "s.sqlite"), "s.sqlite is no ledger"
+    )
     (site / "releases.toml").write_text("colour = 1\n")
     one_line(fugu(*words(site, "active", 0)), "releases.toml: ")
     (site / "s.sqlite").unlink()

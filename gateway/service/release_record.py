@@ -1,0 +1,173 @@
+"""What a store knows of its ledger, so that neither can be replaced or restored unnoticed.
+
+Store and ledger each have a random identity, and hold that of the other; the store also holds the number of the newest
+entry that may have been published, and for every stream the last tick of one. A release is written in one order: its
+charge in the ledger, then its number in the store, then it is published. So, whenever a gateway is killed, the ledger's
+newest entry is never older than the store's; if it is, the ledger was restored, and what it has forgotten was told to
+somebody. Where the two do not fit, the only way on is `resume`: nothing is released any more about ticks that may have
+been.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from gateway.release.entries import LedgerError
+from gateway.release.ledger import Ledger
+from gateway.service.store import Store, StoreError
+from gateway.service.store_lock import hold_store
+
+__all__ = ["Beginning", "ReleaseRecord", "ledger_problem", "resume_ledger"]
+
+_RESUME = "put back the one that belongs to it, or begin after what was published: fugu ledger resume"
+
+
+class Beginning(NamedTuple):
+    """The first tick of a stream that releases may be about."""
+
+    device: str
+    stream: str
+    first: int
+
+
+class ReleaseRecord:
+    """The store's side.
+
+    Args:
+        store: an open store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._db = store.database
+
+    @property
+    def identity(self) -> str:
+        """Of the store, random."""
+        return str(self._row()[0])
+
+    @property
+    def entry(self) -> int:
+        """The newest entry that may have been published, 0 if none was."""
+        return int(self._row()[2])
+
+    def refuse_without_ledger(self, name: str) -> None:
+        """Refuse to begin a new ledger for a store that has published.
+
+        Raises:
+            LedgerError: it has.
+        """
+        if self.entry:
+            raise LedgerError(f"there is no ledger {name}, and releases of this store were charged to one: {_RESUME}")
+
+    def bind(self, ledger: Ledger) -> None:
+        """Check that a ledger is the store's own and newest one; both learn of each other if neither has published.
+
+        Raises:
+            LedgerError: it is another one, was restored, or belongs to another store; one line that says what to do.
+            sqlite3.Error: a file cannot be used.
+        """
+        if not self.entry and not ledger.newest:
+            ledger.belong_to(self.identity)
+            with self._store.transaction():
+                self._db.execute("UPDATE release_record SET ledger=?", (ledger.identity,))
+            return
+        if problem := self.problem(ledger):
+            raise LedgerError(f"{problem}: {_RESUME}")
+        self.note(ledger, ledger.newest)
+
+    def problem(self, ledger: Ledger) -> str:
+        """Why a ledger and this store do not fit, empty if they do; of a gateway that runs, too."""
+        _, known, entry = self._row()  # before the ledger is looked at, which goes ahead
+        if not entry and not ledger.newest:
+            return ""
+        if entry and ledger.identity != known:
+            return "the ledger is not the one that this store's releases were charged to"
+        if ledger.store != self.identity:
+            return "the ledger has charged releases of another store"
+        if ledger.newest < entry:
+            return f"the ledger ends with entry {ledger.newest}, and entry {entry} may have been published: it is old"
+        return ""
+
+    def note(self, ledger: Ledger, number: int) -> None:
+        """Write down that entries up to a number may be published; durable before it returns, and before they are.
+
+        Raises:
+            LedgerError: the store has another ledger by now; nothing may be published then.
+            sqlite3.Error: the store does not take it; nothing may be published then.
+        """
+        _, known, noted = self._row()
+        if known != ledger.identity:
+            raise LedgerError("the store has begun another ledger meanwhile: start the gateway again")
+        if number <= noted:
+            return
+        with self._store.transaction():
+            for entry in ledger.entries(noted):
+                if entry.number <= number:
+                    rows = [(device, entry.stream, entry.last) for device in ledger.charges(entry.number)]
+                    self._db.executemany(
+                        "INSERT INTO released VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET last=MAX(last, excluded.last)",
+                        rows,
+                    )
+            self._db.execute("UPDATE release_record SET entry=MAX(entry, ?)", (number,))
+
+    def resume(self, ledger: Ledger) -> list[Beginning]:
+        """Let a store and a ledger go on together, after all ticks about which either may have released something.
+
+        Returns:
+            Where each stream begins.
+
+        Raises:
+            sqlite3.Error: a file cannot be used; it is to be done once more.
+        """
+        lasts = {(device, stream): last for device, stream, last in self._db.execute("SELECT * FROM released")}
+        for device, stream, last in ledger.released():
+            lasts[device, stream] = max(last, lasts.get((device, stream), -1))
+        begun = [Beginning(device, stream, last + 1) for (device, stream), last in sorted(lasts.items())]
+        identity = secrets.token_hex(16)  # no copy of the old ledger fits any more
+        ledger.begin(begun, identity, self.identity)
+        with self._store.transaction():
+            self._db.execute("UPDATE release_record SET ledger=?, entry=?", (identity, ledger.newest))
+        return begun
+
+    def _row(self) -> tuple[str, str, int]:
+        row: tuple[str, str, int] = self._db.execute("SELECT identity, ledger, entry FROM release_record").fetchone()
+        return row
+
+
+def ledger_problem(ledger: Ledger, store: Path) -> str:
+    """Why a ledger is not the newest one of a store's releases; empty if it is.
+
+    Raises:
+        StoreError: the store cannot be opened.
+    """
+    if not store.exists():
+        raise StoreError(f"there is no store {store.name}")
+    with closing(Store(store)) as opened:
+        return ReleaseRecord(opened).problem(ledger)
+
+
+def resume_ledger(ledger: Path, store: Path) -> list[Beginning]:
+    """Let a store and a ledger that do not belong together go on, after all that may have been published.
+
+    Args:
+        ledger: its file; a new one is begun if it is lost.
+        store: its file; a new one is begun if it is lost. At least one of the two must be there.
+
+    Returns:
+        Where each stream begins.
+
+    Raises:
+        FuguError: one line that says what is wrong; a gateway that runs is.
+    """
+    if not (ledger.exists() or store.exists()):
+        raise LedgerError(f"there is neither a ledger {ledger.name} nor a store {store.name}")
+    with hold_store(store), closing(Store(store)) as opened, closing(Ledger(ledger)) as resumed:
+        try:
+            return ReleaseRecord(opened).resume(resumed)
+        except sqlite3.Error as error:
+            raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None

@@ -1,0 +1,56 @@
+"""One store has one gateway, and a gateway says when it has no broker, and when it has one again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.service import Gateway, GatewaySettings
+from gateway.service.store import StoreError
+from tests.brokers import Mosquitto, wait_until
+from tests.service.processes import Device, GatewayProcess
+from tests.service.scenes import write_policies
+
+
+def test_a_second_gateway_on_a_store_is_refused_in_one_line_and_the_first_goes_on(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    write_policies(tmp_path / "policies")
+    first = GatewayProcess(broker, tmp_path)
+    device = Device(broker)
+    device.say_birth()
+    wait_until(device.answered_after(0), what="the gateway")
+    settings = GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies")
+    with pytest.raises(StoreError, match=r"^another gateway runs with the store s\.sqlite: stop it, or use another"):
+        Gateway(settings).start()
+    link = tmp_path / "link.sqlite"
+    link.symlink_to(tmp_path / "s.sqlite")
+    with pytest.raises(StoreError, match="another gateway runs"):
+        Gateway(GatewaySettings("home", broker.broker, link, tmp_path / "policies")).start()
+    seen = device.watermarks
+    device.say_birth()
+    wait_until(device.answered_after(seen), what="the first gateway")
+    first.kill()  # the operating system gives the store back
+    again = Gateway(settings)
+    again.start()
+    again.stop()
+    device.stop()
+
+
+def test_an_unreachable_broker_is_one_line_and_one_when_it_is_back(tmp_path: Path) -> None:
+    write_policies(tmp_path / "policies")
+    (tmp_path / "broker").mkdir()
+    broker = Mosquitto(tmp_path / "broker")
+    gateway = GatewayProcess(broker, tmp_path)
+    absent = f"WARNING:gateway.service.service:no connection to the broker: no broker at 127.0.0.1:{broker.port};"
+    wait_until(lambda: absent in gateway.log, what="the first line")
+    with broker:
+        wait_until(lambda: gateway.log.count("connected to the broker") == 1, what="the second line")
+        broker.kill()
+        wait_until(lambda: gateway.log.count("no connection to the broker") == 2)
+        broker.start()
+        wait_until(lambda: gateway.log.count("connected to the broker") == 2)
+        assert gateway.stop() == 0
+    lines = [line for line in gateway.log.splitlines() if "to the broker" in line]
+    assert len(lines) == 4

@@ -1,0 +1,225 @@
+"""Store and ledger know of each other: none can be killed apart, and none is replaced or restored unnoticed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.release.entries import LedgerError
+from gateway.release.ledger import Ledger
+from gateway.service.manual_release import release_now
+from gateway.service.release_record import ReleaseRecord, resume_ledger
+from gateway.service.release_setup import open_releases
+from gateway.service.store import Store
+from tests.cli.command import Fugu, runner
+from tests.service.release_scenes import FLEET, Bench, scheduled, write_config
+from tests.service.scenes import Scene, catalogue, frames, write_policies
+
+
+@pytest.fixture
+def fugu(capsys: pytest.CaptureFixture[str]) -> Fugu:
+    """Run a command in this process."""
+    return runner(capsys)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder with policies, a store of 100 ticks, and a configuration; nothing was released yet."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    write_policies(folder / "policies", FLEET)
+    scene = Scene(folder / "s.sqlite", 8, FLEET)
+    scene.record(*frames([10] * 10))
+    scene.store.close()
+    write_config(folder, scheduled(devices=["watch"], share=0.5))
+    return folder
+
+
+def released(site: Path, first: int) -> int:
+    """Release the window that begins at a tick; returns its entry."""
+    files = {"config": site / "releases.toml", "store": site / "s.sqlite", "ledger": site / "l.sqlite"}
+    (frame,) = release_now(**files, policies=site / "policies", name="active", first=first)
+    return frame.entry
+
+
+def noted(site: Path) -> int:
+    with closing(Store(site / "s.sqlite")) as store:
+        return ReleaseRecord(store).entry
+
+
+def charged(site: Path) -> int:
+    with closing(Ledger(site / "l.sqlite")) as ledger:
+        return ledger.newest
+
+
+def killed_at(site: Path, statement: int) -> bool:
+    """Release two windows in a process that dies before its n-th statement; false if it has fewer."""
+    child = os.fork()
+    if child == 0:
+        try:
+            _die_at(statement)
+            for first in (0, 20):
+                entry = released(site, first)
+                with (site / "published").open("a") as told:
+                    told.write(f"{entry}\n")
+            os._exit(0)
+        finally:
+            os._exit(1)
+    ended = os.waitpid(child, 0)[1]
+    assert ended == 0 or os.WTERMSIG(ended) == signal.SIGKILL
+    return ended != 0
+
+
+def _die_at(statement: int) -> None:
+    count, connect = 0, sqlite3.connect
+
+    def counted(_text: str) -> None:
+        nonlocal count
+        count += 1
+        if count == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def traced(*args: Any, **options: Any) -> sqlite3.Connection:
+        db = connect(*args, **options)
+        db.set_trace_callback(counted)
+        return db
+
+    sqlite3.connect = traced  # type: ignore[assignment]
+
+
+def test_killed_before_any_statement_everything_published_is_charged_and_noted_and_goes_on(site: Path) -> None:
+    """Every statement of both files, so every point between the ledger's write, the store's, and publishing."""
+    template, statement, ahead = site, 1, 0
+    while True:
+        folder = template.with_name(f"killed-{statement}")
+        shutil.copytree(template, folder)
+        (folder / "published").touch()
+        killed = killed_at(folder, statement)
+        published = [int(line) for line in (folder / "published").read_text().split()]
+        ahead += charged(folder) > noted(folder)
+        assert max(published, default=0) <= noted(folder) <= charged(folder)
+        following = released(folder, 40)  # nothing is refused
+        assert following == charged(folder) == noted(folder) > max(published, default=0)
+        if not killed:
+            break
+        shutil.rmtree(folder)
+        statement += 1
+    assert statement > 40
+    assert ahead >= 2  # it was killed between the two writes
+
+
+def test_a_restored_ledger_is_refused_and_never_said_to_agree(fugu: Fugu, site: Path) -> None:
+    released(site, 0)
+    shutil.copy(site / "l.sqlite", site / "backup")
+    released(site, 20)
+    verify = ("ledger", "verify", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
+    assert "agrees" in fugu(*verify).out
+    shutil.copy(site / "backup", site / "l.sqlite")
+    for suffix in ("-wal", "-shm"):
+        (site / f"l.sqlite{suffix}").unlink(missing_ok=True)
+    said = fugu(*verify)
+    assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
+    assert "ends with entry 1, and entry 2 may have been published: it is old" in said.err
+    assert fugu(*verify, "--json").code == 1
+    with pytest.raises(LedgerError, match=r"it is old: put back the one .* fugu ledger resume"):
+        released(site, 20)
+    resume = fugu("ledger", "resume", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
+    assert (resume.code, resume.err) == (0, "")
+    assert resume.out.startswith("watch/hr: releases begin with tick 40\n")
+    for first in (0, 20, 39):
+        with pytest.raises(LedgerError, match="this ledger begins with tick 40"):
+            released(site, first)
+    assert released(site, 40) == 2
+    assert "agrees" in fugu(*verify).out
+    shutil.copy(site / "backup", site / "l.sqlite")  # which has two entries less, and another identity
+    with pytest.raises(LedgerError, match="not the one that this store's releases were charged to"):
+        released(site, 60)
+
+
+def test_a_missing_ledger_is_refused_and_not_made_anew(site: Path) -> None:
+    released(site, 0)
+    (site / "l.sqlite").unlink()
+    with pytest.raises(LedgerError, match=r"there is no ledger l\.sqlite, and releases of this store were charged"):
+        released(site, 20)
+    assert not (site / "l.sqlite").exists()
+    assert resume_ledger(site / "l.sqlite", site / "s.sqlite") == [("watch", "hr", 20)]
+    with pytest.raises(LedgerError, match="begins with tick 20"):
+        released(site, 0)
+    assert released(site, 20) == 1
+
+
+def test_a_replaced_ledger_is_refused(site: Path, tmp_path: Path) -> None:
+    released(site, 0)
+    other = tmp_path / "other"
+    shutil.copytree(site, other)
+    for name in ("l.sqlite", "s.sqlite"):
+        (other / name).unlink()
+    scene = Scene(other / "s.sqlite", 8, FLEET)
+    scene.record(*frames([10] * 10))
+    scene.store.close()
+    for first in (0, 20, 40):
+        released(other, first)
+    shutil.copy(other / "l.sqlite", site / "l.sqlite")
+    with pytest.raises(LedgerError, match="not the one that this store's releases were charged to"):
+        released(site, 20)
+    (site / "l.sqlite").unlink()
+    Ledger(site / "l.sqlite").close()  # an empty one
+    with pytest.raises(LedgerError, match="not the one that this store's releases were charged to"):
+        released(site, 20)
+
+
+def test_a_replaced_store_leads_to_no_window_twice(site: Path) -> None:
+    released(site, 20)
+    (site / "s.sqlite").unlink()
+    scene = Scene(site / "s.sqlite", 8, FLEET)
+    scene.record(*frames([10] * 10))
+    scene.store.close()
+    with pytest.raises(LedgerError, match="has charged releases of another store"):
+        released(site, 20)
+    assert charged(site) == 1
+    assert resume_ledger(site / "l.sqlite", site / "s.sqlite") == [("watch", "hr", 40)]
+    with pytest.raises(LedgerError, match="begins with tick 40"):
+        released(site, 20)
+    assert released(site, 40) == 2
+
+
+def test_a_schedule_goes_on_with_the_first_whole_window_after_what_was_published(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scheduled(devices=["watch"], length=20))
+    bench.scene.record(*frames([10] * 10))
+    bench.work()
+    assert [frame.first for frame in bench.frames] == [0, 20, 40, 60]
+    bench.schedule._record.note(bench.ledger, 4)
+    bench.ledger.close()
+    (tmp_path / "l.sqlite").unlink()
+    bench.scene.store.close()
+    assert resume_ledger(tmp_path / "l.sqlite", tmp_path / "s.sqlite") == [("watch", "hr", 80)]
+    bench.scene = Scene(tmp_path / "s.sqlite", 8, FLEET)
+    bench.open()
+    bench.scene.record(*frames([10] * 20)[10:])
+    bench.work()
+    assert [frame.first for frame in bench.frames] == [80, 100, 120, 140, 160]
+    assert bench.counters["releases_refused"] == 0
+
+
+def test_a_gateway_whose_store_was_given_another_ledger_publishes_nothing(site: Path) -> None:
+    """Two ledgers of one store would each allow the whole."""
+    with closing(Store(site / "s.sqlite")) as store:
+        known = catalogue(FLEET)
+        running = open_releases(site / "releases.toml", site / "first.sqlite", store, known)
+        released(site, 0)  # with l.sqlite
+        with pytest.raises(LedgerError, match="the store has begun another ledger meanwhile"):
+            ReleaseRecord(store).note(running.ledger, 1)
+        running.ledger.close()
+
+
+def test_there_is_nothing_to_resume_without_either_file(fugu: Fugu, tmp_path: Path) -> None:
+    done = fugu("ledger", "resume", "--ledger", tmp_path / "l.db", "--store", tmp_path / "s.db")
+    assert (done.code, done.err) == (1, "fugu: there is neither a ledger l.db nor a store s.db\n")
+    assert list(tmp_path.iterdir()) == []
