@@ -81,7 +81,13 @@ def verify(ledger: LedgerOption, store: StoreOption, as_json: JsonOption = False
 
 
 @app.command("resume")
-def resume(ledger: LedgerOption, store: StoreOption) -> None:
+def resume(
+    ledger: LedgerOption,
+    store: StoreOption,
+    after: Annotated[
+        int, typer.Option(metavar="TICK", min=-1, help="The last tick released, if both were put back from copies.")
+    ] = -1,
+) -> None:
     """Go on with a ledger or a store that was lost or put back from a copy, after the last tick that was released.
 
     What is missing in the ledger was told to somebody, so nothing is ever released again about those ticks.
@@ -92,7 +98,7 @@ def resume(ledger: LedgerOption, store: StoreOption) -> None:
     """
     from gateway.service.release_record import resume_ledger
 
-    for begun in resume_ledger(ledger, store):
+    for begun in resume_ledger(ledger, store, after):
         print(f"{begun.device}/{begun.stream}: releases begin with tick {begun.first}")
     print(f"{ledger.name} is the ledger of {store.name}; no copy of either from before fits any more")
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from contract.errors import FrameError
 from contract.release_frames import RELEASE, decode_release
 from gateway.release.charges import nats
-from gateway.release.entries import Key
+from gateway.release.entries import Key, uncharged
 from gateway.release.ledger import Ledger
 from gateway.release.runs import Run, clipped, overlay, peak
 
@@ -83,13 +83,15 @@ def _replay(db: sqlite3.Connection, accounts: dict[int, _Account]) -> list[str]:
     for group, device, charge in db.execute("SELECT * FROM members"):
         members[group][device] = charge
     _change(accounts, changes.pop(0, []))
-    columns = "number, name, audience, stream, first, last, exclusive, reason, payload, in_group"
+    columns = "number, name, audience, stream, first, last, exclusive, reason, payload, in_group, topic"
     for expected, row in enumerate(db.execute(f"SELECT {columns} FROM entries ORDER BY number"), start=1):
-        number, name, audience, stream, first, last, exclusive, reason, payload, group = row
+        number, name, audience, stream, first, last, exclusive, reason, payload, group, topic = row
         if number != expected and not problems:
             problems.append(f"entry {expected}: is missing")
         charges = members[group]
         problems += _frame_problems(number, (name, audience, stream, first, last), charges, payload)
+        if problem := uncharged(audience, topic, charges.values()):
+            problems.append(f"entry {number}: {problem}")
         for device, charge in charges.items():
             if charge == 0:
                 problems += [] if reason else [f"entry {number}: charges nothing and does not say why"]

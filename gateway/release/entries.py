@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from contract.errors import FuguError
+from contract.errors import FuguError, TopicError
+from contract.topics import parse_topic
 from gateway.release.charges import nats
 
-__all__ = ["Account", "Allowance", "Entry", "Key", "LedgerError", "Release", "State", "refusal"]
+__all__ = ["SITE", "Account", "Allowance", "Entry", "Key", "LedgerError", "Release", "State", "refusal", "uncharged"]
+
+SITE = "site"
+"""The audience that sees the symbols anyway: a release to it is post-processing, and charges nothing."""
 
 State = Literal["reserved", "published", "abandoned"]
 
@@ -106,6 +110,8 @@ class Release:
             raise LedgerError(f"release {self.name}: every device needs a charge of at least 0, and there must be one")
         if min(self.charges.values()) == 0 and (not self.reason or self.exclusive):
             raise LedgerError(f"release {self.name}: a charge of 0 needs a reason")
+        if problem := uncharged(self.audience, self.topic, self.charges.values()):
+            raise LedgerError(f"release {self.name}: {problem}")
 
 
 class Entry(NamedTuple):
@@ -125,6 +131,22 @@ class Entry(NamedTuple):
     state: State
     topic: str
     payload: bytes
+
+
+def uncharged(audience: str, topic: str, charges: Iterable[int]) -> str:
+    """Why a release would tell somebody something that is not charged to them; empty if it would not.
+
+    Only the site is told things for nothing; and whom a release is charged to is whom its topic lets read it.
+    """
+    try:
+        readers = parse_topic(topic).audience
+    except TopicError as error:
+        return str(error)
+    if readers != audience:
+        return f"is charged to audience {audience}, and its topic is that of {readers or 'a device'}"
+    if audience != SITE and min(charges, default=0) == 0:
+        return f"charges nothing, and audience {audience} does not see the symbols"
+    return ""
 
 
 def refusal(key: Key, first: int, last: int, reached: int, allowance: int) -> LedgerError:

@@ -20,9 +20,10 @@ from contract.topics import NAME_PATTERN
 from gateway.privacy.chain_class import ChainClassError
 from gateway.release.allowance import allowance
 from gateway.release.charges import units_above
+from gateway.release.entries import SITE
 from gateway.release.joint import joint_charge, joint_loss
 from gateway.service.policies import Catalogue
-from gateway.service.release_config import SITE, Audience, ReleaseConfig, ReleaseConfigError
+from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError
 
 __all__ = ["Bound", "Reader", "Readers", "check_reader", "limited", "load_readers"]
 

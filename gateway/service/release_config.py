@@ -15,11 +15,10 @@ from contract.errors import FuguError
 from contract.guarantee import Adversary
 from contract.release_frames import QueryKind
 from contract.topics import NAME_PATTERN, RESERVED_AUDIENCES, RESERVED_DEVICES
+from gateway.release.entries import SITE
 
-__all__ = ["SITE", "Audience", "ReleaseConfig", "ReleaseConfigError", "Scheduled", "load_releases"]
+__all__ = ["Audience", "ReleaseConfig", "ReleaseConfigError", "Scheduled", "load_releases"]
 
-SITE = "site"
-"""The audience that sees the symbols anyway: a release to it is post-processing, and charges nothing."""
 _MOST_TICKS = 2**31
 _NOT_AUDIENCES = RESERVED_DEVICES | RESERVED_AUDIENCES
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]

@@ -16,12 +16,11 @@ from contract.release_frames import Mechanism, ReleaseFrame, encode_release
 from contract.table import EmissionTable
 from gateway.release.amplification import charge, float_above, smallest_scale
 from gateway.release.charges import nats, units_above
-from gateway.release.entries import Entry, Key, LedgerError, Release
+from gateway.release.entries import SITE, Entry, Key, LedgerError, Release
 from gateway.release.inversion import ReleaseError
 from gateway.release.ledger import Ledger
 from gateway.release.statistics import Tally, estimate, noisy
 from gateway.service.policies import Catalogue
-from gateway.service.release_config import SITE
 from gateway.service.release_jobs import Job
 from gateway.service.store import Store
 

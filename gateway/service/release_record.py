@@ -115,8 +115,11 @@ class ReleaseRecord:
                     )
             self._db.execute("UPDATE release_record SET entry=MAX(entry, ?)", (number,))
 
-    def resume(self, ledger: Ledger) -> list[Beginning]:
+    def resume(self, ledger: Ledger, after: int = -1) -> list[Beginning]:
         """Let a store and a ledger go on together, after all ticks about which either may have released something.
+
+        Args:
+            after: a tick of every stream that neither of them remembers as released, and was.
 
         Returns:
             Where each stream begins.
@@ -124,15 +127,14 @@ class ReleaseRecord:
         Raises:
             sqlite3.Error: a file cannot be used; it is to be done once more.
         """
-        lasts = {(device, stream): last for device, stream, last in self._db.execute("SELECT * FROM released")}
-        for device, stream, last in ledger.released():
-            lasts[device, stream] = max(last, lasts.get((device, stream), -1))
-        begun = [Beginning(device, stream, last + 1) for (device, stream), last in sorted(lasts.items())]
+        lasts = {(account.key.device, account.key.stream): after for account in ledger.accounts()}
+        for device, stream, last in [*self._db.execute("SELECT * FROM released"), *ledger.released()]:
+            lasts[device, stream] = max(last, lasts.get((device, stream), after))
         identity = secrets.token_hex(16)  # no copy of the old ledger fits any more
-        ledger.begin(begun, identity, self.identity)
+        ledger.begin([(*key, last + 1) for key, last in lasts.items()], identity, self.identity)
         with self._store.transaction():
             self._db.execute("UPDATE release_record SET ledger=?, entry=?", (identity, ledger.newest))
-        return begun
+        return [Beginning(*key, ledger.beginning(key[:1], key[1])) for key in sorted(lasts)]
 
     def _row(self) -> tuple[str, str, int]:
         row: tuple[str, str, int] = self._db.execute("SELECT identity, ledger, entry FROM release_record").fetchone()
@@ -151,12 +153,13 @@ def ledger_problem(ledger: Ledger, store: Path) -> str:
         return ReleaseRecord(opened).problem(ledger)
 
 
-def resume_ledger(ledger: Path, store: Path) -> list[Beginning]:
+def resume_ledger(ledger: Path, store: Path, after: int = -1) -> list[Beginning]:
     """Let a store and a ledger that do not belong together go on, after all that may have been published.
 
     Args:
         ledger: its file; a new one is begun if it is lost.
         store: its file; a new one is begun if it is lost. At least one of the two must be there.
+        after: a tick of every stream that neither of them remembers as released, and was.
 
     Returns:
         Where each stream begins.
@@ -168,6 +171,6 @@ def resume_ledger(ledger: Path, store: Path) -> list[Beginning]:
         raise LedgerError(f"there is neither a ledger {ledger.name} nor a store {store.name}")
     with hold_store(store), closing(Store(store)) as opened, closing(Ledger(ledger)) as resumed:
         try:
-            return ReleaseRecord(opened).resume(resumed)
+            return ReleaseRecord(opened).resume(resumed, after)
         except sqlite3.Error as error:
             raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None

@@ -32,10 +32,11 @@ def open_ledger(path: Path, *devices: str, allowance: int = ALLOWED, base: int =
 
 def release(first: int, last: int, charge: int = ALLOWED, *devices: str, **more: object) -> Release:
     """A release over some ticks, of `watch` if no device is named."""
+    audience = more.get("audience", "public")
     fields: dict[str, object] = {
-        **{"name": "count", "audience": "public", "stream": "hr", "first": first, "last": last},
+        **{"name": "count", "audience": audience, "stream": "hr", "first": first, "last": last},
         **{"charges": dict.fromkeys(devices or ("watch",), charge), "mechanism": "discrete-laplace", "scale": "20"},
-        **{"topic": "fugu/2/home/release/public/count", **more},
+        **{"topic": f"fugu/2/home/release/{audience}/count", **more},
     }
     return Release(**fields)  # type: ignore[arg-type]
 

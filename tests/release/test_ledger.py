@@ -6,6 +6,7 @@ import sqlite3
 import tempfile
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -264,3 +265,28 @@ def test_what_an_audience_is_promised_never_changes(tmp_path: Path) -> None:
             ledger.set_allowances([other._replace(key=key("ring"))], time_us=3)
     assert [account.allowance for account in ledger.accounts()] == [90]
     ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"reason": "a gift"}, "charges nothing, and audience public does not see the symbols"),
+        ({"charge": 5, "topic": "fugu/2/home/release/site/count"}, "its topic is that of site"),
+        ({"charge": 5, "topic": "fugu/2/home/watch/status"}, "its topic is that of a device"),
+        ({"charge": 5, "topic": "elsewhere"}, "not a topic of this protocol"),
+        (
+            {"audience": "site", "reason": "symbols", "topic": "fugu/2/home/release/public/count"},
+            "charged to audience site, and its topic is that of public",
+        ),
+    ],
+)
+def test_what_its_readers_are_not_charged_for_is_no_release(more: dict[str, Any], says: str) -> None:
+    with pytest.raises(LedgerError, match=says):
+        release(0, 9, more.pop("charge", 0), **more)
+
+
+def test_an_entry_that_was_led_to_other_readers_is_found(ledger: Ledger) -> None:
+    reserve(ledger, release(0, 9, 0, audience="site", reason="post-processing"))
+    assert verify(ledger).problems == ()
+    ledger._db.execute("UPDATE entries SET topic='fugu/2/home/release/public/count'")
+    assert verify(ledger).problems == ("entry 1: is charged to audience site, and its topic is that of public",)

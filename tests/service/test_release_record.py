@@ -190,6 +190,16 @@ def test_a_replaced_store_leads_to_no_window_twice(site: Path) -> None:
     assert released(site, 40) == 2
 
 
+def test_where_both_were_put_back_the_operator_says_what_was_released_last(fugu: Fugu, site: Path) -> None:
+    released(site, 0)
+    resume = ("ledger", "resume", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
+    assert fugu(*resume, "--after", 59).out.startswith("watch/hr: releases begin with tick 60\n")
+    assert fugu(*resume, "--after", 5).out.startswith("watch/hr: releases begin with tick 60\n")  # what was said stays
+    with pytest.raises(LedgerError, match="begins with tick 60"):
+        released(site, 40)
+    assert released(site, 60) == 2
+
+
 def test_a_schedule_goes_on_with_the_first_whole_window_after_what_was_published(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(devices=["watch"], length=20))
     bench.scene.record(*frames([10] * 10))
