@@ -1,13 +1,14 @@
-"""Upper bounds of e^x as fractions: the bridge from a loss in nats to a likelihood ratio."""
+"""Upper bounds of e^x as fractions, and of log x as floats: the bridge between a loss in nats and a likelihood ratio."""
 
 from __future__ import annotations
 
+import math
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
 from contract.errors import GuaranteeError
 
-__all__ = ["exp_up"]
+__all__ = ["exp_up", "log_up"]
 
 _MOST = 10_000
 # The argument is rounded up by at most 10^-55 (it has at most 5 digits before the point), and e^argument, which
@@ -30,3 +31,17 @@ def exp_up(exponent: Fraction) -> Fraction:
         return Fraction(1)
     above = _UPWARD.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
     return Fraction(_UPWARD.next_plus(_UPWARD.exp(above)))
+
+
+def log_up(ratio: Fraction) -> float:
+    """Return a float that is at least log(ratio), and above it by no more than two units in its last place.
+
+    Args:
+        ratio: A likelihood ratio, at least 1.
+    """
+    if ratio == 1:
+        return 0.0
+    above = _UPWARD.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    logarithm = _UPWARD.next_plus(_UPWARD.ln(above))
+    nearest = float(logarithm)
+    return nearest if Decimal(nearest) >= logarithm else math.nextafter(nearest, math.inf)

@@ -7,12 +7,13 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from contract.chains import ChainClass
+from contract.chains import ChainClass, FiniteChains
 from contract.discretisers import Categories, Cells, Discretiser, Thresholds
 from contract.errors import GuaranteeError
-from contract.exponential import exp_up
+from contract.exponential import exp_up, log_up
 from contract.guarantee import Guarantee, Loss, check_ratios, tick_ratios
 from contract.policy_header import Clock, PolicyHeader
+from contract.stretches import Stretch, stretches
 from contract.table import EmissionTable
 from contract.windows import MAX_OPEN_COUNTS, MAX_WINDOWS, Window, total_rate
 
@@ -104,6 +105,28 @@ class Policy(PolicyHeader):
             return None
         rate = exp_up(self.window_rate)
         return check_ratios(self.chains, (rate, rate), self.windows_guarantee, "the set of windows")
+
+    def stretches(self, single: Loss) -> tuple[Stretch, ...]:
+        """What symbols and windows together tell of whole stretches of time.
+
+        Args:
+            single: from `verify`.
+        """
+        return self._stretches(single, log_up(max(tick_ratios(self.table))))
+
+    def window_stretches(self, single: Loss) -> tuple[Stretch, ...]:
+        """What the windows alone tell of whole stretches of time.
+
+        Args:
+            single: from `verify_windows`.
+        """
+        return self._stretches(single, 0.0)
+
+    def _stretches(self, single: Loss, rate: float) -> tuple[Stretch, ...]:
+        # Two states, and bounds by odds ratios, take past and future alike; other known chains need not run backward
+        # as they run forward.
+        alike = single.adversary == "universal" or not isinstance(self.chains, FiniteChains)
+        return stretches(single.epsilon, rate, self.clock.period_us, self.windows, sides_alike=alike)
 
     @property
     def _unused(self) -> set[str]:

@@ -1,0 +1,216 @@
+"""Stretches of a stream: the bound on what is lost about several ticks at once, against every path and every output."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
+from contract.exponential import log_up
+from contract.guarantee import Adversary, Guarantee, loss, tick_ratios
+from contract.policy import Clock, Policy, Thresholds
+from contract.stretches import covered, stretch_epsilon, stretch_ticks
+from contract.table import SCALE, EmissionTable
+from contract.windows import Window
+from tests.privacy.oracle import Array, joint_law, known_states
+
+TURNING = ((0.90, 0.09, 0.01), (0.01, 0.90, 0.09), (0.09, 0.01, 0.90))
+"""A chain that turns one way: its past is not like its future."""
+
+
+def stretch_truth(paths: Array, joint: Array, ticks: int, *, informed: bool) -> float:
+    """The largest log-likelihood ratio between two sequences of states of `ticks` ticks, wherever they are."""
+    length, states = paths.shape[1], int(paths.max()) + 1
+    worst = 0.0
+    for first in range(length - ticks + 1):
+        inside = set(range(first, first + ticks))
+        for known in known_states(length, states, first, informed=informed):
+            if inside & set(known):
+                continue  # sequences that agree there are among the others
+            match = np.all([paths[:, tick] == x for tick, x in known.items()] or [np.ones(len(paths), bool)], 0)
+            laws = []
+            for sequence in product(range(states), repeat=ticks):
+                law = joint[match & np.all(paths[:, first : first + ticks] == sequence, axis=1)].sum(axis=0)
+                if law.sum() > 0.0:
+                    laws.append(law / law.sum())
+            logs = np.log(np.array(laws))
+            worst = max(worst, float((logs.max(axis=0) - logs.min(axis=0)).max()))
+    return worst
+
+
+def stationary(transition: Array) -> Array:
+    return np.asarray(np.linalg.matrix_power(transition, 4096)[0])
+
+
+def bound(chains: ChainClass, table: EmissionTable, adversary: Adversary, ticks: int) -> float:
+    single = loss(chains, table, adversary)
+    alike = adversary == "universal" or not isinstance(chains, FiniteChains)
+    return stretch_epsilon(single.epsilon, ticks, log_up(max(tick_ratios(table))), sides_alike=alike)
+
+
+@pytest.mark.parametrize("ticks", [1, 2, 3])
+@pytest.mark.parametrize("adversary", ["ignorant", "informed"])
+@pytest.mark.parametrize(
+    ("q", "r", "flips"),
+    [(0.1, 0.4, (0.3, 0.2)), (0.02, 0.3, (0.45, 0.4)), (0.9, 0.7, (0.3, 0.4)), (0.5, 0.5, (0.2, 0.2))],
+)
+def test_no_stretch_of_two_states_loses_more(
+    q: float, r: float, flips: tuple[float, float], adversary: Adversary, ticks: int
+) -> None:
+    table = EmissionTable.binary(*(round(flip * SCALE) for flip in flips))
+    transition = np.array([[1 - q, q], [r, 1 - r]])
+    emission = np.array(table.weights()) / SCALE
+    paths, joint = joint_law(stationary(transition), [transition] * 5, emission)
+    truth = stretch_truth(np.asarray(paths, dtype=np.float64), joint, ticks, informed=adversary == "informed")
+    for chains in (
+        BinaryChains(q=(q, q), r=(r, r)),
+        FiniteChains(transitions=(((1 - q, q), (r, 1 - r)),)),
+    ):
+        assert truth <= bound(chains, table, adversary, ticks) + 1e-9
+    assert truth <= bound(BinaryChains(q=(q, q), r=(r, r)), table, "universal", ticks) + 1e-9
+    # a tick inside says no less of itself than it does alone
+    assert truth >= ticks * math.log(max(tick_ratios(table))) - 1e-9
+
+
+@pytest.mark.parametrize("ticks", [1, 2, 3])
+def test_the_bound_of_a_stretch_is_reached(ticks: int) -> None:
+    """A symmetric table on a sticky chain: all outputs 0 are the worst of a stretch, and of each of its sides."""
+    table = EmissionTable.binary(round(0.2 * SCALE), round(0.2 * SCALE))
+    q = 0.3
+    transition = np.array([[1 - q, q], [q, 1 - q]])
+    length = ticks + 40
+    emission = np.array(table.weights()) / SCALE
+    side = np.ones(2)
+    for _ in range((length - ticks) // 2):
+        side = transition @ (emission[:, 0] * side)
+        side /= side.max()
+    truth = ticks * math.log(emission[0, 0] / emission[1, 0]) + 2 * math.log(side[0] / side[1])
+    claimed = bound(BinaryChains(q=(q, q), r=(q, q)), table, "ignorant", ticks)
+    assert truth <= claimed <= truth + 1e-6
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed"])
+@pytest.mark.parametrize("ticks", [1, 2, 3])
+def test_past_and_future_that_differ_count_apart(adversary: Adversary, ticks: int) -> None:
+    """A chain that turns one way: its stretches can lose more than epsilon and a tick for each further one."""
+    weights = round(0.3 * SCALE)
+    table = EmissionTable.randomised_response(3, weights)
+    transition = np.array(TURNING)
+    paths, joint = joint_law(stationary(transition), [transition] * 4, np.array(table.weights()) / SCALE)
+    truth = stretch_truth(np.asarray(paths, dtype=np.float64), joint, ticks, informed=adversary == "informed")
+    assert truth <= bound(FiniteChains(transitions=(TURNING,)), table, adversary, ticks) + 1e-9
+    wide = BoundedChains(states=3, odds_ratio=odds_ratio(TURNING), transition=None)
+    assert truth <= bound(wide, table, adversary, ticks) + 1e-9
+
+
+@pytest.mark.parametrize(("length", "stride"), [(1, 1), (5, 5), (5, 2), (7, 3), (3, 8), (64, 1), (6, 4), (4, 6)])
+def test_windows_of_a_stretch_are_counted_exactly(length: int, stride: int) -> None:
+    window = Window(name="w", length=length, stride=stride, states=(1,), scale="3")
+    for ticks in range(1, 4 * (length + stride)):
+        most = max(
+            sum(
+                max(0, min(first + ticks, begin + length) - max(first, begin))
+                for begin in range(0, first + ticks, stride)
+            )
+            for first in range(length + stride, length + 3 * stride)
+        )
+        assert covered(window, ticks) == most
+    assert covered(window, 1) == window.overlap
+
+
+def test_ticks_of_a_time_are_the_most_that_can_fall_into_it() -> None:
+    assert stretch_ticks(60, 1_000_000) == 60
+    assert stretch_ticks(60, 7_000_000) == 9  # at 0, 7, ..., 56
+    assert stretch_ticks(60, 60_000_000) == stretch_ticks(60, 3_600_000_000) == 1
+    assert stretch_ticks(60, 59_999_999) == 2
+
+
+def policy(windows: tuple[Window, ...], chains: ChainClass, period_us: int = 60_000_000) -> Policy:
+    fields: dict[str, Any] = {"fleet": "home", "device": "watch", "stream": "hr", "version": 1, "frame_ticks": 10}
+    promise = Guarantee(epsilon=100.0, adversary="informed")
+    return Policy(
+        **fields,
+        clock=Clock(epoch_us=0, period_us=period_us),
+        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
+        table=EmissionTable.binary(round(0.48 * SCALE), round(0.45 * SCALE)),
+        chains=chains,
+        guarantee=promise,
+        windows=windows,
+        windows_guarantee=promise if windows else None,
+    )
+
+
+def test_a_single_tick_is_the_guarantee_and_an_hour_adds_its_ticks() -> None:
+    window = Window(name="w", length=60, stride=90, states="histogram", scale="40")
+    made = policy((window,), BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)))
+    single, alone = made.verify(100.0), made.verify_windows()
+    assert alone is not None
+    tick, minute, hour, night = made.stretches(single)
+    assert (tick.epsilon, minute.epsilon) == (single.epsilon, single.epsilon)
+    assert (minute.ticks, hour.ticks, night.ticks) == (1, 60, 480)
+    rate = log_up(max(tick_ratios(made.table)))
+    assert hour.epsilon == pytest.approx(single.epsilon + 59 * rate + 59 * 2 / 40, rel=1e-12)
+    counted = Fraction(2, 40) * covered(window, 480)
+    assert counted < 480 * window.rate  # a third of the ticks is in no window
+    assert night.epsilon == pytest.approx(single.epsilon + 479 * rate + float(counted - window.rate), rel=1e-12)
+    assert made.window_stretches(alone)[2].epsilon == pytest.approx(alone.epsilon + 59 * 2 / 40, rel=1e-12)
+    assert tick.protected and not night.protected
+
+
+def test_windows_of_a_stretch_lose_no_more_than_is_said() -> None:
+    """Every path of seven ticks, a noisy count of each window in closed form, two and three ticks as the secret."""
+    transition = np.array([[0.8, 0.2], [0.4, 0.6]])
+    made = policy(
+        (Window(name="w", length=3, stride=2, states=(1,), scale="2"),),
+        BinaryChains(q=(0.2, 0.2), r=(0.4, 0.4)),
+    )
+    alone = made.verify_windows()
+    assert alone is not None
+    paths, weight = joint_law(stationary(transition), [transition] * 6, np.ones((2, 1)))
+    counts = np.stack([paths[:, begin : begin + 3].sum(axis=1) for begin in (0, 2, 4)], axis=1)
+    # outputs from below every count to above: beyond, the ratio of two likelihoods does not change
+    outputs = np.array(list(product(range(4), repeat=3)))
+    density = np.exp(-np.abs(counts[:, None, :] - outputs[None, :, :]).sum(axis=2) / 2.0)
+    joint = weight * density
+    for ticks in (1, 2, 3):
+        worst = 0.0
+        for first in range(7 - ticks + 1):
+            laws = []
+            for sequence in product(range(2), repeat=ticks):
+                match = np.all(paths[:, first : first + ticks] == sequence, axis=1)
+                laws.append(joint[match].sum(axis=0) / weight[match].sum())
+            logs = np.log(np.array(laws))
+            worst = max(worst, float((logs.max(axis=0) - logs.min(axis=0)).max()))
+        claimed = stretch_epsilon(alone.epsilon, ticks, 0.0, made.windows, sides_alike=True)
+        assert worst <= claimed + 1e-9
+        assert worst >= (ticks - 1) / 2.0
+
+
+def test_epsilon_and_a_tick_for_each_further_one_is_no_bound_where_past_and_future_differ() -> None:
+    """One pair of states has the worst past, another the worst future: a stretch begins with one, ends with the other.
+
+    Six ticks before and six after, all outputs: the past of a first tick, and the future of a last one.
+    """
+    transition = ((0.34, 0.07, 0.59), (0.01, 0.0, 0.99), (0.01, 0.0, 0.99))
+    table = EmissionTable.randomised_response(3, round(0.3 * SCALE))
+    future, emission = np.array(transition), np.array(table.weights()) / SCALE
+    law = stationary(future)
+    past = (law[:, None] * future).T / law[:, None]
+    sides = []
+    for kernel in (past, future):
+        likelihoods = [np.ones(3)]
+        for _ in range(6):
+            likelihoods = [kernel @ (emission[:, symbol] * h) for h in likelihoods for symbol in range(3)]
+        logs = np.log(np.array(likelihoods))
+        sides.append(float((logs.max(axis=1) - logs.min(axis=1)).max()))
+    rate = log_up(max(tick_ratios(table)))
+    truth = 2.0 * rate + sum(sides)
+    chains = FiniteChains(transitions=(transition,))
+    single = loss(chains, table, "ignorant").epsilon
+    assert single + rate < truth - 0.1
+    assert truth <= bound(chains, table, "ignorant", 2)
