@@ -1,4 +1,4 @@
-"""Upper bounds of e^x as fractions, and of log x as floats: the bridge between a loss in nats and a likelihood ratio."""
+"""Upper bounds of e^x as fractions and of log x as floats: the bridge between losses in nats and likelihood ratios."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, Measur
 from contract.measurement import Measurement, Reach
 from contract.policy_header import PolicyHeader
 
-__all__ = ["MAX_TABLES", "MeasurePolicy", "StreamLoss", "sparse_rows"]
+__all__ = ["MAX_TABLES", "MeasurePolicy", "StreamLoss", "StreamStart", "sparse_rows"]
 
 MAX_TABLES = 16
 _SUM_TOLERANCE = 1e-9
@@ -32,6 +32,7 @@ Coordinate = Annotated[int, Field(gt=-COORDINATE_LIMIT, lt=COORDINATE_LIMIT)]
 Step = tuple[Annotated[int, Field(ge=0, lt=MAX_MEASURED_STATES)], Annotated[float, Field(gt=0.0, le=1.0)]]
 Edge = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+StreamStart = Literal["any", "given", "stationary"]
 EncodedTable = Annotated[str, Field(max_length=1 << 20)]
 
 
@@ -69,15 +70,18 @@ Graph = CompleteGraph | CategoryGraph | RadiusGraph | TransitionGraph | EdgeGrap
 
 
 class StreamLoss(Document):
-    """What all releases together tell about one tick's state, as the planner found it; no device checks it.
+    """What all releases together tell about one tick's state; no device checks it, `fugu policy check` does.
 
     Attributes:
         epsilon: in nats; none if there is no finite bound.
         adversary: to whom.
+        start: of the chain that it holds for: any law of the first state, the policy's initial one, or the stationary
+            one.
     """
 
     epsilon: Annotated[float, Field(gt=0.0)] | None
     adversary: Adversary
+    start: StreamStart = "any"
 
 
 class MeasurePolicy(PolicyHeader):

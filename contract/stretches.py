@@ -24,6 +24,7 @@ STRETCHES = (("1 minute", 60), ("1 hour", 3600), ("8 hours", 28_800))
 LARGEST_PROTECTED = 10.0
 """Above this epsilon a likelihood can change by a factor of 22,000: nothing is protected."""
 
+_COUNTS = (10, 100, 1000)
 _MICROSECONDS = 1_000_000
 
 
@@ -104,16 +105,19 @@ def stretch_epsilon(
 
 
 def stretches(
-    epsilon: float, rate: float, period_us: int, windows: Iterable[Window] = (), *, sides_alike: bool
+    epsilon: float, rate: float, period_us: int | None, windows: Iterable[Window] = (), *, sides_alike: bool
 ) -> tuple[Stretch, ...]:
-    """What is lost about a single tick, a minute, an hour and a night; arguments as for `stretch_epsilon`.
+    """What is lost about a single tick, a minute, an hour and a night.
 
     Args:
-        period_us: microseconds from tick to tick.
+        epsilon, rate, windows, sides_alike: as for `stretch_epsilon`.
+        period_us: microseconds from tick to tick; if that is not known, 10, 100 and 1000 ticks stand for the times.
     """
     counts = tuple(windows)
-    found = [Stretch("a single tick", 1, epsilon)]
-    for name, seconds in STRETCHES:
-        ticks = stretch_ticks(seconds, period_us)
-        found.append(Stretch(name, ticks, stretch_epsilon(epsilon, ticks, rate, counts, sides_alike=sides_alike)))
-    return tuple(found)
+    lengths = [(f"{ticks} ticks", ticks) for ticks in _COUNTS]
+    if period_us is not None:
+        lengths = [(name, stretch_ticks(seconds, period_us)) for name, seconds in STRETCHES]
+    return tuple(
+        Stretch(name, ticks, stretch_epsilon(epsilon, ticks, rate, counts, sides_alike=sides_alike))
+        for name, ticks in [("a single tick", 1), *lengths]
+    )

@@ -6,48 +6,48 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import shortest_path
 
-from contract.errors import FuguError
+from contract.errors import FuguError, GuaranteeError
 from contract.guarantee import Adversary
-from contract.measure_table import Noise
+from contract.measure_check import check_noise
+from contract.measure_policy import sparse_rows
+from contract.measure_table import Noise, set_of
+from contract.measurement import Measurement
+from contract.stretches import Stretch
 from fugu.errors import CommandError
 from fugu.measure_errors import QUICK, Errors, assess
 from fugu.measure_sets import SetPlan, optimum, prior_within, set_plan, set_plans
 from fugu.measure_spec import MeasureSpec
 from gateway.chain import stationary_law
 from gateway.dphmm.compiled import compile_noise, fallback_noise, noise_loss, weight_noise
-from gateway.dphmm.composition import between_any, stream_loss
+from gateway.dphmm.composition import between_any
 from gateway.dphmm.constraints import Schedule, delta_set, schedule
-from gateway.dphmm.graphs import GraphError, restrict
+from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.moments import noise_error
+from gateway.dphmm.stream_check import START_WORDS, measured_loss, measured_stretches, rounded_up
 from gateway.dphmm.tables import TableError
-from gateway.privacy.inner_maximum import EXACT_STATES
 
 __all__ = ["MeasurePlan", "StreamEpsilon", "make_measure_plan"]
 
 FloatArray = NDArray[np.float64]
-
-_MOST_ACCOUNTED = 256
 
 
 class StreamEpsilon(NamedTuple):
     """What all released points together tell about one tick: epsilon, or the reason why there is none.
 
     Attributes:
-        other_start: whether it is for the stationary start instead of the one that was given.
+        stretches: the same about whole stretches of time; empty without an epsilon.
     """
 
     epsilon: float | None
     adversary: Adversary
     bound: str
     reason: str | None
-    other_start: bool = False
+    stretches: tuple[Stretch, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,16 +96,19 @@ class MeasurePlan:
     @property
     def epsilon_any(self) -> float:
         """The most that one point tells apart any two possible states by; staircases compare whole steps."""
-        return between_any(self.spec.epsilon, math.ceil(self.factor))
+        return between_any(self.spec.epsilon, max(math.ceil(self.factor), self.promised))
 
 
-def make_measure_plan(spec: MeasureSpec, adversary: Adversary, *, quick: bool = False) -> MeasurePlan:
+def make_measure_plan(
+    spec: MeasureSpec, adversary: Adversary, *, quick: bool = False, period: float | None = None
+) -> MeasurePlan:
     """Plan a measurement.
 
     Args:
         spec: from `read_spec`.
         adversary: to whom the stream's epsilon is.
         quick: leave out what takes long for many states: the optimal table, and the stream's epsilon.
+        period: seconds from tick to tick, or none if that is not known.
 
     Raises:
         CommandError: a state that can be reached has no successor, or the sets of possible states have no end.
@@ -136,7 +139,7 @@ def make_measure_plan(spec: MeasureSpec, adversary: Adversary, *, quick: bool = 
     except (TableError, GraphError) as error:
         refused = str(error)
     noise = noises[place] if noises else None
-    promised = _factor(spec, sets, noises) if noises else 1
+    promised = _promised(spec, initial, sets, noises) if noises else 1
     errors, reasons = assess(spec, settled, noise, prior, endless=found.period == 1, quick=quick)
     if fallback is None or refused is not None:
         reasons["staircase"] = refused or ""
@@ -144,7 +147,7 @@ def make_measure_plan(spec: MeasureSpec, adversary: Adversary, *, quick: bool = 
     elif quick:
         stream = StreamEpsilon(None, adversary, "", QUICK)
     else:
-        stream = _stream(spec, law, sets, (fallback, *noises), promised, adversary)
+        stream = _stream(spec, _measurement(spec, initial, promised), adversary, period)
     return MeasurePlan(
         spec=spec,
         schedule=found,
@@ -188,56 +191,53 @@ def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], law: FloatArray) -> tu
     return fallback, tuple(found)
 
 
-def _factor(spec: MeasureSpec, sets: Sequence[SetPlan], noises: Sequence[Noise]) -> int:
-    """The factor that the noise of all sets keeps: in whole steps, because staircases have them."""
-    factor = 1
-    for each, noise in zip(sets, noises, strict=True):
-        if not each.fallback:
-            within = np.ix_(each.possible, each.possible)
-            # rounding can separate states that nothing protects by a little more than whole steps
-            most = float(noise_loss(noise, spec.values)[within].max()) / spec.epsilon
-            factor = max(factor, math.ceil(each.protection.factor), math.ceil(most - 1e-9))
-    return factor
+def _measurement(spec: MeasureSpec, initial: FloatArray, factor: int) -> Measurement:
+    """What a policy of this plan promises."""
+    return Measurement.of(
+        {
+            "coordinates": spec.values.tolist(),
+            "transition": sparse_rows(spec.transition.tolist()),
+            "initial": initial.tolist(),
+            "graph": spec.rule,
+            "epsilon": spec.epsilon,
+            "factor": factor,
+        }
+    )
 
 
-def _accepted(spec: MeasureSpec, each: SetPlan, factor: int) -> FloatArray:
-    """The most that any table may lose which a device accepts: epsilon for each edge on the way, factor at most."""
-    hops = shortest_path(csr_array(restrict(spec.graph, each.possible)), unweighted=True)
-    return np.asarray(spec.epsilon * np.minimum(hops, factor), dtype=np.float64)
+def _promised(spec: MeasureSpec, initial: FloatArray, sets: Sequence[SetPlan], noises: Sequence[Noise]) -> int:
+    """The least factor with which a device accepts the noise of all sets: in whole steps, because staircases have them.
 
-
-def _stream(
-    spec: MeasureSpec,
-    law: FloatArray,
-    sets: Sequence[SetPlan],
-    noises: Sequence[Noise],
-    factor: int,
-    adversary: Adversary,
-) -> StreamEpsilon:
-    """Epsilon of the stream, with all noise that a device can come to use; with delta, that is not known in advance."""
-    nothing = StreamEpsilon(None, adversary, "", None)
-    if spec.states > _MOST_ACCOUNTED:
-        return nothing._replace(reason=f"not computed for more than {_MOST_ACCOUNTED} states")
-    if spec.delta is None:
-        losses = [noise_loss(noise, spec.values) for noise in noises]
-    else:
-        losses = [_accepted(spec, each, factor) for each in sets]
-    elsewhere = spec.initial is not None and not np.allclose(spec.initial, law, atol=1e-9)
-    # from any other start than the stationary one, an endless stream of many states takes far too long
-    starts: list[FloatArray | Literal["stationary"]] = ["stationary"]
-    if elsewhere and spec.initial is not None and spec.states <= EXACT_STATES:
-        starts.insert(0, spec.initial)
-    for start in starts:
+    The rounding of tables, and that of the device's bounds, can take a little more than whole steps, so its check
+    decides.
+    """
+    drawn = [(each, noise) for each, noise in zip(sets, noises, strict=True) if not each.fallback]
+    least = max((math.ceil(each.protection.factor) for each, _ in drawn), default=1)
+    most = least
+    for each, noise in drawn:
+        within = np.ix_(each.possible, each.possible)
+        most = max(most, math.ceil(float(noise_loss(noise, spec.values)[within].max()) / spec.epsilon))
+    for factor in range(least, most + 1):
+        measurement = _measurement(spec, initial, factor)
         try:
-            found = stream_loss(losses, start, spec.transition, adversary)
-        except (FuguError, GraphError) as error:
-            nothing = nothing._replace(reason=str(error))
+            for each, noise in drawn:
+                check_noise(measurement, noise, set_of(np.flatnonzero(each.possible).tolist()))
+        except GuaranteeError:
             continue
-        assumed = ", as if started stationary" if elsewhere and isinstance(start, str) else ""
-        assumed += ", any tables that a device accepts" if spec.delta is not None else ""
-        if math.isfinite(found.epsilon):
-            other_start = elsewhere and isinstance(start, str)
-            return StreamEpsilon(found.epsilon, adversary, found.bound + assumed, None, other_start)
+        return factor
+    return most + 1
+
+
+def _stream(spec: MeasureSpec, measurement: Measurement, adversary: Adversary, period: float | None) -> StreamEpsilon:
+    """Epsilon of the stream, with all tables that a device accepts: that is what `fugu policy check` derives, too."""
+    try:
+        found = measured_loss(measurement, spec.transition, spec.initial, spec.start, adversary)
+    except (FuguError, GraphError) as error:
+        return StreamEpsilon(None, adversary, "", str(error))
+    if not math.isfinite(found.epsilon):
         reason = "no finite bound was found: neighbouring ticks tell too much of one another"
-        nothing = nothing._replace(bound=found.bound + assumed, reason=reason)
-    return nothing
+        return StreamEpsilon(None, adversary, found.bound, reason)
+    epsilon = rounded_up(found.epsilon)
+    period_us = None if period is None else max(1, round(period * 1_000_000))
+    told = measured_stretches(measurement, epsilon, period_us)
+    return StreamEpsilon(epsilon, adversary, f"{found.bound}; {START_WORDS[spec.start]}", None, told)

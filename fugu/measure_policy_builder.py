@@ -86,8 +86,9 @@ def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePol
         "delta": spec.delta or 0.0,
         "objective": spec.objective,
         "stream_loss": {
-            "epsilon": None if plan.stream.other_start else plan.stream.epsilon,
+            "epsilon": plan.stream.epsilon,
             "adversary": plan.stream.adversary,
+            "start": spec.start,
         },
         "fallback": encoded[0],
     }

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.measure_policy import StreamStart
 from fugu.errors import CommandError
 from gateway.dphmm.graphs import (
     BoolArray,
@@ -28,6 +29,7 @@ from gateway.dphmm.graphs import (
 )
 from gateway.dphmm.protection import Objective
 from gateway.dphmm.queries import scaled
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
 
 __all__ = ["MeasureSpec", "Mechanism", "read_spec"]
 
@@ -60,6 +62,7 @@ class MeasureSpec:
         graph: the same as N x N booleans.
         epsilon: of each released point, in nats.
         initial: the law at tick 0, or none: any state is possible then.
+        start: what the stream's epsilon is for: that law ("given"), any law, or the stationary one.
         names: of the states.
         resolution: what a step of the lattice is worth, for each dimension.
         unit: of the resolution.
@@ -77,6 +80,7 @@ class MeasureSpec:
     graph: BoolArray
     epsilon: float
     initial: FloatArray | None
+    start: StreamStart
     names: tuple[str, ...]
     resolution: tuple[float, ...]
     unit: str
@@ -136,13 +140,15 @@ def _spec(given: dict[str, Any], folder: Path) -> MeasureSpec:
     count = len(values)
     transition = _transition(given, count)
     rule = given["graph"]
+    initial, start = _initial(given.get("initial"), transition)
     return MeasureSpec(
         values=values,
         transition=transition,
         rule=rule,
         graph=_graph(rule, values, transition),
         epsilon=_number(given["epsilon"], "epsilon", 0.0, _MOST_EPSILON),
-        initial=_initial(given.get("initial"), count),
+        initial=initial,
+        start=start,
         names=_names(given.get("names"), count),
         resolution=resolution,
         unit=_text(given.get("unit", ""), "unit"),
@@ -260,13 +266,21 @@ def _graph(rule: Any, values: IntArray, transition: FloatArray) -> BoolArray:
     raise CommandError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
 
 
-def _initial(law: Any, count: int) -> FloatArray | None:
-    if law is None:
-        return None
+def _initial(law: Any, transition: FloatArray) -> tuple[FloatArray | None, StreamStart]:
+    if law is None or law == "any":
+        return None, "any"
+    count = len(transition)
+    if law == "stationary":
+        try:
+            return MarkovChain.stationary(transition).initial, "stationary"
+        except ChainClassError as error:
+            raise CommandError(f"initial: {error}") from None
+    if isinstance(law, str):
+        raise CommandError(f'initial must be {count} probabilities, "stationary" or "any", got {law!r:.40}')
     found = _table([law], "initial", "a probability for each state")[0]
     if len(found) != count or found.min() < 0.0 or abs(math.fsum(found) - 1.0) > _SUM_TOLERANCE:
         raise CommandError(f"initial must be {count} probabilities that sum to 1")
-    return np.asarray(found / found.sum(), dtype=np.float64)
+    return np.asarray(found / found.sum(), dtype=np.float64), "given"
 
 
 def _names(names: Any, count: int) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from fugu.measure_errors import Errors
 from fugu.measure_planner import MeasurePlan
 from fugu.measure_sets import SetPlan
+from fugu.stretch_view import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.terminal import say, show_table
 from gateway.dphmm.drawing import graph_svg
 from gateway.dphmm.graphs import edge_list
@@ -46,6 +47,8 @@ def measure_document(plan: MeasurePlan) -> dict[str, Any]:
         "epsilon_any": plan.epsilon_any,
         "epsilon_stream": stream.epsilon,
         "epsilon_stream_reason": stream.reason,
+        "start": spec.start,
+        "stretches": stretch_documents(stream.stretches),
         "adversary": stream.adversary,
         "bound": stream.bound,
         "run_in": plan.schedule.start,
@@ -93,7 +96,7 @@ def measure_notes(plan: MeasurePlan) -> list[str]:
     if stream.epsilon is not None and stream.epsilon > _MUCH * plan.epsilon_any:
         notes.append(
             f"Each point loses {spec.epsilon:g}, but neighbouring ticks tell of one another: all points together lose "
-            f"up to {stream.epsilon:.4g} about one tick. Measuring less often, or a smaller epsilon, brings that down."
+            f"up to {stream.epsilon:.10g} about one tick. Measuring less often, or a smaller epsilon, brings that down."
         )
     if plan.delta is not None:
         notes.append(
@@ -124,6 +127,8 @@ def show_measure_plan(plan: MeasurePlan) -> None:
     show_table("Possible states", ("", ""), _constraint(plan))
     show_table("Protection" + ("" if len(plan.sets) == 1 else " once that has settled"), ("", ""), _facts(plan))
     show_table("Epsilon", ("", ""), _epsilons(plan))
+    if stream := plan.stream.stretches:
+        show_table(STRETCH_TITLE, STRETCH_COLUMNS, stretch_rows(stream))
     _show_errors(plan)
     if len(plan.sets) > 1:
         _show_sets(plan)
@@ -175,7 +180,7 @@ def _facts(plan: MeasurePlan) -> list[tuple[str, str]]:
 
 def _epsilons(plan: MeasurePlan) -> list[tuple[str, str]]:
     spec, stream = plan.spec, plan.stream
-    whole = stream.reason or "" if stream.epsilon is None else f"{stream.epsilon:.6g}"
+    whole = stream.reason or "" if stream.epsilon is None else f"{stream.epsilon:.10g}"
     how = "" if stream.epsilon is None else f"  ({stream.adversary} adversary; {stream.bound})"
     return [
         ("one point, protected pairs", f"{spec.epsilon:g}"),

@@ -162,7 +162,7 @@ def measure(
       graph        pairs that no point may tell apart: {complete = true}, {categories = [...]},
                    {radius = 1.5}, {transition = true} or {edges = [[0, 1], ...]}
       epsilon      most that a point may tell about such a pair, in nats
-      initial      [p, ...] at tick 0 (default: any state is possible)
+      initial      [p, ...] at tick 0, "stationary", or "any": any state is possible (the default)
       names, resolution (size of a lattice step: coordinates are divided by it), unit,
       objective (of added edges: error, nearest or area), mechanism (staircase or optimal), delta
       for -o also: fleet, device, stream, period, frame_ticks, version, epoch, valid_until, discretiser
@@ -184,7 +184,10 @@ def measure(
     wanted = read_spec(spec)
     if wanted.states > _SLOW_STATES and not quick:
         warn(f"the optimal table and the stream's epsilon for {wanted.states} states take minutes; --quick omits them")
-    plan = make_measure_plan(wanted, checked(adversary), quick=quick)
+    seconds = wanted.header.get("period") if period is None else period
+    if not isinstance(seconds, int | float) or not 0.0 < seconds < 2**42:
+        seconds = None  # a policy needs one, and will say so
+    plan = make_measure_plan(wanted, checked(adversary), quick=quick, period=seconds)
     if output is not None:
         header = MeasureHeader(fleet, device, stream_name, period, frame_ticks, version, epoch, valid_until)
         output.write_text(build_measure_policy(plan, header).to_json(), encoding="utf-8")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from contract.guarantee import Guarantee, Loss
     from contract.measure_policy import MeasurePolicy
     from contract.policy import Policy
+    from contract.stretches import Stretch
 
 __all__ = ["app"]
 
@@ -31,6 +32,9 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Check a policy as a device does: derive its guarantees from its tables and its windows anew.
+
+    Every epsilon that is printed was derived; one that cannot be is refused. Of a measured stream that takes as long
+    as planning it did.
 
     \b
     examples:
@@ -59,13 +63,19 @@ def check(
 
         print(json.dumps(_document(policy, loss, alone)))
         return
+    from fugu.stretch_view import stretch_lines
+
     holds = "the guarantee holds" if alone is None else "both guarantees hold"
     print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
     _show_guarantee(policy.guarantee, loss, "" if alone is None else ", for symbols and windows together")
+    for line in stretch_lines(policy.stretches(loss)):
+        print(f"  {line}")
     for state, (name, weights) in enumerate(zip(policy.discretiser.states, policy.table.weights(), strict=True)):
         print(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
     if policy.windows_guarantee is not None and alone is not None:
         _show_guarantee(policy.windows_guarantee, alone, ", for windows alone")
+        for line in stretch_lines(policy.window_stretches(alone)):
+            print(f"  {line}")
     for window in policy.windows:
         print(f"  window {window.name}: scale {window.scale}, adds {float(window.rate):.6g} to the loss of every tick")
 
@@ -75,9 +85,21 @@ def _show_measurement(policy: MeasurePolicy, as_json: bool) -> None:
     from contract.frames import MAX_TICK
     from contract.measure_table import WeightNoise
     from contract.measurement import Reach
+    from fugu.stretch_view import stretch_documents, stretch_lines
 
     reach = Reach(policy.measurement)
     sets, stream = reach.all(), policy.stream_loss
+    told: tuple[Stretch, ...] = ()
+    how = "no bound is claimed"
+    if stream.epsilon is not None:
+        from gateway.dphmm.stream_check import START_WORDS, measured_stretches, verify_stream
+
+        derived = verify_stream(policy)
+        told = measured_stretches(policy.measurement, stream.epsilon, policy.clock.period_us)
+        how = (
+            f"epsilon {stream.epsilon:.10g} about a single tick, {stream.adversary} adversary, "
+            f"{START_WORDS[stream.start]} (derived: {derived.epsilon:.10g}, {derived.bound})"
+        )
     tables = [
         {
             "number": table.number,
@@ -98,6 +120,8 @@ def _show_measurement(policy: MeasurePolicy, as_json: bool) -> None:
                     "factor": policy.factor,
                     "epsilon_stream": stream.epsilon,
                     "adversary": stream.adversary,
+                    "start": stream.start,
+                    "stretches": stretch_documents(told),
                     "sets": [states.bit_count() for states in sets],
                     "repeats_from": reach.start,
                     "tables": tables,
@@ -111,10 +135,9 @@ def _show_measurement(policy: MeasurePolicy, as_json: bool) -> None:
     print(
         f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
     )
-    if stream.epsilon is None:
-        print("  whole stream, as planned: no bound")
-    else:
-        print(f"  whole stream, as planned: epsilon {stream.epsilon:.6g}, {stream.adversary} adversary")
+    print(f"  whole stream: {how}")
+    for line in stretch_lines(told):
+        print(f"  {line}")
     counts = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
     print(f"  possible states from tick 0 on: {counts}; the sets repeat from tick {reach.start} on")
     for table in tables:
@@ -127,13 +150,25 @@ def _show_measurement(policy: MeasurePolicy, as_json: bool) -> None:
 
 def _document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str, object]:
     """What was found, as an object for JSON; `windows` is there if the policy has any."""
-    document = {**loss._asdict(), "claimed": policy.guarantee.epsilon, "weights": policy.table.weights()}
+    from fugu.stretch_view import stretch_documents
+
+    document = {
+        **loss._asdict(),
+        "claimed": policy.guarantee.epsilon,
+        "stretches": stretch_documents(policy.stretches(loss)),
+        "weights": policy.table.weights(),
+    }
     if policy.windows_guarantee is not None and alone is not None:
         rates = {window.name: str(window.rate) for window in policy.windows}
-        document["windows"] = {**alone._asdict(), "claimed": policy.windows_guarantee.epsilon, "rates": rates}
+        document["windows"] = {
+            **alone._asdict(),
+            "claimed": policy.windows_guarantee.epsilon,
+            "stretches": stretch_documents(policy.window_stretches(alone)),
+            "rates": rates,
+        }
     return document
 
 
 def _show_guarantee(claimed: Guarantee, derived: Loss, what: str) -> None:
-    print(f"  claimed  epsilon {claimed.epsilon:.10g}, {claimed.adversary} adversary{what}")
+    print(f"  claimed  epsilon {claimed.epsilon:.10g} for a single tick, {claimed.adversary} adversary{what}")
     print(f"  derived  epsilon {derived.epsilon:.10g} ({derived.bound})")

@@ -16,16 +16,21 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
 
 from contract.guarantee import Adversary
+from contract.measure_table import members
+from contract.measurement import Measurement, Reach
 from gateway.dphmm.graphs import BoolArray, GraphError, IntArray
 from gateway.dphmm.hull import Hull, ceil_gauges
-from gateway.dphmm.local_bound import endless_bound
+from gateway.dphmm.local_bound import any_start_bound, endless_bound
 from gateway.privacy.accountant import ChainAccountant, ChainLoss
-from gateway.privacy.chain_class import MarkovChain
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.inner_maximum import EXACT_STATES
 
 __all__ = [
+    "accepted_loss",
     "between_any",
     "joint_epsilon",
     "joint_loss",
@@ -158,6 +163,33 @@ def sequence_epsilon(epsilons: Sequence[float], factors: Sequence[Fraction | int
     return math.fsum(between_any(*pair) for pair in zip(epsilons, factors, strict=True)) * _OUTWARD
 
 
+def accepted_loss(measurement: Measurement) -> FloatArray:
+    """The most that any table may tell of two states which a device accepts, whoever sends it.
+
+    That is epsilon for each edge of the policy graph on the shortest way between them inside a set of possible states,
+    and never more than the factor's share; the fallback tells of any two states at most epsilon.
+
+    Args:
+        measurement: what is promised.
+
+    Returns:
+        N x N in nats, rounded up: the largest over all sets of possible states.
+
+    Raises:
+        PolicyError: the sets of possible states have no end.
+    """
+    states = measurement.states
+    most = np.full((states, states), 1.0)
+    for possible in Reach(measurement).all():
+        joined = np.zeros((states, states), dtype=np.int8)
+        for state in members(possible):
+            joined[state, members(measurement.neighbours[state] & possible)] = 1
+        hops = shortest_path(csr_array(joined), unweighted=True)
+        inside = np.ix_(members(possible), members(possible))
+        most[inside] = np.maximum(most[inside], np.minimum(hops[inside], measurement.factor))
+    return np.asarray(measurement.epsilon * most * _OUTWARD * (1.0 - np.eye(states)), dtype=np.float64)
+
+
 def stream_loss(
     losses: Sequence[FloatArray],
     initial: ArrayLike | Literal["stationary"] | None,
@@ -174,8 +206,7 @@ def stream_loss(
     Args:
         losses: N x N, per-tick losses of every table that may be used, that of the fallback included: `table_loss`
             of certified weights, or `staircase_loss`.
-        initial: N probabilities of the first state, "stationary", or None for any law. Endless streams of many
-            states are accounted for quickly from a stationary start only.
+        initial: N probabilities of the first state, "stationary", or None for any law.
         transition: N x N, row-stochastic; zeros are allowed.
         adversary: what the adversary may know.
         length: ticks, or None for an endless stream.
@@ -203,8 +234,27 @@ def stream_loss(
             words = f"1 chain of {chain.states} states, started stationary"
             name = "quilts" if adversary == "informed" else "local linear programmes"
             return ChainLoss(found, adversary, name, words, length)
+    if length is None and chain.states > 2 and not chain.is_stationary and adversary != "universal":
+        return _from_elsewhere(chain, worst, adversary)
     loss = ChainAccountant((chain,)).loss(worst, adversary, length)
     if loss.epsilon > _NO_BOUND and loss.bound != "every tick in full":
         everything = math.inf if length is None else length * float(worst.max()) * _OUTWARD
         return replace(loss, epsilon=everything, bound="none" if length is None else "every tick in full")
     return loss
+
+
+def _from_elsewhere(chain: MarkovChain, worst: FloatArray, adversary: Adversary) -> ChainLoss:
+    """The loss of an endless stream of many states that does not start stationary: the least of what is known."""
+    words = f"1 chain of {chain.states} states, started {'anyhow' if chain.initial is None else 'as given'}"
+    anyhow = any_start_bound(chain, worst, adversary)
+    best = ChainLoss(math.inf, adversary, "none", words, None)
+    if anyhow is not None:
+        best = replace(best, epsilon=anyhow, bound="any start")
+    if chain.states <= EXACT_STATES and (chain.initial is not None or chain.transition.min() > 0.0):
+        try:
+            followed = ChainAccountant((chain,)).loss(worst, adversary)
+        except ChainClassError:
+            return best
+        if followed.epsilon < min(best.epsilon, _NO_BOUND):
+            return followed
+    return best

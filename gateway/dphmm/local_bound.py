@@ -18,13 +18,17 @@ from gateway.privacy.chain_class import MarkovChain
 from gateway.privacy.chain_schedule import reversed_stationary
 from gateway.privacy.chain_sides import EndlessSide
 from gateway.privacy.inner_maximum import box_step, closed, exact_step, ratio_order, transport_step
+from gateway.privacy.odds_ratio_bound import odds_ratio_step
 
-__all__ = ["endless_bound", "local_step"]
+__all__ = ["any_start_bound", "endless_bound", "local_step"]
 
 _MOST_STEPS = 200
 _SETTLED = 3e-3  # relative to the side
 _LEAST_BUMP = 1e-4
 _LARGEST = 500.0
+_LONGEST_BLOCK = 1024
+_SMALLEST = 1e-280  # below, a product could have lost its accuracy
+_DOWNWARD = 64
 _HAIR = 1e-11
 _EXACT = 18.0  # rounding counts e^bound times in the exact step, so that it is no use for larger bounds
 
@@ -80,12 +84,65 @@ def endless_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> flo
         return None
     rate = closed(np.asarray(rate * (1.0 - np.eye(chain.states))))
     future = _side(chain.transition, rate, adversary)
-    # A walk on a graph is its own reversal, up to rounding that the hair in `_settled` is above.
-    same = np.allclose(backward[1], chain.transition, rtol=1e-12, atol=0.0)
+    # A walk on a graph is its own reversal up to rounding; probabilities within 1e-12 change a logarithm of a ratio of
+    # means by at most 2e-12, which the hair of `_settled` is above. Quilts have none.
+    same = adversary == "ignorant" and np.allclose(backward[1], chain.transition, rtol=1e-12, atol=0.0)
     past = future if same or future is None else _side(np.ascontiguousarray(backward[1]), rate, adversary)
     if future is None or past is None:
         return None
     return float((rate + future + past).max()) * (1.0 + 1e-14)
+
+
+def any_start_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> float | None:
+    """Epsilon of an endless stream of a chain that starts anyhow, ignorant or informed.
+
+    The future does not depend on the start. Of the past only P^m counts: whatever the law m ticks before, the reversed
+    kernel of m ticks has the odds ratios of P^m. So with u = rate + past bounding what the tick m before is worth, the
+    past is at most the rates of the m-1 ticks between and an odds-ratio step from u; ticks before m have at most m-1
+    ticks behind them. A known state of the past is a start, too.
+
+    Args:
+        chain: whatever its start.
+        rate: (k, k) per-tick loss, finite.
+        adversary: "ignorant" or "informed".
+
+    Returns:
+        A bound, rounded up; None if the chain never forgets its start. It is infinite if the future has no bound.
+
+    Source: docs/privacy.md, "The chain accountant".
+    """
+    rate = closed(np.asarray(rate * (1.0 - np.eye(chain.states))))
+    past = _any_past(chain.transition, float(rate.max()))
+    if past is None:
+        return None
+    future = _side(chain.transition, rate, adversary)
+    if future is None:
+        side = EndlessSide(chain.transition)
+        future = side.ignorant(rate)
+        if adversary == "informed":
+            future = side.informed(rate, future)
+    return float((rate + future).max() + past) * (1.0 + 1e-14)
+
+
+def _any_past(transition: Floats, rate: float) -> float | None:
+    """The least bound on the past over all m; none if no power of the matrix has every step."""
+    best, power = np.inf, np.eye(len(transition))
+    for ticks in range(1, _LONGEST_BLOCK + 1):
+        if (ticks - 1) * rate >= best:
+            break
+        power = power @ transition
+        if power.min() < _SMALLEST:
+            continue
+        logs = np.log(power)
+        apart = logs[:, None, :] - logs[None, :, :]
+        log_odds = float((apart.max(axis=2) - apart.min(axis=2)).max())
+        # every entry of a power is good to k + 2 roundings for each of its products, four of them are in a ratio
+        odds = np.exp(log_odds) * (1.0 + 8.0 * ticks * (len(transition) + 2) * 2.0**-53 + 1e-13)
+        side = (ticks - 1) * rate + float(np.log(odds)) + 1e-12
+        for _ in range(_DOWNWARD):  # a step down from a bound is a bound
+            side = min(side, (ticks - 1) * rate + odds_ratio_step(float(odds), rate + side))
+        best = min(best, side * (1.0 + 1e-14))
+    return best if np.isfinite(best) else None
 
 
 def _side(transition: Floats, rate: Floats, adversary: Adversary) -> Floats | None:

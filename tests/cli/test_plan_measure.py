@@ -212,15 +212,114 @@ def test_a_flat_hull_is_widened(planner: Planner) -> None:
 
 def test_a_stream_that_reveals_more_than_a_point_says_so(planner: Planner) -> None:
     sticky = {"coordinates": [0, 1], "transition": [[0.9, 0.1], [0.1, 0.9]], "graph": {"complete": True}, "epsilon": 1}
-    document = planner.document(sticky)
+    document = planner.document({**sticky, "initial": "stationary"})
     assert document["epsilon_stream"] == pytest.approx(4.49, abs=0.02)
-    assert document["adversary"] == "ignorant"
+    assert (document["adversary"], document["start"]) == ("ignorant", "stationary")
     assert "neighbouring ticks tell of one another" in document["notes"][0]
-    informed = planner.document(sticky, "--adversary", "informed")
+    informed = planner.document({**sticky, "initial": "stationary"}, "--adversary", "informed")
     assert informed["epsilon_stream"] >= document["epsilon_stream"] - 1e-9
     frozen = planner.document({**sticky, "transition": [[1, 0], [0, 1]]})
     assert frozen["epsilon_stream"] is None
     assert frozen["epsilon_stream_reason"]
+
+
+def worst_of_constant_points(rate: float, start: list[float], transition: list[list[float]]) -> float:
+    """The loss of some tick of 300 where every point is the one that speaks most for state 0, or all for state 1."""
+    law, steps, worst = np.array(start), np.array(transition), 0.0
+    for likelihood in (np.array([1.0, math.exp(rate)]), np.array([math.exp(rate), 1.0])):
+        future = np.ones(2)
+        for _ in range(300):
+            future = steps @ (likelihood * future)
+            future /= future.max()
+        belief, plain = law, law
+        for _ in range(300):
+            both = np.log(likelihood) + np.log(belief / plain) + np.log(future)
+            worst = max(worst, abs(float(both[0] - both[1])))
+            belief, plain = (belief * likelihood) @ steps, plain @ steps
+            belief = belief / belief.sum()
+    return worst
+
+
+@pytest.mark.parametrize(
+    ("enter", "leave", "start", "stationary", "real"),
+    [
+        # a state that is there once in 2.5e-13 ticks, and might be there in one of 1e9 at the start
+        (1e-13, 0.4, [1 - 1e-9, 1e-9], 7.7299, 12.0946),
+        (0.05, 0.5, [0.5, 0.5], 1.6932, 1.7534),
+        (0.1, 0.6, [0.5, 0.5], 1.0446, 1.0699),
+    ],
+)
+def test_the_streams_epsilon_is_that_of_the_start(
+    planner: Planner, enter: float, leave: float, start: list[float], stationary: float, real: float
+) -> None:
+    """No start is taken for the stationary one because it is near; without one, any start counts."""
+    transition = [[1 - enter, enter], [leave, 1 - leave]]
+    spec = {"coordinates": [0, 1], "transition": transition, "graph": {"complete": True}, "epsilon": 0.5}
+    truth = worst_of_constant_points(0.5, start, transition)
+    assert truth == pytest.approx(real, abs=1e-4)
+    given = planner.document({**spec, "initial": start})
+    anyhow, settled = planner.document(spec), planner.document({**spec, "initial": "stationary"})
+    assert [each["start"] for each in (given, anyhow, settled)] == ["given", "any", "stationary"]
+    assert given["epsilon_stream"] >= truth - 1e-6  # the table is a little below its epsilon
+    assert anyhow["epsilon_stream"] >= given["epsilon_stream"] - 1e-6
+    assert settled["epsilon_stream"] == pytest.approx(stationary, abs=1e-4)
+    assert anyhow == planner.document({**spec, "initial": "any"})
+
+
+def test_a_walk_from_any_start_has_a_bound(planner: Planner) -> None:
+    spec = {"grid": "2x2", "graph": {"complete": True}, "epsilon": 0.5}
+    anyhow, settled = planner.document(spec), planner.document({**spec, "initial": "stationary"})
+    assert settled["epsilon_stream"] < anyhow["epsilon_stream"] < 1.5 * settled["epsilon_stream"]
+    assert "any start" in anyhow["bound"]
+
+
+def test_every_epsilon_of_a_plan_is_one_that_its_policys_check_derives(fugu: Fugu, planner: Planner) -> None:
+    lazy = [[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6]]
+    for spec in (
+        {"coordinates": [0, 1], "transition": [[0.9, 0.1], [0.3, 0.7]], "graph": {"complete": True}, "epsilon": 0.5},
+        {"coordinates": [0, 1, 3], "transition": lazy, "graph": {"radius": 2}, "epsilon": 0.3},
+        {"coordinates": [0, 1, 3], "transition": lazy, "graph": {"radius": 2}, "epsilon": 0.3, "delta": 0.1},
+        {"grid": "2x2", "graph": {"radius": 1}, "epsilon": 0.4, "initial": [1, 0, 0, 0]},
+        {"grid": "2x2", "graph": {"radius": 1}, "epsilon": 0.4, "initial": "stationary", "mechanism": "optimal"},
+    ):
+        file = planner.folder / "checked.json"
+        for adversary in ("ignorant", "informed"):
+            words = (*NAMES, "--adversary", adversary, "-o", file)
+            planned = planner.document(spec, *words)
+            checked = fugu("policy", "check", file, "--json").json()
+            for key in ("epsilon_stream", "adversary", "start", "epsilon_tick", "stretches"):
+                assert checked[key] == planned[key], key
+            assert planned["epsilon_stream"] is not None
+            assert checked["factor"] * checked["epsilon_tick"] == pytest.approx(planned["epsilon_any"], rel=1e-9)
+            assert [each["ticks"] for each in checked["stretches"]] == [1, 1, 60, 480]
+            shown = f"{planned['epsilon_stream']:.10g}"
+            assert float(shown) == planned["epsilon_stream"]
+            assert shown in fugu("policy", "check", file).out
+
+
+@pytest.mark.parametrize(
+    ("edit", "start"),
+    [
+        ({"epsilon": 0.01}, "any"),
+        ({"epsilon": 1.8}, "any"),
+        ({"adversary": "universal"}, "any"),
+        ({"start": "given"}, "stationary"),
+        ({"start": "any"}, [0.5, 0.5]),
+    ],
+)
+def test_an_edited_epsilon_of_a_stream_is_not_verified(
+    fugu: Fugu, planner: Planner, edit: dict[str, Any], start: Any
+) -> None:
+    steps = [[0.95, 0.05], [0.5, 0.5]]
+    spec = {"coordinates": [0, 1], "transition": steps, "graph": {"complete": True}, "epsilon": 0.5, "initial": start}
+    document = json.loads(planner.policy(spec, *NAMES).to_json())
+    file = planner.folder / "policy.json"
+    assert fugu("policy", "check", file).code == 0
+    document["initial"] = [0.5, 0.5]
+    file.write_text(json.dumps(document | {"stream_loss": document["stream_loss"] | edit}))
+    done = fugu("policy", "check", file)
+    assert (done.code, done.err.count("\n"), done.out) == (1, 1, "")
+    assert "not verified" in done.err
 
 
 def test_many_states_get_staircases(planner: Planner) -> None:

@@ -159,7 +159,8 @@ def test_a_single_tick_is_the_guarantee_and_an_hour_adds_its_ticks() -> None:
     assert counted < 480 * window.rate  # a third of the ticks is in no window
     assert night.epsilon == pytest.approx(single.epsilon + 479 * rate + float(counted - window.rate), rel=1e-12)
     assert made.window_stretches(alone)[2].epsilon == pytest.approx(alone.epsilon + 59 * 2 / 40, rel=1e-12)
-    assert tick.protected and not night.protected
+    assert tick.protected
+    assert not night.protected
 
 
 def test_windows_of_a_stretch_lose_no_more_than_is_said() -> None:

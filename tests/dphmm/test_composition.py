@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from contract.measurement import Measurement
 from gateway.dphmm.composition import (
+    accepted_loss,
     between_any,
     joint_loss,
     sequence_epsilon,
@@ -28,6 +30,7 @@ from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.inner_maximum import closed, exact_step
 from tests.dphmm.cases import GOLDEN, GRAPH, VALUES, grid, states
+from tests.privacy.oracle import worst_loss
 
 HULL = graph_hull(VALUES, GRAPH)
 ADVERSARIES: tuple[Any, ...] = ("ignorant", "informed", "universal")
@@ -81,6 +84,38 @@ def test_a_start_that_is_given_is_accounted_for(seed: int) -> None:
     truth = true_losses(start, transition, [table] * 5)
     assert truth <= stream_loss([table_loss(table)], start, transition, length=5).epsilon + 1e-9
     assert truth <= stream_loss([table_loss(table)], None, transition, length=5).epsilon + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_endless_stream_from_any_start_covers_every_start(seed: int) -> None:
+    """Chains with steps that cannot be, and starts in one state: what the past tells is bounded by powers of P."""
+    generator = np.random.default_rng(300 + seed)
+    transition = np.array([[0.5, 0.5, 0.0], [0.2, 0.5, 0.3], [0.0, 0.4, 0.6]])
+    if seed % 2:
+        transition = generator.dirichlet(np.full(3, 0.4), 3)
+        transition[0, 2] = transition[2, 0] = 0.0
+        transition += 0.02 * (np.eye(3) + np.eye(3, k=1) + np.eye(3, k=-1))
+        transition /= transition.sum(axis=1, keepdims=True)
+    table = generator.dirichlet(np.ones(2), 3) * 0.7 + 0.15
+    loss = table_loss(table)
+    anyhow = {adversary: stream_loss([loss], None, transition, adversary) for adversary in ADVERSARIES[:2]}
+    assert all(math.isfinite(found.epsilon) for found in anyhow.values())
+    assert anyhow["ignorant"].epsilon >= stream_loss([loss], "stationary", transition).epsilon * (1 - 1e-9)
+    for start in (*np.eye(3), np.full(3, 1 / 3), generator.dirichlet(np.full(3, 0.2)), np.array([1 - 1e-7, 1e-7, 0.0])):
+        for adversary, ticks in (("ignorant", 6), ("informed", 4)):
+            truth = worst_loss(start, [transition] * (ticks - 1), table, informed=adversary == "informed").max()
+            assert truth <= anyhow[adversary].epsilon + 1e-9
+
+
+def test_what_a_device_accepts_is_the_loss_of_the_worst_table() -> None:
+    """Two edges apart is two epsilon; what nothing joins, the factor; a set that leaves the middle out, the factor."""
+    fields: dict[str, Any] = {"coordinates": ((0,), (1,), (2,), (3,)), "epsilon": 0.5, "factor": 3}
+    chain = (0b0111, 0b0111, 0b0111, 0b1111)
+    measurement = Measurement(neighbours=(0b0010, 0b0101, 0b0010, 0), successors=chain, initial=0b0111, **fields)
+    loss = accepted_loss(measurement)
+    assert loss[:3, :3] == pytest.approx(0.5 * np.array([[0, 1, 2], [1, 0, 1], [2, 1, 0]]))
+    whole = Measurement(neighbours=(0b0010, 0b0101, 0b0010, 0), successors=chain, initial=0b1101, **fields)
+    assert accepted_loss(whole)[0, 2] == accepted_loss(whole)[0, 3] == pytest.approx(1.5)
 
 
 def test_an_epsilon_per_tick_is_no_epsilon_of_the_stream() -> None:

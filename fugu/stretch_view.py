@@ -1,0 +1,46 @@
+"""What is lost about whole stretches of time, as rows and for JSON: the same wherever an epsilon is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from contract.stretches import Stretch
+
+__all__ = ["STRETCH_COLUMNS", "STRETCH_TITLE", "stretch_documents", "stretch_lines", "stretch_rows"]
+
+STRETCH_TITLE = "What is protected: single ticks; a stretch of them, being one way or another, is less so"
+STRETCH_COLUMNS = ("stretch", "ticks", "epsilon")
+
+
+def stretch_rows(stretches: Sequence[Stretch]) -> list[tuple[str, str, str]]:
+    """Rows for `STRETCH_COLUMNS`."""
+    return [(stretch.name, str(stretch.ticks), _worth(stretch)) for stretch in stretches]
+
+
+def stretch_lines(stretches: Sequence[Stretch]) -> list[str]:
+    """The same as lines of text, without the single tick."""
+    return [
+        f"{stretch.name} ({stretch.ticks} tick{'s' * (stretch.ticks > 1)}): {_worth(stretch)}"
+        for stretch in stretches[1:]
+    ]
+
+
+def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:
+    """The same for JSON; an epsilon without a bound is null."""
+    return [
+        {
+            "stretch": stretch.name,
+            "ticks": stretch.ticks,
+            "epsilon": stretch.epsilon if math.isfinite(stretch.epsilon) else None,
+            "protected": stretch.protected,
+        }
+        for stretch in stretches
+    ]
+
+
+def _worth(stretch: Stretch) -> str:
+    if not math.isfinite(stretch.epsilon):
+        return "no bound: not protected"
+    return f"{stretch.epsilon:.6g}" + ("" if stretch.protected else ": not protected")

@@ -1,0 +1,111 @@
+"""What a measured stream as a whole tells about one tick, from its policy alone; the planner and `fugu policy check`.
+
+It counts every table that a device with this policy accepts, because whoever sends tables may choose among them.
+
+Source: docs/privacy.md, "Private measurements".
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, Context, Decimal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from contract.errors import FuguError, GuaranteeError
+from contract.guarantee import Adversary
+from contract.measure_policy import MeasurePolicy, StreamStart
+from contract.measurement import Measurement
+from contract.stretches import Stretch, stretches
+from gateway.dphmm.composition import accepted_loss, stream_loss
+from gateway.dphmm.graphs import GraphError
+from gateway.privacy.accountant import ChainLoss
+
+__all__ = ["START_WORDS", "measured_loss", "measured_stretches", "rounded_up", "verify_stream"]
+
+START_WORDS: dict[StreamStart, str] = {
+    "any": "any start",
+    "given": "the given start",
+    "stationary": "if the chain has run for ever",
+}
+_MOST_ACCOUNTED = 256
+_DIGITS = Context(prec=8, rounding=ROUND_CEILING)
+
+
+def measured_loss(
+    measurement: Measurement,
+    transition: ArrayLike,
+    initial: ArrayLike | None,
+    start: StreamStart,
+    adversary: Adversary,
+) -> ChainLoss:
+    """What all points together tell about one tick, whatever tables a device accepts.
+
+    Args:
+        measurement: what is promised.
+        transition: N x N, row-stochastic.
+        initial: N probabilities of the first state; counts for the start "given" only.
+        start: of the chain.
+        adversary: what the adversary may know.
+
+    Returns:
+        Epsilon, never below the truth; infinite if no bound was found.
+
+    Raises:
+        FuguError: there are too many states, or no bound exists for such a chain.
+        GraphError: the losses are no losses.
+    """
+    if measurement.states > _MOST_ACCOUNTED:
+        raise GuaranteeError(f"not computed for more than {_MOST_ACCOUNTED} states")
+    law = initial if start == "given" else None
+    return stream_loss(
+        [accepted_loss(measurement)], "stationary" if start == "stationary" else law, transition, adversary
+    )
+
+
+def measured_stretches(measurement: Measurement, epsilon: float, period_us: int | None) -> tuple[Stretch, ...]:
+    """What all points together tell about whole stretches.
+
+    Args:
+        measurement: what is promised.
+        epsilon: from `measured_loss`, of a single tick.
+        period_us: microseconds from tick to tick, or none.
+    """
+    return stretches(epsilon, float(accepted_loss(measurement).max()), period_us, sides_alike=False)
+
+
+def rounded_up(epsilon: float) -> float:
+    """An epsilon in eight digits, not below: what is printed is then what is claimed."""
+    short = float(_DIGITS.create_decimal(Decimal(epsilon)))
+    return short if short >= epsilon else math.nextafter(short, math.inf)
+
+
+def verify_stream(policy: MeasurePolicy) -> ChainLoss:
+    """Derive what a policy claims of its stream as a whole.
+
+    Args:
+        policy: with an epsilon in `stream_loss`.
+
+    Returns:
+        What the stream loses, not above the claim.
+
+    Raises:
+        GuaranteeError: it loses more, or what it loses cannot be found.
+    """
+    claim = policy.stream_loss
+    transition = np.zeros((len(policy.coordinates), len(policy.coordinates)))
+    for state, row in enumerate(policy.transition):
+        for following, probability in row:
+            transition[state, following] = probability
+    try:
+        found = measured_loss(policy.measurement, transition, policy.initial, claim.start, claim.adversary)
+    except (FuguError, GraphError) as error:
+        raise GuaranteeError(f"the epsilon {claim.epsilon} of the whole stream is not verified: {error}") from None
+    if claim.epsilon is None or not found.epsilon <= claim.epsilon:
+        actual = f"it is {found.epsilon:.6g}" if math.isfinite(found.epsilon) else "there is no bound"
+        raise GuaranteeError(
+            f"the epsilon {claim.epsilon} of the whole stream, for the {claim.adversary} adversary and "
+            f"{START_WORDS[claim.start]}, is not verified: {actual}"
+        )
+    return found
