@@ -20,11 +20,14 @@ def stretch_rows(stretches: Sequence[Stretch]) -> list[tuple[str, str, str]]:
 
 
 def stretch_lines(stretches: Sequence[Stretch]) -> list[str]:
-    """The same as lines of text, without the single tick."""
-    return [
-        f"{stretch.name} ({stretch.ticks} tick{'s' * (stretch.ticks > 1)}): {_worth(stretch)}"
+    """The same as lines of text below an epsilon; none where there are no stretches."""
+    if not stretches:
+        return []
+    longer = [
+        f"  {stretch.name} ({stretch.ticks} tick{'s' * (stretch.ticks > 1)}): {_worth(stretch)}"
         for stretch in stretches[1:]
     ]
+    return ["which is for a single tick; for a whole stretch, being one way or another:", *longer]
 
 
 def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:

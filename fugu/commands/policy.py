@@ -170,5 +170,5 @@ def _document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str, objec
 
 
 def _show_guarantee(claimed: Guarantee, derived: Loss, what: str) -> None:
-    print(f"  claimed  epsilon {claimed.epsilon:.10g} for a single tick, {claimed.adversary} adversary{what}")
+    print(f"  claimed  epsilon {claimed.epsilon:.10g}, {claimed.adversary} adversary{what}")
     print(f"  derived  epsilon {derived.epsilon:.10g} ({derived.bound})")
