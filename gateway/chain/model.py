@@ -28,6 +28,7 @@ __all__ = [
 
 # Rows come from exact rationals over 2^32 or from a fit: this only catches tables that are not laws at all.
 _SUM_TOLERANCE = 1e-9
+_TINY = 1e-290  # below this a float loses relative accuracy soon
 
 
 class Problem(NamedTuple):
@@ -206,39 +207,49 @@ def impossible(tick: int) -> ValueError:
 
 
 def stationary_law(transition: ArrayLike) -> Floats:
-    """Stationary law of a chain.
+    """Stationary law of a chain, exactly 0 for states that die out.
 
     Args:
-        transition: (k, k) row-stochastic with a single recurrent class.
+        transition: (k, k) row-stochastic with a single closed class of states.
 
     Returns:
-        (k,) the law pi with pi P = pi.
+        (k,) the law pi with pi P = pi; every entry has a small relative error.
 
     Raises:
-        ValueError: the chain has more than one stationary law.
+        ValueError: the chain has more than one stationary law, or one with an entry too small for a float.
     """
-    remaining = check_transition(transition).copy()
-    k = remaining.shape[0]
-    # Grassmann, Taksar, Heyman (1985): eliminates states without a subtraction, so that rare states keep
-    # their relative accuracy.
-    for last in range(k - 1, 0, -1):
-        leaving = remaining[last, :last].sum()
-        if leaving == 0.0:
-            return _stationary_by_rank(check_transition(transition))
-        remaining[:last, last] /= leaving
-        remaining[:last, :last] += np.outer(remaining[:last, last], remaining[last, :last])
-    law = np.ones(k)
-    for state in range(1, k):
-        law[state] = law[:state] @ remaining[:state, state]
-    return np.asarray(law / law.sum(), dtype=np.float64)
+    matrix = check_transition(transition)
+    closed = _closed_class(matrix)
+    law = np.zeros(len(matrix))
+    law[closed] = _eliminated(matrix[np.ix_(closed, closed)].copy())
+    if not np.all(law[closed] >= _TINY):
+        raise ValueError("a state is so rare that its stationary probability does not fit a float")
+    return law
 
 
-def _stationary_by_rank(transition: Floats) -> Floats:
-    """Stationary law (k,) of a (k, k) chain whose states cannot all be eliminated in order."""
-    k = transition.shape[0]
-    system = np.vstack([transition.T - np.eye(k), np.ones((1, k))])
-    law, _, rank, _ = np.linalg.lstsq(system, np.eye(k + 1)[k], rcond=None)
-    if rank < k:
+def _closed_class(transition: Floats) -> Ints:
+    """The states that the chain, wherever it is, comes to and never leaves: reachability, not floating point."""
+    reach = np.eye(len(transition), dtype=np.bool_) | (transition > 0.0)
+    for _ in range(len(transition).bit_length()):
+        reach = (reach.astype(np.float32) @ reach.astype(np.float32)) > 0.0
+    recurrent = np.flatnonzero(np.all(~reach | reach.T, axis=1))
+    if not reach[np.ix_(recurrent, recurrent)].all():
         raise ValueError("the chain has more than one stationary law; give the initial law instead")
-    law = np.clip(law, 0.0, None)
-    return np.asarray(law / law.sum(), dtype=np.float64)
+    return np.asarray(recurrent, dtype=np.int64)
+
+
+def _eliminated(remaining: Floats) -> Floats:
+    """Stationary law (k,) of an irreducible (k, k) chain, which is overwritten.
+
+    Grassmann, Taksar, Heyman (1985): eliminates states without a subtraction, so that rare states keep their relative
+    accuracy.
+    """
+    k = len(remaining)
+    with np.errstate(all="ignore"):  # what underflows is refused by the caller
+        for last in range(k - 1, 0, -1):
+            remaining[:last, last] /= remaining[last, :last].sum()
+            remaining[:last, :last] += np.outer(remaining[:last, last], remaining[last, :last])
+        law = np.ones(k)
+        for state in range(1, k):
+            law[state] = law[:state] @ remaining[:state, state]
+        return np.asarray(law / law.sum(), dtype=np.float64)

@@ -23,7 +23,7 @@ from gateway.chain.kernel import Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.chain_schedule import informed_losses, losses, pair_rates
 from gateway.privacy.chain_sides import log_ratios
-from gateway.privacy.endless_chain import ChainMember, contract_loss, recursion_name
+from gateway.privacy.endless_chain import MOST_WORK, ChainMember, contract_loss, interval_name, recursion_name
 from gateway.privacy.inner_maximum import EXACT_STATES, closed
 from gateway.privacy.interval_schedule import interval_losses, odds_ratio_losses
 from gateway.privacy.odds_ratio_bound import odds_ratio_side
@@ -50,7 +50,8 @@ class ChainLoss:
     Attributes:
         epsilon: bound on the log-likelihood ratio between two states of a tick, over all ticks, in nats.
         adversary: what the adversary may know.
-        bound: how it was found: "exact", or the name of a bound.
+        bound: how it was found: the name of a bound, or "exact" where some release with these rates, a count or symbols
+            for one, really loses epsilon.
         chains: the class of chains that it holds for, in words.
         length: ticks of the stream, or None for an endless one.
         by_tick: (n,) the largest loss of each tick, for streams that end.
@@ -112,10 +113,15 @@ class ChainAccountant:
     def _tick_by_tick(self, length: int, adversary: Adversary) -> bool:
         """Whether a stream of this length is worth following: an endless one that is stationary loses hardly more."""
         if adversary == "informed":
-            return length <= _SHORT_INFORMED
+            return length <= _SHORT_INFORMED and self._work(length, adversary) <= MOST_WORK
         if not all(member.chain.is_stationary for member in self._members):
             return length <= _LONGEST_RECURSION
         return length <= (_SHORT if self.states <= EXACT_STATES else 1)
+
+    def _work(self, length: int, adversary: Adversary) -> int:
+        """Steps times the fourth power of the states, of chains that are followed tick by tick."""
+        steps = {"informed": length**2 * self.states, "ignorant": length, "universal": 0}[adversary]
+        return steps * self.states**4 * len(self._members)
 
     def schedule_loss(self, rates: ArrayLike, adversary: Adversary = "ignorant") -> ChainLoss:
         """The loss of a stream that ends, tick by tick.
@@ -129,9 +135,15 @@ class ChainAccountant:
                 largest rate: it covers any schedule below).
         """
         schedule = np.asarray(rates, dtype=np.float64)
-        if schedule.ndim not in (1, 3) or not len(schedule) or not np.all(schedule >= 0.0):
-            raise ChainClassError("rates must be non-negative, of shape (n,) or (n, k, k)")
+        usable = np.all((schedule >= 0.0) & (schedule < np.inf))  # which what is no number is not, either
+        if schedule.ndim not in (1, 3) or not len(schedule) or not usable:
+            raise ChainClassError("rates must be finite and non-negative, of shape (n,) or (n, k, k)")
         pairs = pair_rates(schedule, self.states)
+        if self._members and self._work(len(pairs), adversary) > MOST_WORK:
+            raise ChainClassError(
+                f"{len(pairs)} ticks are too many to follow one by one for {self.states} states and the {adversary} "
+                "adversary: use fewer states, or a stationary start and the bound of an endless stream"
+            )
         if adversary == "informed" and len(pairs) > _LONGEST_INFORMED:
             raise ChainClassError(
                 f"at most {_LONGEST_INFORMED} ticks can be accounted for one by one with known states"
@@ -139,7 +151,7 @@ class ChainAccountant:
         if isinstance(self.chains, tuple):
             total, bound = self._finite(pairs, adversary)
         elif adversary == "ignorant" and isinstance(self.chains, BinaryChains):
-            total, bound = interval_losses(self.chains, pairs), "exact" if _same_sign(self.chains) else "corners"
+            total, bound = interval_losses(self.chains, pairs), interval_name(self.chains)
         elif (
             adversary == "informed"
             and isinstance(self.chains, BinaryChains)
@@ -241,8 +253,9 @@ class ChainAccountant:
         if adversary == "universal":
             return odds_ratio_losses(self._odds(), pairs), "odds-ratio bound"
         of = informed_losses if adversary == "informed" else losses
-        total = np.max([of(member.chain, pairs) for member in self._members], axis=0)
-        return total, recursion_name(self.states)
+        found = [(of(member.chain, pairs), recursion_name(member.chain)) for member in self._members]
+        worst = max(found, key=lambda each: float(each[0].max()))
+        return np.max([total for total, _ in found], axis=0), worst[1]
 
     def _odds(self) -> float:
         """The largest odds ratio of a step, or its inverse, rounded up."""
@@ -285,10 +298,6 @@ def _one_direction(q: float, r: float, epsilon: float) -> float:
     root = math.sqrt(b * b + 4.0 * (1.0 - q) * (1.0 - r) * e)
     u = 2.0 * e * (1.0 - q) / (b + root) if b > 0.0 else (root - b) / (2.0 * (1.0 - r))
     return epsilon - 2.0 * math.log(u)
-
-
-def _same_sign(chains: BinaryChains) -> bool:
-    return chains.q[1] + chains.r[1] <= 1.0 or chains.q[0] + chains.r[0] >= 1.0
 
 
 def _start(chain: MarkovChain) -> str:

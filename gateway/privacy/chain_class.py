@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 from contract.errors import FuguError
 from gateway.chain import stationary_law
 
-__all__ = ["ChainClassError", "Floats", "MarkovChain", "read_chains"]
+__all__ = ["TINY", "ChainClassError", "Floats", "MarkovChain", "Support", "follow", "read_chains"]
 
 Floats = NDArray[np.float64]
+Support = NDArray[np.bool_]
+TINY = 1e-290
+"""What is possible, but rarer than this, has lost its relative accuracy: no ratio is read off it."""
 _SUM_TOLERANCE = 1e-9
 _MOST_STATES = 255
+_LAW_ROUNDING = 2.0**-49  # of the stationary law, relative, for each state of the chain
 
 
 class ChainClassError(FuguError):
@@ -68,7 +73,7 @@ class MarkovChain:
         """k, the number of states."""
         return int(self.transition.shape[0])
 
-    @property
+    @cached_property
     def stationary_law(self) -> Floats:
         """(k,) the law pi with pi P = pi, exactly 0 for states that die out.
 
@@ -76,22 +81,28 @@ class MarkovChain:
             ChainClassError: there is more than one.
         """
         try:
-            law = stationary_law(self.transition)
+            return stationary_law(self.transition)
         except ValueError as error:
             raise ChainClassError(f"transition: {error}") from None
-        reach = np.eye(self.states, dtype=np.bool_) | (self.transition > 0.0)
-        for _ in range(self.states.bit_length()):
-            reach = reach @ reach
-        # A computed law leaves 1e-17 in states that are never seen again, and ratios to that would mean nothing.
-        law = np.where(np.all(~reach | reach.T, axis=1), law, 0.0)
-        return np.asarray(law / law.sum(), dtype=np.float64)
 
-    @property
+    @cached_property
     def is_stationary(self) -> bool:
-        """Whether the start is the stationary law, to within rounding."""
+        """Whether the start is the stationary law: the same states, and each to within the rounding of its computation.
+
+        The comparison is relative: a state that is all but impossible counts as much as any other.
+        """
         if self.initial is None:
             return False
-        return bool(np.all(np.abs(self.initial @ self.transition - self.initial) <= 1e-12 * (self.initial + 1e-3)))
+        try:
+            law = self.stationary_law
+        except ChainClassError:  # a start on one of several closed classes: it is followed tick by tick
+            return False
+        return bool(np.all(np.abs(self.initial - law) <= _LAW_ROUNDING * self.states * law))
+
+
+def follow(reach: Support, possible: Support) -> Support:
+    """Boolean product: where one gets from `reach` by a step. Products of small floats are the fast ones."""
+    return np.asarray((reach.astype(np.float32) @ possible.astype(np.float32)) > 0.0)
 
 
 def read_chains(text: str | bytes) -> tuple[MarkovChain, ...]:

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from gateway.chain.kernel import Floats, kernel
+from gateway.privacy.chain_class import TINY, follow
 from gateway.privacy.inner_maximum import EXACT_STATES, Order, ratio_order, step
 
 __all__ = ["EndlessSide", "log_ratios"]
@@ -38,6 +39,10 @@ _MOST_DISTANCE_LARGE = 2_000
 _SWEEPS = 2
 _LARGEST = 600.0
 _UNIT = 2.0**-53
+# What bounds the work of one loss to seconds: table entries, and steps times the fourth power of the states.
+_TABLE_WORK = 10**10
+_STEP_WORK = 10**7
+_MOST_TRANSPORT = 64
 
 
 @kernel
@@ -63,6 +68,7 @@ class EndlessSide:
 
     Args:
         transition: (k, k), row-stochastic: a chain's transition matrix, or that of the reversed chain.
+        error: of the logarithms of its entries.
 
     Attributes:
         quilts: (n, k, k): quilts[m - 1] bounds what the state m ticks away tells, whatever is said of it.
@@ -70,6 +76,7 @@ class EndlessSide:
     """
 
     transition: Floats
+    error: float = 0.0
     quilts: Floats = field(init=False)
     blocks: list[tuple[int, Floats, Order]] = field(init=False)
 
@@ -78,13 +85,19 @@ class EndlessSide:
         self.transition = np.ascontiguousarray(self.transition)
         small = len(self.transition) <= EXACT_STATES
         most, forgotten = (_MOST_DISTANCE, _FORGOTTEN) if small else (_MOST_DISTANCE_LARGE, _FORGOTTEN_LARGE)
+        most = min(most, _TABLE_WORK // self.states**3)
         tables, power = [], np.eye(len(self.transition))
+        reach, possible = power > 0.0, self.transition > 0.0
         self.blocks = [(1, self.transition, ratio_order(self.transition))]
         for distance in range(1, most + 1):
             power = np.ascontiguousarray(power @ self.transition)
             # A product of laws is a law: without this, rounding errors of many ticks would add up.
             power /= power.sum(axis=1, keepdims=True)
-            tables.append(log_ratios(power) + 4.0 * len(power) * distance * _UNIT)
+            reach = reach if reach.all() else follow(reach, possible)
+            if np.any(reach & (power < TINY)):  # no ratios can be read off this power, nor off a later one
+                tables.append(_unbounded(len(power)))
+                break
+            tables.append(log_ratios(power) + (4.0 * len(power) * _UNIT + self.error) * distance)
             if not small and distance >= 2 * self.blocks[-1][0]:
                 self.blocks.append((distance, power, ratio_order(power)))
             if tables[-1].max() < forgotten or (distance > 2 * len(power) ** 2 and not np.isfinite(tables[-1]).any()):
@@ -112,7 +125,7 @@ class EndlessSide:
         """
         if self.states <= EXACT_STATES:
             return self._descend(rate, np.minimum(self.quilt_bound(rate), self._limit(rate)))
-        return self._descend(rate, self.quick(rate))
+        return self._descend(rate, self.quick(rate)) if self.states <= _MOST_TRANSPORT else self.quick(rate)
 
     def quick(self, rate: Floats) -> Floats:
         """The same without the recursion: quilts, and the hockey-stick bound for all pairs."""
@@ -122,13 +135,13 @@ class EndlessSide:
 
     def _step(self, bounds: Floats) -> Floats:
         _, matrix, order = self.blocks[0]
-        return step(matrix, order, bounds)
+        return step(matrix, order, bounds) + self.error * (1.0 - np.eye(self.states))
 
     def _limit(self, rate: Floats) -> Floats:
         """The limit from below, and as little above it as is certified."""
         side = np.zeros_like(rate)
         change = np.zeros_like(rate)
-        for _ in range(_MOST_STEPS):
+        for _ in range(min(_MOST_STEPS, _STEP_WORK // self.states**4)):
             before, side = side, self._step(rate + side)
             last, change = change, side - before
             if side.max() > _LARGEST:
@@ -153,12 +166,13 @@ class EndlessSide:
 
     def _descend(self, rate: Floats, bound: Floats) -> Floats:
         """Steps down from a bound, of one tick and of blocks of ticks: anything between is paid for in full."""
-        largest = float(rate.max())
+        largest, others = float(rate.max()), 1.0 - np.eye(self.states)
         for _ in range(_SWEEPS):
             before = bound
             for ticks, matrix, order in reversed(self.blocks):
                 if (ticks - 1) * largest < bound.max() < _LARGEST:
-                    bound = np.minimum(bound, (ticks - 1) * largest + step(matrix, order, rate + bound))
+                    near = ((ticks - 1) * largest + ticks * self.error) * others
+                    bound = np.minimum(bound, near + step(matrix, order, rate + bound))
             if np.all(bound >= before - _SETTLED):
                 break
         return bound
@@ -208,15 +222,21 @@ class EndlessSide:
         worst = ignorant.copy()
         states = self.states
         sides = np.zeros((states, states, states))
-        powers = self.transition
+        powers, possible = self.transition, self.transition > 0.0
+        reach = possible
         others, tail = 1.0 - np.eye(states), _unbounded(states)
-        for distance in range(1, _MOST_DISTANCE):
+        for distance in range(1, min(_MOST_DISTANCE, max(_STEP_WORK // states**5, _CHECK_EVERY + 1))):
             after = self.transition @ powers
             after /= after.sum(axis=1, keepdims=True)
-            margin = 4.0 * distance * (states + 2.0) * _UNIT * others  # of powers that many products long
+            beyond = follow(possible, reach)
+            if np.any(beyond & (after < TINY)):
+                return _unbounded(states)
+            # Of powers that many products long.
+            margin = distance * (4.0 * (states + 2.0) * _UNIT + 2.0 * self.error) * others
             for known in range(states):
                 bridge = _bridge_step(self.transition, powers[:, known], after[:, known], rate, sides[known])
                 sides[known] = bridge + margin
+            reach = beyond
             np.maximum(worst, np.where(np.isfinite(sides), sides, 0.0).max(axis=0), out=worst)
             if sides.max() + rate.max() > _LARGEST:
                 return _unbounded(states)
@@ -231,6 +251,8 @@ class EndlessSide:
 
     def _tail(self, rate: Floats, reached: Floats, forgotten: float) -> Floats:
         """What all bridges that are longer than those that have reached a bound can reach."""
+        if not math.isfinite(forgotten):  # a cycle: some state is never possible everywhere
+            return _unbounded(self.states)
         extra = forgotten * (1.0 - np.eye(self.states))
         return self.certified(reached, lambda bound: self._step(rate + bound + extra) + extra)
 

@@ -15,16 +15,23 @@ from contract.chains import BinaryChains, BoundedChains
 from contract.guarantee import Adversary, ratio_loss
 from gateway.chain.kernel import Floats, Ints
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.chain_schedule import left_sides, reversed_stationary
+from gateway.privacy.chain_schedule import left_sides
 from gateway.privacy.chain_sides import EndlessSide
 from gateway.privacy.inner_maximum import EXACT_STATES, step
+from gateway.privacy.reversal import law_error, reversed_stationary
 
-__all__ = ["ChainMember", "contract_loss", "recursion_name"]
+__all__ = ["ALTERNATING", "MOST_WORK", "ChainMember", "contract_loss", "interval_name", "recursion_name"]
+
+ALTERNATING = "alternating bound"
+"""Of readings that alternate (q + r > 1): symbols can reach it, a count cannot, because it cannot reward them."""
 
 _LONGEST_START = 4096
 _MOST_RATE = 160.0
 _FORGOTTEN = 1e-9
 _HARDLY_FORGOTTEN = 1e-3
+_TIGHT = 1e-10
+MOST_WORK = 3 * 10**8
+"""Steps times the fourth power of the states: seconds."""
 
 
 class ChainMember:
@@ -58,10 +65,11 @@ class ChainMember:
     @cached_property
     def _past(self) -> EndlessSide:
         inside, law = self._future.transition, self.chain.stationary_law[self._support]
+        if len(inside) <= 2:  # two states are their own reversal
+            return self._future
         joint = (law[:, None] * inside).T
         backward = joint / joint.sum(axis=1, keepdims=True)
-        same = np.allclose(backward, inside, rtol=1e-14, atol=0.0) and len(inside) == 2
-        return self._future if same else EndlessSide(backward)
+        return EndlessSide(backward, law_error(len(inside)))
 
     def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
         """Epsilon and the name of its bound.
@@ -100,21 +108,30 @@ class ChainMember:
         limit = self._past.ignorant(pairs)
         others = 1.0 - np.eye(len(law))
         ticks = 64
-        while (off := self._distance(ticks, law) + 1e-13 * ticks) > _FORGOTTEN and ticks < _LONGEST_START:
+        error = law_error(len(law))
+        while (off := self._distance(ticks, law) + 1e-13 * ticks + error) > _FORGOTTEN and ticks < _LONGEST_START:
             ticks *= 2
         if not off < _HARDLY_FORGOTTEN:
             raise ChainClassError("the chain forgets its start too slowly: give it a stationary start, or a length")
+        if ticks * len(law) ** 4 > MOST_WORK:
+            raise ChainClassError(
+                f"{ticks} ticks, until its start is forgotten, are too many to follow for {len(law)} states: give it "
+                "a stationary start, or merge states"
+            )
         sides = left_sides(self.chain, np.broadcast_to(pairs, (ticks, *pairs.shape)))
         extra = 2.0 * off * others
-        back = step(kernel, order, extra).T
+        back = step(kernel, order, extra).T + error * others
         tail = self._past.certified(
             np.maximum(sides[-1], limit), lambda bound: step(kernel, order, pairs + bound + extra) + back
         )
+        reached = float((pairs + future + sides.max(axis=0)).max())
         past = np.maximum(sides.max(axis=0), tail)
         if adversary == "informed":
             past = np.maximum(past, self._past.informed(pairs, limit))
             future = self._future.informed(pairs, future)
-        return _upward(float((pairs + future + past).max())), recursion_name(self.chain.states)
+        epsilon, name = float((pairs + future + past).max()), recursion_name(self.chain)
+        # The tail is for all later ticks at once, and no tick need have it.
+        return _upward(epsilon), name if reached >= epsilon * (1.0 - _TIGHT) else "forgotten start"
 
     def _distance(self, ticks: int, law: Floats) -> float:
         """The largest |log| of the law after so many ticks over the stationary one."""
@@ -125,7 +142,7 @@ class ChainMember:
 
     def _name(self, rate: Floats, side: Floats, adversary: Adversary) -> str:
         if self.chain.states <= EXACT_STATES:
-            return recursion_name(self.chain.states)
+            return recursion_name(self.chain)
         if adversary == "informed" or side.max() >= self._future.quilt_bound(rate).max():
             return "quilts"
         hockey = self._future.hockey_stick(float(rate.max()))
@@ -141,20 +158,33 @@ def contract_loss(chains: BinaryChains | BoundedChains, pairs: Floats, adversary
     else:
         ratios = [_ratio_above(pairs.max())] * 2
     found = ratio_loss(chains, ratios[0], ratios[1], adversary)
-    point = isinstance(chains, BinaryChains) and chains.q[0] == chains.q[1] and chains.r[0] == chains.r[1]
-    exact = found.bound == "BDP theorem 1" or (point and found.bound == "bridge recursion")
-    return found.epsilon, "exact" if exact else found.bound
+    if not isinstance(chains, BinaryChains):
+        return found.epsilon, found.bound
+    point = chains.q[0] == chains.q[1] and chains.r[0] == chains.r[1]
+    if found.bound == "BDP theorem 1" or (point and found.bound == "bridge recursion"):
+        return found.epsilon, interval_name(chains)
+    return found.epsilon, found.bound
 
 
 def _ratio_above(rate: float) -> Fraction:
     return Fraction(math.exp(rate) * (1.0 + 2.0**-51)) if rate > 0.0 else Fraction(1)
 
 
-def recursion_name(states: int) -> str:
-    """What the recursion of so many states is called."""
-    if states == 2:
+def recursion_name(chain: MarkovChain) -> str:
+    """What the recursion along a chain is called."""
+    if chain.states > 2:
+        return "linear programme" if chain.states <= EXACT_STATES else "transport"
+    if chain.initial is None:
+        return "any-start bound"  # each tick's law is the worst one, and no start need have them all
+    (stay0, q), (r, stay1) = (tuple(Fraction(float(p)) for p in row) for row in chain.transition)
+    return "exact" if stay0 * stay1 >= q * r else ALTERNATING
+
+
+def interval_name(chains: BinaryChains) -> str:
+    """What the recursion along the worst corners of an interval class is called."""
+    if Fraction(chains.q[1]) + Fraction(chains.r[1]) <= 1:
         return "exact"
-    return "linear programme" if states <= EXACT_STATES else "transport"
+    return ALTERNATING if Fraction(chains.q[0]) + Fraction(chains.r[0]) >= 1 else "corners"
 
 
 def _upward(value: float) -> float:

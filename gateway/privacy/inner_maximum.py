@@ -26,6 +26,7 @@ EXACT_STATES = 12
 """The most columns for which `step` solves the linear programme."""
 _HALVINGS = 24
 _LARGEST = 600.0  # e^600 and e^-600 are far from the ends of a float
+_LARGEST_LOG = 660.0
 _UNIT = 2.0**-53
 _HAIR = 1e-14
 _SMALL = 1e-15
@@ -43,20 +44,26 @@ def step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
         bounds: (b, b) bounds M >= 0 on log h_y / h_y', 0 on the diagonal.
 
     Returns:
-        (a, a) bounds, 0 on the diagonal; infinite if a bound is too large for a float.
+        (a, a) bounds, 0 on the diagonal, none above the largest of M: a mean of h is between its ends.
     """
-    rows, columns = kernel_matrix.shape
     bounds = closed(bounds)
-    if bounds.max() > _LARGEST:
-        result = np.full((rows, rows), np.inf)
-        np.fill_diagonal(result, 0.0)
-        return result
+    most = float(bounds.max())
+    least = float(kernel_matrix[kernel_matrix > 0.0].min())
+    if most > _LARGEST or np.log(least) - most < -_LARGEST_LOG:  # the products of the kernels would not fit a float
+        return _everywhere(len(kernel_matrix), most)
     bound = box_step(kernel_matrix, order, bounds)
-    if columns <= 2:
-        return bound
-    if columns <= EXACT_STATES:
-        return exact_step(kernel_matrix, bounds, bound)
-    return transport_step(kernel_matrix, bounds, bound)
+    if EXACT_STATES >= kernel_matrix.shape[1] > 2:
+        bound = exact_step(kernel_matrix, bounds, bound)
+    elif kernel_matrix.shape[1] > 2:
+        bound = transport_step(kernel_matrix, bounds, bound)
+    return np.asarray(np.minimum(bound, _everywhere(len(bound), most)))
+
+
+def _everywhere(states: int, bound: float) -> Floats:
+    """The same bound for all pairs of states."""
+    result = np.full((states, states), bound)
+    np.fill_diagonal(result, 0.0)
+    return result
 
 
 def closed(bounds: Floats) -> Floats:

@@ -14,14 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from gateway.privacy.chain_class import ChainClassError, Floats, MarkovChain
+from gateway.privacy.chain_class import ChainClassError, Floats, MarkovChain, Support, follow
 from gateway.privacy.quilt_kernels import grow_tables, largest_ratio
 
 __all__ = ["Arms", "NodeTerms", "log_ratio_table", "node_terms", "settled", "walk"]
-
-Bools = NDArray[np.bool_]
 
 # Products of two entries above this are exact to the last bit, and so are quotients: no ratio is ever made up.
 _TINY = 1e-150
@@ -115,7 +113,7 @@ class NodeTerms:
     start: Floats
     base: Floats
     spread: float
-    earlier: Sequence[Bools] = ()
+    earlier: Sequence[Support] = ()
     clear: int = 0
 
     def column(self, arms: Arms) -> Floats:
@@ -151,9 +149,9 @@ def node_terms(chain: MarkovChain, node: int | None, *, support_aware: bool = Fa
         for _ in range(node - 1):
             earlier.append(possible)
             clear = clear + 1 if possible.all() else 0
-            possible = _follow(possible, step)
+            possible = follow(possible, step)
     rows = rows @ np.linalg.matrix_power(chain.transition, node - 1)
-    reach = _follow(reach, _boolean_power(step, node - 1))
+    reach = follow(reach, _boolean_power(step, node - 1))
     terms = _terms(rows, reach, _settled_or_none(chain))
     return _aware(terms, reach, earlier, clear) if support_aware else terms
 
@@ -164,7 +162,7 @@ def walk(chain: MarkovChain, *, support_aware: bool = False) -> Iterator[NodeTer
         yield from repeat(node_terms(chain, 1, support_aware=support_aware))
     fixed, step = _settled_or_none(chain), chain.transition > 0.0
     rows, reach = _first(chain)
-    earlier: list[Bools] = []
+    earlier: list[Support] = []
     clear = 0
     while True:
         terms = _terms(rows, reach, fixed)
@@ -174,7 +172,7 @@ def walk(chain: MarkovChain, *, support_aware: bool = False) -> Iterator[NodeTer
             clear = clear + 1 if earlier[-1].all() else 0
         else:
             yield terms
-        rows, reach = rows @ chain.transition, _follow(reach, step)
+        rows, reach = rows @ chain.transition, follow(reach, step)
 
 
 def settled(chain: MarkovChain) -> Floats:
@@ -192,13 +190,13 @@ def settled(chain: MarkovChain) -> Floats:
     return chain.initial if chain.is_stationary and chain.initial is not None else chain.stationary_law
 
 
-def _first(chain: MarkovChain) -> tuple[Floats, Bools]:
+def _first(chain: MarkovChain) -> tuple[Floats, Support]:
     """The laws (n, k) of the first tick between which all others lie, and where they are positive."""
     rows = np.eye(chain.states) if chain.initial is None else chain.initial[None, :]
     return rows, rows > 0.0
 
 
-def _terms(rows: Floats, reach: Bools, fixed: Floats | None) -> NodeTerms:
+def _terms(rows: Floats, reach: Support, fixed: Floats | None) -> NodeTerms:
     """Terms from the laws (n, k) that a node may have, where they are positive, and the stationary law."""
     possible = _somewhere(reach)
     pair = possible[:, None] & possible[None, :]
@@ -215,7 +213,7 @@ def _terms(rows: Floats, reach: Bools, fixed: Floats | None) -> NodeTerms:
     return NodeTerms(start, np.zeros_like(start), spread)
 
 
-def _aware(terms: NodeTerms, reach: Bools, earlier: Sequence[Bools], clear: int) -> NodeTerms:
+def _aware(terms: NodeTerms, reach: Support, earlier: Sequence[Support], clear: int) -> NodeTerms:
     """The terms with impossible states left out of every quilt."""
     possible = _somewhere(reach)
     base = np.where(possible[:, None] & possible[None, :], 0.0, -np.inf)
@@ -229,22 +227,17 @@ def _settled_or_none(chain: MarkovChain) -> Floats | None:
         return None
 
 
-def _somewhere(reach: Bools) -> Bools:
+def _somewhere(reach: Support) -> Support:
     """(k,): the states that any row (n, k) has."""
     return np.asarray(reach.any(axis=0), dtype=np.bool_)
 
 
-def _follow(reach: Bools, step: Bools) -> Bools:
-    """Boolean product: where one gets from `reach` by `step`. Products of small floats are the fast ones."""
-    return (reach.astype(np.float32) @ step.astype(np.float32)) > 0.0
-
-
-def _boolean_power(step: Bools, power: int) -> Bools:
+def _boolean_power(step: Support, power: int) -> Support:
     """Which states reach which in exactly `power` steps."""
     result, square = np.eye(len(step), dtype=np.bool_), step
     while power:
         if power & 1:
-            result = _follow(result, square)
-        square = _follow(square, square)
+            result = follow(result, square)
+        square = follow(square, square)
         power >>= 1
     return result

@@ -158,3 +158,85 @@ def best_attack(q: float, r: float, emission: Array, direction: int, *, informed
                 without = transition @ without
                 with_outputs, without = with_outputs / with_outputs.sum(), without / without.sum()
     return float(np.log(ratio.max()) + 2 * np.log(best))
+
+
+def enumerated_losses(
+    starts: Array, transition: Array, n: int, log_density: Callable[[Array], Array], *, informed: bool
+) -> Array:
+    """The largest log-likelihood ratio at each tick (n,), over starts, outputs, pairs of states and known states.
+
+    Every axis of the table of paths gets one more entry, the sum of all others: a tick whose state nobody knows.
+
+    Args:
+        starts: (s, k) laws of the first state.
+        transition: (k, k).
+        log_density: from all paths (paths, n) to the log-density (paths, outputs) of what is released.
+    """
+    k = len(transition)
+    paths = np.array(list(product(range(k), repeat=n)))
+    steps = np.ones(len(paths))
+    for step in range(n - 1):
+        steps = steps * transition[paths[:, step], paths[:, step + 1]]
+    logs = log_density(paths)
+    density = np.exp(logs - logs.max(axis=0))  # a factor for each output cancels in every ratio
+    worst = np.zeros(n)
+    for start in starts:
+        weight = start[paths[:, 0]] * steps
+        table = np.concatenate([weight[:, None] * density, weight[:, None]], axis=1).reshape((k,) * n + (-1,))
+        for tick in range(n):
+            table = np.concatenate([table, table.sum(axis=tick, keepdims=True)], axis=tick)
+        for tick in range(n):
+            at = np.moveaxis(table, tick, 0)[:k]
+            if not informed:
+                at = at[(slice(None),) + (k,) * (n - 1)]
+            at = at.reshape(k, -1, table.shape[-1])
+            possible = at[:, :, -1] > 0.0
+            with np.errstate(divide="ignore", invalid="ignore"):
+                logs = np.log(at[:, :, :-1]) - np.log(at[:, :, -1:])
+            high = np.where(possible[:, :, None], logs, -np.inf).max(axis=0)
+            low = np.where(possible[:, :, None], logs, np.inf).min(axis=0)
+            some = possible.any(axis=0)
+            worst[tick] = max(worst[tick], float((high[some] - low[some]).max(initial=0.0)))
+    return worst
+
+
+def extreme_chain(generator: np.random.Generator, k: int) -> Array:
+    """A transition matrix (k, k) with zeros: periodic, reducible, absorbing, deterministic, all but impossible steps."""
+    matrix = generator.dirichlet(np.ones(k), size=k)
+    kind = generator.integers(8)
+    if kind < 3:  # any pattern of zeros
+        matrix = matrix * (generator.random((k, k)) < generator.uniform(0.3, 0.9))
+    elif kind == 3:  # steps that hardly ever happen
+        matrix = matrix * 10.0 ** -generator.uniform(0.0, 17.0, (k, k)) * (generator.random((k, k)) < 0.8)
+    elif kind == 4:  # a permutation, or almost
+        matrix = np.eye(k)[generator.permutation(k)] + generator.choice([0.0, 1e-16, 1e-6, 0.1]) * matrix
+    elif kind == 5:  # the identity, or almost
+        matrix = np.eye(k) + generator.choice([0.0, 1e-16, 1e-9, 0.05]) * matrix
+    elif kind == 6:  # two blocks, with or without a way from one to the other
+        cut = int(generator.integers(1, k))
+        matrix[:cut, cut:] *= generator.choice([0.0, 1e-12, 1.0])
+        matrix[cut:, :cut] = 0.0
+    for x in range(k):
+        if not matrix[x].sum() > 0.0:
+            matrix[x, generator.integers(k)] = 1.0
+    return matrix / matrix.sum(axis=1, keepdims=True)
+
+
+def extreme_start(generator: np.random.Generator, k: int) -> Array:
+    """A law (k,), often with zeros or all but zeros."""
+    law = generator.dirichlet(np.ones(k)) * 10.0 ** -generator.choice([0.0, 0.0, 3.0, 15.0], k)
+    law = law * (generator.random(k) < generator.choice([0.4, 1.0]))
+    if not law.sum() > 0.0:
+        law[generator.integers(k)] = 1.0
+    return law / law.sum()
+
+
+def starts_anyhow(generator: np.random.Generator, k: int) -> Array:
+    """Laws (s, k) that come near to every face, edge and corner of the simplex, and some between."""
+    laws = [np.eye(k)[x] for x in range(k)]
+    for few in (1e-2, 1e-5, 1e-10, 1e-14):
+        for x, y in product(range(k), repeat=2):
+            if x != y:
+                laws.append((1.0 - few) * np.eye(k)[x] + few * np.eye(k)[y])
+        laws += [(1.0 - few) * np.eye(k)[x] + few * generator.dirichlet(np.ones(k)) for x in range(k)]
+    return np.array([*laws, *generator.dirichlet(np.ones(k), size=6)])

@@ -1,0 +1,100 @@
+"""The past of a tick when nothing is known of the law of the first tick: the supremum over all of them.
+
+Source: docs/privacy.md, "The chain accountant".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gateway.chain.kernel import Floats
+from gateway.privacy.chain_class import TINY, MarkovChain
+from gateway.privacy.chain_sides import log_ratios
+from gateway.privacy.inner_maximum import closed, step
+from gateway.privacy.odds_ratio_bound import odds_ratio_step
+from gateway.privacy.reversal import law_error, reversed_stationary
+
+__all__ = ["left_any"]
+
+_LAW_WIDTH = 1e-11  # far above the rounding of a few thousand products of laws, relative
+_UNIT = 2.0**-53
+
+
+def left_any(chain: MarkovChain, rates: Floats) -> Floats:
+    """What the past adds, (n, k, k), whatever the law of the first tick.
+
+    Two states: the law of a tick is anywhere in an interval that every tick makes narrower, and the maximum over it is
+    in closed form. More states: the reversed kernels of all laws have the odds ratios of the transition matrix; and
+    laws within a factor e^d of the stationary one change a step by at most d on either bound.
+    """
+    sides = np.zeros_like(rates)
+    others = 1.0 - np.eye(chain.states)
+    power = np.eye(chain.states)
+    odds = _pair_odds(chain.transition)
+    stationary = None if chain.states == 2 else reversed_stationary(chain)
+    for tick in range(1, len(rates)):
+        bounds = closed(rates[tick - 1] + sides[tick - 1])
+        if chain.states == 2:
+            sides[tick] = _two_state_interval(chain.transition, power, bounds)
+        else:
+            spread = float(bounds.max())
+            side = np.vectorize(odds_ratio_step)(odds, spread) * others
+            if stationary is not None and np.all(power >= TINY):
+                law, kernel, order = stationary
+                off = float(np.abs(np.log(power / law)).max()) + 8.0 * tick * chain.states * _UNIT
+                off += law_error(chain.states)
+                side = np.minimum(
+                    side, step(kernel, order, bounds + 2.0 * off * others) + step(kernel, order, 2.0 * off * others).T
+                )
+            sides[tick] = side
+        power = power @ chain.transition
+    return sides
+
+
+def _pair_odds(transition: Floats) -> Floats:
+    """(k, k): for columns x, x' the largest P[y,x] P[y',x'] / (P[y,x'] P[y',x]) over y, y', rounded up."""
+    forward = np.exp(log_ratios(np.ascontiguousarray(transition.T)))
+    odds = forward * forward.T * (1.0 + 1e-13)
+    return np.asarray(np.where(np.isfinite(odds), odds, np.inf))
+
+
+def _two_state_interval(transition: Floats, laws: Floats, bounds: Floats) -> Floats:
+    """The supremum of a step of the reversed kernel over all laws of the tick before between two.
+
+    With w = Pr(1)/Pr(0) and u = h_0/h_1, the likelihood ratio of state 0 over 1 is
+    ((1-q)u + wr)/((1-q) + wr) * (q + w(1-r))/(qu + w(1-r)); its only stationary point in w is
+    w^2 = q(1-q)u / (r(1-r)). An end w = 0 or w = infinity counts with its limit: starts that come as near to it as one
+    likes are in the class, even where the end itself leaves no secret. All in logarithms, so that nothing is too small.
+
+    Args:
+        transition: (2, 2).
+        laws: (2, 2), a law in each row.
+        bounds: (2, 2) on log h_y / h_y'.
+    """
+    with np.errstate(divide="ignore"):
+        (stay0, q), (r, stay1) = np.log(transition)
+        low = float(np.log(np.maximum(laws[:, 1] - TINY, 0.0) / (laws[:, 0] + TINY)).min()) - _LAW_WIDTH
+        high = float(np.log((laws[:, 1] + TINY) / np.maximum(laws[:, 0] - TINY, 0.0)).max()) + _LAW_WIDTH
+    result = np.zeros((2, 2))
+    if stay0 == r == -np.inf or stay1 == q == -np.inf:  # one of the states is never entered
+        return result
+    exponents = [abs(float(e)) for e in (stay0, q, r, stay1) if np.isfinite(e)]
+    margin = 64.0 * _UNIT * (1.0 + float(bounds.max()) + max(exponents))
+    for log_u in (float(bounds[0, 1]), -float(bounds[1, 0])):
+        points = {low, high}
+        if all(np.isfinite([stay0, q, r, stay1])):
+            points.add(min(max((q + stay0 + log_u - r - stay1) / 2.0, low), high))
+        for w in points:
+            ratio = _mean(log_u, r, stay0, w) - _mean(log_u, stay1, q, w)
+            result[0, 1], result[1, 0] = max(result[0, 1], ratio + margin), max(result[1, 0], margin - ratio)
+    return result
+
+
+def _mean(log_u: float, from1: float, from0: float, w: float) -> float:
+    """log of (u + a) / (1 + a), a = w Pr(from state 1) / Pr(from state 0); all arguments are logarithms."""
+    if from0 == -np.inf:  # everything comes from state 1, however little of it there is
+        return 0.0
+    if from1 == -np.inf:
+        return log_u
+    a = w + from1 - from0
+    return 0.0 if a == np.inf else float(np.logaddexp(log_u, a) - np.logaddexp(0.0, a))

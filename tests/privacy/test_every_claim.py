@@ -1,0 +1,185 @@
+"""Every claim of the accountant and of the papers' mechanisms, for chains at the edge of what is a chain, by enumeration.
+
+Chains with zeros, periodic, reducible and deterministic ones, steps of 1e-17; every kind of start; adversaries who know
+states and who know none; counts, histograms, symbols, several at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from contract.guarantee import Adversary
+from gateway.privacy.accountant import ChainAccountant, ChainLoss
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.quilt_composition import quilt_accountant
+from gateway.privacy.quilts import mqm_exact
+from gateway.privacy.wasserstein import wasserstein_states
+from tests.privacy.oracle import (
+    Array,
+    count_density,
+    enumerated_losses,
+    extreme_chain,
+    extreme_start,
+    histogram_density,
+    starts_anyhow,
+    symbol_density,
+    together,
+)
+
+ROUNDING = 1e-12  # of the enumeration itself, relative and absolute
+START_KINDS = ("given", "any", "stationary")
+
+
+class Release(NamedTuple):
+    """What is released, and its rates (n, k, k)."""
+
+    name: str
+    density: Callable[[Array], Array]
+    rates: Array
+
+
+def a_chain(generator: np.random.Generator, k: int, start: str) -> tuple[MarkovChain, Array]:
+    """A chain with its start, and the laws of the first tick that an enumeration tries."""
+    while True:
+        transition = extreme_chain(generator, k)
+        if start == "any":
+            return MarkovChain(transition, None), starts_anyhow(generator, k)
+        if start == "given":
+            chain = MarkovChain(transition, extreme_start(generator, k))
+        else:
+            try:
+                chain = MarkovChain.stationary(transition)
+            except ChainClassError:  # several closed classes: no such start
+                continue
+        assert chain.initial is not None
+        return chain, chain.initial[None, :]
+
+
+def a_release(generator: np.random.Generator, k: int, n: int) -> Release:
+    others = 1.0 - np.eye(k)
+    scale = float(generator.choice([0.1, 0.5, 1.0, 3.0, 20.0]) * generator.uniform(0.8, 1.2))
+    ticks = np.zeros(n)
+    first, last = sorted(generator.integers(n, size=2)) if generator.random() < 0.4 else (0, n - 1)
+    ticks[first : last + 1] = 1.0
+    counted = tuple(np.flatnonzero(generator.random(k) < 0.5)) or (k - 1,)
+    kind = generator.choice(["count", "histogram", "symbols", "together"])
+    differs = np.array([[(x in counted) != (y in counted) for y in range(k)] for x in range(k)], dtype=float)
+    count = Release("count", count_density(scale, first, last, counted), ticks[:, None, None] * differs / scale)
+    if kind == "count":
+        return count
+    if kind == "histogram" and n**k <= 300:
+        return Release("histogram", histogram_density(scale, 0, n - 1, k), np.full((n, 1, 1), 2 / scale) * others)
+    emission = generator.dirichlet(np.full(2, 0.7), size=k) * 0.98 + 0.01
+    rate = np.log(emission[:, None, :] / emission[None, :, :]).max(axis=2)
+    symbols = Release("symbols", symbol_density(emission, n), np.broadcast_to(rate, (n, k, k)))
+    if kind == "symbols":
+        return symbols
+    return Release("together", together(count.density, symbols.density), count.rates + symbols.rates)
+
+
+class Tally:
+    """How near the enumerations came, over everything that was checked."""
+
+    def __init__(self) -> None:
+        self.checked, self.exact, self.worst, self.least_exact = 0, 0, 0.0, 1.0
+
+    def add(self, claim: float, found: float, where: object) -> None:
+        assert found <= claim * (1.0 + ROUNDING) + ROUNDING, (where, found, claim)
+        self.checked += 1
+        if claim > 0.0:
+            self.worst = max(self.worst, found / claim)
+
+    def add_exact(self, claim: ChainLoss, found: float, where: object) -> None:
+        if claim.bound == "exact":
+            assert found >= claim.epsilon * (1.0 - 1e-9) - ROUNDING, (where, found, claim)
+            self.exact += 1
+            if claim.epsilon > 1e-3:
+                self.least_exact = min(self.least_exact, found / claim.epsilon)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.checked} claims, largest enumeration/claim {self.worst:.15f}; "
+            f"{self.exact} said to be exact, least {self.least_exact:.15f}"
+        )
+
+
+def check_accountant(generator: np.random.Generator, tally: Tally) -> None:
+    """One chain, one release: the schedule's claim tick by tick, and that of a stream with its largest rate."""
+    k = int(generator.choice([2, 2, 3, 4]))
+    start = str(generator.choice(START_KINDS))
+    adversary: Adversary = "informed" if generator.random() < 0.5 else "ignorant"
+    n = int(generator.integers(1, {2: 7, 3: 5 if adversary == "informed" else 6, 4: 4}[k]))
+    chain, starts = a_chain(generator, k, start)
+    release = a_release(generator, k, n)
+    where = (chain, release.name, start, adversary, n)
+    found = enumerated_losses(starts, chain.transition, n, release.density, informed=adversary == "informed")
+    accountant = ChainAccountant((chain,))
+    claim = accountant.schedule_loss(release.rates, adversary)
+    assert claim.by_tick is not None
+    for tick, loss in enumerate(claim.by_tick):
+        tally.add(float(loss), float(found[tick]), (*where, tick))
+    # A count of ticks or of states that cannot differ attains its rates only where they do.
+    tally.add_exact(claim, float(found.max()), where)
+    constant = release.rates.max(axis=0)
+    tally.add(accountant.schedule_loss(release.rates, "universal").epsilon, float(found.max()), (*where, "universal"))
+    if generator.random() < 0.2:
+        tally.add(accountant.loss(constant, adversary, n).epsilon, float(found.max()), (*where, "loss"))
+        try:
+            endless = accountant.loss(constant, adversary).epsilon
+        except ChainClassError:  # a start that is never forgotten has no bound
+            return
+        tally.add(endless, float(found.max()), (*where, "endless"))
+
+
+def check_mechanisms(generator: np.random.Generator, tally: Tally) -> None:
+    """One chain, one epsilon: the noise of the papers' mechanisms, and what it really loses."""
+    k, start = int(generator.choice([2, 3])), str(generator.choice(START_KINDS))
+    n = int(generator.integers(1, 7 if k == 2 else 6))
+    chain, starts = a_chain(generator, k, start)
+    epsilon = float(10.0 ** generator.uniform(-1.0, 1.0))
+    counted = tuple(np.flatnonzero(generator.random(k) < 0.5)) or (0,)
+    scales = {
+        "mqm-exact": mqm_exact((chain,), n, epsilon).scale,
+        "support-aware": mqm_exact((chain,), n, epsilon, support_aware=True).scale,
+    }
+    if start != "any":
+        scales["wasserstein"] = float(wasserstein_states((chain,), n).bound.distance) / epsilon
+        scales["wasserstein, named"] = float(wasserstein_states((chain,), n, counted).bound.distance) / epsilon
+    for name, scale in scales.items():
+        if scale > 0.0:
+            density = count_density(scale, 0, n - 1, counted)
+            found = enumerated_losses(starts, chain.transition, n, density, informed=False).max()
+        else:  # no noise: there must be nothing to hide
+            found = enumerated_losses(
+                starts, chain.transition, n, count_density(1e-3, 0, n - 1, counted), informed=False
+            ).max()
+        tally.add(epsilon, float(found), (chain, name, start, n, counted))
+    rates = generator.uniform(0.05, 2.0, n)
+    density = together(*(count_density(1.0 / rate, tick, tick, counted) for tick, rate in list(enumerate(rates))[:3]))
+    found = enumerated_losses(starts, chain.transition, n, density, informed=False)
+    charges = np.where(np.arange(n) < 3, rates, 0.0)
+    for tick, claim in enumerate(quilt_accountant(chain, charges)):
+        tally.add(float(claim), float(found[tick]), (chain, "quilt accountant", start, n, tick))
+
+
+@pytest.mark.parametrize(
+    ("check", "count"),
+    [
+        (check_accountant, 400),
+        (check_mechanisms, 60),
+        pytest.param(check_accountant, 10_000, marks=pytest.mark.soak),
+        pytest.param(check_mechanisms, 3_000, marks=pytest.mark.soak),
+    ],
+)
+def test_no_enumeration_exceeds_a_claim(check: Callable[[np.random.Generator, Tally], None], count: int) -> None:
+    tally = Tally()
+    for seed in range(count):
+        check(np.random.default_rng(seed), tally)
+    print(tally)
+    assert tally.checked >= count
+    if check is check_accountant:
+        assert tally.exact > count // 20
