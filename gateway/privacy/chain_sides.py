@@ -228,7 +228,7 @@ class EndlessSide:
         for distance in range(1, min(_MOST_DISTANCE, max(_STEP_WORK // states**5, _CHECK_EVERY + 1))):
             after = self.transition @ powers
             after /= after.sum(axis=1, keepdims=True)
-            beyond = follow(possible, reach)
+            beyond = reach if reach.all() else follow(possible, reach)
             if np.any(beyond & (after < TINY)):
                 return _unbounded(states)
             # Of powers that many products long.

@@ -12,13 +12,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from itertools import accumulate, permutations
+from itertools import accumulate, combinations, permutations
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from gateway.privacy.chain_class import ChainClassError, Floats, MarkovChain
 from gateway.privacy.quilt_tables import settled
 
-__all__ = ["WassersteinBound", "infinity_wasserstein", "wasserstein_count", "wasserstein_joint"]
+__all__ = [
+    "CountBound",
+    "WassersteinBound",
+    "infinity_wasserstein",
+    "wasserstein_count",
+    "wasserstein_joint",
+    "wasserstein_states",
+]
 
 Number: TypeAlias = int | float | Fraction
 Outcome = TypeVar("Outcome")
@@ -26,8 +33,9 @@ Exact: TypeAlias = int | Fraction
 Law: TypeAlias = Sequence[tuple[Exact, Exact]]
 """(value, weight) in rising order of the values; weights need not sum to 1."""
 
-_FINEST = 2**53
 _LARGEST_DENOMINATOR = 10**6
+_SIMPLE = 2.0**-51
+_MOST_STATES = 8
 _MOST_BYTES = 2**29
 
 
@@ -47,6 +55,47 @@ class WassersteinBound(NamedTuple):
     chain: int
 
 
+class CountBound(NamedTuple):
+    """W of a count of ticks, and what is counted.
+
+    Attributes:
+        bound: W, and where it is attained.
+        states: those that were named; or a set whose count needs the most noise, as its complement's does.
+    """
+
+    bound: WassersteinBound
+    states: tuple[int, ...]
+
+
+def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Sequence[int] | None = None) -> CountBound:
+    """W of the number of ticks in some states.
+
+    Args:
+        chains: a finite class, each chain with its initial law.
+        length: T, the ticks of the window.
+        states: those that are counted; None for the worst set, so that noise of this scale will do for any.
+
+    Raises:
+        ChainClassError: no such state, or no set is named and there are too many to try; or as `wasserstein_count`.
+    """
+    k = chains[0].states if chains else 0
+    if states is None and k > _MOST_STATES:
+        raise ChainClassError(
+            f"{k} states have too many sets to try for the one whose count needs the most noise (up to {_MOST_STATES} "
+            "are tried): name the states that are counted"
+        )
+    if states is not None and not (states and set(states) <= set(range(k))):
+        raise ChainClassError(f"states to count are some of 0 to {k - 1}, got {list(states)}")
+    # A set and its complement: the counts add up to T, so that one law is the other's mirror image.
+    sets = [tuple(sorted(set(states)))] if states is not None else _sets_without_the_first(k)
+    found = [CountBound(wasserstein_count(chains, length, [int(x in each) for x in range(k)]), each) for each in sets]
+    return max(found, key=lambda each: each.bound.distance)
+
+
+def _sets_without_the_first(states: int) -> list[tuple[int, ...]]:
+    return [each for size in range(1, states) for each in combinations(range(1, states), size)]
+
+
 def wasserstein_count(
     chains: tuple[MarkovChain, ...], length: int, weights: Sequence[Number] = (0, 1)
 ) -> WassersteinBound:
@@ -54,7 +103,7 @@ def wasserstein_count(
 
     Args:
         chains: a finite class, each chain with its initial law. Probabilities are read as the simple fraction that
-            they are within rounding, or else as multiples of 2^-53.
+            they are within rounding, or else as the floats that they are, with their largest for the rest up to 1.
         length: T, the ticks of the window.
         weights: (k,) what a tick in each state adds; by default, the count of state 1 of two. Integers, fractions,
             or floats, which are read as the decimals that they print as: all sums lie on a lattice.
@@ -158,10 +207,10 @@ def _sums(chain: MarkovChain, length: int, steps: list[int]) -> Iterable[dict[in
     """
     assert chain.initial is not None
     first, k = settled(chain) if chain.is_stationary else chain.initial, chain.states
-    rows = [_whole(_row(row)) for row in chain.transition]
+    rows = [_whole(row) for row in chain.transition]
     scale = math.lcm(*(total for _, total in rows))
     transition = [[p * (scale // total) for p in row] for row, total in rows]
-    initial, start = _whole(_row(first))
+    initial, start = _whole(first)
     size = (start * scale**length).bit_length() // 8 + 1
     if k * length * (max(steps) * length + 1) * size > _MOST_BYTES:
         raise ChainClassError("the exact law of so long a window does not fit: use MQMExact or the chain accountant")
@@ -194,19 +243,12 @@ def _lattice(weights: Sequence[Number]) -> tuple[list[int], Fraction]:
     return [steps // common for steps in above], Fraction(common, denominator)
 
 
-def _row(law: Floats) -> list[Fraction]:
-    """Probabilities as fractions that sum to 1."""
-    simple = [Fraction(float(p)).limit_denominator(_LARGEST_DENOMINATOR) for p in law]
-    exact = all(abs(float(s) - p) <= 4e-16 and (s > 0) == (p > 0) for s, p in zip(simple, law, strict=True))
-    if exact and sum(simple) == 1:
-        return simple
-    fine = [Fraction(max(round(float(p) * _FINEST), 1), _FINEST) if p > 0 else Fraction(0) for p in law]
-    fine[int(law.argmax())] += 1 - sum(fine)
-    return fine
-
-
-def _whole(row: list[Fraction]) -> tuple[list[int], int]:
-    """A row over its common denominator."""
+def _whole(law: Floats) -> tuple[list[int], int]:
+    """Probabilities over a common denominator, each to within its rounding, however small."""
+    row = [Fraction(float(p)).limit_denominator(_LARGEST_DENOMINATOR) for p in law]
+    if sum(row) != 1 or any(abs(float(s) - p) > _SIMPLE * p for s, p in zip(row, law, strict=True)):
+        row = [Fraction(float(p)) for p in law]
+        row[int(law.argmax())] += 1 - sum(row)
     denominator = math.lcm(*(p.denominator for p in row))
     return [int(p * denominator) for p in row], denominator
 

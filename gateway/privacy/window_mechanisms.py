@@ -16,7 +16,7 @@ from gateway.privacy.accountant import ChainAccountant, Chains
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.eigengap import mqm_approx
 from gateway.privacy.quilts import QuiltScale, corner_chains, entry_dp_scale, group_dp_scale, mqm_exact
-from gateway.privacy.wasserstein import wasserstein_count
+from gateway.privacy.wasserstein import wasserstein_states
 
 __all__ = [
     "COMPOSING",
@@ -48,6 +48,7 @@ class WindowRequest:
         length: ticks of the one window there ever is, or None for windows without an end, one after another.
         query: the number of ticks in some states, or in each state.
         adversary: what the adversary may know.
+        states: what a count counts; None if that is open. Only the Wasserstein mechanism's noise depends on it.
     """
 
     chains: Chains
@@ -55,6 +56,7 @@ class WindowRequest:
     length: int | None
     query: Query
     adversary: Adversary
+    states: tuple[int, ...] | None = None
 
     @property
     def sensitivity(self) -> int:
@@ -144,11 +146,14 @@ def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
         raise ChainClassError("releases one number: it has no histograms")
     chains = _finite(request.chains)
     members = corner_chains(chains) if isinstance(chains, BinaryChains) else chains
-    weights = [0] * members[0].states
-    weights[1] = 1
-    found = wasserstein_count(members, length, weights)
-    reason = f"distance {found.distance} at tick {found.node} between states {found.states[0]} and {found.states[1]}"
-    return float(found.distance) / request.epsilon, f"{reason}; covers one release of one number", False
+    if isinstance(chains, BinaryChains) and len(members) > 1:
+        raise ChainClassError("needs chains, not an interval of them: a chain inside can need more than the corners")
+    (distance, node, pair, _), states = wasserstein_states(members, length, request.states)
+    counted = f"a count of state{'s' * (len(states) > 1)} {', '.join(map(str, states))}"
+    if request.states is None and members[0].states > 2:
+        counted += " (the worst set)"
+    reason = f"{counted}: distance {distance} at tick {node} between states {pair[0]} and {pair[1]}"
+    return float(distance) / request.epsilon, f"{reason}; covers one release of one number", False
 
 
 def _group(request: WindowRequest) -> tuple[float, str, bool]:

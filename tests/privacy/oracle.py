@@ -179,6 +179,7 @@ def enumerated_losses(
         steps = steps * transition[paths[:, step], paths[:, step + 1]]
     logs = log_density(paths)
     density = np.exp(logs - logs.max(axis=0))  # a factor for each output cancels in every ratio
+    assert (logs.max(axis=0) - logs.min(axis=0)).max() < 700.0, "densities too far apart for floats"
     worst = np.zeros(n)
     for start in starts:
         weight = start[paths[:, 0]] * steps
@@ -201,7 +202,7 @@ def enumerated_losses(
 
 
 def extreme_chain(generator: np.random.Generator, k: int) -> Array:
-    """A transition matrix (k, k) with zeros: periodic, reducible, absorbing, deterministic, all but impossible steps."""
+    """A transition matrix (k, k) with zeros: periodic, reducible, deterministic ones, and all but impossible steps."""
     matrix = generator.dirichlet(np.ones(k), size=k)
     kind = generator.integers(8)
     if kind < 3:  # any pattern of zeros

@@ -1,0 +1,201 @@
+"""Chains at the edge of what is a chain: each of these once lost more than was claimed, or broke a calculation."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains
+from gateway.chain import stationary_law
+from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.chain_sides import EndlessSide
+from gateway.privacy.quilts import mqm_exact
+from tests.privacy.oracle import (
+    Array,
+    count_density,
+    enumerated_losses,
+    histogram_density,
+    symbol_density,
+)
+
+NEAR_AN_END = np.array([[1.0 - few, few] for few in (1e-10, 1e-7, 1e-4)] + [[few, 1.0 - few] for few in (1e-10, 1e-7)])
+ANYHOW_WITH_ZEROS = [  # transition, ticks (None: endless), a scale, and the loss that the scale really has
+    ([[0.4, 0.6], [0.0, 1.0]], 3, 1.7671201426803047, 1.698),
+    ([[0.1, 0.9], [0.0, 1.0]], 3, 1.9277335004814948, 1.556),
+    ([[0.9, 0.1], [0.0, 1.0]], 10, 7.254013223307203, 1.379),
+    ([[0.0, 1.0], [0.2, 0.8]], None, 1.684125832075883, 1.375),
+    ([[0.68, 0.32], [1.0, 0.0]], None, 2.2028440432784153, 1.155),
+]
+
+
+def two_symbols(rate: float) -> Array:
+    return np.array([[math.exp(rate), 1.0], [1.0, math.exp(rate)]]) / (1.0 + math.exp(rate))
+
+
+@pytest.mark.parametrize(("rows", "ticks", "scale", "real"), ANYHOW_WITH_ZEROS)
+def test_any_start_counts_with_its_limits(
+    rows: list[list[float]], ticks: int | None, scale: float, real: float
+) -> None:
+    """Where a step is impossible the worst start is a limit that none attains; leaving it out claimed 1 here."""
+    transition, n = np.array(rows), ticks or 7
+    density = count_density(scale, 0, n - 1) if ticks else symbol_density(two_symbols(1.0 / scale), n)
+    found = float(enumerated_losses(NEAR_AN_END, transition, n, density, informed=False).max())
+    assert found == pytest.approx(real, abs=6e-4)
+    accountant = ChainAccountant((MarkovChain(transition, None),))
+    assert found <= accountant.loss(1.0 / scale, length=ticks).epsilon
+    assert found == pytest.approx(accountant.loss(1.0 / scale, length=n).epsilon, rel=0.02)
+    assert 1.0 / accountant.allowance(1.0, length=ticks) > 1.1 * scale
+
+
+def test_a_step_that_hardly_ever_happens_is_possible() -> None:
+    """Start [1, 0]: what happens with probability 5e-16 is a secret like any other, and not the stationary law."""
+    chain = MarkovChain(np.array([[1.0 - 5e-16, 5e-16], [0.05, 0.95]]), np.array([1.0, 0.0]))
+    assert not chain.is_stationary
+    lost = enumerated_losses(chain.initial[None], chain.transition, 6, count_density(1.0, 0, 5), informed=False).max()
+    assert lost == pytest.approx(4.825, abs=1e-3)
+    for aware in (False, True):
+        scale = mqm_exact((chain,), 6, 1.0, support_aware=aware).scale
+        density = count_density(scale, 0, 5)
+        assert enumerated_losses(chain.initial[None], chain.transition, 6, density, informed=False).max() <= 1.0
+    assert ChainAccountant((chain,)).loss(1.0, length=6).epsilon >= lost
+
+
+@pytest.mark.parametrize("few", [1e-6, 1e-13, 1e-200])
+def test_the_stationary_law_of_a_rare_state_is_right_beside_states_that_die_out(few: float) -> None:
+    """Least squares gave it to within 1e-16, which is nothing for a state as rare as that."""
+    law = stationary_law([[0.5, 0.25, 0.25], [0.0, 1.0 - few, few], [0.0, 0.5, 0.5]])
+    assert law[0] == 0.0
+    assert law[2] / law[1] == pytest.approx(2.0 * few, rel=1e-14)
+
+
+def test_a_stationary_law_too_small_for_a_float_is_refused() -> None:
+    with pytest.raises(ChainClassError, match="does not fit a float"):
+        MarkovChain.stationary([[1.0, 1e-200, 0.0], [0.5, 0.5, 1e-200], [0.0, 0.5, 0.5]])
+
+
+def test_near_the_stationary_law_is_not_stationary() -> None:
+    transition = np.array([[0.9, 0.1], [0.4, 0.6]])
+    assert MarkovChain(transition, np.array([0.8, 0.2])).is_stationary
+    assert not MarkovChain(transition, np.array([0.8 + 1e-12, 0.2 - 1e-12])).is_stationary
+
+
+@pytest.mark.parametrize("start", [None, [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])
+@pytest.mark.parametrize("informed", [False, True])
+def test_products_too_small_for_a_float_are_possible(start: list[float] | None, informed: bool) -> None:
+    """1e-200 twice is 0 in a float: the ratios of what is left are read off nothing."""
+    transition = np.array([[1.0, 1e-200, 0.0], [1e-200, 1.0, 1e-200], [0.5, 0.0, 0.5]])
+    chain = MarkovChain(transition, None if start is None else np.array(start))
+    starts = np.eye(3) if start is None else chain.initial[None]
+    adversary = "informed" if informed else "ignorant"
+    for n, scale in ((2, 0.5), (3, 0.5), (4, 2.0)):
+        for counted in ((0,), (1,), (2,)):
+            density = count_density(scale, 0, n - 1, counted)
+            found = enumerated_losses(starts, chain.transition, n, density, informed=informed).max()
+            claim = ChainAccountant((chain,)).schedule_loss(np.full(n, 1.0 / scale), adversary)
+            assert found <= claim.epsilon * (1.0 + 1e-12)
+            assert claim.epsilon <= n / scale * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("rate", [300.0, 800.0, 1e5])
+@pytest.mark.parametrize("rows", [[[0.4, 0.6], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]], [[0.9, 0.1], [0.4, 0.6]]])
+@pytest.mark.parametrize("start", [None, [0.3, 0.7], "stationary"])
+def test_huge_rates_lose_all_that_they_can(rate: float, rows: list[list[float]], start: object) -> None:
+    """e^800 is infinite in a float, and inf / inf was passed over: nothing was claimed for what the past adds."""
+    chain = MarkovChain.stationary(rows) if start == "stationary" else MarkovChain(np.array(rows), start)  # type: ignore[arg-type]
+    claim = ChainAccountant((chain,)).schedule_loss(np.full(3, rate))
+    certain = rate if start != "stationary" or rows[1][0] else 0.0
+    assert certain <= claim.epsilon <= 3.0 * rate * (1.0 + 1e-9)
+    if start is None and not rows[1][0]:
+        assert claim.epsilon >= 3.0 * rate * (1.0 - 1e-9)
+
+
+def test_a_rate_that_is_not_finite_is_refused() -> None:
+    accountant = ChainAccountant((MarkovChain.stationary([[0.9, 0.1], [0.4, 0.6]]),))
+    with pytest.raises(ChainClassError, match="finite"):
+        accountant.schedule_loss([0.1, math.inf, 0.1])
+
+
+# What is called exact
+
+
+@pytest.mark.parametrize("informed", [False, True])
+def test_a_count_of_alternating_readings_is_a_bound(informed: bool) -> None:
+    """Symbols reach it and a count cannot: 3.300 was said to be exact where .753 is lost."""
+    transition, adversary = np.array([[0.1, 0.9], [0.6, 0.4]]), "informed" if informed else "ignorant"
+    chain = MarkovChain.stationary(transition)
+    for accountant in (ChainAccountant((chain,)), ChainAccountant(BinaryChains(q=(0.9, 0.9), r=(0.6, 0.6)))):
+        for length in (None, 6):
+            found = accountant.loss(1.0, adversary, length)
+            assert found.bound in ("alternating bound", "odds-ratio bound")
+    counted = enumerated_losses(chain.initial[None], transition, 6, count_density(1.0, 0, 5), informed=informed).max()
+    said = enumerated_losses(
+        chain.initial[None], transition, 6, symbol_density(two_symbols(1.0), 6), informed=informed
+    ).max()
+    claim = ChainAccountant((chain,)).loss(1.0, adversary, 6).epsilon
+    assert counted < 0.6 * claim
+    assert said == pytest.approx(claim, rel=1e-9)
+
+
+def test_any_start_is_a_bound() -> None:
+    """Each tick's law is maximised apart from the others, and no start need have them all."""
+    transition = np.array([[0.9, 0.1], [0.3, 0.7]])
+    accountant = ChainAccountant((MarkovChain(transition, None),))
+    assert accountant.loss(0.5, length=6).bound == accountant.loss(0.5).bound == "any-start bound"
+    starts = np.array([[1.0 / (1.0 + w), w / (1.0 + w)] for w in np.exp(np.linspace(-12.0, 12.0, 481))])
+    found = enumerated_losses(starts, transition, 6, count_density(2.0, 0, 5), informed=False).max()
+    claim = accountant.loss(0.5, length=6).epsilon
+    assert 0.98 * claim < found <= claim * (1.0 + 1e-12)
+
+
+def test_a_positively_correlated_count_is_exact() -> None:
+    transition = np.array([[0.9, 0.1], [0.3, 0.7]])
+    for start in (np.array([0.2, 0.8]), np.array([1.0, 0.0])):
+        claim = ChainAccountant((MarkovChain(transition, start),)).loss(0.5, length=6)
+        found = enumerated_losses(start[None], transition, 6, count_density(2.0, 0, 5), informed=False).max()
+        assert claim.bound == "exact"
+        assert found == pytest.approx(claim.epsilon, rel=1e-9)
+    assert ChainAccountant(BinaryChains(q=(0.1, 0.2), r=(0.3, 0.4))).loss(0.5).bound == "exact"
+
+
+# Calculations that broke, or did not end
+
+
+@pytest.mark.parametrize("states", [2, 3, 6])
+def test_a_cycle_leaves_the_informed_without_a_bound_and_no_calculation_without_a_number(states: int) -> None:
+    """Its powers have zeros for ever, and infinity times 0 was added to every bound."""
+    side = EndlessSide(np.roll(np.eye(states), 1, axis=1))
+    rate = 2.0 * (1.0 - np.eye(states))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ignorant = side.ignorant(rate)
+        assert np.isinf(ignorant).sum() == states * (states - 1)
+        assert np.isinf(side.informed(rate, ignorant)).sum() == states * (states - 1)
+        cycle = MarkovChain.stationary(np.roll(np.eye(states), 1, axis=1))
+        for adversary in ("ignorant", "informed", "universal"):
+            assert ChainAccountant((cycle,)).loss(2.0, adversary).epsilon == math.inf
+            assert ChainAccountant((cycle,)).loss(0.1, adversary, 3).epsilon == pytest.approx(0.3)
+
+
+def test_what_would_take_for_ever_is_refused_with_the_reason() -> None:
+    chain = MarkovChain(np.full((40, 40), 1 / 40), np.eye(40)[0])
+    with pytest.raises(ChainClassError, match="4000 ticks are too many to follow one by one for 40 states"):
+        ChainAccountant((chain,)).loss(0.1, length=4000)
+    with pytest.raises(ChainClassError, match="too many to follow one by one for 40 states and the informed"):
+        ChainAccountant((chain,)).schedule_loss(np.full(20, 0.1), "informed")
+
+
+def test_a_histogram_over_a_chain_of_one_way_streets() -> None:
+    """States that are never left and states that are never entered again, from any start."""
+    transition = np.array([[0.5, 0.5, 0.0], [0.0, 0.3, 0.7], [0.0, 0.0, 1.0]])
+    starts = np.array([*np.eye(3), *np.random.default_rng(0).dirichlet(np.full(3, 0.2), size=30)])
+    for informed in (False, True):
+        found = enumerated_losses(starts, transition, 4, histogram_density(2.0, 0, 3, 3), informed=informed)
+        claim = ChainAccountant((MarkovChain(transition, None),)).schedule_loss(
+            np.full(4, 1.0), "informed" if informed else "ignorant"
+        )
+        assert claim.by_tick is not None
+        assert np.all(found <= claim.by_tick * (1.0 + 1e-12))
