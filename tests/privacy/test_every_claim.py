@@ -140,8 +140,9 @@ def check_accountant(generator: np.random.Generator, tally: Tally) -> None:
 def optional_scales(chain: MarkovChain, n: int, epsilon: float) -> dict[str, float]:
     """Scales of what can be had for this chain: without a length, by the eigengap, from the accountant backward."""
     scales: dict[str, float] = {}
+    forgets = chain.transition[chain.transition > 0.0].min() > 1e-4  # the others take seconds to be refused
     for name, scale in (
-        ("endless quilts", lambda: mqm_exact((chain,), None, epsilon).scale),
+        ("endless quilts", lambda: mqm_exact((chain,), None if forgets else n, epsilon).scale),
         ("approximate quilts", lambda: mqm_approx((chain,), n, epsilon).scale),
         ("ignorant", lambda: 1.0 / ChainAccountant((chain,)).allowance(epsilon, "ignorant", n)),
         ("informed", lambda: 1.0 / ChainAccountant((chain,)).allowance(epsilon, "informed", n)),
