@@ -12,7 +12,12 @@ import pytest
 from scipy.optimize import linprog
 
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.wasserstein import infinity_wasserstein, wasserstein_count, wasserstein_joint
+from gateway.privacy.wasserstein import (
+    infinity_wasserstein,
+    wasserstein_count,
+    wasserstein_joint,
+    wasserstein_states,
+)
 from tests.privacy.released import chain_losses, losses, paths_of
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
@@ -165,3 +170,62 @@ def test_questions_without_an_answer() -> None:
         wasserstein_count((MarkovChain.stationary(np.full((3, 3), 1 / 3)),), 5, (0, 1e-9, 1.0))
     with pytest.raises(ChainClassError):
         wasserstein_joint([(0, -0.5), (1, 1.5)], lambda at: at, [])
+
+
+# Which states are counted
+
+
+MIDDLE = [
+    [[0.94, 0.05, 0.01], [0.475, 0.05, 0.475], [0.01, 0.05, 0.94]],
+    [[0.99, 0.0, 0.01], [0.5, 0.0, 0.5], [0.01, 0.0, 0.99]],
+]
+
+
+@pytest.mark.parametrize("rows", MIDDLE)
+def test_noise_for_a_count_of_one_state_is_none_for_a_count_of_another(rows: list[list[float]]) -> None:
+    """State 1 was counted whatever was asked: 6 ticks at epsilon 1 had scale 1, or 0, and counts of {0} lose 5.31."""
+    chain = MarkovChain.stationary(rows)
+    named = {each: wasserstein_states((chain,), 6, each).bound.distance for each in ((0,), (1,), (2,), (0, 1), (0, 2))}
+    assert named[(0,)] == named[(2,)] == named[(0, 1)] == 6
+    assert named[(1,)] == named[(0, 2)] == (1 if rows[0][1] else 0)
+    worst = wasserstein_states((chain,), 6)
+    assert (worst.bound.distance, worst.states) == (6, (2,))
+    if rows[0][1]:
+        assert chain_losses(chain, 6, [(range(1, 7), (1, 0, 0), 1.0)]).max() == pytest.approx(5.31, abs=5e-3)
+    for counted in ((0,), (2,), (0, 1), (1,)):
+        adds = [float(x in counted) for x in range(3)]
+        assert chain_losses(chain, 6, [(range(1, 7), adds, float(worst.bound.distance))]).max() <= 1.0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_worst_set_needs_no_less_than_any(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    chain = MarkovChain(rng.dirichlet(np.full(4, 0.3), 4), rng.dirichlet(np.ones(4)))
+    worst = wasserstein_states((chain,), 5)
+    every = [[x for x in range(4) if mask >> x & 1] for mask in range(1, 16)]
+    assert worst.bound.distance == max(wasserstein_states((chain,), 5, each).bound.distance for each in every)
+    assert wasserstein_states((chain,), 5, worst.states).bound == worst.bound
+    assert wasserstein_states((chain,), 5, range(4)).bound.distance == 0
+
+
+def test_states_that_cannot_be_counted() -> None:
+    chain = MarkovChain.stationary(MIDDLE[0])
+    for states in ((), (3,), (0, -1)):
+        with pytest.raises(ChainClassError, match="some of 0 to 2"):
+            wasserstein_states((chain,), 6, states)
+    many = MarkovChain.stationary(np.full((9, 9), 1 / 9))
+    with pytest.raises(ChainClassError, match="name the states that are counted"):
+        wasserstein_states((many,), 3)
+    assert wasserstein_states((many,), 3, (0, 4)).bound.distance == 1
+
+
+def test_a_step_too_rare_for_a_multiple_of_2_to_the_minus_53_is_read_as_it_is() -> None:
+    """Read as 2^-53 it was 10,000 times as likely, and the tails of the laws were those of another chain."""
+    chain = MarkovChain(
+        np.array([[1.0 - 1e-20, 1e-20, 0.0], [0.0, 0.5, 0.5], [1e-12, 0.3, 0.7]]), np.array([1.0, 0, 0])
+    )
+    for epsilon in (0.5, 2.0):
+        for counted in ((0,), (1,), (2,)):
+            distance = float(wasserstein_states((chain,), 5, counted).bound.distance)
+            adds = [float(x in counted) for x in range(3)]
+            assert chain_losses(chain, 5, [(range(1, 6), adds, distance / epsilon)]).max() <= epsilon * (1 + 1e-12)
