@@ -11,7 +11,7 @@ itself, whatever it measures, shows that it does not work.
 
 from __future__ import annotations
 
-import sys
+import os
 import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -276,7 +276,7 @@ def open_sensor(config: dict[str, Any], stdin: BinaryIO | None = None) -> Sensor
     """
     source: Sensor
     if config["kind"] == "stdin":
-        source = LineSensor(stdin or sys.stdin.buffer, config["keep_alive"])
+        source = LineSensor(stdin or os.fdopen(0, "rb", closefd=False), config["keep_alive"])
     elif config["kind"] == "call":
         source = CallSensor(_import_function(config["target"]))
     else:

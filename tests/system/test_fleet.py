@@ -38,12 +38,12 @@ def add(registry: Registry, keys: Keys, document: PolicyDocument) -> None:
 class Gateway:
     """`fugu gateway run` for a fleet with a registry."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, *options: str) -> None:
         self.log, self.store = folder / "gateway.log", folder / "gateway.sqlite"
         command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", "home", "--store", str(self.store)]
         command += ["--broker", f"127.0.0.1:{port}", "--registry", str(folder / "fleet.sqlite"), "--verbose"]
         command += ["--root", str(folder / "root.envelope"), "--gateway-key", str(folder / "gateway.key")]
-        command += ["--passphrase-file", str(folder / "passphrase")]
+        command += ["--passphrase-file", str(folder / "passphrase"), *options]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 

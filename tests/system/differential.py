@@ -1,0 +1,183 @@
+"""Runs of the agent that differ in their readings only, and all that can be seen of each from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from contract.frames import SYMBOLS, decode_symbols
+from contract.measure_frames import decode_measure
+from contract.policy import Categories
+from contract.topics import parse_topic
+from contract.window_frames import decode_window
+from contract.windows import Window
+from firmware_sim.wiretap import Wiretap
+from tests.brokers import Mosquitto
+from tests.measured import measure_policy
+from tests.service.scenes import policy
+
+ROOT = Path(__file__).parents[2]
+PLACES = tuple(f"c{x}" for x in range(9))
+WINDOWS = (
+    Window(name="high", length=20, stride=10, states=("level 1",), scale="20"),
+    Window(name="bars", length=15, stride=15, states="histogram", scale="7/3"),
+)
+PUBLISH = 3
+
+
+class Packet(NamedTuple):
+    """An MQTT packet that the device has sent: its first byte, and the rest with the covered bytes blanked out."""
+
+    first: int
+    rest: bytes
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an observer of a device has.
+
+    Attributes:
+        packets: every byte that was sent, in order, but for what a certificate covers.
+        times: virtual time, topic, size, retain flag and QoS of each publication, a line each.
+        code: the program's exit code.
+        covered: what a certificate covers, in order; may depend on readings.
+        kinds: kinds of topics.
+    """
+
+    packets: tuple[Packet, ...]
+    times: str
+    code: int
+    covered: tuple[bytes, ...]
+    kinds: frozenset[str]
+
+
+class Source(NamedTuple):
+    """A sensor of the stream `hr`, by its configuration, and what it reads from.
+
+    Attributes:
+        kind: `replay`, `stdin` or `call`.
+        text: a recording's column, the lines of standard input, or a module with a function `read`.
+        options: of the sensor.
+        once: whether standard input ends after the text; otherwise it is said again and again.
+    """
+
+    kind: str
+    text: str
+    options: str = ""
+    once: bool = False
+
+
+def run(broker: Mosquitto, folder: Path, source: Source, places: list[str], leak: str = "") -> Seen:
+    """Run the agent once, with the same random bits and the same clock as in every other run."""
+    folder.mkdir()
+    names = Categories(categories={name: x for x, name in enumerate(PLACES)}, states=PLACES)
+    (folder / "hr.json").write_text(policy(windows=WINDOWS).to_json())
+    (folder / "place.json").write_text(measure_policy(3, discretiser=names).to_json())
+    (folder / "places.csv").write_text("\n".join(["value", *places]) + "\n")
+    if source.kind == "replay":
+        (folder / "hr.csv").write_text(source.text)
+        sensor = 'kind = "replay"\nfile = "hr.csv"'
+    elif source.kind == "call":
+        (folder / "driver.py").write_text(source.text)
+        sensor = 'kind = "call"\ntarget = "driver:read"'
+    else:
+        sensor = 'kind = "stdin"'
+    with Wiretap(broker.port) as tap:
+        (folder / "agent.toml").write_text(
+            'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nceiling = 50.0\nmeasurement_ceiling = 1.0\n'
+            'forget = "puback"\nstatus_seconds = 86400.0\ndrain_seconds = 60.0\n'
+            f'[broker]\nport = {tap.port}\nprotocol = "5"\nkeepalive = 3600\n'
+            f'[[streams]]\npolicy = "hr.json"\n[streams.sensor]\n{sensor}\n{source.options}\n'
+            '[[streams]]\npolicy = "place.json"\n[streams.sensor]\nkind = "replay"\nfile = "places.csv"\n'
+        )
+        command = [sys.executable, "-m", "tests.system.virtual_agent", str(folder / "agent.toml"), "seed"]
+        command += [str(folder / "times"), *([leak] if leak else [])]
+        with (folder / "agent.log").open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env={"PYTHONPATH": f"{ROOT}:{folder}", "PATH": "/usr/bin:/bin"},
+            )
+        _feed(process, source)
+        process.wait(180)
+        sent = bytes(tap.upstream)
+    found = [_masked(first, rest) for first, rest in packets(sent)]
+    return Seen(
+        tuple(packet for packet, _, _ in found),
+        (folder / "times").read_text(),
+        process.returncode,
+        tuple(covered for _, covered, _ in found if covered),
+        frozenset(kind for _, _, kind in found if kind),
+    )
+
+
+def _feed(process: subprocess.Popen[bytes], source: Source) -> None:
+    """Be the source that writes to standard input, for as long as somebody reads."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin as lines:
+        while source.kind == "stdin" and process.poll() is None:
+            lines.write(source.text.encode())
+            lines.flush()
+            if source.once:
+                break
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.002)
+
+
+def packets(sent: bytes) -> Iterator[tuple[int, bytes]]:
+    """First byte and content of each MQTT packet."""
+    at = 0
+    while at < len(sent):
+        size, begin = _variable(sent, at + 1)
+        yield sent[at], sent[begin : begin + size]
+        at = begin + size
+
+
+def _variable(data: bytes, at: int) -> tuple[int, int]:
+    """A variable-length integer of MQTT, and where it ends."""
+    value = shift = 0
+    while True:
+        value |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 128:
+            return value, at
+
+
+def _masked(first: int, rest: bytes) -> tuple[Packet, bytes, str]:
+    """A packet without what a certificate covers, that, and the kind of its topic."""
+    if first >> 4 != PUBLISH:
+        return Packet(first, rest), b"", ""
+    size = int.from_bytes(rest[:2], "big")
+    kind = parse_topic(rest[2 : 2 + size].decode()).kind
+    properties, at = _variable(rest, 2 + size + 2)
+    at += properties
+    places = [at + place for place in covered_places(kind, rest[at:])]
+    blank = bytearray(rest)
+    for place in places:
+        blank[place] = 0
+    return Packet(first, bytes(blank)), bytes(rest[place] for place in places), kind
+
+
+def covered_places(kind: str, payload: bytes) -> list[int]:
+    """Where the symbols, the points and the counts of a payload are; its every other byte is nobody's reading."""
+    end = len(payload)
+    if kind == "window":
+        counts = len(decode_window(payload).counts)
+        return [place for i in range(counts) for place in range(end - 9 * (i + 1) + 1, end - 9 * i)]
+    if kind != "symbols":
+        return []
+    if payload[0] == SYMBOLS:
+        frame = decode_symbols(payload)
+        return list(range(end - -(-(len(frame.symbols) + frame.padding) * frame.bits // 8), end))
+    points = decode_measure(payload)
+    cell = 4 + 4 * points.dimensions
+    ticks = len(points.released) + points.padding
+    return [end - cell * ticks + cell * i + place for i in range(ticks) for place in range(4, cell)]

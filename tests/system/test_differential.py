@@ -1,0 +1,90 @@
+"""Two runs with other readings look the same from outside, byte for byte and tick for tick, but for what is covered.
+
+The real program, its real sensors and a real broker; the same random bits and a virtual clock.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+
+from tests.brokers import Mosquitto
+from tests.system.differential import PLACES, Seen, Source, run
+from tests.system.virtual_agent import LEAKS
+
+HERE, THERE, NOWHERE = ["c0"], [*PLACES[::-1]], ["c99", "", "c1", "\u00e9" * 300]
+CRASHING = """
+N = 0
+class Odd:
+    def __float__(self):
+        raise ZeroDivisionError("71.5")
+def read():
+    global N
+    N += 1
+    return (
+        *(lambda: 1 / 0, lambda: 10**5000, lambda: 2.0**5000, lambda: float("nan"), lambda: None, lambda: object()),
+        *(Odd, lambda: b"\\xff", lambda: float("-inf"), lambda: {}["x"], lambda: exit(3), lambda: 0.9),
+    )[N % 12]()
+"""
+
+
+def call(value: str) -> Source:
+    """A function that returns something, and is slow now and then."""
+    slow = "    time.sleep(0.01 * (N % 7 == 0))\n"
+    return Source("call", f"import time\nN = 0\ndef read():\n    global N\n    N += 1\n{slow}    return {value}\n")
+
+
+USABLE: dict[str, tuple[Source, Source]] = {
+    "replay": (Source("replay", "value\n0.25\n"), Source("replay", "value\n" + "0.75\n7e300\n1e3\n" * 10)),
+    "stdin": (Source("stdin", "0.25\n"), Source("stdin", "1234567.125\n")),
+    "call": (call("0.25"), call("N % 3 + 0.75")),
+}
+UNUSABLE: dict[str, Source] = {
+    "replay": Source("replay", "value\n" + 'nan\ntext\n""\n' + "9" * 5000 + "\n0.75\n"),
+    "stdin": Source("stdin", "\n".join(["nan", "text", "9" * 5000, "0x10", "\u2028", "1e999", ""])),
+    "call": Source("call", CRASHING),
+}
+"""Other readings, most of which are none."""
+
+
+def difference(one: Seen, other: Seen) -> str:
+    """What an observer can tell two runs apart by, besides what is covered; empty if nothing."""
+    if one.code != other.code:
+        return f"exit codes {one.code} and {other.code}"
+    for line, another in zip_longest(one.times.splitlines(), other.times.splitlines()):
+        if line != another:
+            return f"published {line}, not {another}"
+    for packet, counterpart in zip_longest(one.packets, other.packets):
+        if packet != counterpart:
+            return f"sent {packet}, not {counterpart}"
+    if [len(covered) for covered in one.covered] != [len(covered) for covered in other.covered]:
+        return "sizes of what is covered"
+    return ""
+
+
+@pytest.mark.parametrize("kind", USABLE)
+def test_other_readings_change_nothing_that_is_not_covered(broker: Mosquitto, tmp_path: Path, kind: str) -> None:
+    """Readings of equal usability, and then readings that are none."""
+    first, second = USABLE[kind]
+    one = run(broker, tmp_path / "one", first, HERE)
+    assert one.code == 0, (tmp_path / "one" / "agent.log").read_text()
+    assert one.kinds == {"symbols", "window", "status"}
+    assert len(one.times.splitlines()) >= 2 + 2 * 6 + 5 + 4, "birth, end, frames of both streams, windows"
+    other = run(broker, tmp_path / "other", second, THERE)
+    assert difference(one, other) == ""
+    assert one.covered != other.covered, "the readings did not even reach the symbols"
+    unusable = run(broker, tmp_path / "unusable", UNUSABLE[kind], NOWHERE)
+    assert difference(one, unusable) == ""
+    again = run(broker, tmp_path / "again", first, HERE)
+    assert difference(one, again) == ""
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_a_leak_is_noticed(broker: Mosquitto, tmp_path: Path, leak: str) -> None:
+    """The test above can fail: an agent that sends when something happens, takes longer, or says more in its status."""
+    first, second = USABLE["replay"]
+    one = run(broker, tmp_path / "one", first, HERE, leak)
+    other = run(broker, tmp_path / "other", second, HERE, leak)
+    assert difference(one, other) != ""
