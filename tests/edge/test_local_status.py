@@ -1,0 +1,95 @@
+"""What is told on the device itself: the local status, a broker that is not there, an outbox that is in use."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from edge_agent.__main__ import main
+from edge_agent.agent import Agent
+from edge_agent.outbox import Outbox
+from edge_agent.randomiser import system_entropy
+from edge_agent.sensors import ReplaySensor
+from firmware_sim.devices import write_device
+from mqtt_link import Broker
+from tests.brokers import Mosquitto, wait_until
+from tests.edge.plans import JumpingClock, agent_plan
+from tests.system.fleet import policy
+
+SECOND = 1_000_000
+
+
+def test_a_second_agent_on_one_outbox_is_told_so_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "night.csv").write_text("value\n0\n")
+    device = policy(epoch_us=0, period_us=SECOND)
+    config = write_device(tmp_path / "watch", device, tmp_path / "night.csv", "value", Broker(port=9))
+    first = Outbox(tmp_path / "watch" / "outbox.sqlite", device.fleet, device.device)
+    command = [sys.executable, "-m", "edge_agent", str(config)]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    first.close()
+    assert second.returncode == 1
+    assert len(second.stderr.splitlines()) == 1
+    assert f"outbox {first.path} is in use by another agent that runs" in second.stderr
+
+
+def test_an_unreachable_broker_is_told_once_and_again_when_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = Mosquitto(tmp_path)
+    plan = agent_plan(tmp_path, Broker(port=broker.port, max_backoff=1))
+    clock = JumpingClock(0)
+    agent = Agent(plan, [ReplaySensor([0.0], loop=True)], system_entropy(), clock)
+    thread = threading.Thread(target=agent.run)
+    thread.start()
+    try:
+        wait_until(lambda: bool(caplog.messages), 20)
+        seen = clock.now
+        wait_until(lambda: clock.now > seen + 1000 * SECOND, 20)
+        assert caplog.messages == [
+            f"broker 127.0.0.1:{broker.port}: no broker at 127.0.0.1:{broker.port}: Connection refused; "
+            "frames wait in the outbox"
+        ]
+        with broker:
+            wait_until(lambda: len(caplog.messages) == 2, 30)
+            assert caplog.messages[1] == f"broker 127.0.0.1:{broker.port}: connected again"
+            agent.stop()
+            thread.join(30)
+    finally:
+        agent.stop()
+        thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_the_local_status_tells_of_the_sensor_in_counts_and_fixed_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = policy(epoch_us=0, period_us=SECOND)
+    config = write_device(tmp_path / "watch", device, tmp_path / "night.csv", "value", Broker(port=9))
+    assert main(["--status", str(config)]) == 1
+    refused = capsys.readouterr().err
+    assert (len(refused.splitlines()), "cannot read" in refused) == (1, True)
+    plan = agent_plan(tmp_path / "watch", Broker(port=9))
+    clock = JumpingClock(1000 * SECOND)
+    agent = Agent(plan, [ReplaySensor([71.5, "", "wrong 71.5"], loop=True)], system_entropy(), clock)
+    for _ in range(9):
+        clock.now += SECOND
+        agent._ticks.catch_up()
+    agent._write_local_status()
+    agent._outbox.close()
+    assert main(["--status", str(config)]) == 0
+    shown = capsys.readouterr().out
+    assert "not connected, 0 frames in the outbox" in shown
+    assert "next tick 1010; 3 of 9 ticks without a reading, 3 unusable readings" in shown
+    assert "71" not in shown
+    file = Path(plan.outbox + ".status")
+    assert set(json.loads(file.read_text())["streams"][0]) == {
+        *("stream", "policy_version", "next_tick", "ticks", "silent", "unusable", "sensor"),
+    }
+    file.write_text("{")
+    assert main(["--status", str(config)]) == 1
+    assert "is damaged" in capsys.readouterr().err
