@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from contract.discrete_laplace import SCALE
 
-__all__ = ["public_row", "public_weights"]
+__all__ = ["public_row", "public_weights", "share_bias"]
 
 
 def public_row(word: int, states: int) -> int:
@@ -32,3 +32,11 @@ def public_weights(states: int) -> tuple[int, ...]:
     """How many of the 2^32 words take each row, for k rows; they sum to 2^32 and differ by at most 1."""
     first = [-(-row * SCALE // states) for row in range(states + 1)]
     return tuple(high - low for low, high in pairwise(first))
+
+
+def share_bias(missing_share: float, states: int) -> float:
+    """The most by which a state's share, estimated from symbols, is off because of ticks without a state.
+
+    With m of the ticks missing, a share p among the others shows as (1 - m) p + m / k, for k states, up to 2^-32.
+    """
+    return missing_share * (1.0 - 1.0 / states)

@@ -34,6 +34,8 @@ class PolicyHeader(DocumentFile):
         valid_from: Unix time in seconds from which the policy may run.
         valid_until: Unix time in seconds from which it may not run any more; none means for ever.
         frame_ticks: ticks in a frame; a frame is published every frame_ticks * period.
+        missing_share: the most of the ticks that are expected to be missing without a state for that, if it is known;
+            says how far off estimates can be, and nothing about privacy.
     """
 
     remedy: ClassVar[str] = "make the policy anew with fugu plan"
@@ -47,6 +49,7 @@ class PolicyHeader(DocumentFile):
     clock: Clock
     frame_ticks: int = Field(ge=1, le=MAX_FRAME_TICKS)
     discretiser: Discretiser
+    missing_share: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
 
     @model_validator(mode="after")
     def _plausible(self) -> Self:

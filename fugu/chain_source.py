@@ -23,6 +23,8 @@ class ChainSource(NamedTuple):
         transition: a typical member, for forecasts only.
         period_seconds: sampling period of the recording that it was fitted to, or none.
         threshold: edge between the two states of that recording, or none.
+        missing_state: the state of readings that were missing there, if that is one.
+        missing_share: the most of the readings that may be missing without such a state, as in that recording, or none.
         notes: how the class came about, in sentences.
         warnings: what must be heeded.
     """
@@ -31,6 +33,8 @@ class ChainSource(NamedTuple):
     transition: Matrix
     period_seconds: float | None
     threshold: float | None
+    missing_state: int | None
+    missing_share: float | None
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -57,7 +61,7 @@ def chain_source(q: str | None, r: str | None, model: str | None, confidence: fl
     chains = BinaryChains(q=interval(q, "q"), r=interval(r, "r"))
     middle_q, middle_r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
     transition = ((1.0 - middle_q, middle_q), (middle_r, 1.0 - middle_r))
-    return ChainSource(chains, transition, None, None, (), ())
+    return ChainSource(chains, transition, None, None, None, None, (), ())
 
 
 def _fitted(path: Path, confidence: float) -> ChainSource:
@@ -75,4 +79,19 @@ def _fitted(path: Path, confidence: float) -> ChainSource:
     )
     if made.widened:
         note += ", widened to cover the estimates of both halves of the recording"
-    return ChainSource(made.chains, model.transition, model.period_seconds, model.threshold, (note,), (model.warning,))
+    notes = [note]
+    if model.missing_state is not None:
+        notes.append(
+            f"{model.missing_share:.1%} of the readings were missing: state {model.missing_state} stands for that, "
+            "and is protected like the others"
+        )
+    return ChainSource(
+        chains=made.chains,
+        transition=model.transition,
+        period_seconds=model.period_seconds,
+        threshold=model.threshold,
+        missing_state=model.missing_state,
+        missing_share=model.missing_share if model.missing_state is None else None,
+        notes=tuple(notes),
+        warnings=(model.warning,),
+    )

@@ -1,7 +1,8 @@
 """Location traces become a chain over square cells: what `fugu model fit --grid` computes.
 
 A cell is a square of a fixed lattice over the earth, so its corners tell nothing of the traces. The chain lives on the
-largest set of cells that can all be reached from one another; a trace is cut where it leaves that set.
+largest set of cells that can all be reached from one another; a trace is cut where it leaves that set. Where more than
+1 % of the rows have no place, the most visited cell stands in for them, as it will on the device.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class GridModel(NamedTuple):
         visited: cells that the traces ever touched.
         outside: places outside the cells of the chain.
         period_seconds: time between two places, or none.
+        missing: the cell that stands in for missing places, or none.
     """
 
     cells: NDArray[np.int64]
@@ -56,6 +58,7 @@ class GridModel(NamedTuple):
     visited: int
     outside: int
     period_seconds: float | None
+    missing: int | None
 
     @property
     def transition(self) -> NDArray[np.float64]:
@@ -78,15 +81,18 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
     if not 1.0 <= metres <= _COARSEST:
         raise CommandError(f"a cell is from 1 to {_COARSEST:g} metres wide, got {metres:g}")
     # whole degrees: the height of a cell shall not tell where exactly the traces are
-    middle = math.radians(min(85.0, abs(round(float(np.median(traces.places[:, 0]))))))
+    middle = math.radians(min(85.0, abs(round(float(np.nanmedian(traces.places[:, 0]))))))
     step = np.array([metres / _METRES_PER_DEGREE, metres / (_METRES_PER_DEGREE * math.cos(middle))])
-    lattice, codes = np.unique(np.floor(traces.places / step).astype(np.int64), axis=0, return_inverse=True)
-    codes = codes.ravel()
+    present = ~np.isnan(traces.places[:, 0])
+    lattice, places = np.unique(np.floor(traces.places[present] / step).astype(np.int64), axis=0, return_inverse=True)
+    visits = np.bincount(places.ravel(), minlength=len(lattice))
+    stand_in = int(visits.argmax())
+    codes = np.full(len(present), stand_in, dtype=np.int64)
+    codes[present] = places.ravel()
     follows = traces.trace[1:] == traces.trace[:-1]
     before, after = codes[:-1][follows], codes[1:][follows]
     steps = csr_array((np.ones(len(before), dtype=np.int64), (before, after)), shape=(len(lattice),) * 2)
     labels = connected_components(steps, directed=True, connection="strong")[1]
-    visits = np.bincount(codes, minlength=len(lattice))
     # the most cells; of equals the most visited
     sizes, weights = np.bincount(labels), np.bincount(labels, weights=visits)
     best = max(range(len(sizes)), key=lambda label: (sizes[label], weights[label]))
@@ -95,6 +101,11 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
         raise CommandError(f"{traces.source}: all places lie in one cell of {metres:g} m: take smaller cells")
     if len(kept) < 2:
         raise CommandError(f"{traces.source}: no trace ever returns to a cell of {metres:g} m: take larger cells")
+    if not present.all() and stand_in not in kept:
+        raise CommandError(
+            f"{traces.source}: {traces.missing} rows have no place, and the most visited cell of {metres:g} m, which "
+            "would stand in for them, is not among those that can all be reached from one another: take larger cells"
+        )
     if len(kept) > _MOST_CELLS:
         raise CommandError(
             f"{traces.source}: {len(kept)} cells of {metres:g} m; at most {_MOST_CELLS} are allowed: take larger cells"
@@ -111,6 +122,7 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
         visited=len(lattice),
         outside=int(visits.sum() - visits[kept].sum()),
         period_seconds=traces.median_step if period_seconds is None else period_seconds,
+        missing=int(np.searchsorted(kept, stand_in)) if not present.all() else None,
     )
 
 
@@ -142,14 +154,16 @@ def fit_cells(traces: Traces, most: int, *, period_seconds: float | None = None)
 def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
     """The chain as an object for JSON, which `fugu plan measure` reads."""
     first, second = np.nonzero(model.counts)
+    names = [f"x{x}y{y}" for x, y in model.cells.tolist()]
+    missing = {} if model.missing is None else {"missing": names[model.missing]}
     seen = zip(first.tolist(), second.tolist(), model.counts[first, second].tolist(), strict=True)
     return {
         "coordinates": model.cells.tolist(),
         "transition": model.transition.tolist(),
         "initial": stationary_law(model.transition).tolist(),
-        "names": [f"x{x}y{y}" for x, y in model.cells.tolist()],
+        "names": names,
         "resolution": model.metres,
-        "grid": {"origin": list(model.origin), "step": list(model.step)},
+        "grid": {"origin": list(model.origin), "step": list(model.step), **missing},
         "period_seconds": model.period_seconds,
         "source": traces.source,
         "rows": traces.rows,
@@ -168,9 +182,17 @@ def show_grid(model: GridModel, traces: Traces) -> None:
     size = len(model.cells)
     columns, rows = (model.cells.max(axis=0) + 1).tolist()
     period = "" if model.period_seconds is None else f", one place every {model.period_seconds:g} s"
-    say(f"{traces.source}: {traces.rows} rows, {len(traces.places)} places of {len(set(traces.trace.tolist()))} traces")
+    found, apart = traces.rows - traces.missing, len(set(traces.trace.tolist()))
+    say(f"{traces.source}: {traces.rows} rows, {found} places of {apart} traces")
     if traces.missing:
-        say(f"{traces.missing} rows without a place were left out; no transition is counted across them")
+        if model.missing is None:
+            say(f"{traces.missing} rows without a place were left out; no transition is counted across them")
+        else:
+            x, y = model.cells[model.missing].tolist()
+            say(
+                f"{traces.missing} rows ({traces.missing / traces.rows:.1%}) have no place, which is more than 1 %: "
+                f"the most visited cell, x{x}y{y}, stands in for them, here and on a device with a policy made of this"
+            )
     if traces.silences:
         say(f"{traces.silences} silences of more than two periods count as one step each; --period cuts there")
     moves = model.counts.sum() - np.trace(model.counts)

@@ -298,7 +298,11 @@ def _names(names: Any, count: int) -> tuple[str, ...]:
 def _cells(cells: Any, values: IntArray) -> dict[str, Any] | None:
     if cells is None:
         return None
-    if not isinstance(cells, dict) or set(cells) != {"origin", "step"} or values.shape[1] != 2:
+    if (
+        not isinstance(cells, dict)
+        or not {"origin", "step"} <= set(cells) <= {"origin", "step", "missing"}
+        or values.shape[1] != 2
+    ):
         raise CommandError("cells must be the origin and step of a grid in two dimensions, in degrees")
     return cells
 

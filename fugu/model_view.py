@@ -26,7 +26,13 @@ def show_model(model: ChainModel, confidence: float, missing: int) -> None:
     if model.threshold is not None:
         say(f"state 1 is a value of at least {model.threshold:g}")
     if missing:
-        say(f"{missing} rows without a reading were left out; no transition is counted across them")
+        if model.missing_state is None:
+            say(f"{missing} rows without a reading were left out; no transition is counted across them")
+        else:
+            say(
+                f"{missing} rows ({model.missing_share:.1%}) have no reading, which is more than 1 %: state "
+                f"{model.missing_state} stands for that, and a policy made of this chain protects it like the others"
+            )
     _estimates(model, confidence)
     say(
         f"Intervals: Clopper-Pearson, level {confidence:g}, each for itself. Halves: first and second half of the rows."

@@ -10,6 +10,7 @@ from fugu import arguments
 from fugu.chain_source import ChainSource, chain_source
 from fugu.comparison import compare
 from fugu.errors import CommandError
+from fugu.missing_view import missing_sentence
 from fugu.plan_view import plan_document, show_plan
 from fugu.planner import Request, make_plan
 from fugu.policy_builder import PolicyOptions, build_policy
@@ -47,7 +48,15 @@ def plan_stream(
     request, source = _request(options)
     plan = make_plan(request)
     if output is not None:
-        document = build_policy(plan, replace(policy, edges=_edges(edges, source)))
+        document = build_policy(
+            plan,
+            replace(
+                policy,
+                edges=_edges(edges, source),
+                missing_state=source.missing_state,
+                missing_share=source.missing_share,
+            ),
+        )
         output.write_text(document.to_json(), encoding="utf-8")
     others = compare(plan)
     if as_json:
@@ -55,7 +64,7 @@ def plan_stream(
     else:
         show_plan(plan, source, others)
         if output is not None:
-            say(f"policy written to {output}")
+            say(f"policy written to {output}: {missing_sentence(document)}")
     for warning in source.warnings:
         warn(warning)
 

@@ -28,6 +28,8 @@ class PolicyOptions:
         version: of the policy.
         epoch: Unix time in seconds of tick 0; now, rounded to a second, if not given.
         valid_until: Unix time in seconds from which the policy may not run, or none.
+        missing_state: the state of a missing reading, the last one, if there is one.
+        missing_share: the most of the ticks that are expected to be missing without a state, or none.
     """
 
     fleet: str | None
@@ -40,6 +42,8 @@ class PolicyOptions:
     version: int = 1
     epoch: float | None = None
     valid_until: int | None = None
+    missing_state: int | None = None
+    missing_share: float | None = None
 
 
 def build_policy(plan: Plan, options: PolicyOptions) -> Policy:
@@ -67,11 +71,18 @@ def build_policy(plan: Plan, options: PolicyOptions) -> Policy:
     epoch = float(round(time.time())) if options.epoch is None else options.epoch
     if not (0.0 <= epoch < 2**42 and 0.0 < period < 2**42):
         raise CommandError("epoch and period must be seconds from 0 to 2^42")
-    default_names = ("low", "high") if chains.states == 2 else tuple(f"state{x}" for x in range(chains.states))
+    readings = chains.states - (options.missing_state is not None)
+    default_names = ("low", "high") if readings == 2 else tuple(f"state{x}" for x in range(readings))
+    names = options.states or default_names
+    if options.missing_state is not None and len(names) == readings:
+        names = (*names, "missing")
     guarantee = Guarantee(epsilon=plan.request.epsilon, adversary=plan.request.adversary)
     clock = Clock(epoch_us=round(epoch * _MICROSECONDS), period_us=round(period * _MICROSECONDS))
     discretiser = Thresholds(
-        edges=options.edges or (), states=options.states or default_names, hysteresis=options.hysteresis
+        edges=options.edges or (),
+        states=names,
+        hysteresis=options.hysteresis,
+        missing=None if options.missing_state is None else names[-1],
     )
     policy = Policy(
         fleet=options.fleet or "",
@@ -82,6 +93,7 @@ def build_policy(plan: Plan, options: PolicyOptions) -> Policy:
         clock=clock,
         frame_ticks=options.frame_ticks,
         discretiser=discretiser,
+        missing_share=options.missing_share,
         table=plan.chosen.table,
         chains=chains,
         guarantee=guarantee,

@@ -1,8 +1,9 @@
 """Read a recording: a CSV file with one row per tick.
 
 Columns that have a meaning: `t` (seconds), `seg` and `subject` (a new value begins a new segment, and no transition is
-counted across). An empty cell or "nan" is a missing reading; it ends a segment as well. Errors name rows and columns,
-never a value.
+counted across). An empty cell or "nan" is a missing reading. Where more than 1 % of the rows have none, that is a state
+of its own, after the others, as a policy should have it; else such rows are left out, and end a segment. Errors name
+rows and columns, never a value.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from numpy.typing import NDArray
 from fugu.csv_file import column_missing, csv_rows
 from fugu.errors import CommandError
 
-__all__ = ["Recording", "read_recording"]
+__all__ = ["MOST_MISSING", "Recording", "read_recording"]
+
+MOST_MISSING = 0.01
+"""The share of missing readings above which they are a state of their own."""
 
 _BOUNDARIES = ("seg", "subject")
 _LARGEST_STATE = 254
@@ -32,7 +36,9 @@ class Recording(NamedTuple):
         period_seconds: median step of column t inside segments, or none.
         threshold: states are "value >= threshold"; none if the column held states.
         column: the column that was read.
-        missing: rows that were left out because they have no reading.
+        missing: rows that have no reading.
+        missing_state: the state that those rows have; none if they were left out.
+        missing_share: of the rows.
     """
 
     states: NDArray[np.int64]
@@ -41,6 +47,8 @@ class Recording(NamedTuple):
     threshold: float | None
     column: str
     missing: int
+    missing_state: int | None
+    missing_share: float
 
 
 class _Rows(NamedTuple):
@@ -65,15 +73,26 @@ def read_recording(path: Path, column: str | None, threshold: float | str | None
     rows = _read(path, name)
     present = ~np.isnan(rows.values)
     missing = int((~present).sum())
-    # A missing row separates: every row after it belongs to a new segment.
-    segments = (rows.segments + np.cumsum(~present))[present]
     values = rows.values[present]
     if not values.size:
         raise CommandError(f"{path.name}: no row has a reading in column {name}")
     edge = float(values.mean()) if isinstance(threshold, str) else threshold
     states = _states(values, path.name, name) if edge is None else (values >= edge).astype(np.int64)
+    share = missing / len(present)
+    if share > MOST_MISSING:
+        lost = int(states.max()) + 1 if edge is None else 2
+        if lost > _LARGEST_STATE:
+            raise CommandError(
+                f"{path.name}: {lost} states leave no room for one of the {missing} rows without reading"
+            )
+        complete = np.full(len(present), lost, dtype=np.int64)
+        complete[present] = states
+        period = _period(rows.times, rows.segments)
+        return Recording(complete, rows.segments, period, edge, name, missing, lost, share)
+    # A row that is left out separates: every row after it belongs to a new segment.
+    segments = (rows.segments + np.cumsum(~present))[present]
     times = None if rows.times is None else rows.times[present]
-    return Recording(states, segments, _period(times, segments), edge, name, missing)
+    return Recording(states, segments, _period(times, segments), edge, name, missing, None, share)
 
 
 def _read(path: Path, name: str) -> _Rows:

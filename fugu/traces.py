@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fugu.csv_file import column_missing, csv_rows
 from fugu.errors import CommandError
+from fugu.recording import MOST_MISSING
 
 __all__ = ["Traces", "read_traces", "resampled"]
 
@@ -28,7 +29,7 @@ class Traces(NamedTuple):
     """Places in the order in which they were visited, trace by trace.
 
     Attributes:
-        places: n x 2, latitude and longitude in degrees.
+        places: n x 2, latitude and longitude in degrees; NaN in rows without a place, if those were kept.
         trace: n numbers, equal for consecutive places of one unbroken trace.
         times: n times in seconds, or none.
         rows: rows of the file.
@@ -66,7 +67,8 @@ def read_traces(path: Path) -> Traces:
     """Read location traces from a CSV file, plain or gzip.
 
     Its header names a latitude and a longitude, and may name what tells traces apart (rows of one trace need not stand
-    together) and a time in seconds. A row without a place ends its trace.
+    together) and a time in seconds. Rows without a place are kept where they are more than 1 % of all; else each ends
+    its trace.
 
     Raises:
         CommandError: a column is missing, or a row holds no place on earth; rows are named, never a value.
@@ -82,11 +84,12 @@ def read_traces(path: Path) -> Traces:
         for line, row in rows:
             lines += 1
             trace = traces.setdefault(tuple(row[key] for key in keys), [])
-            if not (row[at[0]].strip() and row[at[1]].strip()):
+            placed = bool(row[at[0]].strip() and row[at[1]].strip())
+            if not placed and time is not None and not row[time].strip():
                 trace.append(None)
                 continue
-            latitude = _number(row[at[0]], path.name, line, header[at[0]], 90.0)
-            longitude = _number(row[at[1]], path.name, line, header[at[1]], 180.0)
+            latitude = _number(row[at[0]], path.name, line, header[at[0]], 90.0) if placed else math.nan
+            longitude = _number(row[at[1]], path.name, line, header[at[1]], 180.0) if placed else math.nan
             moment = 0.0 if time is None else _number(row[time], path.name, line, header[time])
             if trace and (last := trace[-1]) is not None and moment < last[2]:
                 raise CommandError(f"{path.name}: line {line}: time runs backwards within a trace")
@@ -122,23 +125,32 @@ def resampled(traces: Traces, period: float) -> Traces:
 
 
 def _joined(traces: Iterable[list[_Entry | None]], lines: int, timed: bool, source: str) -> Traces:
-    """All traces one after another; a missing place separates."""
+    """All traces one after another; a missing place that is not kept separates."""
+    traces = list(traces)
+    missing = sum(_missing(entry) for trace in traces for entry in trace)
+    kept = missing > MOST_MISSING * lines
     entries, numbers, number = [], [], 0
     for trace in traces:
         number += 1
         for entry in trace:
-            if entry is None:
+            if entry is None or (_missing(entry) and not kept):
                 number += 1
                 continue
             entries.append(entry)
             numbers.append(number)
-    if not entries:
+    if missing == lines:
         raise CommandError(f"{source}: no row has a place")
     table = np.array(entries, dtype=np.float64)
-    if np.ptp(table[:, 1]) > 180.0:  # cells side by side on the ground would be the world apart
+    if (
+        np.nanmax(table[:, 1]) - np.nanmin(table[:, 1]) > 180.0
+    ):  # cells side by side on the ground would be the world apart
         raise CommandError(f"{source}: places on both sides of the 180th meridian cannot be cells of one grid")
     times = table[:, 2] if timed else None
-    return Traces(table[:, :2], np.array(numbers, dtype=np.int64), times, lines, lines - len(entries), source)
+    return Traces(table[:, :2], np.array(numbers, dtype=np.int64), times, lines, missing, source)
+
+
+def _missing(entry: _Entry | None) -> bool:
+    return entry is None or math.isnan(entry[0])
 
 
 def _column(header: Sequence[str], names: Sequence[str], file: str) -> int:

@@ -82,6 +82,8 @@ def fit(
         source=file.name,
         column=recording.column,
         threshold=recording.threshold,
+        missing_state=recording.missing_state,
+        missing_share=recording.missing_share,
         confidences=tuple(sorted({0.9, 0.95, 0.99, 0.999, level})),
     )
     if output is not None:

@@ -47,6 +47,7 @@ def check(
     from contract.policies import read_policy
     from contract.policy import Policy
     from fugu.arguments import positive
+    from fugu.missing_view import missing_sentence
 
     accepted = math.inf if ceiling is None else positive(ceiling, "ceiling")
     try:
@@ -72,6 +73,7 @@ def check(
         print(f"  {line}")
     for state, (name, weights) in enumerate(zip(policy.discretiser.states, policy.table.weights(), strict=True)):
         print(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
+    print(f"  {missing_sentence(policy)}")
     if policy.windows_guarantee is not None and alone is not None:
         _show_guarantee(policy.windows_guarantee, alone, ", for windows alone")
         for line in stretch_lines(policy.window_stretches(alone)):
@@ -85,6 +87,7 @@ def _show_measurement(policy: MeasurePolicy, as_json: bool) -> None:
     from contract.frames import MAX_TICK
     from contract.measure_table import WeightNoise
     from contract.measurement import Reach
+    from fugu.missing_view import missing_sentence
     from fugu.stretch_view import stretch_documents, stretch_lines
 
     reach = Reach(policy.measurement)
@@ -138,6 +141,7 @@ def _show_measurement(policy: MeasurePolicy, as_json: bool) -> None:
     print(f"  whole stream: {how}")
     for line in stretch_lines(told):
         print(f"  {line}")
+    print(f"  {missing_sentence(policy)}")
     counts = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
     print(f"  possible states from tick 0 on: {counts}; the sets repeat from tick {reach.start} on")
     for table in tables:

@@ -30,6 +30,8 @@ def fit(
     source: str = "",
     column: str = "",
     threshold: float | None = None,
+    missing_state: int | None = None,
+    missing_share: float = 0.0,
     confidences: tuple[float, ...] = (0.9, 0.95, 0.99, 0.999),
 ) -> ChainModel:
     """Fit a chain to a recording.
@@ -39,7 +41,7 @@ def fit(
         segments: (n,) segment numbers; no transition is counted from one segment to the next.
         decimate: D >= 1, keep every D-th row of each segment.
         period_seconds: of the recording, before decimation.
-        source, column, threshold: noted in the file.
+        source, column, threshold, missing_state, missing_share: noted in the file.
         confidences: levels of the intervals in the file.
 
     Raises:
@@ -62,6 +64,8 @@ def fit(
         column=column,
         threshold=threshold,
         states=k,
+        missing_state=missing_state,
+        missing_share=missing_share,
         n=int(states.size),
         decimate=decimate,
         period_seconds=None if period_seconds is None else period_seconds * decimate,

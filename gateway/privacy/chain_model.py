@@ -5,6 +5,8 @@
     column            the column that was read
     threshold         states are "value >= threshold"; null if the column held states
     states            k
+    missing_state     the state of rows without a reading, the last one; null if they were left out
+    missing_share     share of the rows that had no reading
     n                 rows that were used, after decimation
     decimate          D: every D-th row of each segment was used
     period_seconds    median step of column t, times D; null without a column t
@@ -117,6 +119,8 @@ class ChainModel(Document):
     column: str = Field(max_length=255)
     threshold: float | None
     states: int = Field(ge=2, le=255)
+    missing_state: int | None = None
+    missing_share: Probability = 0.0
     n: int = Field(ge=2)
     decimate: int = Field(ge=1)
     period_seconds: float | None = Field(gt=0.0)
@@ -135,6 +139,8 @@ class ChainModel(Document):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         k = self.states
+        if self.missing_state not in (None, k - 1):
+            raise ValueError("missing_state is not the last state")
         squares = [self.counts, *self.halves, self.transition]
         squares += [matrix for cells in self.intervals for matrix in (cells.low, cells.high)]
         if any(len(square) != k or any(len(row) != k for row in square) for square in squares):

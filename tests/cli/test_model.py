@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 
 import pytest
 
+from edge_agent.discretiser import Discretiser
+from edge_agent.reading import Reading
 from fugu.demo.people import RECORDINGS
 from gateway.privacy.chain_model import ChainModel
 from tests.cli.command import Fugu
@@ -20,9 +23,8 @@ ROWS = """0,10,0,a,1
 8,9,0,a,1
 100,40,1,b,1
 102,41,1,b,1
-104,,,b,1
-106,12,0,b,1
-108,45,1,b,1
+106,12,0,c,1
+108,45,1,c,1
 200,8,0,b,2
 202,50,1,b,2"""
 
@@ -35,7 +37,7 @@ def recording(tmp_path: Path) -> Path:
 
 
 def test_counts_by_hand(fugu: Fugu, recording: Path) -> None:
-    """Segments end where seg or subject change, and at a missing reading: 0 0 1 1 0 | 1 1 | 0 1 | 0 1."""
+    """Segments end where seg or subject change: 0 0 1 1 0 | 1 1 | 0 1 | 0 1."""
     done = fugu("model", "fit", recording, "--json")
     assert done.code == 0
     document = done.json()
@@ -116,3 +118,70 @@ def test_more_states(fugu: Fugu, tmp_path: Path) -> None:
     assert (document["q"], document["r"]) == (None, None)
     shown = fugu("model", "fit", file)
     assert "Pr(2 -> 1)" in shown.out
+
+
+def test_rows_without_a_reading_are_a_state_where_they_are_more_than_one_in_a_hundred(
+    fugu: Fugu, tmp_path: Path
+) -> None:
+    """At the boundary from both sides: 1 of 100 rows is left out and separates, 2 of 199 are a state."""
+    rows = [f"{state}" for state in (0, 0, 1, 1) * 25]
+    file = tmp_path / "gaps.csv"
+    file.write_text("\n".join(["state,x", *(f"{'' if i == 50 else row}," for i, row in enumerate(rows))]) + "\n")
+    document = fugu("model", "fit", file, "--json").json()
+    assert (document["states"], document["missing_state"], document["missing_share"]) == (2, None, 0.01)
+    assert sum(map(sum, document["counts"])) == 97, "no transition is counted across it"
+    rows = (rows * 2)[:199]
+    gaps = (50, 51)
+    file.write_text("\n".join(["state,x", *(f"{'' if i in gaps else row}," for i, row in enumerate(rows))]) + "\n")
+    document = fugu("model", "fit", file, "--json").json()
+    assert (document["states"], document["missing_state"]) == (3, 2)
+    assert document["counts"][2] == [1, 0, 1]
+    assert document["counts"][0][2] == 1, "nothing is carried over a missing row"
+    assert sum(map(sum, document["counts"])) == 198
+    shown = fugu("model", "fit", file)
+    assert "2 rows (1.0%) have no reading, which is more than 1 %: state 2 stands for that" in shown.out
+
+
+def test_a_plan_from_such_a_recording_has_a_policy_with_a_state_for_missing_readings(
+    fugu: Fugu, tmp_path: Path
+) -> None:
+    rng = random.Random(5)
+    rows, value = [], 60.0
+    for _ in range(4000):
+        value = 60.0 + 0.5 * (value - 60.0) + rng.gauss(0, 8)
+        rows.append("" if rng.random() < 0.1 else f"{value:.2f}")
+    file, model = tmp_path / "pulse.csv", tmp_path / "chain.json"
+    file.write_text("\n".join(["t,value", *(f"{t},{row}" for t, row in enumerate(rows))]) + "\n")
+    assert fugu("model", "fit", file, "--threshold", "60", "-o", model).code == 0
+    names = ("--fleet", "home", "--device", "watch", "--stream", "hr", "--states", "low,high")
+    policy = tmp_path / "policy.json"
+    done = fugu("plan", "stream", "--model", model, "--epsilon", "4", "--adversary", "universal", *names, "-o", policy)
+    assert done.code == 0, done.err
+    document = json.loads(policy.read_text())
+    assert document["discretiser"]["states"] == ["low", "high", "missing"]
+    assert document["discretiser"]["missing"] == "missing"
+    assert document["missing_share"] is None
+    device = Discretiser(document["discretiser"])
+    assert [device.observe(tick, reading) for tick, reading in enumerate((Reading("70"), None, Reading("x")))] == [
+        1,
+        2,
+        2,
+    ]
+    checked = fugu("policy", "check", policy)
+    assert "missing readings are in state 2 (missing), protected like the others" in checked.out
+    del document["discretiser"]["missing"]
+    policy.write_text(json.dumps(document))
+    assert "1 edges make 2 states, not 3" in fugu("policy", "check", policy).err
+
+
+def test_a_small_share_of_missing_readings_says_how_far_off_estimates_can_be(fugu: Fugu, tmp_path: Path) -> None:
+    rng = random.Random(6)
+    rows = ["" if i % 200 == 7 else f"{rng.gauss(60, 8):.2f}" for i in range(4000)]
+    file, model, policy = tmp_path / "pulse.csv", tmp_path / "chain.json", tmp_path / "policy.json"
+    file.write_text("\n".join(["t,value", *(f"{t},{row}" for t, row in enumerate(rows))]) + "\n")
+    assert fugu("model", "fit", file, "--threshold", "60", "-o", model).code == 0
+    names = ("--fleet", "home", "--device", "watch", "--stream", "hr")
+    assert fugu("plan", "stream", "--model", model, "--epsilon", "1", *names, "-o", policy).code == 0
+    assert json.loads(policy.read_text())["missing_share"] == 0.005
+    shown = fugu("policy", "check", policy).out
+    assert "at most 0.500% of the ticks, a state's share is off by at most 0.0025, a window's count by 0.005" in shown
