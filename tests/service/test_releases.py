@@ -42,12 +42,15 @@ def test_a_scheduled_release_arrives_and_its_entry_was_there_before(
     broker: Mosquitto, gateway: Gateway, tmp_path: Path
 ) -> None:
     entries: list[tuple[bytes, int, int]] = []
+    noted: list[bool] = []
 
     def look_up(payload: bytes) -> None:
         number = decode_release(payload).entry
         with sqlite3.connect(f"file:{tmp_path / 'l.sqlite'}?mode=ro", uri=True) as ledger:
             query = "SELECT payload, first, last FROM entries WHERE number=?"
             entries.append(ledger.execute(query, (number,)).fetchone())
+        with sqlite3.connect(f"file:{tmp_path / 's.sqlite'}?mode=ro", uri=True) as store:
+            noted.append(store.execute("SELECT entry FROM release_record").fetchone()[0] >= number)
 
     public = Public(broker, look_up)
     devices = [Device(broker, name) for name in ("watch", "ring")]
@@ -58,6 +61,7 @@ def test_a_scheduled_release_arrives_and_its_entry_was_there_before(
         device.send(frames([10] * 5, seed=seed))
     wait_until(lambda: len(public.payloads) == 2)
     assert entries == [(public.payloads[0], 0, 19), (public.payloads[1], 20, 39)]
+    assert noted == [True, True]  # in the store too, before it was published
     frame = public.frames[0]
     assert (frame.name, frame.stream, frame.audience, frame.query) == ("active", "hr", "public", "count")
     assert (frame.states, frame.devices, frame.first, frame.length) == (("level 1",), 2, 0, 20)
