@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import time
 import typing
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from paho.mqtt.client import topic_matches_sub
 
 from contract.envelope import decode_envelope, decode_roots
@@ -18,21 +14,13 @@ from contract.errors import FrameError
 from contract.fleet_frames import decode_policy_status
 from contract.frames import decode_committed, decode_estimate, decode_status, decode_symbols
 from contract.measure_frames import decode_measure, decode_measure_estimate
-from contract.policy import Categories
 from contract.release_frames import decode_release
 from contract.topics import Kind, parse_topic
 from contract.window_frames import decode_window
-from contract.windows import Window
-from firmware_sim.devices import AgentProcess
 from fugu.deploy.accounts import Account, access_list
-from gateway.fleet import Registry
-from mqtt_link import Link
 from tests.brokers import Mosquitto, wait_until
-from tests.measured import measure_policy
-from tests.signing import Keys, policy_document
-from tests.system.fleet import policy
 from tests.system.register import messages, observables, rows
-from tests.system.test_fleet import Gateway, add
+from tests.system.whole_fleet import Everything, WholeFleet
 
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "SymbolFrame": decode_symbols,
@@ -100,80 +88,13 @@ def test_readers_are_those_of_the_access_list() -> None:
         assert row.readers == may, row.topic
 
 
-class Everything:
-    """Keeps what a broker delivers, whatever its topic is."""
-
-    def __init__(self, broker: Mosquitto) -> None:
-        self.messages: list[tuple[str, bytes]] = []
-        connected = threading.Event()
-        self.link = Link(
-            broker.broker,
-            client_id="everything",
-            subscriptions=("#",),
-            on_connected=connected.set,
-            on_message=lambda topic, payload, _retained: self.messages.append((topic, payload)),
-        )
-        self.link.start()
-        wait_until(connected.is_set)
-
-    def kinds(self) -> set[str]:
-        """Of the topics so far."""
-        return {parse_topic(topic).kind for topic, _ in list(self.messages)}
-
-
 def test_what_running_programs_publish_is_what_the_register_names(broker: Mosquitto, tmp_path: Path) -> None:
     """Gateway, operator and an enrolled device with symbols, windows and points: every row is somebody's message."""
-    keys = Keys()
-    (tmp_path / "root.envelope").write_bytes(keys.root_envelope())
-    (tmp_path / "passphrase").write_text("correct horse\n")
-    secret = keys.gateway[0].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"correct horse"))
-    (tmp_path / "gateway.key").write_bytes(secret)
-    for name in ("passphrase", "gateway.key"):
-        (tmp_path / name).chmod(0o600)
-    (tmp_path / "enrolment.json").write_text(keys.enrolment(measurement_ceiling=1.0, ceiling=50.0).model_dump_json())
-    (tmp_path / "readings.csv").write_text("value,place\n0,c0\n1,c1\n0,c1\n")
-    (tmp_path / "agent.toml").write_text(
-        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
-        f"[broker]\nport = {broker.port}\nmax_backoff = 1\n"
-        '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
-        '[[streams]]\nstream = "place"\nsensor = {kind = "replay", file = "readings.csv", column = "place"}\n'
-    )
-    (tmp_path / "releases.toml").write_text(
-        '[audiences]\n[[releases]]\nname = "active"\nstream = "hr"\nquery = "count"\nstates = ["high"]\nlength = 20\n'
-        'audience = "site"\nscale = "20"\n'
-    )
-    counted = Window(name="high", length=20, stride=20, states=("high",), scale="200")
-    measured = measure_policy(
-        3,
-        start=4,
-        tables=False,
-        discretiser=Categories(categories={f"c{x}": x for x in range(9)}, states=tuple(f"c{x}" for x in range(9))),
-        clock={"epoch_us": time.time_ns() // 1000, "period_us": PERIOD_US},
-    )
-    symbols = policy(epoch_us=0, period_us=PERIOD_US, windows=(counted,), epsilon=20.0)
-    with closing(Registry(tmp_path / "fleet.sqlite", fleet="home")) as registry:
-        registry.enrol("watch", ["wrists"], who="me", time_us=1)
-        add(registry, keys, policy_document(symbols, measured, version=1))
-    heard = Everything(broker)
-    gateway = Gateway(tmp_path, broker.port, "--releases", str(tmp_path / "releases.toml"))
-    agent = AgentProcess(tmp_path / "agent.toml", tmp_path / "agent.log")
     named = {row.kind for row in rows()}
-    try:
-        wait_until(lambda: heard.kinds() >= named, 90, "a message of every topic")
-        seen = messages_seen(heard)
-        wait_until(lambda: messages_seen(heard) >= set(DECODERS), 60, "every message")
-    except BaseException:
-        answers = [
-            decode_policy_status(payload) for topic, payload in heard.messages if topic.endswith("policy/status")
-        ]
-        print(named - heard.kinds(), answers, gateway.log.read_text(), (tmp_path / "agent.log").read_text())
-        raise
-    finally:
-        heard.link.stop()
-        for process in (agent.process, gateway.process):
-            process.kill()
-    assert heard.kinds() == named
-    assert seen <= set(DECODERS)
+    with WholeFleet(broker, tmp_path, [("0", "c0"), ("1", "c1"), ("0", "c1")]) as fleet:
+        wait_until(lambda: fleet.heard.kinds() >= named, 90, "a message of every topic")
+        wait_until(lambda: messages_seen(fleet.heard) >= set(DECODERS), 60, "every message")
+        assert fleet.heard.kinds() == named
 
 
 def messages_seen(heard: Everything) -> set[str]:

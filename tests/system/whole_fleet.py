@@ -1,0 +1,116 @@
+"""A gateway that does everything and a device that has everything, as processes, and somebody who hears it all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+
+from contract.policy import Categories
+from contract.topics import parse_topic
+from contract.windows import Window
+from firmware_sim.devices import AgentProcess
+from gateway.fleet import Registry
+from mqtt_link import Link
+from tests.brokers import Mosquitto, wait_until
+from tests.measured import measure_policy
+from tests.signing import Keys, policy_document
+from tests.system.fleet import policy
+from tests.system.test_fleet import Gateway, add
+
+PERIOD_US = 20_000
+PLACES = tuple(f"c{x}" for x in range(9))
+
+
+class Everything:
+    """Keeps what a broker delivers, whatever its topic is."""
+
+    def __init__(self, broker: Mosquitto) -> None:
+        self.messages: list[tuple[str, bytes]] = []
+        connected = threading.Event()
+        self.link = Link(
+            broker.broker,
+            client_id="everything",
+            subscriptions=("#",),
+            on_connected=connected.set,
+            on_message=lambda topic, payload, _retained: self.messages.append((topic, payload)),
+        )
+        self.link.start()
+        wait_until(connected.is_set)
+
+    def kinds(self) -> set[str]:
+        """Of the topics so far."""
+        return {parse_topic(topic).kind for topic, _ in list(self.messages)}
+
+
+class WholeFleet:
+    """Runs within a context.
+
+    Args:
+        broker: its broker.
+        folder: for all its files; the readings are in `readings.csv`.
+        readings: of the streams `hr` and `place`, again and again.
+
+    Attributes:
+        heard: what was published.
+    """
+
+    def __init__(self, broker: Mosquitto, folder: Path, readings: Sequence[tuple[str, str]]) -> None:
+        keys = Keys()
+        (folder / "root.envelope").write_bytes(keys.root_envelope())
+        (folder / "passphrase").write_text("correct horse\n")
+        lock = BestAvailableEncryption(b"correct horse")
+        (folder / "gateway.key").write_bytes(keys.gateway[0].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock))
+        for name in ("passphrase", "gateway.key"):
+            (folder / name).chmod(0o600)
+        (folder / "enrolment.json").write_text(keys.enrolment(measurement_ceiling=1.0, ceiling=50.0).model_dump_json())
+        (folder / "readings.csv").write_text("\n".join(["value,place", *(f"{x},{y}" for x, y in readings)]) + "\n")
+        (folder / "agent.toml").write_text(
+            'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
+            f"status_seconds = 0.5\n[broker]\nport = {broker.port}\nmax_backoff = 1\n"
+            '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
+            '[[streams]]\nstream = "place"\nsensor = {kind = "replay", file = "readings.csv", column = "place"}\n'
+        )
+        (folder / "releases.toml").write_text(
+            '[audiences]\n[[releases]]\nname = "active"\nstream = "hr"\nquery = "count"\nstates = ["high"]\n'
+            'length = 20\naudience = "site"\nscale = "20"\n'
+        )
+        counted = Window(name="high", length=20, stride=20, states=("high",), scale="200")
+        measured = measure_policy(
+            3,
+            start=4,
+            tables=False,
+            discretiser=Categories(categories={name: x for x, name in enumerate(PLACES)}, states=PLACES),
+            clock={"epoch_us": time.time_ns() // 1000, "period_us": PERIOD_US},
+        )
+        symbols = policy(epoch_us=0, period_us=PERIOD_US, windows=(counted,), epsilon=20.0)
+        with closing(Registry(folder / "fleet.sqlite", fleet="home")) as registry:
+            registry.enrol("watch", ["wrists"], who="me", time_us=1)
+            add(registry, keys, policy_document(symbols, measured, version=1))
+        self._broker = broker
+        self._folder = folder
+
+    def __enter__(self) -> Self:
+        """Start."""
+        folder = self._folder
+        self.heard = Everything(self._broker)
+        self.gateway = Gateway(folder, self._broker.port, "--releases", str(folder / "releases.toml"))
+        self.agent = AgentProcess(folder / "agent.toml", folder / "agent.log")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop; say what was heard and logged if something went wrong."""
+        self.heard.link.stop()
+        for process in (self.agent.process, self.gateway.process):
+            process.kill()
+            process.wait()
+        if kind is not None:
+            print(self.heard.kinds(), self.gateway.log.read_text(), (self._folder / "agent.log").read_text())
