@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from contract.errors import FuguError, GuaranteeError
 from contract.guarantee import Adversary
 from contract.measure_check import check_noise
-from contract.measure_policy import sparse_rows
+from contract.measure_policy import MeasurePolicy, sparse_rows
 from contract.measure_table import Noise, set_of
 from contract.measurement import Measurement
 from contract.stretches import Stretch
@@ -201,6 +201,7 @@ def _measurement(spec: MeasureSpec, initial: FloatArray, factor: int) -> Measure
             "graph": spec.rule,
             "epsilon": spec.epsilon,
             "factor": factor,
+            "degree": MeasurePolicy.model_fields["degree"].default,
         }
     )
 

@@ -108,6 +108,43 @@ def test_a_period_takes_the_newest_place_and_cuts_silences(fugu: Fugu, tmp_path:
     assert fitted(fugu, file)["period_seconds"] == pytest.approx(8)
 
 
+def test_where_many_rows_have_no_place_the_most_visited_cell_stands_in_for_them(fugu: Fugu, tmp_path: Path) -> None:
+    """A A . B . A over and over: a device with such a policy takes missing places for A as well."""
+    a, b = place(0, 0), place(1, 0)
+    file = tmp_path / "walk.csv"
+    file.write_text("lat,lon\n" + "\n".join([a, a, ",", b, ",", a] * 10) + "\n")
+    document = fitted(fugu, file)
+    assert (document["rows"], document["missing"], document["visits"]) == (60, 20, [30, 10])
+    assert document["grid"]["missing"] == "x0y0"
+    assert document["counts"] == [[0, 0, 39], [0, 1, 10], [1, 0, 10]]
+    shown = fugu("model", "fit", file, "--grid").out
+    assert "20 rows (33.3%) have no place, which is more than 1 %: the most visited cell, x0y0, stands in" in shown
+    model, spec, policy = tmp_path / "model.json", tmp_path / "spec.json", tmp_path / "policy.json"
+    model.write_text(json.dumps(document))
+    header = {"fleet": "home", "device": "watch", "stream": "place", "period": 60}
+    spec.write_text(json.dumps({"transition": "model.json", "graph": {"complete": True}, "epsilon": 1, **header}))
+    done = fugu("plan", "measure", "--spec", spec, "--quick", "-o", policy)
+    assert done.code == 0, done.err
+    device = Discretiser(json.loads(policy.read_text())["discretiser"])
+    readings = (Reading(b), None, Reading("lost"), Reading(a))
+    assert [device.observe(tick, reading) for tick, reading in enumerate(readings)] == [1, 0, 0, 0]
+
+
+def test_a_period_takes_missing_rows_for_missing_and_carries_nothing_over_them(fugu: Fugu, tmp_path: Path) -> None:
+    """Every 10 s: a a . b a; the row at 12 has no place, and is the newest at 20."""
+    a, b = place(0, 0), place(1, 0)
+    rows = [(0, a), (8, a), (12, ","), (28, b), (40, a)]
+    file = tmp_path / "walk.csv"
+    file.write_text("t,lat,lon\n" + "\n".join(f"{t},{cell}" for t, cell in rows))
+    document = fitted(fugu, file, "--period", 10)
+    # 0:a 10:a 20:missing, for which a stands in 30:b 40:a
+    assert document["counts"] == [[0, 0, 2], [0, 1, 1], [1, 0, 1]]
+    few = [(10 * i, a if i % 2 else b) for i in range(200)]
+    few[100] = (1000, ",")
+    file.write_text("t,lat,lon\n" + "\n".join(f"{t},{cell}" for t, cell in few))
+    assert sum(count for *_, count in fitted(fugu, file)["counts"]) == 197
+
+
 def test_for_people_and_the_file(fugu: Fugu, walks: Path, tmp_path: Path) -> None:
     done = fugu("model", "fit", walks, "--grid", "-o", tmp_path / "model.json")
     assert done.code == 0
