@@ -64,6 +64,18 @@ def difference(one: Seen, other: Seen) -> str:
     return ""
 
 
+def test_a_sensor_that_tells_of_changes_shows_no_more_of_them(broker: Mosquitto, tmp_path: Path) -> None:
+    """The last reading holds, until a source's own sign that it works fails; none of this is to be seen."""
+    options = 'silence = "changes"\nkeep_alive = "tick"\nkeep_alive_ticks = 3'
+    texts = ["0.25\ntick\n", "0.75\ntick\n7\n", "tick\n", "0.75\n", "nan\ntick\n"]
+    sources = [Source("stdin", text, options) for text in texts]
+    sources.append(Source("stdin", "0.75\ntick\n", options, once=True))
+    first, *others = (run(broker, tmp_path / str(i), source, HERE) for i, source in enumerate(sources))
+    assert first.code == 0, (tmp_path / "0" / "agent.log").read_text()
+    assert [difference(first, other) for other in others] == [""] * len(others)
+    assert first.covered != others[0].covered, "the readings did not even reach the symbols"
+
+
 @pytest.mark.parametrize("kind", USABLE)
 def test_other_readings_change_nothing_that_is_not_covered(broker: Mosquitto, tmp_path: Path, kind: str) -> None:
     """Readings of equal usability, and then readings that are none."""
