@@ -11,6 +11,8 @@ itself, whatever it measures, shows that it does not work.
 
 from __future__ import annotations
 
+import math
+import operator
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -192,7 +194,7 @@ class CallSensor:
         while self._wanted.wait():
             self._wanted.clear()
             try:
-                value = self._function()
+                value = _plain(self._function())
             except BaseException as error:  # also of SystemExit: nothing that foreign code does ends the thread
                 if not isinstance(error, UnavailableError):
                     self.trouble = "its function raises an exception; run it by hand to see which"
@@ -213,6 +215,20 @@ class CallSensor:
     def finished(self, tick: int) -> bool:
         """Never."""
         return False
+
+
+def _plain(value: Any) -> Any:
+    """What a function has returned as a number or a text, so that no code of another type runs in the agent's loop."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    for convert in (operator.index, float, str):
+        try:
+            return convert(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+        except (TypeError, ValueError):
+            continue
+    raise TypeError("a reading is neither a number nor a text")
 
 
 class ChangeSensor:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import os
 import queue
 import threading
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -185,6 +188,45 @@ def test_of_changes_a_function_that_says_it_is_unavailable_has_no_reading_until_
     assert asked.holds(2, None) is None
     assert asked.holds(3, 71.5) == 71.5
     assert bool(asked.source.trouble) == isinstance(error, RuntimeError)
+
+
+def test_code_of_a_reading_s_own_type_runs_in_the_sensor_s_thread_and_delays_no_tick() -> None:
+    release = threading.Event()
+
+    class Slow:
+        def __float__(self) -> float:
+            release.wait(20)
+            return 71.5
+
+    sensor = CallSensor(Slow)
+    assert [sensor.read(tick) for tick in range(5)] == [None] * 5
+    release.set()
+    wait_until(lambda: value(sensor.read(5)) == 71.5, 20)
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        *((np.int64(3), 3), (np.float32(0.5), 0.5), (np.str_("on"), "on"), (Decimal("0.5"), 0.5), (True, True)),
+        *((Fraction(10**400), math.inf), (Fraction(-(10**400)), -math.inf), (b"71.5", 71.5)),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_a_function_returns_becomes_a_number_or_a_text(returned: object, expected: float | str) -> None:
+    asked = Asked()
+    found = asked.holds(0, returned)
+    assert found == expected
+    assert type(found).__module__ == "builtins"
+
+
+def test_what_can_be_neither_is_no_reading() -> None:
+    class Hostile:
+        def __float__(self) -> float:
+            raise ZeroDivisionError("71.5")
+
+    asked = Asked()
+    assert asked.holds(0, Hostile()) is None
+    assert "71" not in asked.source.trouble
 
 
 class Told:
