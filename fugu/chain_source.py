@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from contract.chains import BinaryChains, BoundedChains
+from contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.arguments import confidence as checked_confidence
 from fugu.arguments import interval
-from fugu.errors import CommandLineError
+from fugu.errors import CommandError, CommandLineError
 
-__all__ = ["ChainSource", "Matrix", "chain_source"]
+if TYPE_CHECKING:
+    from gateway.privacy.chain_class import MarkovChain
+
+__all__ = ["ChainSource", "Matrix", "bare_chains", "chain_source"]
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -44,7 +48,8 @@ def chain_source(q: str | None, r: str | None, model: str | None, confidence: fl
 
     Args:
         q, r: NUMBER or LOW:HIGH, both or neither.
-        model: a file of `fugu model fit`, instead of them.
+        model: a chain file instead of them: one of `fugu model fit` stands for its class at the level of confidence, a
+            bare chain for itself.
         confidence: level of the class made from a model.
 
     Raises:
@@ -55,13 +60,56 @@ def chain_source(q: str | None, r: str | None, model: str | None, confidence: fl
     if model is not None:
         if q is not None or r is not None:
             raise CommandLineError("give either --model or --q and --r, not both")
-        return _fitted(Path(model), checked_confidence(confidence))
+        path = Path(model)
+        bare = bare_chains(path)
+        return _fitted(path, checked_confidence(confidence)) if bare is None else _bare(path, bare)
     if q is None or r is None:
         raise CommandLineError("give --q and --r, or --model")
     chains = BinaryChains(q=interval(q, "q"), r=interval(r, "r"))
     middle_q, middle_r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
     transition = ((1.0 - middle_q, middle_q), (middle_r, 1.0 - middle_r))
     return ChainSource(chains, transition, None, None, None, None, (), ())
+
+
+def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
+    """Read a file of chains that are declared as they are; none if it holds a fitted one, which stands for a class.
+
+    Raises:
+        ChainClassError: it holds neither.
+        OSError: it cannot be read.
+    """
+    from gateway.privacy.chain_class import ChainClassError, read_chains
+
+    text = path.read_bytes()
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict) and "counts" in document:
+        return None
+    try:
+        return read_chains(text)
+    except ChainClassError as error:
+        raise ChainClassError(f"{path}: {error}") from None
+
+
+def _bare(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
+    """The class of a stream for chains that are declared: q and r, or what bounds their odds ratios."""
+    rows = [tuple(tuple(float(p) for p in row) for row in chain.transition) for chain in chains]
+    words = f"the chain of {path}, taken as it is" if len(chains) == 1 else f"the {len(chains)} chains of {path}"
+    if chains[0].states == 2 and all(chain.is_stationary for chain in chains):
+        qs, rs = [row[0][1] for row in rows], [row[1][0] for row in rows]
+        if min(*qs, *rs) > 0.0 and max(*qs, *rs) < 1.0:
+            between = "" if len(chains) == 1 else ", and all between them"
+            binary = BinaryChains(q=(min(qs), max(qs)), r=(min(rs), max(rs)))
+            return ChainSource(binary, rows[0], None, None, (f"class of chains: {words}{between}",), ())
+    try:
+        odds = max(odds_ratio(row) for row in rows)
+    except ValueError as error:
+        raise CommandError(f"{path}: no stream can be planned for such a chain: {error}") from None
+    bounded = BoundedChains(states=chains[0].states, odds_ratio=odds, transition=rows[0])
+    note = f"class of chains: {words}, by the odds ratios of its steps: any start, and any steps within these"
+    return ChainSource(bounded, rows[0], None, None, (note,), ())
 
 
 def _fitted(path: Path, confidence: float) -> ChainSource:

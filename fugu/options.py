@@ -35,7 +35,7 @@ ModelOption = Annotated[
     str | None, typer.Option("--model", metavar="FILE", help="Chain written by 'fugu model fit', instead of Q and R.")
 ]
 ConfidenceOption = Annotated[
-    float, typer.Option("--confidence", help="With --model: the class holds the chain with this confidence.")
+    float, typer.Option("--confidence", help="With a fitted chain: its class holds the chain with this confidence.")
 ]
 AdversaryOption = Annotated[
     str,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 from contract.stretches import Stretch
@@ -11,6 +12,7 @@ from contract.stretches import Stretch
 __all__ = ["STRETCH_COLUMNS", "STRETCH_TITLE", "stretch_documents", "stretch_lines", "stretch_rows"]
 
 STRETCH_TITLE = "What is protected: single ticks; a stretch of them, being one way or another, is less so"
+_DIGITS = Context(prec=6, rounding=ROUND_CEILING)
 STRETCH_COLUMNS = ("stretch", "ticks", "epsilon")
 
 
@@ -46,4 +48,5 @@ def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:
 def _worth(stretch: Stretch) -> str:
     if not math.isfinite(stretch.epsilon):
         return "no bound: not protected"
-    return f"{stretch.epsilon:.6g}" + ("" if stretch.protected else ": not protected")
+    shown = _DIGITS.create_decimal(Decimal(stretch.epsilon))  # upward, as all that is promised
+    return f"{shown.normalize():f}" + ("" if stretch.protected else ": not protected")

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from contract.chains import BinaryChains
 from contract.errors import FuguError
 from fugu import arguments
+from fugu.chain_source import bare_chains, chain_source
 from fugu.errors import CommandLineError
-from fugu.terminal import say, show_table
+from fugu.stretch_view import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
+from fugu.terminal import say, show_table, warn
 from gateway.privacy.accountant import Chains
-from gateway.privacy.chain_class import ChainClassError, read_chains
+from gateway.privacy.chain_class import ChainClassError
 from gateway.privacy.window_mechanisms import (
     COMPOSING,
     MECHANISMS,
@@ -23,6 +24,7 @@ from gateway.privacy.window_mechanisms import (
     least_noise,
     window_noise,
 )
+from gateway.privacy.window_scale import PlannedScale, planned_scale
 
 __all__ = ["WindowOptions", "plan_window"]
 
@@ -37,12 +39,30 @@ class WindowOptions:
     chain: Path | None
     q: str | None
     r: str | None
+    confidence: float
     epsilon: float
     mechanism: str | None
     length: int | None
     endless: bool
     query: str
     adversary: str
+    period: float | None
+
+
+class _Plan(NamedTuple):
+    """What is planned, and what is to be said about its class of chains."""
+
+    request: WindowRequest
+    period_us: int | None
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+class _Noise(NamedTuple):
+    """A mechanism's noise, and its scale as a policy holds it."""
+
+    noise: WindowNoise
+    planned: PlannedScale
 
 
 def plan_window(options: WindowOptions, *, as_json: bool) -> None:
@@ -54,93 +74,119 @@ def plan_window(options: WindowOptions, *, as_json: bool) -> None:
     """
     if options.endless and options.length is not None:
         raise CommandLineError("give either --length or --endless, not both")
+    plan = _plan(options)
+    if options.mechanism is None:
+        _compare(plan, as_json=as_json)
+    else:
+        request = plan.request
+        if options.mechanism == "auto":
+            noise = least_noise(request)
+        else:
+            noise = window_noise(request, arguments.one_of(options.mechanism, "mechanism", _NAMES))
+        found = _Noise(noise, planned_scale(request, noise, plan.period_us))
+        if as_json:
+            print(json.dumps({**_document(plan, found), "notes": plan.notes}, indent=2))
+        else:
+            _show(plan, [found], found)
+    for warning in plan.warnings:
+        warn(warning)
+
+
+def _plan(options: WindowOptions) -> _Plan:
+    chains, seconds, notes, warnings = _chains(options)
+    if options.period is not None:
+        seconds = arguments.positive(options.period, "period")
     request = WindowRequest(
-        chains=_chains(options),
+        chains=chains,
         epsilon=arguments.positive(options.epsilon, "epsilon"),
         length=options.length,
         query=arguments.one_of(options.query, "query", _QUERIES),
         adversary=arguments.adversary(options.adversary),
     )
-    if options.mechanism is None:
-        _compare(request, as_json=as_json)
-        return
-    if options.mechanism == "auto":
-        noise = least_noise(request)
-    else:
-        noise = window_noise(request, arguments.one_of(options.mechanism, "mechanism", _NAMES))
-    if as_json:
-        print(json.dumps(_document(request, noise), indent=2))
-    else:
-        show_table(_title(request), _COLUMNS, [_row(noise)])
-        _explain(request)
+    return _Plan(request, None if seconds is None else max(1, round(seconds * 1_000_000)), notes, warnings)
 
 
-def _chains(options: WindowOptions) -> Chains:
+def _chains(options: WindowOptions) -> tuple[Chains, float | None, tuple[str, ...], tuple[str, ...]]:
+    """The class of chains, the length of its tick, and what is to be said about it."""
     if options.chain is not None:
         if options.q is not None or options.r is not None:
             raise CommandLineError("give either --chain or --q and --r, not both")
-        try:
-            return read_chains(options.chain.read_bytes())
-        except ChainClassError as error:
-            raise ChainClassError(f"{options.chain}: {error}") from None
+        bare = bare_chains(options.chain)
+        if bare is not None:
+            what = "the chain" if len(bare) == 1 else f"the {len(bare)} chains"
+            return bare, None, (f"class of chains: {what} of {options.chain}, taken as it is",), ()
+        source = chain_source(None, None, str(options.chain), options.confidence)
+        return source.chains, source.period_seconds, source.notes, source.warnings
     if options.q is None or options.r is None:
         raise CommandLineError("give --q and --r, or --chain")
-    return BinaryChains(q=arguments.interval(options.q, "q"), r=arguments.interval(options.r, "r"))
+    return chain_source(options.q, options.r, None, options.confidence).chains, None, (), ()
 
 
-def _compare(request: WindowRequest, *, as_json: bool) -> None:
-    found: list[WindowNoise] = []
+def _compare(plan: _Plan, *, as_json: bool) -> None:
+    found: list[_Noise] = []
     refused: dict[str, str] = {}
     for name in MECHANISMS:
         try:
-            found.append(window_noise(request, name))
+            noise = window_noise(plan.request, name)
+            found.append(_Noise(noise, planned_scale(plan.request, noise, plan.period_us)))
         except FuguError as error:
             refused[name] = str(error)
-    composing = [noise for noise in found if noise.mechanism in COMPOSING]
+    composing = [each for each in found if each.noise.mechanism in COMPOSING]
     if not composing:
         raise ChainClassError(refused.get("chain", "no mechanism protects this class of chains"))
-    best = min(composing, key=lambda noise: noise.scale)
+    best = min(composing, key=lambda each: each.planned.scale)
     if as_json:
-        every = [_document(request, noise) for noise in found]
-        print(json.dumps({**_document(request, best), "mechanisms": every, "refused": refused}, indent=2))
+        every = [_document(plan, each) for each in found]
+        document = {**_document(plan, best), "notes": plan.notes, "mechanisms": every, "refused": refused}
+        print(json.dumps(document, indent=2))
         return
-    show_table(_title(request), _COLUMNS, [_row(noise, least=noise is best) for noise in found])
-    for other, why in refused.items():
-        say(f"{other}: {why}", style="dim")
-    _explain(request)
+    _show(plan, found, best, refused)
 
 
-_COLUMNS = ("mechanism", "scale", "further windows", "determined by")
+_COLUMNS = ("mechanism", "scale", "about", "further windows", "determined by")
 
 
-def _title(request: WindowRequest) -> str:
+def _show(plan: _Plan, found: list[_Noise], best: _Noise, refused: dict[str, str] | None = None) -> None:
+    request = plan.request
+    for note in plan.notes:
+        say(note)
     span = "windows without end" if request.length is None else f"one window of {request.length} ticks"
-    return f"Noise for a {request.query} at epsilon {request.epsilon:g}, {request.adversary} adversary, {span}"
-
-
-def _row(noise: WindowNoise, *, least: bool = False) -> tuple[str, ...]:
-    name = f"{noise.mechanism} (least)" if least else noise.mechanism
-    return name, f"{noise.scale:.6g}", "yes" if noise.composes else "no", noise.reason
-
-
-def _explain(request: WindowRequest) -> None:
+    title = f"Noise for a {request.query} at epsilon {request.epsilon:g}, {request.adversary} adversary, {span}"
+    show_table(title, _COLUMNS, [_row(each, least=refused is not None and each is best) for each in found])
+    for other, why in (refused or {}).items():
+        say(f"{other}: {why}", style="dim")
+    show_table(f"{STRETCH_TITLE} ({best.noise.mechanism})", STRETCH_COLUMNS, stretch_rows(best.planned.stretches))
     say(
-        "scale: of the Laplace noise on every number, in ticks. further windows: whether the same epsilon covers a "
-        "stream of such windows that do not overlap."
+        "scale: of the Laplace noise on every number, in ticks, as a policy writes it. further windows: whether the "
+        "same epsilon covers a stream of such windows that do not overlap."
     )
     if request.length is not None:
-        say("with --endless instead of --length, chain and quilts compose.")
+        say("with --endless instead of --length, chain and quilts compose, and a device's policy takes their scale.")
+    elif best.planned.device is None:
+        say("no policy can declare these chains with their start: a device cannot check this noise.")
 
 
-def _document(request: WindowRequest, noise: WindowNoise) -> dict[str, Any]:
+def _row(each: _Noise, *, least: bool = False) -> tuple[str, ...]:
+    noise, planned = each
+    name = f"{noise.mechanism} (least)" if least else noise.mechanism
+    reason = noise.reason
+    if planned.raised:
+        reason += f"; raised from {noise.scale:.6g} to what a device accepts"
+    return name, str(planned.scale), f"{float(planned.scale):.6g}", "yes" if noise.composes else "no", reason
+
+
+def _document(plan: _Plan, each: _Noise) -> dict[str, Any]:
+    noise, planned = each
     return {
         "mechanism": noise.mechanism,
-        "scale": noise.scale,
+        "scale": str(planned.scale),
         "epsilon": noise.epsilon,
         "adversary": noise.adversary,
-        "query": request.query,
-        "length": request.length,
+        "query": plan.request.query,
+        "length": plan.request.length,
         "composes": noise.composes,
         "protects_correlated": noise.mechanism != "entry",
+        "chains": None if planned.device is None else planned.device.model_dump(mode="json"),
+        "stretches": stretch_documents(planned.stretches),
         "reason": noise.reason,
     }

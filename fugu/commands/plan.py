@@ -56,7 +56,8 @@ def stream(
 ) -> None:
     """Plan a stream: how to randomise each reading, what that costs, and what else could be done.
 
-    With --model the class of chains is what the recording allows at the given confidence, widened to cover both halves.
+    With --model the class of chains is what the recording allows at the given confidence, widened to cover both halves;
+    a file with a bare "transition" stands for that chain alone. 'fugu plan window --chain' follows the same rule.
 
     \b
     examples:
@@ -95,12 +96,13 @@ def window(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help='JSON: "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list of such; '
-            "a file of 'fugu model fit' will do.",
+            help='JSON: "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list of such, taken '
+            "as they are; a file of 'fugu model fit' stands for its class at the given confidence.",
         ),
     ] = None,
     q: QOption = None,
     r: ROption = None,
+    confidence: ConfidenceOption = 0.99,
     mechanism: Annotated[
         str | None,
         typer.Option(help="chain, mqm-exact, mqm-approx, wasserstein, group, entry or auto (default: compare all)."),
@@ -115,6 +117,9 @@ def window(
         str, typer.Option(help="count (ticks in some states) or histogram (ticks in each state).")
     ] = "count",
     adversary: AdversaryOption = "ignorant",
+    period: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Length of one tick (default: the fitted model's).")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plan statistics over windows of ticks: the Laplace noise that each mechanism needs for the same guarantee.
@@ -127,7 +132,7 @@ def window(
     """
     from fugu.window_command import WindowOptions, plan_window
 
-    options = WindowOptions(chain, q, r, epsilon, mechanism, length, endless, query, adversary)
+    options = WindowOptions(chain, q, r, confidence, epsilon, mechanism, length, endless, query, adversary, period)
     plan_window(options, as_json=as_json)
 
 
