@@ -11,7 +11,7 @@ from contract.chains import ChainClass, FiniteChains
 from contract.discretisers import Categories, Cells, Discretiser, Thresholds
 from contract.errors import GuaranteeError
 from contract.exponential import exp_up, log_up
-from contract.guarantee import Guarantee, Loss, check_ratios, tick_ratios
+from contract.guarantee import Adversary, Guarantee, Loss, check_ratios, tick_ratios
 from contract.policy_header import Clock, PolicyHeader
 from contract.stretches import Stretch, stretches
 from contract.table import EmissionTable
@@ -106,27 +106,29 @@ class Policy(PolicyHeader):
         rate = exp_up(self.window_rate)
         return check_ratios(self.chains, (rate, rate), self.windows_guarantee, "the set of windows")
 
-    def stretches(self, single: Loss) -> tuple[Stretch, ...]:
+    def stretches(self, epsilon: float) -> tuple[Stretch, ...]:
         """What symbols and windows together tell of whole stretches of time.
 
         Args:
-            single: from `verify`.
+            epsilon: what they tell of a single tick, as `verify` derives or the guarantee claims it.
         """
-        return self._stretches(single, log_up(max(tick_ratios(self.table))))
+        return self._stretches(epsilon, self.guarantee.adversary, log_up(max(tick_ratios(self.table))))
 
-    def window_stretches(self, single: Loss) -> tuple[Stretch, ...]:
-        """What the windows alone tell of whole stretches of time.
+    def window_stretches(self, epsilon: float) -> tuple[Stretch, ...]:
+        """What the windows alone tell of whole stretches of time; none without windows.
 
         Args:
-            single: from `verify_windows`.
+            epsilon: what they tell of a single tick, as `verify_windows` derives or their guarantee claims it.
         """
-        return self._stretches(single, 0.0)
+        if self.windows_guarantee is None:
+            return ()
+        return self._stretches(epsilon, self.windows_guarantee.adversary, 0.0)
 
-    def _stretches(self, single: Loss, rate: float) -> tuple[Stretch, ...]:
+    def _stretches(self, epsilon: float, adversary: Adversary, rate: float) -> tuple[Stretch, ...]:
         # Two states, and bounds by odds ratios, take past and future alike; other known chains need not run backward
         # as they run forward.
-        alike = single.adversary == "universal" or not isinstance(self.chains, FiniteChains)
-        return stretches(single.epsilon, rate, self.clock.period_us, self.windows, sides_alike=alike)
+        alike = adversary == "universal" or not isinstance(self.chains, FiniteChains)
+        return stretches(epsilon, rate, self.clock.period_us, self.windows, sides_alike=alike)
 
     @property
     def _unused(self) -> set[str]:

@@ -85,7 +85,7 @@ def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
         document = json.loads(text)
     except (ValueError, RecursionError):
         document = None
-    if isinstance(document, dict) and "counts" in document:
+    if isinstance(document, dict) and not document.keys().isdisjoint(("format", "counts")):
         return None
     try:
         return read_chains(text)
@@ -102,14 +102,14 @@ def _bare(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
         if min(*qs, *rs) > 0.0 and max(*qs, *rs) < 1.0:
             between = "" if len(chains) == 1 else ", and all between them"
             binary = BinaryChains(q=(min(qs), max(qs)), r=(min(rs), max(rs)))
-            return ChainSource(binary, rows[0], None, None, (f"class of chains: {words}{between}",), ())
+            return ChainSource(binary, rows[0], None, None, None, None, (f"class of chains: {words}{between}",), ())
     try:
         odds = max(odds_ratio(row) for row in rows)
     except ValueError as error:
         raise CommandError(f"{path}: no stream can be planned for such a chain: {error}") from None
     bounded = BoundedChains(states=chains[0].states, odds_ratio=odds, transition=rows[0])
     note = f"class of chains: {words}, by the odds ratios of its steps: any start, and any steps within these"
-    return ChainSource(bounded, rows[0], None, None, (note,), ())
+    return ChainSource(bounded, rows[0], None, None, None, None, (note,), ())
 
 
 def _fitted(path: Path, confidence: float) -> ChainSource:

@@ -10,6 +10,7 @@ from contract.table import SCALE
 from fugu.chain_source import ChainSource
 from fugu.comparison import Comparison
 from fugu.planner import Option, Plan, Refusal
+from fugu.stretch_view import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.terminal import say, show_table
 from gateway.privacy.attack_bound import success_bound
 
@@ -67,6 +68,7 @@ def _option_document(plan: Plan, option: Option) -> dict[str, Any]:
         **option.utility._asdict(),
         "bits_per_tick": option.utility.bits_per_reading / option.every,
         "bits_per_hour": None if seconds is None else option.bits_per_hour,
+        "stretches": stretch_documents(option.stretches),
     }
 
 
@@ -87,6 +89,7 @@ def show_plan(plan: Plan, source: ChainSource, others: list[Comparison]) -> None
         say(note)
     say(f"Chains: {_chains(chosen)}; {_sampling(plan, chosen)}")
     show_table("The stream", ("", ""), _facts(plan))
+    show_table(STRETCH_TITLE, STRETCH_COLUMNS, stretch_rows(chosen.stretches))
     show_table(
         f"The same epsilon ({request.epsilon:g}, {request.adversary}) at longer sampling periods",
         ("a reading every", *_noise_titles(chosen), "estimate right", "majority", "bits/reading", _rate(plan)),

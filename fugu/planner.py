@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from contract.chains import BinaryChains, BoundedChains, odds_ratio
 from contract.errors import FuguError
-from contract.guarantee import Adversary, Loss
+from contract.exponential import log_up
+from contract.guarantee import Adversary, Loss, tick_ratios
+from contract.stretches import Stretch, stretches
 from contract.table import EmissionTable
 from fugu.chain_source import Matrix
 from gateway.chain import stationary_law
@@ -68,6 +70,7 @@ class Option(NamedTuple):
         flips: share of symbols that are not the state, for the typical chain.
         utility: what the symbols are worth.
         bits_per_hour: information per hour; per tick of the class of chains if its length is not known.
+        stretches: what whole stretches of time lose.
     """
 
     every: int
@@ -78,6 +81,7 @@ class Option(NamedTuple):
     flips: float
     utility: Utility
     bits_per_hour: float
+    stretches: tuple[Stretch, ...]
 
 
 class Refusal(NamedTuple):
@@ -151,7 +155,11 @@ def _option(request: Request, every: int) -> Option:
     kept = sum(p * row[x] for x, (p, row) in enumerate(zip(law, table.weights(), strict=True))) / 2.0**32
     worth = assess(table, transition, chains, request.ticks)
     hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
-    return Option(every, chains, transition, table, loss, float(1.0 - kept), worth, worth.bits_per_reading / hours)
+    period_us = None if request.period_seconds is None else max(1, round(every * request.period_seconds * 1_000_000))
+    told = stretches(loss.epsilon, log_up(max(tick_ratios(table))), period_us, sides_alike=True)
+    return Option(
+        every, chains, transition, table, loss, float(1.0 - kept), worth, worth.bits_per_reading / hours, told
+    )
 
 
 def _sampled(request: Request, every: int) -> Chains:

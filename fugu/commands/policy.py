@@ -69,14 +69,14 @@ def check(
     holds = "the guarantee holds" if alone is None else "both guarantees hold"
     print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
     _show_guarantee(policy.guarantee, loss, "" if alone is None else ", for symbols and windows together")
-    for line in stretch_lines(policy.stretches(loss)):
+    for line in stretch_lines(policy.stretches(loss.epsilon)):
         print(f"  {line}")
     for state, (name, weights) in enumerate(zip(policy.discretiser.states, policy.table.weights(), strict=True)):
         print(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
     print(f"  {missing_sentence(policy)}")
     if policy.windows_guarantee is not None and alone is not None:
         _show_guarantee(policy.windows_guarantee, alone, ", for windows alone")
-        for line in stretch_lines(policy.window_stretches(alone)):
+        for line in stretch_lines(policy.window_stretches(alone.epsilon)):
             print(f"  {line}")
     for window in policy.windows:
         print(f"  window {window.name}: scale {window.scale}, adds {float(window.rate):.6g} to the loss of every tick")
@@ -159,7 +159,7 @@ def _document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str, objec
     document = {
         **loss._asdict(),
         "claimed": policy.guarantee.epsilon,
-        "stretches": stretch_documents(policy.stretches(loss)),
+        "stretches": stretch_documents(policy.stretches(loss.epsilon)),
         "weights": policy.table.weights(),
     }
     if policy.windows_guarantee is not None and alone is not None:
@@ -167,7 +167,7 @@ def _document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str, objec
         document["windows"] = {
             **alone._asdict(),
             "claimed": policy.windows_guarantee.epsilon,
-            "stretches": stretch_documents(policy.window_stretches(alone)),
+            "stretches": stretch_documents(policy.window_stretches(alone.epsilon)),
             "rates": rates,
         }
     return document

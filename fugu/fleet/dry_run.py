@@ -15,6 +15,7 @@ from contract.fleet_documents import PolicyDocument
 from contract.measure_policy import MeasurePolicy
 from contract.policies import AnyPolicy
 from contract.policy import Policy
+from contract.stretches import Stretch
 from fugu.fleet.registry import document_in, former_version, new_clocks, reached
 from fugu.fleet.signing import policies_of
 from fugu.planner import assess
@@ -38,6 +39,8 @@ class Worth(NamedTuple):
             none if the class has no typical chain, or for measured streams.
         error: root-mean-square error of a released point in the unit, for a typical state; none for symbols.
         unit: of the error.
+        stretches: what is lost about whole stretches of time; empty for measured streams, for which `fugu policy check`
+            finds it.
     """
 
     epsilon: float
@@ -45,6 +48,7 @@ class Worth(NamedTuple):
     accuracy: float | None = None
     error: float | None = None
     unit: str = ""
+    stretches: tuple[Stretch, ...] = ()
 
 
 class StreamChange(NamedTuple):
@@ -123,7 +127,9 @@ def _worths(document: PolicyDocument, known: dict[str, Worth]) -> dict[str, Wort
 def worth(policy: AnyPolicy) -> Worth:
     """What a policy promises, and what it leaves."""
     if isinstance(policy, Policy):
-        return Worth(policy.guarantee.epsilon, policy.guarantee.adversary, accuracy=_accuracy(policy))
+        promise = policy.guarantee
+        told = policy.stretches(promise.epsilon)
+        return Worth(promise.epsilon, promise.adversary, accuracy=_accuracy(policy), stretches=told)
     error, unit = _error(policy)
     return Worth(policy.epsilon, "", error=error, unit=unit)
 

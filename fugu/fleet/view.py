@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from contract.stretches import STRETCHES
+from fugu.stretch_view import STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.terminal import say, show_table
 
 if TYPE_CHECKING:
@@ -120,7 +122,7 @@ def changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
     """A dry run as JSON."""
 
     def worth(one: Worth | None) -> dict[str, Any] | None:
-        return None if one is None else one._asdict()
+        return None if one is None else {**one._asdict(), "stretches": stretch_documents(one.stretches)}
 
     return {
         "version": version,
@@ -149,6 +151,11 @@ def show_changes(changes: Sequence[Change], version: int) -> None:
         title = f"{_named(change.devices)}: from {old} to version {version}"
         columns = ("stream", "epsilon before", "after", "worth before", "after", "")
         show_table(title, columns, [_stream_row(one, change.unknown) for one in change.streams])
+        if longer := [one for one in change.streams if one.after is not None and one.after.stretches]:
+            rows = [
+                (one.stream, *(cells[-1] for cells in stretch_rows(one.after.stretches))) for one in longer if one.after
+            ]
+            show_table(STRETCH_TITLE, ("stream", "a single tick", *(name for name, _ in STRETCHES)), rows)
         if change.unknown:
             say(f"Version {change.former} is not in this registry: what it says of the streams is not known.")
     say(

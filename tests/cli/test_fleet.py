@@ -205,6 +205,9 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(fugu: Fugu, home:
     assert (heart["before"]["epsilon"], heart["after"]["epsilon"]) == (1.0, 2.0)
     assert heart["before"]["accuracy"] == heart["after"]["accuracy"] > second["streams"]["hr"]["before"]["accuracy"]
     assert (place["before"]["epsilon"], place["after"]) == (1.0, None)
+    told = heart["after"]["stretches"]
+    assert (told[0]["ticks"], told[0]["epsilon"]) == (1, 2.0)
+    assert [each["epsilon"] for each in told] == [each.epsilon for each in WEAK.stretches(2.0)]
     table = PLACE.measure_tables[1].noise
     squares = 0.0
     for state, at in enumerate(PLACE.coordinates):  # the law that the chain settles at is by numbers of neighbours
@@ -215,6 +218,8 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(fugu: Fugu, home:
     shown = fugu("fleet", "push", path, *home.options, "--dry-run").out
     assert "MORE IS LOST" in shown
     assert "ends" in shown
+    assert "8 hours" in shown
+    assert "not protected" in shown
     assert "2 devices (band, watch): from version 1 to version 3" in shown
 
 

@@ -126,7 +126,11 @@ def test_a_policy_survives_the_check_of_a_device(fugu: Fugu, tmp_path: Path) -> 
     assert (policy.guarantee.epsilon, policy.guarantee.adversary) == (1.0, "informed")
     checked = fugu("policy", "check", file, "--ceiling", 1, "--json")
     assert checked.code == 0
-    assert checked.json()["epsilon"] == document["epsilon"]
+    for key in ("epsilon", "epsilon_01", "epsilon_10", "bound", "adversary", "weights", "stretches"):
+        assert checked.json()[key] == document[key], f"{key}: what is printed is what a check derives"
+    assert [each["ticks"] for each in document["stretches"]] == [1, 15, 900, 7200]
+    assert document["stretches"][0]["epsilon"] == document["epsilon"]
+    assert "not protected" in fugu("policy", "check", file).out
     assert "the guarantee holds" in fugu("policy", "check", file).out
 
 

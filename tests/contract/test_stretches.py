@@ -150,7 +150,7 @@ def test_a_single_tick_is_the_guarantee_and_an_hour_adds_its_ticks() -> None:
     made = policy((window,), BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)))
     single, alone = made.verify(100.0), made.verify_windows()
     assert alone is not None
-    tick, minute, hour, night = made.stretches(single)
+    tick, minute, hour, night = made.stretches(single.epsilon)
     assert (tick.epsilon, minute.epsilon) == (single.epsilon, single.epsilon)
     assert (minute.ticks, hour.ticks, night.ticks) == (1, 60, 480)
     rate = log_up(max(tick_ratios(made.table)))
@@ -158,7 +158,7 @@ def test_a_single_tick_is_the_guarantee_and_an_hour_adds_its_ticks() -> None:
     counted = Fraction(2, 40) * covered(window, 480)
     assert counted < 480 * window.rate  # a third of the ticks is in no window
     assert night.epsilon == pytest.approx(single.epsilon + 479 * rate + float(counted - window.rate), rel=1e-12)
-    assert made.window_stretches(alone)[2].epsilon == pytest.approx(alone.epsilon + 59 * 2 / 40, rel=1e-12)
+    assert made.window_stretches(alone.epsilon)[2].epsilon == pytest.approx(alone.epsilon + 59 * 2 / 40, rel=1e-12)
     assert tick.protected
     assert not night.protected
 
