@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gateway.privacy.chain_class import ChainClassError, Floats
+from gateway.privacy.chain_class import TINY, ChainClassError, Floats
 
 __all__ = ["BayesNet", "BayesNode", "NetworkQuilt", "network_quilt_scale"]
 
@@ -76,12 +76,16 @@ class BayesNet:
         """The joint distribution, one axis per node in order."""
         place = {node.name: axis for axis, node in enumerate(self.nodes)}
         joint = np.ones((1,) * len(self.nodes))
+        possible = joint > 0.0
         for node in self.nodes:
             axes = [place[name] for name in (*node.parents, node.name)]
             shape = [1] * len(self.nodes)
             for axis, size in zip(axes, np.shape(node.table), strict=True):
                 shape[axis] = size
-            joint = joint * np.transpose(node.table, np.argsort(axes)).reshape(shape)
+            table = np.transpose(node.table, np.argsort(axes)).reshape(shape)
+            joint, possible = joint * table, possible & (table > 0.0)
+        if np.any(possible & (joint < TINY)):
+            raise ChainClassError("some joint state is so rare that its probability does not fit a float")
         return np.asarray(joint / joint.sum())
 
     def connected(self, node: str, given: Iterable[str]) -> frozenset[str]:

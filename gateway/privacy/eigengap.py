@@ -145,9 +145,9 @@ def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = Fals
 
 
 def is_reversible(chain: MarkovChain) -> bool:
-    """Whether pi(x) P(x,y) = pi(y) P(y,x) for all x, y, to within rounding."""
+    """Whether pi(x) P(x,y) = pi(y) P(y,x) for all x, y, to within their rounding, however rare they are."""
     flow: Floats = settled(chain)[:, None] * chain.transition
-    return bool(np.all(np.abs(flow - flow.T) <= 1e-12 * (flow + flow.T) + 1e-16))
+    return bool(np.all(np.abs(flow - flow.T) <= 1e-12 * (flow + flow.T)))
 
 
 def arm_influence(known: Mixing, arm: int) -> float:

@@ -131,7 +131,7 @@ class ChainMember:
             future = self._future.informed(pairs, future)
         epsilon, name = float((pairs + future + past).max()), recursion_name(self.chain)
         # The tail is for all later ticks at once, and no tick need have it.
-        return _upward(epsilon), name if reached >= epsilon * (1.0 - _TIGHT) else "forgotten start"
+        return _upward(epsilon), name if reached >= epsilon * (1.0 - _TIGHT) else "forgotten-start bound"
 
     def _distance(self, ticks: int, law: Floats) -> float:
         """The largest |log| of the law after so many ticks over the stationary one."""

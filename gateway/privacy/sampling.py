@@ -6,6 +6,7 @@ A chain P seen at every D-th tick is the chain P^D: less correlated, so that the
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,9 +85,11 @@ def decimated_class(chains: BinaryChains | BoundedChains, step: int) -> BinaryCh
         q = (_step_probability(q0, r1, step), _step_probability(q1, r0, step))
         r = (_step_probability(r0, q1, step), _step_probability(r1, q0, step))
     else:
-        low, high = _power_range(1.0 - q1 - r1, 1.0 - q0 - r0, step)
-        q = (q0 / (q0 + r1) * (1.0 - high), q1 / (q1 + r0) * (1.0 - low))
-        r = (r0 / (r0 + q1) * (1.0 - high), r1 / (r1 + q0) * (1.0 - low))
+        # In fractions: 1 - l^D of a small q + r is the difference of numbers that a float cannot tell apart.
+        low, high = _power_range(1 - Fraction(q1) - Fraction(r1), 1 - Fraction(q0) - Fraction(r0), step)
+        least, most = float(1 - high), float(1 - low)
+        q = (q0 / (q0 + r1) * least, q1 / (q1 + r0) * most)
+        r = (r0 / (r0 + q1) * least, r1 / (r1 + q0) * most)
     if min(*q, *r) <= 0.0:
         raise DecimationError(f"at every {step}th tick, a transition probability of the class rounds to 0")
     return BinaryChains(q=_outward(q), r=_outward(r))
@@ -109,11 +112,11 @@ def _step_probability(leave: float, enter: float, step: int) -> float:
     return leave / total * -math.expm1(step * math.log1p(-total))
 
 
-def _power_range(low: float, high: float, step: int) -> tuple[float, float]:
+def _power_range(low: Fraction, high: Fraction, step: int) -> tuple[Fraction, Fraction]:
     """Return the range of l^D for l in [low, high]."""
     ends = (low**step, high**step)
-    if step % 2 == 0 and low < 0.0 < high:
-        return 0.0, max(ends)
+    if step % 2 == 0 and low < 0 < high:
+        return Fraction(0), max(ends)
     return min(ends), max(ends)
 
 

@@ -145,3 +145,11 @@ def test_what_is_no_small_network() -> None:
     for networks, epsilon in (((), 1.0), (BayesNet((BayesNode("a", (), coin),)), 0.0)):
         with pytest.raises(ChainClassError):
             network_quilt_scale(networks, epsilon)
+
+
+def test_a_joint_state_too_rare_for_a_float_is_refused() -> None:
+    """1e-200 twice is 0 in a float, and what is impossible has no influence."""
+    rare = np.array([1.0 - 1e-200, 1e-200])
+    nodes = (BayesNode("one", (), rare), BayesNode("two", ("one",), np.array([rare, rare])))
+    with pytest.raises(ChainClassError, match="does not fit a float"):
+        network_quilt_scale(BayesNet(nodes), 1.0)

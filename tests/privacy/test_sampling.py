@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -60,6 +61,19 @@ def test_tiny_probabilities_do_not_cancel() -> None:
     decimated = decimated_class(BinaryChains(q=(1e-12, 1e-12), r=(1e-12, 1e-12)), 10)
     assert isinstance(decimated, BinaryChains)
     assert decimated.q[0] == pytest.approx(1e-11, rel=1e-9)
+
+
+@pytest.mark.parametrize("step", [2, 3, 10])
+def test_tiny_probabilities_do_not_cancel_in_a_class_that_reaches_far(step: int) -> None:
+    """1 - (1 - 2e-12)^D had a relative error of 1e-4: the decimated class left its stickiest chain out."""
+    few = Fraction(1e-12)
+    decimated = decimated_class(BinaryChains(q=(1e-12, 0.9), r=(1e-12, 0.9)), step)
+    assert isinstance(decimated, BinaryChains)
+    stays = (few * (1 - (1 - 2 * few) ** step)) / (2 * few)  # q of the stickiest chain after D ticks
+    assert max(decimated.q[0], decimated.r[0]) <= stays
+    corner = few / (few + Fraction(0.9)) * (1 - (1 - 2 * few) ** step)  # the two factors are bounded one by one
+    assert decimated.q[0] == pytest.approx(float(corner), rel=1e-9)
+    assert decimated.q[0] <= corner
 
 
 def test_a_single_tick_changes_nothing() -> None:
