@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +27,7 @@ from gateway.privacy.chain_sides import log_ratios
 from gateway.privacy.endless_chain import MOST_WORK, ChainMember, contract_loss, interval_name, recursion_name
 from gateway.privacy.inner_maximum import EXACT_STATES, closed
 from gateway.privacy.interval_schedule import interval_losses, odds_ratio_losses
+from gateway.privacy.interval_search import worst_informed_losses
 from gateway.privacy.odds_ratio_bound import odds_ratio_side
 
 __all__ = ["ChainAccountant", "ChainLoss", "Chains"]
@@ -155,12 +157,9 @@ class ChainAccountant:
         elif (
             adversary == "informed"
             and isinstance(self.chains, BinaryChains)
-            and sum(self.chains.q[1:] + self.chains.r[1:]) <= 1.0
+            and Fraction(self.chains.q[1]) + Fraction(self.chains.r[1]) <= 1
         ):
-            corner = MarkovChain.stationary(
-                [[1 - self.chains.q[0], self.chains.q[0]], [self.chains.r[0], 1 - self.chains.r[0]]]
-            )
-            total, bound = informed_losses(corner, pairs), "bridge recursion"
+            total, bound = self._informed_interval(self.chains, pairs)
         else:
             total, bound = odds_ratio_losses(self._odds(), pairs), "odds-ratio bound"
         by_tick = np.asarray(total.max(axis=(1, 2)))
@@ -257,6 +256,14 @@ class ChainAccountant:
         worst = max(found, key=lambda each: float(each[0].max()))
         return np.max([total for total, _ in found], axis=0), worst[1]
 
+    def _informed_interval(self, chains: BinaryChains, pairs: Floats) -> tuple[Floats, str]:
+        """Losses (n, 2, 2) of a class with q + r <= 1 to those who may know states."""
+        (q, q1), (r, r1) = chains.q, chains.r
+        if q == q1 and r == r1:
+            return informed_losses(MarkovChain.stationary([[1 - q, q], [r, 1 - r]]), pairs), "bridge recursion"
+        searched, universal = worst_informed_losses(chains, pairs), odds_ratio_losses(self._odds(), pairs)
+        return np.minimum(searched, universal), "branch and bound"
+
     def _odds(self) -> float:
         """The largest odds ratio of a step, or its inverse, rounded up."""
         if isinstance(self.chains, BoundedChains):
@@ -264,7 +271,7 @@ class ChainAccountant:
         if isinstance(self.chains, BinaryChains):
             corners = [(q, r) for q in self.chains.q for r in self.chains.r]
             log_odds = [abs(math.log((1 - q) / q) + math.log((1 - r) / r)) for q, r in corners]
-            return math.exp(max(log_odds)) * (1.0 + _OUTWARD)
+            return math.exp(max(log_odds)) * (1.0 + _OUTWARD) if max(log_odds) < _LARGEST_LOG else math.inf
         forward = [log_ratios(member.chain.transition) for member in self._members]
         largest = max(float((table + table.T).max()) for table in forward)
         return math.exp(largest) * (1.0 + _OUTWARD) if largest < _LARGEST_LOG else math.inf

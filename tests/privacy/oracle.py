@@ -241,3 +241,33 @@ def starts_anyhow(generator: np.random.Generator, k: int) -> Array:
                 laws.append((1.0 - few) * np.eye(k)[x] + few * np.eye(k)[y])
         laws += [(1.0 - few) * np.eye(k)[x] + few * generator.dirichlet(np.ones(k)) for x in range(k)]
     return np.array([*laws, *generator.dirichlet(np.ones(k), size=6)])
+
+
+def side_ratios(transition: Array, emissions: list[Array], *, informed: bool) -> tuple[float, float]:
+    """The most that the ticks of one side add, nearest first: log-likelihood ratios of state 0 over 1, and 1 over 0.
+
+    A vector holds Pr(outputs of the side, known states | state) over Pr(known states | state), for every output and
+    every set of known states. A known state makes what lies beyond it the same for both states, so it starts anew.
+    """
+    vectors = [(np.ones(2), np.ones(2))]
+    for emitted in reversed(emissions):
+        new = [(transition @ (emitted[:, z] * a), transition @ b) for a, b in vectors for z in range(emitted.shape[1])]
+        vectors = [*new, *((transition[:, y],) * 2 for y in (0, 1) if informed)]
+    ratios = np.array([(a[0] / b[0]) / (a[1] / b[1]) for a, b in vectors])
+    return float(np.log(ratios.max())), float(-np.log(ratios.min()))
+
+
+def worst_switched(q: float, r: float, emissions: list[Array], *, informed: bool) -> Array:
+    """The largest log-likelihood ratios (2,) of 0 over 1 and 1 over 0, of any tick, each with its own emission.
+
+    The past and the future of a tick are independent given its state, and a stationary chain of two states is its own
+    reversal.
+    """
+    transition = np.array([[1 - q, q], [r, 1 - r]])
+    worst = np.zeros(2)
+    for tick, emitted in enumerate(emissions):
+        past = side_ratios(transition, emissions[:tick][::-1], informed=informed)
+        future = side_ratios(transition, emissions[tick + 1 :], informed=informed)
+        own = np.log(emitted[0] / emitted[1])
+        worst = np.maximum(worst, [own.max() + past[0] + future[0], -own.min() + past[1] + future[1]])
+    return worst

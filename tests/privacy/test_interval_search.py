@@ -1,0 +1,261 @@
+"""Informed adversaries on streams that end: no member of an interval class, corner or not, loses more than claimed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains
+from gateway.privacy import interval_search
+from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.chain_class import MarkovChain
+from gateway.privacy.chain_schedule import informed_losses
+from gateway.privacy.interval_enclosure import Box, Cases, enclosure
+from tests.privacy.oracle import Array, worst_loss, worst_switched
+
+
+def symmetric(loss: float) -> Array:
+    """Randomised response whose symbols lose this much, in both directions."""
+    flip = 1.0 / (1.0 + math.exp(loss))
+    return np.array([[1.0 - flip, flip], [flip, 1.0 - flip]])
+
+
+def member_loss(q: float, r: float, losses: Array) -> float:
+    return float(worst_switched(q, r, [symmetric(loss) for loss in losses], informed=True).max())
+
+
+def test_the_judge_by_sides_is_the_enumeration_of_all_paths() -> None:
+    for q, r in ((0.3, 0.2), (0.71, 0.0012), (0.8, 0.7)):
+        transition, law = np.array([[1 - q, q], [r, 1 - r]]), np.array([r, q]) / (q + r)
+        full = worst_loss(law, [transition] * 4, symmetric(0.7), informed=True)
+        assert member_loss(q, r, np.full(5, 0.7)) == pytest.approx(full.max(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("q", "r", "losses", "corner", "worst"),
+    [
+        ((0.47, 0.71), 0.0012, [0.1] * 4, 0.241077, 0.258947413),
+        ((0.47, 0.71), 0.0012, [0.1] * 5, 0.321064, 0.331863048),
+        ((0.1387, 0.2972), 0.0001123, [0.0583] * 14, 0.54308, 0.61722),
+        ((0.2817, 0.6885), 0.0001031, [0.0] + [0.0546] * 5, 0.20075, 0.24118),
+    ],
+)
+def test_where_a_stream_ends_the_stickiest_corner_is_not_the_worst(
+    q: tuple[float, float], r: float, losses: list[float], corner: float, worst: float
+) -> None:
+    """A member loses more than the corner, by enumeration; the claim covers it, and wastes nothing."""
+    schedule = np.array(losses)
+    accountant = ChainAccountant(BinaryChains(q=q, r=(r, r)))
+    claimed = accountant.schedule_loss(schedule, "informed").epsilon
+    if len(losses) <= 6:
+        reached = max(member_loss(float(inside), r, schedule) for inside in np.linspace(*q, 25))
+        assert member_loss(q[0], r, schedule) == pytest.approx(corner, abs=1e-5)
+    else:
+        pairs = schedule[:, None, None] * (1 - np.eye(2))
+        chain = MarkovChain.stationary([[1 - q[1], q[1]], [r, 1 - r]])
+        reached = informed_losses(chain, pairs).max() * (1.0 - 1e-11)  # it is rounded up as well
+    assert reached > corner + 0.01
+    assert reached <= claimed <= max(reached, worst + 1e-5) * (1.0 + 1e-8)
+    assert claimed == pytest.approx(worst, abs=1e-5)
+    if len(set(losses)) == 1 and len(losses) <= 5:
+        assert claimed == pytest.approx(worst, abs=1e-8)
+        assert accountant.loss(losses[0], "informed", length=len(losses)).epsilon == claimed
+
+
+def test_an_allowance_of_a_stream_that_ends_holds_for_every_member() -> None:
+    """The noise that is planned from it was too small: the stickiest corner decided."""
+    (q0, q1), r = (0.47, 0.71), 0.0012
+    allowance = ChainAccountant(BinaryChains(q=(q0, q1), r=(r, r))).allowance(0.2, "informed", 6)
+    worst = max(member_loss(float(q), r, np.full(6, allowance)) for q in np.linspace(q0, q1, 161))
+    assert 0.2 * (1.0 - 1e-5) < worst <= 0.2
+    corner = ChainAccountant(BinaryChains(q=(q0, q0), r=(r, r))).allowance(0.2, "informed", 6)
+    assert max(member_loss(float(q), r, np.full(6, corner)) for q in np.linspace(q0, q1, 9)) > 0.2
+
+
+def random_class(generator: np.random.Generator) -> BinaryChains:
+    """Wide and narrow, sticky and not, q + r <= 1 throughout, often rare in one state only."""
+    q = np.sort(10.0 ** generator.uniform(*generator.choice([[-4, 0], [-0.6, 0]]), size=2))
+    r = np.sort(10.0 ** generator.uniform(*generator.choice([[-5, -2], [-1.5, 0]]), size=2))
+    if generator.random() < 0.4:
+        q[0] = q[1] * generator.uniform(0.5, 1.0)
+    if generator.random() < 0.5:
+        r[0] = r[1]
+    size = min(1.0, (1.0 - 1e-9) / (q[1] + r[1]))
+    q, r = q * size, r * size
+    return BinaryChains(q=(float(q[0]), float(q[1])), r=(float(r[0]), float(r[1])))
+
+
+def random_losses(generator: np.random.Generator) -> Array:
+    n, size = int(generator.integers(2, 7)), 10.0 ** generator.uniform(-3, 0.9)
+    if generator.random() < 0.5:
+        return np.full(n, size)
+    return size * generator.random(n) * (generator.random(n) < 0.8)
+
+
+def members(generator: np.random.Generator, chains: BinaryChains, count: int) -> Array:
+    """Corners, edges and inside: (count, 2)."""
+    shares = generator.random((count, 2))
+    shares = np.where(generator.random((count, 2)) < 0.4, np.round(shares), shares)
+    (q0, q1), (r0, r1) = chains.q, chains.r
+    q, r = q0 + (q1 - q0) * shares[:, 0], r0 + (r1 - r0) * shares[:, 1]
+    return np.column_stack([np.clip(q, q0, q1), np.clip(r, r0, r1)])
+
+
+def constant_attack(pairs: Array, losses: Array) -> Array:
+    """What somebody learns of members (count, 2) who sees one symbol all the time and knows one state a side, or none.
+
+    Plain vectors Pr(outputs, known state | state) over Pr(known state | state), for both symbols.
+    """
+    q, r = pairs.T
+    n, found = len(losses), np.zeros(len(pairs))
+    transition = np.array([[1 - q, q], [r, 1 - r]]).transpose(2, 0, 1)
+    starts = [transition[:, :, 0], transition[:, :, 1], None]
+    for favoured in (0, 1):
+        worst = [np.zeros((n, len(pairs))) for _ in range(2)]
+        for way, order in enumerate((losses, losses[::-1])):
+            for known, start in ((known, start) for known in range(n) for start in starts):
+                if start is None and known != n - 1:
+                    continue
+                seen = without = np.ones((len(pairs), 2)) if start is None else start
+                for tick in range(known if start is None else known - 1, -1, -1):
+                    ratio = np.log(seen / without)
+                    if start is not None or tick < known:
+                        side = ratio[:, favoured] - ratio[:, 1 - favoured]
+                        worst[way][tick] = np.maximum(worst[way][tick], side)
+                    weights = np.ones(2)
+                    weights[favoured] = math.exp(order[tick])
+                    seen = np.einsum("pxy,py->px", transition, seen * weights)
+                    without = np.einsum("pxy,py->px", transition, without)
+        found = np.maximum(found, (losses[:, None] + worst[0] + worst[1][::-1]).max(axis=0))
+    return found
+
+
+def test_the_attack_with_one_symbol_is_as_strong_as_all_of_them() -> None:
+    for seed in range(6):
+        generator = np.random.default_rng(seed)
+        pairs, losses = members(generator, random_class(generator), 3), generator.uniform(0.0, 1.5, 5)
+        expected = [member_loss(float(q), float(r), losses) for q, r in pairs]
+        assert constant_attack(pairs, losses) == pytest.approx(expected, rel=1e-9)
+
+
+def constant_attacks(seeds: range, count: int) -> tuple[int, float]:
+    """The same as `attack_classes` with this attack, on up to 12 ticks and many members; pairs tried, nearest share."""
+    tried, nearest = 0, 0.0
+    for seed in seeds:
+        generator = np.random.default_rng(seed)
+        chains, n = random_class(generator), int(generator.integers(3, 13))
+        size = 10.0 ** generator.uniform(-3, 0.5)
+        losses = np.full(n, size) if generator.random() < 0.6 else size * generator.random(n)
+        claimed = ChainAccountant(chains).schedule_loss(losses, "informed").epsilon
+        reached = constant_attack(members(generator, chains, count), losses)
+        assert reached.max() <= claimed * (1.0 + 1e-12) + 1e-13, (seed, reached.max(), claimed)
+        tried, nearest = tried + count, max(nearest, float(reached.max()) / claimed)
+    return tried, nearest
+
+
+def test_no_one_of_thousands_of_members_loses_more_than_its_class() -> None:
+    tried, nearest = constant_attacks(range(10), 1000)
+    assert tried == 10_000
+    assert nearest > 1.0 - 1e-6
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(14400)
+def test_no_one_of_a_million_members_loses_more_than_its_class() -> None:
+    tried, nearest = constant_attacks(range(1000, 2000), 1000)
+    assert tried == 1_000_000
+    assert nearest > 1.0 - 1e-8
+
+
+def attack_classes(seeds: range, count: int) -> tuple[int, float, float]:
+    """Hold members against their class; return pairs tried, and how near to and how far below the best member came."""
+    tried, nearest, farthest = 0, 0.0, 1.0
+    for seed in seeds:
+        generator = np.random.default_rng(seed)
+        chains, losses = random_class(generator), random_losses(generator)
+        if not losses.any():
+            continue
+        claimed = ChainAccountant(chains).schedule_loss(losses, "informed").epsilon
+        best = 0.0
+        for q, r in members(generator, chains, count):
+            reached = member_loss(float(q), float(r), losses)
+            assert reached <= claimed * (1.0 + 1e-12) + 1e-13, (seed, q, r, reached, claimed)
+            best, tried = max(best, reached), tried + 1
+        nearest, farthest = max(nearest, best / claimed), min(farthest, best / claimed)
+    return tried, nearest, farthest
+
+
+def test_no_member_of_random_classes_loses_more_than_the_class() -> None:
+    tried, nearest, _ = attack_classes(range(40), 15)
+    assert tried > 500
+    assert nearest > 1.0 - 1e-6
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(14400)
+def test_no_member_of_many_random_classes_loses_more_than_the_class() -> None:
+    tried, nearest, _ = attack_classes(range(10_000, 12_000), 30)
+    assert tried > 50_000
+    assert nearest > 1.0 - 1e-8
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_enclosures_hold_every_point_of_their_part(seed: int) -> None:
+    """Values and slopes (by differences) of random points, against intervals over random parts."""
+    generator = np.random.default_rng(seed)
+    losses = generator.uniform(0.0, 2.0, 6)
+    cases = Cases(
+        known=np.array([0, 1, 2, 0, 1]),
+        nearest=np.array([5, 5, 5, 2, 2]),
+        stride=np.array([-1, -1, -1, -1, -1]),
+        steps=np.array([6, 6, 6, 2, 3]),
+        losses=losses,
+    )
+    for _ in range(100):
+        chains = random_class(generator)
+        case, box = np.arange(5), Box(*(np.full(5, side) for side in (*chains.q, *chains.r)))
+        over = enclosure(cases, case, box)
+        for q, r in members(generator, chains, 4):
+            at = enclosure(cases, case, Box(*(np.full(5, x) for x in (q, q, r, r))))
+            value = 0.5 * (at.value.low + at.value.high)
+            assert (over.value.low <= value).all()
+            assert (value <= over.value.high).all()
+            assert (at.value.high - at.value.low <= 1e-12 * (1.0 + np.abs(at.value.high))).all()
+            for inner, outer in ((at.by_q, over.by_q), (at.by_r, over.by_r)):
+                scale = 1e-9 * (1.0 + np.abs(inner.low))
+                assert (inner.low >= outer.low - scale).all()
+                assert (inner.high <= outer.high + scale).all()
+            step = 1e-6 * q
+            right, left = (
+                enclosure(cases, case, Box(*(np.full(5, x) for x in (q + s, q + s, r, r)))) for s in (step, -step)
+            )
+            slope = (right.value.low - left.value.low) / (2.0 * step)
+            assert slope == pytest.approx(0.5 * (at.by_q.low + at.by_q.high), rel=1e-3, abs=1e-6 / q)
+
+
+def test_a_search_that_is_cut_short_claims_more_not_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    accountant = ChainAccountant(BinaryChains(q=(0.05, 0.5), r=(0.001, 0.3)))
+    rates = np.array([0.3, 0.1, 0.4, 0.2, 0.3, 0.2])
+    full = accountant.schedule_loss(rates, "informed").epsilon
+    for most in (0, 500, 5000):
+        monkeypatch.setattr(interval_search, "_MOST_STEPS", most)
+        cut = accountant.schedule_loss(rates, "informed").epsilon
+        assert full <= cut <= rates.sum() * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("rate", [1e-9, 50.0, 200.0, 650.0])
+def test_extreme_losses_and_rare_changes_get_a_bound(rate: float) -> None:
+    for q, r in (((1e-300, 0.5), (1e-300, 0.5)), ((0.2, 0.5), (0.1, 0.5)), ((1e-8, 1e-7), (0.3, 0.9))):
+        found = ChainAccountant(BinaryChains(q=q, r=r)).schedule_loss(np.full(5, rate), "informed").epsilon
+        assert rate <= found <= 5 * rate * (1.0 + 1e-9)
+
+
+def test_a_single_chain_is_followed_exactly() -> None:
+    pairs = np.full((6, 2, 2), 0.4) * (1 - np.eye(2))
+    point = ChainAccountant(BinaryChains(q=(0.2, 0.2), r=(0.1, 0.1))).schedule_loss(pairs, "informed")
+    assert point.bound == "bridge recursion"
+    assert point.epsilon == pytest.approx(member_loss(0.2, 0.1, np.full(6, 0.4)), rel=1e-12)
+    almost = ChainAccountant(BinaryChains(q=(0.2, 0.2 + 1e-15), r=(0.1, 0.1))).schedule_loss(pairs, "informed")
+    assert almost.epsilon == pytest.approx(point.epsilon, rel=1e-8)
