@@ -347,7 +347,8 @@ def _promises(releases: Path | None, policies: Path | None, broker: BrokerFolder
 def _show_bounds(account: Account, bounds: list[Bound]) -> None:
     for bound in bounds:
         told = f"at most {bound.epsilon:.6g} of {account.epsilon:g} nats ({account.adversary} adversary)"
-        print(f"{account.name}: {bound.device}/{bound.stream}: {told}, by {', '.join(account.ever)} together")
+        by = f"about a single tick, by {', '.join(account.ever)} together"
+        print(f"{account.name}: {bound.device}/{bound.stream}: {told} {by}")
 
 
 def _named(name: str, what: str) -> str:
