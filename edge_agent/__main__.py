@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Loaded while the child is at work.
         from edge_agent.agent import Agent
         from edge_agent.randomiser import system_entropy
-        from edge_agent.sensors import open_sensor, silence_warning
+        from edge_agent.sensors import silence_warning
+        from edge_agent.shared import open_sensors
         from mqtt_link.notify import Notifier
 
         plan = checked()
@@ -59,8 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if warning := silence_warning(stream.sensor):
                     print(f"stream {stream.stream}: {warning}")
             return 0
-        sensors = [open_sensor(stream.sensor) for stream in plan.streams]
-        agent = Agent(plan, sensors, system_entropy(), notifier=Notifier.of_process())
+        agent = Agent(plan, open_sensors(plan.streams), system_entropy(), notifier=Notifier.of_process())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: agent.stop())
         agent.run()

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from contract.errors import FuguError
 from contract.measure_frames import Released
 from contract.status_codes import StatusCode
-from edge_agent.discretiser import Discretiser
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import randomiser
-from edge_agent.sensors import Sensor
+from edge_agent.shared import SharedSensor
 from edge_agent.window import StreamWindows
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class Stream:
 
     Args:
         plan: from a verified policy.
-        sensor: gives its readings.
+        sensor: gives its readings, perhaps to others as well.
         entropy: fills a buffer with the operating system's randomness.
         last_tick: the last tick that was ever committed, -1 if none was.
         windows: what is counted beside the symbols.
@@ -46,7 +45,7 @@ class Stream:
     def __init__(
         self,
         plan: StreamPlan,
-        sensor: Sensor,
+        sensor: SharedSensor,
         entropy: Callable[[memoryview], None],
         last_tick: int,
         windows: StreamWindows,
@@ -54,7 +53,7 @@ class Stream:
         self.plan = plan
         self.sensor = sensor
         self.windows = windows
-        self.discretiser = Discretiser(plan.discretiser)
+        self.discretiser = sensor.discretiser(plan.discretiser)
         self.last_tick = last_tick
         self.next_tick = last_tick + 1
         self.finished = False

@@ -17,7 +17,8 @@ from contract.status_codes import StatusCode
 from edge_agent.clock import Clock
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
-from edge_agent.sensors import Sensor, open_sensor
+from edge_agent.sensors import Sensor
+from edge_agent.shared import Sensors, SharedSensor, check_lines
 from edge_agent.stream import Stream
 from edge_agent.window import StreamWindows
 
@@ -58,7 +59,7 @@ class Ticker:
         self._clock = clock
         self._entropy = entropy
         self._silent = silent
-        self._sensors: dict[str, Sensor] = {}
+        self._sensors = Sensors()
         self.streams: list[Stream] = []
         self.storage_trouble: StatusCode | None = None
         self.stopping = False
@@ -68,17 +69,17 @@ class Ticker:
 
         Args:
             plans: of the streams.
-            sensors: one for each.
+            sensors: one for each; streams with the same one, and the same clock, get the same readings.
 
         Raises:
             OutboxError: the clock of a stream has changed, or the ticks of a window have.
         """
         now = self._clock.now_us()
         for plan, sensor in zip(plans, sensors, strict=True):
-            stream = self._open(plan, sensor)
+            stream = self._open(plan, self._sensors.adopt(plan, sensor))
             stream.next_tick = max(stream.last_tick, plan.tick_at(now)) + 1
             self.streams.append(stream)
-            self._sensors[plan.stream] = sensor
+        _align(self.streams, ())
 
     def switch(self, plans: Sequence[StreamPlan], store: Callable[[], None]) -> None:
         """Put new plans in force between two ticks, once they are stored.
@@ -86,30 +87,35 @@ class Ticker:
         A frame that was begun under the old plan ends there; ticks that have been drawn are never drawn again.
 
         Raises:
+            ConfigError: a sensor cannot be opened, or standard input would be read on two clocks.
             OutboxError: a stream cannot go on under its new plan; nothing has changed.
             OSError, sqlite3.Error: they could not be stored; nothing has changed.
         """
         before = {stream.plan.stream: stream for stream in self.streams}
         now = self._clock.now_us()
         streams = []
+        check_lines(plans)
         self.close_frames()  # before anything is stored: after that nothing may fail, and no tick stay behind
         with self._outbox.forgets_if_refused():
             for plan in plans:
                 old = before.get(plan.stream)
-                sensor = self._sensors.get(plan.stream) or open_sensor(plan.sensor)
-                self._sensors[plan.stream] = sensor
-                stream = self._open(plan, sensor)
+                stream = self._open(plan, self._sensors.of(plan))
                 reached = plan.tick_at(now) + 1 if old is None else old.next_tick
                 stream.next_tick = max(stream.last_tick + 1, reached)
                 streams.append(stream)
             store()
+        _align(streams, self.streams)
         self.streams = streams
 
     def catch_up(self) -> None:
-        """Draw for every tick that has come."""
-        for stream in self.streams:
-            while not stream.finished and not self.stopping and self._due(stream):
-                self._tick(stream)
+        """Draw for every tick that has come, one tick of each stream after the other: some have one sensor."""
+        came = True
+        while came:
+            came = False
+            for stream in self.streams:
+                if not stream.finished and not self.stopping and self._due(stream):
+                    self._tick(stream)
+                    came = True
 
     def prepare(self) -> None:
         """Draw the noise of the windows that begin next, while there is time."""
@@ -136,7 +142,7 @@ class Ticker:
         """Whether all is done: asked to stop, or no sensor has more. Waiting for a first policy is not the end."""
         return self.stopping or (bool(self.streams) and all(stream.finished for stream in self.streams))
 
-    def _open(self, plan: StreamPlan, sensor: Sensor) -> Stream:
+    def _open(self, plan: StreamPlan, sensor: SharedSensor) -> Stream:
         """A stream, as far as the outbox knows it."""
         last_tick = self._outbox.register(plan)
         released = [self._outbox.register_window(plan.stream, window) for window in plan.windows]
@@ -147,7 +153,8 @@ class Ticker:
         now = self._clock.now_us()
         current = stream.plan.tick_at(now)
         late = max(stream.plan.period_us, REPLAY_LATE_US if stream.sensor.recorded else LATE_US)
-        stream.next_tick = max(stream.next_tick, stream.plan.tick_at(now - late) + 1)
+        overdue = stream.plan.tick_at(now - late) + 1
+        stream.next_tick = max(stream.next_tick, stream.sensor.newest, overdue)  # before the newest nothing is known
         behind = (stream.plan.time_of(stream.last_tick) - now) / 1e6
         period = stream.plan.period_us / 1e6
         if behind > 2 * period + 1.0:
@@ -200,3 +207,17 @@ class Ticker:
                 self._outbox.append_windows(stream.plan, closed)
             except sqlite3.Error as error:
                 self.storage_failed(error)
+
+
+def _align(streams: Sequence[Stream], before: Sequence[Stream]) -> None:
+    """Let streams of one clock begin at one tick, after what was drawn before.
+
+    What streams of one sensor tell together at a tick is bounded for the tables of one document. No tick may have the
+    table of one stream from the old document, and that of another from the new one.
+    """
+    first: dict[tuple[int, int], int] = {}
+    for stream in (*streams, *before):
+        clock = stream.plan.epoch_us, stream.plan.period_us
+        first[clock] = max(first.get(clock, stream.next_tick), stream.next_tick)
+    for stream in streams:
+        stream.next_tick = first[stream.plan.epoch_us, stream.plan.period_us]

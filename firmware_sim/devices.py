@@ -19,7 +19,7 @@ from contract.policy import Categories, Cells, Policy
 from edge_agent.agent import Agent
 from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors import open_sensor
+from edge_agent.shared import open_sensors
 from mqtt_link import Broker
 from mqtt_link.wake import Wake
 
@@ -110,7 +110,7 @@ def run_crowd(configs: Iterable[Path], stop: Wake) -> None:
     agents = []
     for config in configs:
         plan = load(config)
-        agents.append(Agent(plan, [open_sensor(stream.sensor) for stream in plan.streams], system_entropy()))
+        agents.append(Agent(plan, open_sensors(plan.streams), system_entropy()))
     threads = [threading.Thread(target=agent.run, daemon=True) for agent in agents]
     for thread in threads:
         thread.start()

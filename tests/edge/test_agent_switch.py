@@ -18,7 +18,8 @@ from mqtt_link import Broker
 from tests.edge.plans import JumpingClock, agent_plan, stream_plan, window_plan
 
 SECOND = 1_000_000
-A, B, C = (stream_plan(stream=name) for name in "abc")
+SENSOR = {"kind": "call", "target": "builtins:float", "silence": "samples", "keep_alive_ticks": None}
+A, B, C = (stream_plan(stream=name, sensor=SENSOR) for name in "abc")
 
 
 class PowerCutError(BaseException):
@@ -26,10 +27,9 @@ class PowerCutError(BaseException):
 
 
 def agent(folder: Path, clock: JumpingClock, *streams: StreamPlan) -> Agent:
-    """An agent with sensors for streams a, b and c, after three ticks."""
+    """An agent after three ticks."""
     plan = replace(agent_plan(folder, Broker(port=9), drain_seconds=0.0, forget="committed"), streams=streams)
     made = Agent(plan, [ReplaySensor([0.0, 1.0], loop=True) for _ in streams], system_entropy(), clock)
-    made._ticks._sensors = {name: ReplaySensor([0.0, 1.0], loop=True) for name in "abc"}
     clock.now += 3 * SECOND
     made._ticks.catch_up()
     return made

@@ -44,6 +44,7 @@ from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
+from edge_agent.shared import SharedSensor
 from edge_agent.stream import Stream
 from edge_agent.window import StreamWindows
 from firmware_sim.devices import write_device
@@ -311,7 +312,8 @@ def test_bytes_that_nearly_are_a_table_change_nothing(seed: int) -> None:
 
 
 def test_what_nobody_thought_of_stops_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Stream(stream_plan(WALK), ReplaySensor(["c0"], loop=True), seeded(1), -1, StreamWindows((), [], seeded(1)))
+    sensor = SharedSensor(ReplaySensor(["c0"], loop=True))
+    stream = Stream(stream_plan(WALK), sensor, seeded(1), -1, StreamWindows((), [], seeded(1)))
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError

@@ -1,0 +1,167 @@
+"""Several streams of one sensor: one reading a tick, one state, and new tables for all of them at one tick."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge_agent.agent import Agent
+from edge_agent.config import ConfigError
+from edge_agent.plan import StreamPlan
+from edge_agent.randomiser import system_entropy
+from edge_agent.reading import Reading
+from edge_agent.sensors import LineSensor, News, Sensor
+from edge_agent.shared import SharedSensor, open_sensors
+from mqtt_link import Broker
+from tests.brokers import wait_until
+from tests.edge.plans import THRESHOLD, JumpingClock, agent_plan, stream_plan
+
+SECOND = 1_000_000
+CALL = {"kind": "call", "target": "builtins:float", "silence": "samples", "keep_alive_ticks": None}
+LINES = {"kind": "stdin", "silence": "samples", "keep_alive": None, "keep_alive_ticks": None}
+TELLS = (((1 << 32) - 1,), (1,))
+"""Symbols are states, but for one draw in 2^32."""
+ONE = stream_plan(stream="one", version=1, rows=TELLS, frame_ticks=1, sensor=CALL)
+TWO = replace(ONE, stream="two", version=2)
+
+
+class Counted:
+    """A live sensor whose readings follow one another; it knows how often it was read."""
+
+    recorded = False
+    trouble = ""
+
+    def __init__(self, value: Callable[[int], float]) -> None:
+        self.reads = 0
+        self._value = value
+
+    def news(self, tick: int) -> News:
+        return News(self.read(tick), None)
+
+    def read(self, tick: int) -> Reading:
+        self.reads += 1
+        return Reading(self._value(self.reads))
+
+    def finished(self, tick: int) -> bool:
+        return False
+
+
+def agent(folder: Path, clock: JumpingClock, sensor: Sensor, *streams: StreamPlan) -> Agent:
+    plan = agent_plan(folder, Broker(port=9), *streams, drain_seconds=0.0, forget="committed")
+    return Agent(plan, [sensor for _ in streams], system_entropy(), clock)
+
+
+def symbols(device: Agent, version: int) -> dict[int, int]:
+    """What is to leave under a version, which tells the stream: tick and symbol."""
+    frames = [frame for frame in device._outbox.frames() if frame.policy_version == version]
+    return {frame.first + i: symbol for frame in frames for i, symbol in enumerate(frame.symbols)}
+
+
+def test_streams_of_one_sensor_get_one_reading_a_tick(tmp_path: Path) -> None:
+    """Readings change whenever the sensor is asked; both streams say the same at every tick all the same."""
+    clock, sensor = JumpingClock(1000 * SECOND), Counted(lambda reads: float(reads % 3 == 0))
+    device = agent(tmp_path, clock, sensor, ONE, TWO)
+    for _ in range(60):
+        clock.now += SECOND
+        device._ticks.catch_up()
+    device._ticks.close_frames()
+    assert sensor.reads == 60
+    assert len(symbols(device, 1)) == 60
+    assert symbols(device, 1) == symbols(device, 2)
+
+
+def test_a_line_of_standard_input_is_for_all_streams(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    clock = JumpingClock(1000 * SECOND)
+    device = agent(tmp_path, clock, LineSensor(os.fdopen(reader, "rb")), ONE, TWO)
+    shared = device._ticks.streams[0].sensor.sensor
+    assert isinstance(shared, LineSensor)
+    for tick in range(40):
+        os.write(writer, b"1\n" if tick % 5 == 2 else b"0\n")
+        wait_until(lambda: shared._mailbox._news.reading is not None, 20)
+        clock.now += SECOND
+        device._ticks.catch_up()
+    os.close(writer)
+    expected = {1001 + tick: int(tick % 5 == 2) for tick in range(40)}
+    assert symbols(device, 1) == symbols(device, 2) == expected
+
+
+def test_a_new_stream_remembers_the_state_that_hysteresis_holds(tmp_path: Path) -> None:
+    """Between the edges the state is what it was; a stream that begins later would know no better than the value."""
+    sticky = {**THRESHOLD, "edges": [0.5], "hysteresis": 0.2}
+    one, two = replace(ONE, discretiser=sticky), replace(TWO, discretiser=sticky)
+    clock, sensor = JumpingClock(1000 * SECOND), Counted(lambda reads: 1.0 if reads == 1 else 0.4)
+    device = agent(tmp_path, clock, sensor, one)
+    for tick in range(6):
+        if tick == 2:
+            device._ticks.switch([one, two], lambda: None)
+        clock.now += SECOND
+        device._ticks.catch_up()
+    assert list(symbols(device, 1).values()) == [1] * 6
+    assert list(symbols(device, 2).values()) == [1] * 4
+
+
+def test_no_tick_has_an_old_table_of_one_stream_and_a_new_one_of_another(tmp_path: Path) -> None:
+    """One stream is a tick ahead when a document comes: the other leaves that tick out, and both go on together."""
+    clock = JumpingClock(1000 * SECOND)
+    device = agent(tmp_path, clock, Counted(float), ONE, TWO)
+    clock.now += SECOND
+    device._ticks.catch_up()
+    clock.now += SECOND
+    ahead, behind = device._ticks.streams
+    device._ticks._tick(ahead)
+    assert (ahead.next_tick, behind.next_tick) == (1003, 1002)
+    device._ticks.switch([replace(ONE, version=3), replace(TWO, version=4)], lambda: None)
+    for _ in range(2):
+        device._ticks.catch_up()
+        clock.now += SECOND
+    ticks = {version: sorted(symbols(device, version)) for version in (1, 2, 3, 4)}
+    assert ticks == {1: [1001, 1002], 2: [1001], 3: [1003], 4: [1003]}
+
+
+def test_a_restart_does_not_put_streams_of_one_clock_apart(tmp_path: Path) -> None:
+    """The clock was set back behind the tick that one of them had reached."""
+    clock = JumpingClock(1000 * SECOND)
+    device = agent(tmp_path, clock, Counted(float), ONE, TWO)
+    clock.now += SECOND
+    device._ticks.catch_up()
+    clock.now += SECOND
+    device._ticks._tick(device._ticks.streams[0])
+    device._outbox.close()
+    again = agent(tmp_path, JumpingClock(1001 * SECOND), Counted(float), ONE, TWO)
+    assert [stream.next_tick for stream in again._ticks.streams] == [1003, 1003]
+
+
+def test_equal_sensors_are_opened_once_and_others_apart() -> None:
+    other = {**CALL, "target": "builtins:int"}
+    plans = (ONE, TWO, replace(TWO, sensor=other), replace(TWO, period_us=2 * SECOND))
+    one, two, three, four = open_sensors(plans)
+    assert one is two
+    assert len({id(sensor) for sensor in (one, three, four)}) == 3
+
+
+@pytest.mark.parametrize(
+    "change", [{"period_us": 2 * SECOND}, {"epoch_us": 1}, {"sensor": {**LINES, "keep_alive": "x"}}]
+)
+def test_streams_would_take_lines_from_one_another(tmp_path: Path, change: dict[str, Any]) -> None:
+    one, two = replace(ONE, sensor=LINES), replace(TWO, sensor=LINES)
+    assert len(open_sensors(())) == 0
+    with pytest.raises(ConfigError, match="standard input feeds the streams of one clock"):
+        open_sensors((one, replace(two, **change)))
+    device = agent(tmp_path, JumpingClock(1000 * SECOND), Counted(float), one)
+    with pytest.raises(ConfigError, match="standard input feeds the streams of one clock"):
+        device._ticks.switch([one, replace(two, **change)], lambda: None)
+    assert [stream.plan.stream for stream in device._ticks.streams] == ["one"]
+
+
+def test_a_tick_that_nobody_knows_any_more_has_no_reading() -> None:
+    shared = SharedSensor(Counted(float))
+    newest = shared.read(5)
+    assert newest is not None
+    assert shared.read(5) is newest
+    assert shared.read(4) is None
