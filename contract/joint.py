@@ -16,7 +16,7 @@ from math import prod
 from typing import get_args
 
 from contract.errors import GuaranteeError
-from contract.guarantee import Adversary, ratio_loss
+from contract.guarantee import Adversary, lasting_ratios, ratio_loss
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 
@@ -74,4 +74,7 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
     forward, backward = (prod(ratios) for ratios in zip(*(one.tick_ratios for one in streams), strict=True))
     adversary = max((one.guarantee.adversary for one in streams), key=_STRENGTH.index)
     classes = {one.chains.model_dump_json(): one.chains for one in streams}
-    return max(ratio_loss(chains, forward, backward, adversary).epsilon for chains in classes.values())
+    # Versions of all the streams may take turns, as those of one may.
+    return max(
+        ratio_loss(chains, *lasting_ratios(chains, forward, backward), adversary).epsilon for chains in classes.values()
+    )

@@ -182,3 +182,14 @@ def test_an_infinite_joint_loss_is_above_every_ceiling() -> None:
     device = Trust(KEYS.enrolment(ceiling=1e6, total_ceiling=1e6))
     with pytest.raises(CeilingError):
         device.consider(KEYS.signed(policy_document(first, second, version=5)), "policy", NOW)
+
+
+def test_streams_that_may_alternate_are_held_to_the_larger_of_their_joint_ratios() -> None:
+    """So that versions of both streams may take turns, as those of one may."""
+    chains = BinaryChains(q=(0.6, 0.6), r=(0.9, 0.9))
+    strong, other = (stream(name, flips(0.3, 0.01), chains, "ignorant") for name in ("heart", "pulse"))
+    larger = max(strong.tick_ratios) * max(other.tick_ratios)
+    joint = joint_epsilon([strong, other], None)
+    assert joint == ratio_loss(chains, larger, larger, "ignorant").epsilon
+    own = [a * b for a, b in zip(strong.tick_ratios, other.tick_ratios, strict=True)]
+    assert joint > ratio_loss(chains, own[0], own[1], "ignorant").epsilon
