@@ -185,15 +185,16 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
             return ready.wait(0.1)
 
         wait_until(arrived, 20)
-        for payload in (encode_symbols(FRAME), encode_symbols(FRAME), b"\x01junk", b"\xff"):
+        frame = encode_symbols(replace(FRAME, clock_epoch=0))
+        for payload in (frame, frame, encode_symbols(FRAME), b"\x01junk", b"\xff"):
             sender.publish(topic, payload)
         sender.publish("fugu/2/home/estimate/watch/hr", encode_estimate(ESTIMATE))
         reader.join(30)
         sender.stop()
     assert found == [
         SymbolReading("watch", "hr", 0, 1),
-        *(SymbolReading("watch", "hr", tick, symbol) for tick, symbol in ((104, 0), (105, 1), (107, 1))),
+        *(SymbolReading("watch", "hr", 104 + i, symbol) for i, symbol in enumerate((0, 1, 3, 1, 2))),
         EstimateReading("watch", "hr", 96, (0.25, 0.75), 1),
         EstimateReading("watch", "hr", 97, (0.5, 0.5), 0),
     ]
-    assert readings.rejected == {"trailing_bytes": 1, "unknown_schema": 1}
+    assert readings.rejected == {"unknown_clock_epoch": 1, "trailing_bytes": 1, "unknown_schema": 1}
