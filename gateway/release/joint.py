@@ -1,9 +1,10 @@
 """What one reader of several audiences is told: their charges add up tick by tick, and the accountant runs once.
 
-A sum of epsilons is no bound: what the chain adds to a tick's loss grows faster than the loss itself, so two releases
-of epsilon .5 may be more than 1 to whoever has both. Charges per tick do add up, because each is at most the least
-concave function above its release's loss (`gateway.release.amplification`); so the bound of a reader is that of a
-stream whose every tick is charged all that its audiences may be told. Source: docs/privacy.md, "Audiences and readers".
+A sum of epsilons is no bound: what the chain adds to a small loss of a tick grows faster than that loss, so releases of
+epsilon .1 to eight audiences may be .86 to whoever has them all. Charges per tick do add up, because each is at most
+the least concave function above its release's loss (`gateway.release.amplification`); so the bound of a reader is that
+of a stream whose every tick is charged all that its audiences may be told. Source: docs/privacy.md, "Audiences and
+readers".
 """
 
 from __future__ import annotations
