@@ -13,6 +13,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from scipy.optimize import brentq
+
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from contract.errors import GuaranteeError
 from contract.exponential import exp_up
@@ -119,7 +121,9 @@ def planned_scale(request: WindowRequest, noise: WindowNoise, period_us: int | N
     declared = None
     if noise.composes and noise.mechanism in COMPOSING:
         declared = declared_class(request.chains, request.adversary)
-    accepted = scale if declared is None else _raised(scale, request, declared)
+    accepted = scale
+    if declared is not None:
+        accepted, declared = _accepted(scale, request, declared)
     rate = request.sensitivity / float(accepted) * (1.0 + 2.0**-50)
     accountant = ChainAccountant(request.chains)
     alike = request.length is None and (
@@ -141,28 +145,50 @@ def _within(stretch: Stretch, length: int, single: float, rate: float) -> Stretc
     return Stretch(stretch.name, ticks, stretch_epsilon(single, ticks, rate, sides_alike=False))
 
 
-def _raised(scale: Fraction, request: WindowRequest, declared: ChainClass) -> Fraction:
-    """The least lawful scale from this one on that the device's check accepts, to a ten-millionth."""
+def _accepted(scale: Fraction, request: WindowRequest, declared: ChainClass) -> tuple[Fraction, ChainClass]:
+    """The least lawful scale from this one on that the device's check accepts, and the class of chains to declare.
 
-    def accepted(candidate: Fraction) -> bool:
-        ratio = exp_up(request.sensitivity / candidate)
+    For known chains and the informed adversary the device takes quilts; the odds ratios of the steps alone, which cover
+    all such chains and more, can need less.
+    """
+    if _excess(scale, request, declared) <= 0.0:
+        return scale, declared
+    most: Fraction | None = None
+    if isinstance(declared, FiniteChains) and request.adversary == "informed":
         try:
-            return ratio_loss(declared, ratio, ratio, request.adversary).epsilon <= request.epsilon
-        except GuaranteeError:
-            return False
+            wide = BoundedChains(states=declared.states, odds_ratio=max(map(odds_ratio, declared.transitions)))
+            most = _raised(scale, request, wide, None)
+            if _excess(most, request, declared) > 0.0:
+                return most, wide
+        except (ValueError, ChainClassError):
+            most = None
+    return _raised(scale, request, declared, most), declared
 
-    if accepted(scale):
+
+def _excess(scale: Fraction, request: WindowRequest, declared: ChainClass) -> float:
+    """By how much the device's check finds a policy with this scale above its promise; 0 or below: it is accepted."""
+    ratio = exp_up(request.sensitivity / scale)
+    try:
+        return min(ratio_loss(declared, ratio, ratio, request.adversary).epsilon, 1e6) - request.epsilon
+    except GuaranteeError:
+        return 1e6
+
+
+def _raised(scale: Fraction, request: WindowRequest, declared: ChainClass, most: Fraction | None) -> Fraction:
+    """The least lawful scale above a refused one that is accepted, to some ten-millionths; `most` is accepted."""
+
+    def excess(factor: float) -> float:
+        return _excess(lawful_scale(scale * Fraction(factor)), request, declared)
+
+    if _excess(scale, request, declared) <= 0.0:
         return scale
-    low, step = scale, _FINE
-    high = lawful_scale(scale * (1 + step))
-    while not accepted(high):
-        if step > _WIDEST:
+    high = 1.0 + float(_FINE) if most is None else float(most / scale) * (1.0 + float(_FINE))
+    while most is None and excess(high) > 0.0:
+        if high > _WIDEST:
             raise ChainClassError("the device's check accepts no noise for such chains")
-        low, step = high, step * 4
-        high = lawful_scale(scale * (1 + step))
-    while high > low * (1 + 2 * _FINE):
-        middle = lawful_scale((low + high) / 2)
-        if middle >= high:
-            break
-        low, high = (low, middle) if accepted(middle) else (middle, high)
-    return high
+        high = 1.0 + 4.0 * (high - 1.0)
+    factor, back = float(brentq(excess, 1.0, high, xtol=1e-9, rtol=1e-8)), float(_FINE)
+    while excess(factor) > 0.0:
+        factor *= 1.0 + back
+        back *= 2.0
+    return lawful_scale(scale * Fraction(factor))
