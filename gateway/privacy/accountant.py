@@ -162,7 +162,9 @@ class ChainAccountant:
             total, bound = self._informed_interval(self.chains, pairs)
         else:
             total, bound = odds_ratio_losses(self._odds(), pairs), "odds-ratio bound"
-        by_tick = np.asarray(total.max(axis=(1, 2)))
+        # All states together cannot tell more than all their rates; nor does a bound that no float holds.
+        everything = float(pairs.max(axis=(1, 2)).sum()) * (1.0 + _OUTWARD)
+        by_tick = np.asarray(np.fmin(total.max(axis=(1, 2)), everything))
         return ChainLoss(float(by_tick.max()), adversary, bound, self._words(), len(pairs), by_tick)
 
     def allowance(self, epsilon: float, adversary: Adversary = "ignorant", length: int | None = None) -> float:

@@ -113,6 +113,13 @@ def test_huge_rates_lose_all_that_they_can(rate: float, rows: list[list[float]],
         assert claim.epsilon >= 3.0 * rate * (1.0 - 1e-9)
 
 
+@pytest.mark.parametrize("adversary", ["ignorant", "universal"])
+def test_huge_rates_of_an_interval_of_chains_are_a_number(adversary: str) -> None:
+    """Infinity over infinity is no number, and no number is above a promise."""
+    claim = ChainAccountant(BinaryChains(q=(0.1, 0.2), r=(0.3, 0.4))).schedule_loss(np.full(3, 800.0), adversary)  # type: ignore[arg-type]
+    assert 800.0 < claim.epsilon <= 2400.0 * (1.0 + 1e-9)
+
+
 def test_a_rate_that_is_not_finite_is_refused() -> None:
     accountant = ChainAccountant((MarkovChain.stationary([[0.9, 0.1], [0.4, 0.6]]),))
     with pytest.raises(ChainClassError, match="finite"):
