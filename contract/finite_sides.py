@@ -26,7 +26,8 @@ _MOST_STEPS = 4000
 _GUESS_EVERY = 16
 _SETTLED = 1e-9
 _NEAR = 1e-6
-_MOST_PIVOTS = 400_000
+_MOST_PIVOTS = 3_000_000
+"""Of all chains together: what one of eight states that hardly moves may take; most take a tenth of it."""
 _FORGOTTEN = 1e-9
 _LEAST = 1e-250
 """Of a probability: products of two such are still floats with all their digits."""
@@ -48,9 +49,8 @@ def finite_loss(transitions: Sequence[Sequence[Sequence[float]]], rate: float, *
     """
     if not rate < LARGEST:
         raise GuaranteeError(f"ticks that lose {rate:g} nats are too much for a finite guarantee")
-    worst = 0.0
+    worst, work = 0.0, Work(_MOST_PIVOTS)
     for rows in transitions:
-        work = Work(_MOST_PIVOTS)
         future = [_law(row) for row in rows]
         # A state is reached from another in fewer than k steps, so no law and no product below comes to less.
         rarest = min(p for row in future for p in row if p > 0.0)
