@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.brokers import Mosquitto
+from tests.support.brokers import Mosquitto
 
 # The same examples in every run: a test that fails by chance is worse than one that finds its bug a day later.
 settings.register_profile("repeatable", derandomize=True)

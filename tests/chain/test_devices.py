@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.chain import filter_beliefs, update_devices
-from tests.chain import naive
-from tests.chain.cases import bounded, laws, random_case, sticky_case
+from tests.support import naive
+from tests.support.chain_cases import bounded, laws, random_case, sticky_case
 
 
 def batch(seed, k, m, devices):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 from gateway.chain import log_likelihood_ratio, stationary_law
-from tests.chain import naive
-from tests.chain.cases import LONG, bounded, medium_cases, random_case, small_cases, sticky_case
+from tests.support import naive
+from tests.support.chain_cases import LONG, bounded, medium_cases, random_case, small_cases, sticky_case
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "bdp.json"
 

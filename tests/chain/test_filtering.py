@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 
 from gateway.chain import condition, filter_beliefs, filter_from, predict
-from tests.chain import naive
-from tests.chain.cases import LONG, bounded, medium_cases, random_case, small_cases, sticky_case
+from tests.support import naive
+from tests.support.chain_cases import LONG, bounded, medium_cases, random_case, small_cases, sticky_case
 
 
 @bounded

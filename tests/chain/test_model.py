@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.chain import filter_beliefs, stationary_law
-from tests.chain.cases import bounded, laws
+from tests.support.chain_cases import bounded, laws
 
 EVEN = np.full((2, 2), 0.5)
 

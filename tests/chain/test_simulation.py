@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 
 from gateway.chain import simulate, stationary_law
-from tests.chain import naive
-from tests.chain.cases import LONG, bounded, medium_cases
+from tests.support import naive
+from tests.support.chain_cases import LONG, bounded, medium_cases
 
 
 @bounded

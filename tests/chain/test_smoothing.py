@@ -15,8 +15,8 @@ from gateway.chain import (
     posterior_marginals,
     predict,
 )
-from tests.chain import naive
-from tests.chain.cases import LONG, bounded, medium_cases, random_case, small_cases, sticky_case
+from tests.support import naive
+from tests.support.chain_cases import LONG, bounded, medium_cases, random_case, small_cases, sticky_case
 
 
 @bounded

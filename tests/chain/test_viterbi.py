@@ -8,8 +8,8 @@ from hmmlearn.hmm import CategoricalHMM
 from hypothesis import given
 
 from gateway.chain import viterbi
-from tests.chain import naive
-from tests.chain.cases import LONG, bounded, medium_cases, random_case, small_cases
+from tests.support import naive
+from tests.support.chain_cases import LONG, bounded, medium_cases, random_case, small_cases
 
 
 @bounded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.command import Fugu, runner
+from tests.support.command import Fugu, runner
 
 
 @pytest.fixture

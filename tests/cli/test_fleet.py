@@ -18,9 +18,9 @@ from contract.table import EmissionTable
 from contract.trust import Trust
 from fugu.fleet.dry_run import worth
 from gateway.fleet import Registry
-from tests.cli.command import Fugu
-from tests.cli.fleet_home import HEART, KEYS, Home
-from tests.measured import measure_policy
+from tests.support.command import Fugu
+from tests.support.fleet_home import HEART, KEYS, Home
+from tests.support.measured import measure_policy
 
 WEAK = HEART.model_copy(update={"guarantee": Guarantee(epsilon=2.0, adversary="universal")})
 QUIET = HEART.model_copy(update={"table": EmissionTable.binary(2_140_000_000, 2_140_000_000)})

@@ -25,10 +25,10 @@ from contract.trust import ThresholdError, Trust, Verdict
 from fugu.fleet.key_file import decrypted, encrypted
 from fugu.main import main
 from gateway.fleet import Document, Registry, Target
-from tests.cli.command import Fugu
-from tests.measured import measure_policy
-from tests.signing import new_keys, policy_document
-from tests.system.fleet import policy
+from tests.support.command import Fugu
+from tests.support.measured import measure_policy
+from tests.support.processes import policy
+from tests.support.signing import new_keys, policy_document
 
 PASSPHRASE = "correct horse battery"
 POLICY = policy(epoch_us=0, period_us=1_000_000)

@@ -14,8 +14,8 @@ import pytest
 from contract.fleet_documents import Address
 from fugu.fleet import rollout_view
 from gateway.fleet import PolicyReport, Registry, Rollouts, Sighting
-from tests.cli.command import Done, Fugu
-from tests.cli.fleet_home import HEART, Home
+from tests.support.command import Done, Fugu
+from tests.support.fleet_home import HEART, Home
 
 
 class Staged(Home):

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.brokers import Mosquitto, wait_until
-from tests.cli.command import Fugu
-from tests.service.release_scenes import scheduled, write_config
-from tests.service.scenes import write_policies
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.command import Fugu
+from tests.support.release_scenes import scheduled, write_config
+from tests.support.scenes import write_policies
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Fugu
+from tests.support.command import Fugu
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "bdp.json").read_text())
 TIERS = {"ignorant": "ln_T0", "informed": "ln_T1", "universal": "ln_T2"}

@@ -13,7 +13,7 @@ from edge_agent.discretiser import Discretiser
 from edge_agent.reading import Reading
 from fugu.demo.people import RECORDINGS
 from gateway.privacy.chain_model import ChainModel
-from tests.cli.command import Fugu
+from tests.support.command import Fugu
 
 HEADER = "t,value,state,seg,subject"
 ROWS = """0,10,0,a,1

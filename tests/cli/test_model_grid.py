@@ -13,7 +13,7 @@ import pytest
 
 from edge_agent.discretiser import Discretiser
 from edge_agent.reading import Reading
-from tests.cli.command import Fugu
+from tests.support.command import Fugu
 
 STEP = 500 / 111_320  # degrees of latitude, and of longitude at the equator
 

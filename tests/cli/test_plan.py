@@ -11,7 +11,7 @@ import pytest
 from contract.policy import Policy
 from fugu import planner
 from fugu.demo.people import RECORDINGS
-from tests.cli.command import Fugu
+from tests.support.command import Fugu
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "bdp.json").read_text())
 TIERS = {"T0": "ignorant", "T1": "informed", "T2": "universal"}

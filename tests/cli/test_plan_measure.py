@@ -16,8 +16,8 @@ from contract.measurement import Reach
 from edge_agent.discretiser import Discretiser
 from edge_agent.reading import Reading
 from fugu import measure_errors
-from tests.cli.command import Done, Fugu
-from tests.measured import measure_policy
+from tests.support.command import Done, Fugu
+from tests.support.measured import measure_policy
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "dphmm.json").read_text())
 SIX: dict[str, Any] = {

@@ -19,7 +19,7 @@ from contract.windows import Window
 from fugu.demo.people import RECORDINGS
 from gateway.privacy.chain_class import ChainClassError
 from gateway.privacy.window_scale import lawful_scale
-from tests.cli.command import Fugu
+from tests.support.command import Fugu
 
 TWO = {
     "chains": [

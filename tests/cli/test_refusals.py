@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.cli.command import Fugu
+from tests.support.command import Fugu
 
 PLAN = ("plan", "stream")
 CHAIN = ("--q", ".1", "--r", ".2")

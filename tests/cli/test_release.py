@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from contract.release_frames import decode_release
-from tests.brokers import Mosquitto, wait_until
-from tests.cli.command import Done, Fugu
-from tests.service.release_scenes import FLEET, Public, scheduled, write_config
-from tests.service.scenes import Scene, frames, write_policies
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.command import Done, Fugu
+from tests.support.release_scenes import FLEET, Public, scheduled, write_config
+from tests.support.scenes import Scene, frames, write_policies
 
 
 @pytest.fixture

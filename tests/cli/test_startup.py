@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Fugu
+from tests.support.command import Fugu
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORK = {"typer", "rich", "click"}

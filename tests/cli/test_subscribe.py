@@ -23,8 +23,8 @@ from contract.measure_frames import (
 )
 from contract.release_frames import encode_release
 from mqtt_link import Link, Subscription
-from tests.brokers import Mosquitto, wait_until
 from tests.contract.test_release_frames import FRAME
+from tests.support.brokers import Mosquitto, wait_until
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,9 +16,9 @@ from contract.topics import window_topic
 from contract.window_frames import WindowFrame, encode_window
 from contract.windows import Window
 from mqtt_link import Link, Subscription, WindowReading
-from tests.brokers import Mosquitto, wait_until
-from tests.cli.command import Fugu
-from tests.system.fleet import policy
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.command import Fugu
+from tests.support.processes import policy
 
 ROOT = Path(__file__).parents[2]
 HIGH = Window(name="high", length=600, stride=60, states=("high",), scale="200")

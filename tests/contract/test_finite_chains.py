@@ -13,7 +13,7 @@ from contract.guarantee import Guarantee, check_guarantee, loss
 from contract.table import EmissionTable
 from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.chain_class import MarkovChain
-from tests.privacy.oracle import histogram_density, worst_release_loss
+from tests.support.oracle import histogram_density, worst_release_loss
 
 THREE = ((0.9, 0.1, 0.0), (0.05, 0.9, 0.05), (0.0, 0.2, 0.8))
 

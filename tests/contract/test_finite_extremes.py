@@ -13,7 +13,7 @@ from contract.errors import GuaranteeError
 from contract.finite_sides import finite_loss, stationary_law
 from contract.guarantee import ratio_loss
 from contract.inner_maximum import Work, largest, step
-from tests.privacy.oracle import Array, worst_loss
+from tests.support.oracle import Array, worst_loss
 
 
 def random_chain(generator: np.random.Generator, k: int) -> Array:

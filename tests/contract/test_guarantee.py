@@ -18,7 +18,7 @@ from contract.errors import GuaranteeError
 from contract.guarantee import Adversary, Guarantee, check_guarantee, loss, ratio_loss, tick_ratios
 from contract.sides import informed_side
 from contract.table import SCALE, EmissionTable
-from tests.privacy.oracle import best_attack
+from tests.support.oracle import best_attack
 
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
 

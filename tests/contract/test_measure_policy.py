@@ -19,8 +19,8 @@ from contract.measure_table import MeasureTable, StaircaseNoise, WeightNoise, en
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from contract.staircase import Staircase
-from tests.measured import measure_policy
-from tests.service.scenes import policy as symbol_policy
+from tests.support.measured import measure_policy
+from tests.support.scenes import policy as symbol_policy
 
 Document = dict[str, Any]
 POLICY = measure_policy(2, epsilon=0.5)

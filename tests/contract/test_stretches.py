@@ -17,7 +17,7 @@ from contract.policy import Clock, Policy, Thresholds
 from contract.stretches import covered, stretch_epsilon, stretch_ticks
 from contract.table import SCALE, EmissionTable
 from contract.windows import Window
-from tests.privacy.oracle import Array, joint_law, known_states
+from tests.support.oracle import Array, joint_law, known_states
 
 TURNING = ((0.90, 0.09, 0.01), (0.01, 0.90, 0.09), (0.09, 0.01, 0.90))
 """A chain that turns one way: its past is not like its future."""

@@ -17,7 +17,7 @@ from contract.errors import GuaranteeError
 from contract.exponential import exp_up
 from contract.guarantee import Adversary, Guarantee, check_guarantee, check_ratios, loss, tick_ratios
 from contract.table import SCALE, EmissionTable
-from tests.privacy.oracle import Array, count_density, together, worst_release_loss, worst_switched
+from tests.support.oracle import Array, count_density, together, worst_release_loss, worst_switched
 
 ALTERNATING = BinaryChains(q=(0.32532548795182986,) * 2, r=(0.9810878198834825,) * 2)
 STRONG_0 = EmissionTable(rows=((3037014152,), (4255144774,)))

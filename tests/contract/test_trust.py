@@ -34,9 +34,9 @@ from contract.trust import (
     TrustError,
     TrustState,
 )
-from tests.measured import measure_policy
-from tests.signing import NOW, Keys, new_keys, policy_document
-from tests.system.fleet import policy
+from tests.support.measured import measure_policy
+from tests.support.processes import policy
+from tests.support.signing import NOW, Keys, new_keys, policy_document
 
 KEYS = Keys()
 POLICY = policy(epoch_us=0, period_us=1_000_000)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.command import Fugu, runner
-from tests.deploy.shipped import Shipped, promises
+from tests.support.command import Fugu, runner
+from tests.support.shipped import Shipped, promises
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from cryptography import x509
 from edge_agent.config import load
 from fugu.deploy.accounts import Account, access_list, new_password, password_line
 from fugu.deploy.certificates import Authority
-from tests.cli.command import Fugu
-from tests.deploy.shipped import promises
-from tests.system.fleet import policy
+from tests.support.command import Fugu
+from tests.support.processes import policy
+from tests.support.shipped import promises
 
 BROKER = ("--fleet", "home", "--host", "gw.example", "--host", "192.168.1.5", "--host", "::1")
 SECRETS = {"server.key", "passwords", "access.acl", "password", "rollout-password", "client.key", "rollout-client.key"}

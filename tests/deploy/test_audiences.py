@@ -19,11 +19,11 @@ from gateway.service import Gateway, GatewaySettings
 from gateway.service.release_config import ReleaseConfigError
 from gateway.service.release_setup import open_releases
 from gateway.service.store import Store
-from tests.brokers import wait_until
-from tests.cli.command import Fugu
-from tests.deploy.shipped import Shipped
-from tests.service.release_scenes import scheduled
-from tests.service.scenes import catalogue, policy, write_policies
+from tests.support.brokers import wait_until
+from tests.support.command import Fugu
+from tests.support.release_scenes import scheduled
+from tests.support.scenes import catalogue, policy, write_policies
+from tests.support.shipped import Shipped
 
 POLICY = policy(1)
 TICKS = 363

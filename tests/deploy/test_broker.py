@@ -24,8 +24,8 @@ from contract.topics import (
 from contract.topics import window_topic as windows
 from fugu.main import main
 from mqtt_link import Broker
-from tests.brokers import wait_until
-from tests.deploy.shipped import DENIED, Client, Shipped
+from tests.support.brokers import wait_until
+from tests.support.shipped import DENIED, Client, Shipped
 
 SYMBOLS = symbols_topic("home", "watch", "hr")
 POLICY = "fugu/2/home/watch/policy/set"

@@ -14,9 +14,9 @@ import pytest
 from fugu.deploy.units import unit
 from fugu.errors import CommandError
 from mqtt_link import Subscription, SymbolReading
-from tests.cli.command import Fugu
-from tests.deploy.shipped import Shipped
-from tests.system.fleet import policy
+from tests.support.command import Fugu
+from tests.support.processes import policy
+from tests.support.shipped import Shipped
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(sys.executable).parent

@@ -29,8 +29,8 @@ from gateway.dphmm.tables import build_table, fallback_table, table_loss
 from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.inner_maximum import closed, exact_step
-from tests.dphmm.cases import GOLDEN, GRAPH, VALUES, grid, states
-from tests.privacy.oracle import worst_loss
+from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states
+from tests.support.oracle import worst_loss
 
 HULL = graph_hull(VALUES, GRAPH)
 ADVERSARIES: tuple[Any, ...] = ("ignorant", "informed", "universal")

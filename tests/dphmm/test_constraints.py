@@ -7,7 +7,7 @@ import pytest
 
 from gateway.dphmm.constraints import delta_set, schedule, successors, surrogates
 from gateway.dphmm.graphs import GraphError, within_radius
-from tests.dphmm.cases import GOLDEN, grid, states
+from tests.support.dphmm_cases import GOLDEN, grid, states
 
 MATRIX = np.array(GOLDEN["forward_example"]["M"])
 

@@ -13,7 +13,7 @@ from gateway.dphmm.hull import difference_hull, extended, gauge, graph_hull, lar
 from gateway.dphmm.knorm import l1_sensitivity, laplace_error
 from gateway.dphmm.moments import noise_error
 from gateway.dphmm.protection import degree_of_protection, exposed, factor, protect
-from tests.dphmm.cases import GOLDEN, GRAPH, VALUES, exact, states
+from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, states
 
 PAPER = GOLDEN["paper"]
 WRONG = GOLDEN["counterexamples"]

@@ -11,7 +11,7 @@ import pytest
 from gateway.dphmm.drawing import MOST_NAMES, graph_svg
 from gateway.dphmm.graphs import GraphError, complete, explicit, lattice, within_radius
 from gateway.dphmm.protection import protect
-from tests.dphmm.cases import GRAPH, VALUES, grid, states
+from tests.support.dphmm_cases import GRAPH, VALUES, grid, states
 
 SVG = "{http://www.w3.org/2000/svg}"
 

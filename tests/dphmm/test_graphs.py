@@ -19,7 +19,7 @@ from gateway.dphmm.graphs import (
     restrict,
     within_radius,
 )
-from tests.dphmm.cases import GOLDEN, GRAPH, grid, states
+from tests.support.dphmm_cases import GOLDEN, GRAPH, grid, states
 
 
 def test_a_complete_graph_joins_every_pair_and_no_state_to_itself() -> None:

@@ -26,7 +26,7 @@ from gateway.dphmm.hull import (
     pairs_within,
 )
 from gateway.dphmm.moments import area, boundary_points, measure, noise_covariance, noise_error
-from tests.dphmm.cases import GOLDEN, GRAPH, VALUES, exact, grid, states
+from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, grid, states
 
 PAPER = GOLDEN["paper"]
 TRIANGLE = explicit(6, [(3, 4), (3, 5), (4, 5)])

@@ -13,7 +13,7 @@ from gateway.dphmm.hull import complete_hull, difference_hull, gauge, graph_hull
 from gateway.dphmm.knorm import draw_knorm, knorm_log_density, laplace_error, randomised_response_error
 from gateway.dphmm.moments import noise_covariance, noise_error
 from gateway.dphmm.protection import protect
-from tests.dphmm.cases import GOLDEN, GRAPH, VALUES, grid, states
+from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states
 
 HULL = graph_hull(VALUES, GRAPH)
 

@@ -14,7 +14,7 @@ from gateway.dphmm.progress import FALLBACK, Progress, Step, protect_kept, surro
 from gateway.dphmm.protection import protect
 from gateway.dphmm.ratios import RATIO_BITS, floor_exp
 from gateway.dphmm.tables import TableError, build_table, check_table
-from tests.dphmm.cases import GRAPH, VALUES, grid, states
+from tests.support.dphmm_cases import GRAPH, VALUES, grid, states
 
 LINE = lattice(range(6))
 ROUND = np.roll(np.eye(6), 1, axis=1)

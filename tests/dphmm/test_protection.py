@@ -21,7 +21,7 @@ from gateway.dphmm.protection import (
     protect,
     protected_pairs,
 )
-from tests.dphmm.cases import GOLDEN, GRAPH, VALUES, exact, states
+from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, states
 
 PAPER = GOLDEN["paper"]
 SUBSETS = GOLDEN["six_state_all_subsets"]

@@ -16,7 +16,7 @@ from gateway.dphmm.hull import graph_hull
 from gateway.dphmm.protection import degree_of_protection, exposed, protect, protected_pairs
 from gateway.dphmm.queries import scaled, stacked
 from gateway.dphmm.tables import build_table, table_loss
-from tests.dphmm.cases import GOLDEN, states
+from tests.support.dphmm_cases import GOLDEN, states
 
 
 def test_a_value_goes_to_the_nearest_multiple_and_halves_go_up() -> None:

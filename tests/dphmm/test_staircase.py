@@ -23,7 +23,7 @@ from gateway.dphmm.staircase import (
     staircase,
     staircase_error,
 )
-from tests.dphmm.cases import GOLDEN, GRAPH, VALUES
+from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES
 
 HULL = graph_hull(VALUES, GRAPH)
 SHAPES = {

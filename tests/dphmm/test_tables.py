@@ -25,7 +25,7 @@ from gateway.dphmm.tables import (
     fallback_table,
     table_loss,
 )
-from tests.dphmm.cases import GOLDEN, GRAPH, VALUES, grid, states
+from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states
 
 HULL = graph_hull(VALUES, GRAPH)
 EVERY = states(6)

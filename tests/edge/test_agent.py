@@ -24,9 +24,9 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import write_device
 from mqtt_link import Broker, Link
-from tests.brokers import Mosquitto, wait_until
-from tests.edge.plans import JumpingClock, agent_plan, stream_plan
-from tests.system.fleet import Recorder, policy
+from tests.support.agents import JumpingClock, agent_plan, stream_plan
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.processes import Recorder, policy
 
 SECOND = 1_000_000
 

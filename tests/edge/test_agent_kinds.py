@@ -6,7 +6,7 @@ from pathlib import Path
 
 from contract.measure_frames import Released
 from edge_agent.outbox import Outbox
-from tests.edge.plans import stream_plan
+from tests.support.agents import stream_plan
 
 
 def test_points_are_framed_although_the_next_policy_has_longer_frames_of_symbols(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from mqtt_link import Broker
-from tests.edge.plans import JumpingClock, agent_plan, stream_plan, window_plan
+from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
 
 SECOND = 1_000_000
 SENSOR = {"kind": "call", "target": "builtins:float", "silence": "samples", "keep_alive_ticks": None}

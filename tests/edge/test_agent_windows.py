@@ -19,10 +19,10 @@ from edge_agent.plan import AgentPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from mqtt_link import Broker, Link
-from tests.brokers import Mosquitto, wait_until
-from tests.edge.plans import JumpingClock, agent_plan, stream_plan, window_plan
 from tests.edge.test_agent import SECOND, ScriptedClock, frames_left, run, ticks
-from tests.system.fleet import Recorder
+from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.processes import Recorder
 
 
 def windows_left(plan: AgentPlan) -> list[WindowFrame]:

@@ -14,9 +14,9 @@ from contract.topics import policy_set_topic
 from edge_agent import fleet_policy
 from edge_agent.fleet_policy import FleetPolicy
 from edge_agent.plan import Managed
-from tests.brokers import wait_until
-from tests.signing import Keys, policy_document
-from tests.system.fleet import policy
+from tests.support.brokers import wait_until
+from tests.support.processes import policy
+from tests.support.signing import Keys, policy_document
 
 KEYS = Keys()
 PAYLOAD = KEYS.signed(policy_document(policy(epoch_us=0, period_us=1_000_000), version=5))

@@ -16,9 +16,9 @@ from contract.pins import pins_of
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 from edge_agent.config import ConfigError, load
-from tests.measured import measure_policy
-from tests.signing import Keys
-from tests.system.fleet import policy
+from tests.support.measured import measure_policy
+from tests.support.processes import policy
+from tests.support.signing import Keys
 
 HEART = policy(epoch_us=0, period_us=1_000_000)
 COINS = HEART.model_copy(update={"chains": BinaryChains(q=(0.5, 0.5), r=(0.5, 0.5))})

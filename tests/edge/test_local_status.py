@@ -17,9 +17,9 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import write_device
 from mqtt_link import Broker
-from tests.brokers import Mosquitto, wait_until
-from tests.edge.plans import JumpingClock, agent_plan
-from tests.system.fleet import policy
+from tests.support.agents import JumpingClock, agent_plan
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.processes import policy
 
 SECOND = 1_000_000
 

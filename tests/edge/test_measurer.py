@@ -51,10 +51,10 @@ from firmware_sim.devices import write_device
 from gateway.service.measure_model import MeasureModel
 from gateway.service.table_maker import make_noise
 from mqtt_link import Broker, Link
-from tests.brokers import Mosquitto, wait_until
-from tests.edge.plans import JumpingClock, agent_plan
-from tests.measured import measure_policy
-from tests.system.fleet import Recorder
+from tests.support.agents import JumpingClock, agent_plan
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.measured import measure_policy
+from tests.support.processes import Recorder
 
 FOR_EVER = MAX_TICK + 1
 SECOND = 1_000_000

@@ -27,10 +27,10 @@ from edge_agent.randomiser import BLOCK_WORDS, randomiser
 from edge_agent.sensors import CallSensor, LineSensor, ReplaySensor, Sensor
 from edge_agent.ticker import Ticker
 from mqtt_link import Broker
-from tests.brokers import wait_until
-from tests.edge.plans import JumpingClock, agent_plan, stream_plan, window_plan
 from tests.edge.test_measurer import stream_plan as measured_plan
-from tests.measured import measure_policy
+from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
+from tests.support.brokers import wait_until
+from tests.support.measured import measure_policy
 
 SECOND = 1_000_000
 NAN = float("nan")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from contract.frames import Gap
 from edge_agent.outbox import Outbox, OutboxError
-from tests.edge.plans import stream_plan
+from tests.support.agents import stream_plan
 
 PLAN = stream_plan()
 

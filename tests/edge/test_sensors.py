@@ -29,7 +29,7 @@ from edge_agent.sensors import (
     open_sensor,
     silence_warning,
 )
-from tests.brokers import wait_until
+from tests.support.brokers import wait_until
 
 
 def value(reading: Reading | None) -> float | str | None:

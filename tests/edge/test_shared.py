@@ -18,8 +18,8 @@ from edge_agent.reading import Reading
 from edge_agent.sensors import LineSensor, News, Sensor
 from edge_agent.shared import SharedSensor, open_sensors
 from mqtt_link import Broker
-from tests.brokers import wait_until
-from tests.edge.plans import THRESHOLD, JumpingClock, agent_plan, stream_plan
+from tests.support.agents import THRESHOLD, JumpingClock, agent_plan, stream_plan
+from tests.support.brokers import wait_until
 
 SECOND = 1_000_000
 CALL = {"kind": "call", "target": "builtins:float", "silence": "samples", "keep_alive_ticks": None}

@@ -22,7 +22,7 @@ from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.window import ClosedWindow, StreamWindows, WindowCount
-from tests.edge.plans import stream_plan, window_plan
+from tests.support.agents import stream_plan, window_plan
 
 LABELS = ["low", "middle", "high"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.fleet.plan import Stage
-from tests.fleet.fleets import PERCENT, SECOND, START, SimulatedFleet, names, new_registry, plan
+from tests.support.simulated_fleets import PERCENT, SECOND, START, SimulatedFleet, names, new_registry, plan
 
 EVERYBODY = names(500)
 CANARIES = EVERYBODY[:5]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.fleet.entries import PlanError, Target
 from gateway.fleet.plan import Plan, Stage, share, stages_of
-from tests.fleet.fleets import PERCENT, names, plan
+from tests.support.simulated_fleets import PERCENT, names, plan
 
 SHARES = st.fractions(min_value=Fraction(1, 1000), max_value=1, max_denominator=1000)
 EVERYBODY = {name: frozenset[str]() for name in names(40)}

@@ -24,7 +24,7 @@ from gateway.fleet.entries import (
 )
 from gateway.fleet.registry import Registry
 from gateway.fleet.registry_rows import MOST_REFUSALS
-from tests.fleet.fleets import SECOND, START, document, names, new_registry
+from tests.support.simulated_fleets import SECOND, START, document, names, new_registry
 
 ROOT = Path(__file__).parents[2]
 

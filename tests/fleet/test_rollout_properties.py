@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.fleet.entries import Outcome
 from gateway.fleet.plan import Plan, Stage
 from gateway.fleet.rollout import OfferWayBack, Report, State, advance, approve, pause, resume, tally
-from tests.fleet.fleets import PERCENT, SECOND, START, Pretended, names, offered, plan, started
+from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, offered, plan, started
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from gateway.fleet.plan import Plan, Stage
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollout import OfferWayBack
 from gateway.fleet.rollouts import Rollout, Rollouts
-from tests.brokers import wait_until
-from tests.fleet.fleets import PERCENT, SECOND, START, SimulatedFleet, document, names, new_registry, plan
+from tests.support.brokers import wait_until
+from tests.support.simulated_fleets import PERCENT, SECOND, START, SimulatedFleet, document, names, new_registry, plan
 
 ROOT = Path(__file__).parents[2]
 WHO = {"who": "ann", "time_us": START}

@@ -15,8 +15,8 @@ from contract.errors import FuguError
 from contract.frames import SymbolFrame, encode_estimate, encode_symbols
 from fugu.demo.broker import start_broker
 from mqtt_link import Broker, EstimateReading, Link, LinkError, Subscription, SymbolReading
-from tests.brokers import Mosquitto, wait_until
 from tests.contract.test_frames import ESTIMATE, FRAME
+from tests.support.brokers import Mosquitto, wait_until
 
 
 def open_link(

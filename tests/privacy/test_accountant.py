@@ -12,7 +12,7 @@ from contract.chains import BinaryChains, BoundedChains
 from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.chain_sides import EndlessSide
-from tests.privacy.oracle import (
+from tests.support.oracle import (
     count_density,
     histogram_density,
     symbol_density,

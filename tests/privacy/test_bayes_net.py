@@ -11,7 +11,7 @@ import pytest
 from gateway.privacy.bayes_net import BayesNet, BayesNode, network_quilt_scale
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilts import mqm_exact
-from tests.privacy.released import losses
+from tests.support.released import losses
 
 
 def chain_network(chain: MarkovChain, length: int) -> BayesNet:

@@ -16,7 +16,7 @@ from contract.errors import GuaranteeError
 from contract.guarantee import Adversary, Guarantee, check_guarantee, loss
 from contract.table import EmissionTable
 from gateway.privacy.randomised_response import calibrate_binary
-from tests.privacy.oracle import best_attack, worst_loss
+from tests.support.oracle import best_attack, worst_loss
 
 SCALE = 2**32
 

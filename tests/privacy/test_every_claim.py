@@ -20,7 +20,7 @@ from gateway.privacy.eigengap import mqm_approx
 from gateway.privacy.quilt_composition import quilt_accountant
 from gateway.privacy.quilts import mqm_exact
 from gateway.privacy.wasserstein import wasserstein_states
-from tests.privacy.oracle import (
+from tests.support.oracle import (
     Array,
     count_density,
     enumerated_losses,

@@ -14,7 +14,7 @@ from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.chain_sides import EndlessSide
 from gateway.privacy.quilts import mqm_exact
-from tests.privacy.oracle import (
+from tests.support.oracle import (
     Array,
     count_density,
     enumerated_losses,

@@ -13,7 +13,7 @@ from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.chain_class import MarkovChain
 from gateway.privacy.chain_schedule import informed_losses
 from gateway.privacy.interval_enclosure import Box, Cases, enclosure
-from tests.privacy.oracle import Array, worst_loss, worst_switched
+from tests.support.oracle import Array, worst_loss, worst_switched
 
 
 def symmetric(loss: float) -> Array:

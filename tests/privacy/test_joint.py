@@ -19,9 +19,9 @@ from contract.table import SCALE, EmissionTable
 from contract.trust import CeilingError, JointBoundError, Trust
 from contract.windows import Window
 from gateway.privacy.randomised_response import calibrate_binary
-from tests.measured import measure_policy
-from tests.privacy.oracle import Array, worst_loss
-from tests.signing import NOW, Keys, policy_document
+from tests.support.measured import measure_policy
+from tests.support.oracle import Array, worst_loss
+from tests.support.signing import NOW, Keys, policy_document
 
 KEYS = Keys()
 OFFICE = BinaryChains(q=(0.0036, 0.0036), r=(0.012, 0.012))

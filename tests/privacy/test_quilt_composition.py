@@ -21,7 +21,7 @@ from gateway.privacy.quilt_composition import (
     two_windows_loss,
 )
 from gateway.privacy.quilts import influence, mqm_exact
-from tests.privacy.released import Release, chain_losses, paths_of
+from tests.support.released import Release, chain_losses, paths_of
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
 COMPOSITION = GOLDEN["5_composition"]

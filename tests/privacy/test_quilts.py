@@ -23,7 +23,7 @@ from gateway.privacy.quilts import (
     mqm_exact,
     node_scale,
 )
-from tests.privacy.released import chain_losses, paths_of
+from tests.support.released import chain_losses, paths_of
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
 P1 = [[0.9, 0.1], [0.4, 0.6]]

@@ -19,7 +19,7 @@ from gateway.privacy.wasserstein import (
     wasserstein_joint,
     wasserstein_states,
 )
-from tests.privacy.released import chain_losses, losses, paths_of
+from tests.support.released import chain_losses, losses, paths_of
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
 CHAINS = {

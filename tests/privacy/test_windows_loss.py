@@ -14,7 +14,7 @@ from contract.guarantee import Adversary, Guarantee
 from contract.policy import Clock, Policy, Thresholds
 from contract.table import SCALE, EmissionTable
 from contract.windows import Window
-from tests.privacy.oracle import Array, joint_law, known_states
+from tests.support.oracle import Array, joint_law, known_states
 
 
 class Case(NamedTuple):

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.release.audit import verify
 from gateway.release.ledger import Ledger
-from tests.release.ledgers import ALLOWED, open_ledger, release, reserve
+from tests.support.ledgers import ALLOWED, open_ledger, release, reserve
 
 
 @pytest.fixture

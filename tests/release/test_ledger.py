@@ -17,7 +17,7 @@ from gateway.release.charges import PER_NAT, nats, units_above, units_below
 from gateway.release.entries import Allowance, LedgerError
 from gateway.release.ledger import Ledger
 from gateway.release.runs import Run
-from tests.release.ledgers import ALLOWED, allow, key, open_ledger, release, reserve
+from tests.support.ledgers import ALLOWED, allow, key, open_ledger, release, reserve
 
 
 @pytest.fixture

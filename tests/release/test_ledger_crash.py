@@ -10,15 +10,15 @@ from pathlib import Path
 from gateway.release.audit import verify
 from gateway.release.ledger import Ledger
 from gateway.release.runs import Run
-from tests.brokers import wait_until
-from tests.release.ledgers import ALLOWED, key, open_ledger
+from tests.support.brokers import wait_until
+from tests.support.ledgers import ALLOWED, key, open_ledger
 
 ROOT = Path(__file__).parents[2]
 _PROGRAM = """
 import os, secrets, sys
 from pathlib import Path
 from gateway.release.ledger import Ledger
-from tests.release.ledgers import release
+from tests.support.ledgers import release
 ledger = Ledger(Path(sys.argv[1]))
 out = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
 def publish(entry):

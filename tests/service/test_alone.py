@@ -8,9 +8,9 @@ import pytest
 
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.store import StoreError
-from tests.brokers import Mosquitto, wait_until
-from tests.service.processes import Device, GatewayProcess
-from tests.service.scenes import write_policies
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_service import Device, GatewayProcess
+from tests.support.scenes import write_policies
 
 
 def test_a_second_gateway_on_a_store_is_refused_in_one_line_and_the_first_goes_on(

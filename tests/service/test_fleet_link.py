@@ -16,8 +16,8 @@ from contract.topics import parse_topic, policy_set_topic
 from gateway.fleet import Registry, Rollouts
 from gateway.service.fleet_link import FleetLink
 from mqtt_link import Link
-from tests.brokers import Mosquitto, wait_until
-from tests.fleet.fleets import START, names, new_registry, plan
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.simulated_fleets import START, names, new_registry, plan
 
 WHO = {"who": "ann", "time_us": START}
 ONLINE = Status(True, "0.1.0", 3, (), ())

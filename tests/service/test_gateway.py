@@ -14,10 +14,10 @@ from gateway.chain import fixed_lag_marginals
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.publisher import estimate_messages
 from gateway.service.tracker import Run, Tracked
-from tests.brokers import Mosquitto, wait_until
-from tests.service.processes import Device, GatewayProcess
-from tests.service.scenes import Scene, final_state, frames, write_policies
 from tests.service.test_tracker import MODELS, laid_out
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_service import Device, GatewayProcess
+from tests.support.scenes import Scene, final_state, frames, write_policies
 
 LAG = 8
 

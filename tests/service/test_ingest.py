@@ -11,7 +11,7 @@ from contract.errors import FrameError
 from contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame, encode_status, encode_symbols
 from contract.table import EmissionTable
 from gateway.service.ingest import MAX_PAYLOAD_BYTES, Birth, Ingest, Received
-from tests.service.scenes import BOUNDED, TERNARY, catalogue, policy
+from tests.support.scenes import BOUNDED, TERNARY, catalogue, policy
 
 TOPIC = "fugu/2/home/watch/symbols/hr"
 GOOD = encode_symbols(SymbolFrame(1, -1, 0, bytes([0, 1, 1])))

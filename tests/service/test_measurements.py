@@ -32,8 +32,8 @@ from gateway.service.recorder import Recorder
 from gateway.service.store import Store
 from gateway.service.table_maker import make_noise, policy_graph
 from gateway.service.table_sender import TableSender
-from tests.measured import decoded_covariance, measure_frames, measure_policy
-from tests.service.scenes import policy as symbol_policy
+from tests.support.measured import decoded_covariance, measure_frames, measure_policy
+from tests.support.scenes import policy as symbol_policy
 
 Floats = NDArray[np.float64]
 POLICY = measure_policy(3, start=4)

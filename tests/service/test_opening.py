@@ -13,7 +13,7 @@ from gateway.service import GatewaySettings, SettingsError, StoreError
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
 from mqtt_link import Broker
-from tests.service.scenes import OTHER, Scene, frames, policy, write_policies
+from tests.support.scenes import OTHER, Scene, frames, policy, write_policies
 
 
 def line(error: pytest.ExceptionInfo[FuguError]) -> str:

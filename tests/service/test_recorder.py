@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contract.frames import MAX_GAPS, Committed, SymbolFrame
-from tests.service.scenes import Scene, final_state, frames
+from tests.support.scenes import Scene, final_state, frames
 
 FRAMES = frames([4, 1, 10, 3, 20, 7, 9, 2], gaps=[0, 0, 3, 0, 30, 8, 7, 0], versions=[1, 1, 1, 2, 2, 3, 1, 1])
 

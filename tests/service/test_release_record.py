@@ -18,9 +18,9 @@ from gateway.service.manual_release import release_now
 from gateway.service.release_record import ReleaseRecord, resume_ledger
 from gateway.service.release_setup import open_releases
 from gateway.service.store import Store
-from tests.cli.command import Fugu, runner
-from tests.service.release_scenes import FLEET, Bench, scheduled, write_config
-from tests.service.scenes import Scene, catalogue, frames, write_policies
+from tests.support.command import Fugu, runner
+from tests.support.release_scenes import FLEET, Bench, scheduled, write_config
+from tests.support.scenes import Scene, catalogue, frames, write_policies
 
 
 @pytest.fixture

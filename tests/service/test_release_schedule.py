@@ -13,9 +13,9 @@ from gateway.release.audit import verify
 from gateway.release.entries import Key, LedgerError
 from gateway.service.release_config import ReleaseConfigError, load_releases
 from gateway.service.release_jobs import jobs
-from tests.brokers import wait_until
-from tests.service.release_scenes import PUBLIC, Bench, scheduled, write_config
-from tests.service.scenes import BINARY, catalogue, frames, policy
+from tests.support.brokers import wait_until
+from tests.support.release_scenes import PUBLIC, Bench, scheduled, write_config
+from tests.support.scenes import BINARY, catalogue, frames, policy
 
 WATCH_ONLY = {"devices": ["watch"]}
 

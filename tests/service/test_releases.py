@@ -14,10 +14,10 @@ from contract.release_frames import decode_release
 from gateway.release.audit import verify
 from gateway.release.ledger import Ledger
 from gateway.service import Gateway, GatewaySettings
-from tests.brokers import Mosquitto, wait_until
-from tests.service.processes import Device
-from tests.service.release_scenes import FLEET, Public, scheduled, start_gateway, write_config
-from tests.service.scenes import frames, write_policies
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_service import Device
+from tests.support.release_scenes import FLEET, Public, scheduled, start_gateway, write_config
+from tests.support.scenes import frames, write_policies
 
 
 @pytest.fixture

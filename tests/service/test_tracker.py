@@ -13,7 +13,7 @@ from contract.frames import SymbolFrame
 from gateway.chain import filter_from, fixed_lag_marginals, predict
 from gateway.service.estimation import Beliefs, Model, model_of
 from gateway.service.tracker import Track
-from tests.service.scenes import BOUNDED, OTHER, TERNARY, frames, policy
+from tests.support.scenes import BOUNDED, OTHER, TERNARY, frames, policy
 
 MODELS = {
     1: model_of(policy(1)),

@@ -21,8 +21,8 @@ from contract.windows import Window
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.ingest import Ingest, ReceivedWindow
 from gateway.service.policies import Catalogue
-from tests.brokers import Mosquitto, wait_until
-from tests.service.scenes import Scene, catalogue, frames, policy, write_policies
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.scenes import Scene, catalogue, frames, policy, write_policies
 
 HIGH = Window(name="high", length=10, stride=10, start=3, states=(1,), scale="20")
 BARS = Window(name="bars", length=10, stride=2, states="histogram", scale="20")

@@ -29,7 +29,7 @@ from gateway.service.policies import Catalogue
 from gateway.service.release_config import load_releases
 from gateway.service.release_jobs import allowances, jobs
 from mqtt_link import Broker
-from tests.release.ledgers import open_ledger, release, reserve
+from tests.support.ledgers import open_ledger, release, reserve
 
 PEOPLE = load_people()
 POLICIES = {person.device: policy_for(person, epoch_us=0, period_us=1600) for person in PEOPLE}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers import Mosquitto
-from tests.system.differential import PLACES, Seen, Source, run
-from tests.system.virtual_agent import LEAKS
+from tests.support.brokers import Mosquitto
+from tests.support.differential import PLACES, Seen, Source, run
+from tests.support.virtual_agent import LEAKS
 
 HERE, THERE, NOWHERE = ["c0"], [*PLACES[::-1]], ["c99", "", "c1", "\u00e9" * 300]
 CRASHING = """

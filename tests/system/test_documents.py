@@ -14,9 +14,9 @@ import pytest
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from gateway.fleet import Registry
 from mqtt_link import Broker
-from tests.brokers import Mosquitto, free_port, wait_until
-from tests.system.documents import ROOT, Page
-from tests.system.fleet import GatewayProcess, policy
+from tests.support.brokers import Mosquitto, free_port, wait_until
+from tests.support.documents import ROOT, Page
+from tests.support.processes import GatewayProcess, policy
 
 PAGES = sorted(str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 

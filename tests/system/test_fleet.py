@@ -16,10 +16,10 @@ from contract.measure_frames import MeasureFrame, decode_measure
 from contract.policy import Categories
 from firmware_sim.devices import AgentProcess
 from gateway.fleet import Document, Registry, Target
-from tests.brokers import Mosquitto, wait_until
-from tests.measured import measure_policy
-from tests.signing import Keys, policy_document
-from tests.system.fleet import policy
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.measured import measure_policy
+from tests.support.processes import policy
+from tests.support.signing import Keys, policy_document
 
 PERIOD_US = 20_000
 

@@ -25,10 +25,10 @@ from contract.table import EmissionTable
 from contract.topics import policy_set_topic, policy_status_topic, root_topic, symbols_topic, table_topic, time_topic
 from firmware_sim.devices import AgentProcess
 from mqtt_link import Broker, Link
-from tests.brokers import Mosquitto, wait_until
-from tests.measured import measure_policy
-from tests.signing import Keys, new_keys, policy_document
-from tests.system.fleet import by_tick, policy
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.measured import measure_policy
+from tests.support.processes import by_tick, policy
+from tests.support.signing import Keys, new_keys, policy_document
 
 PERIOD_US = 20_000
 

@@ -16,8 +16,8 @@ from firmware_sim.devices import AgentProcess, simulate_recording, simulate_stat
 from gateway.chain import filter_beliefs
 from gateway.service.estimation import model_of
 from mqtt_link import Broker
-from tests.brokers import Mosquitto, wait_until
-from tests.system.fleet import GatewayProcess, Recorder, by_tick, policy
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.processes import GatewayProcess, Recorder, by_tick, policy
 
 
 class Device:

@@ -19,11 +19,11 @@ from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import AgentProcess, write_device
 from firmware_sim.wiretap import Wiretap
 from mqtt_link import Broker
-from tests.brokers import Mosquitto, wait_until
-from tests.edge.plans import JumpingClock, agent_plan, stream_plan
-from tests.system.fleet import GatewayProcess, Recorder, policy
-from tests.system.register import rows
-from tests.system.whole_fleet import WholeFleet
+from tests.support.agents import JumpingClock, agent_plan, stream_plan
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.processes import GatewayProcess, Recorder, policy
+from tests.support.register import rows
+from tests.support.whole_fleet import WholeFleet
 
 CANARIES = ("71.53194726", "-40962.8642131", "8.66025403784e+17", "canary-7f3a9c", "nan")
 

@@ -11,9 +11,9 @@ from contract.measure_frames import MeasureFrame, decode_measure
 from contract.topics import table_topic
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
-from tests.brokers import Mosquitto, wait_until
-from tests.measured import grid, measure_policy
-from tests.system.fleet import GatewayProcess, Recorder
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.measured import grid, measure_policy
+from tests.support.processes import GatewayProcess, Recorder
 
 PERIOD_US = 20_000
 

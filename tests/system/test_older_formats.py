@@ -16,7 +16,7 @@ from edge_agent.outbox import Outbox
 from gateway.fleet.registry import Registry
 from gateway.release.ledger import Ledger
 from gateway.service.store import Store
-from tests.signing import Keys
+from tests.support.signing import Keys
 
 FILES: dict[str, Callable[[Path], object]] = {
     "outbox": lambda path: Outbox(path, "home", "watch"),

@@ -18,9 +18,9 @@ from contract.release_frames import decode_release
 from contract.topics import Kind, parse_topic
 from contract.window_frames import decode_window
 from fugu.deploy.accounts import Account, access_list
-from tests.brokers import Mosquitto, wait_until
-from tests.system.register import messages, observables, rows
-from tests.system.whole_fleet import Everything, WholeFleet
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.register import messages, observables, rows
+from tests.support.whole_fleet import Everything, WholeFleet
 
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "SymbolFrame": decode_symbols,

@@ -20,9 +20,9 @@ from contract.topics import parse_topic, policy_set_topic, policy_status_topic, 
 from contract.trust import Trust, TrustError
 from gateway.fleet import Document, Plan, Registry, Rollouts, Stage, Target
 from mqtt_link import Broker, Link
-from tests.brokers import Mosquitto, wait_until
-from tests.signing import Keys, policy_document
-from tests.system.fleet import policy
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.processes import policy
+from tests.support.signing import Keys, policy_document
 from tests.system.test_fleet import Gateway
 
 DEVICES, OFFLINE, REFUSING = 500, 50, 15

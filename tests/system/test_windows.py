@@ -17,9 +17,9 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
 from mqtt_link import Broker
-from tests.brokers import Mosquitto, wait_until
-from tests.edge.plans import JumpingClock, agent_plan, stream_plan, window_plan
-from tests.system.fleet import GatewayProcess, Recorder, by_tick, policy
+from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.processes import GatewayProcess, Recorder, by_tick, policy
 
 WINDOWS = (
     Window(name="high", length=20, stride=20, states=("high",), scale="50"),

@@ -16,8 +16,8 @@ from gateway.release.ledger import Ledger
 from gateway.service.release_schedule import Schedule
 from gateway.service.release_setup import open_releases
 from mqtt_link import Broker, Link
-from tests.brokers import Mosquitto, wait_until
-from tests.service.scenes import OTHER, Scene, catalogue, policy
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.scenes import OTHER, Scene, catalogue, policy
 
 PUBLIC = '[audiences.public]\nepsilon = 1.0\nadversary = "informed"\n'
 FLEET = (policy(1), policy(1, device="ring", table=OTHER))

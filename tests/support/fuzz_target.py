@@ -1,6 +1,6 @@
 """What is fuzzed: everything that a device or a gateway parses, and the rules of trust behind it.
 
-As a program it lets atheris choose the bytes: python -m tests.fuzz.target -runs=N
+As a program it lets atheris choose the bytes: python -m tests.support.fuzz_target -runs=N
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from contract.measure_table import decode_table
 from contract.release_frames import decode_release
 from contract.trust import Trust, TrustError
 from contract.window_frames import decode_window
-from tests.measured import measure_policy
-from tests.signing import NOW, Keys, policy_document
-from tests.system.fleet import policy
+from tests.support.measured import measure_policy
+from tests.support.processes import policy
+from tests.support.signing import NOW, Keys, policy_document
 
 DECODERS: tuple[Callable[[bytes], object], ...] = (
     decode_symbols,

@@ -18,10 +18,10 @@ from contract.windows import Window
 from firmware_sim.devices import AgentProcess
 from gateway.fleet import Registry
 from mqtt_link import Link
-from tests.brokers import Mosquitto, wait_until
-from tests.measured import measure_policy
-from tests.signing import Keys, policy_document
-from tests.system.fleet import policy
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.measured import measure_policy
+from tests.support.processes import policy
+from tests.support.signing import Keys, policy_document
 from tests.system.test_fleet import Gateway, add
 
 PERIOD_US = 20_000

@@ -18,7 +18,7 @@ from contract.table import EmissionTable
 from contract.window_frames import WindowFrame
 from contract.windows import Window
 from mqtt_link import Broker, Link
-from tests.brokers import wait_until
+from tests.support.brokers import wait_until
 
 THRESHOLD = 2_050_000_000
 CHAINS = BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35))

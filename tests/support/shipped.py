@@ -14,9 +14,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from fugu.main import main
 from mqtt_link import Broker
-from tests.brokers import Mosquitto, free_port, wait_until
-from tests.service.release_scenes import FLEET, scheduled, write_config
-from tests.service.scenes import write_policies
+from tests.support.brokers import Mosquitto, free_port, wait_until
+from tests.support.release_scenes import FLEET, scheduled, write_config
+from tests.support.scenes import write_policies
 
 __all__ = ["DENIED", "Client", "Shipped", "promises"]
 

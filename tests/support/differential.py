@@ -17,9 +17,9 @@ from contract.topics import parse_topic
 from contract.window_frames import decode_window
 from contract.windows import Window
 from firmware_sim.wiretap import Wiretap
-from tests.brokers import Mosquitto
-from tests.measured import measure_policy
-from tests.service.scenes import policy
+from tests.support.brokers import Mosquitto
+from tests.support.measured import measure_policy
+from tests.support.scenes import policy
 
 ROOT = Path(__file__).parents[2]
 PLACES = tuple(f"c{x}" for x in range(9))
@@ -95,7 +95,7 @@ def run(broker: Mosquitto, folder: Path, source: Source, places: list[str], leak
             f'[[streams]]\npolicy = "hr.json"\n[streams.sensor]\n{sensor}\n{source.options}\n'
             '[[streams]]\npolicy = "place.json"\n[streams.sensor]\nkind = "replay"\nfile = "places.csv"\n'
         )
-        command = [sys.executable, "-m", "tests.system.virtual_agent", str(folder / "agent.toml"), "seed"]
+        command = [sys.executable, "-m", "tests.support.virtual_agent", str(folder / "agent.toml"), "seed"]
         command += [str(folder / "times"), *([leak] if leak else [])]
         with (folder / "agent.log").open("wb") as log:
             process = subprocess.Popen(

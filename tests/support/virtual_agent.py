@@ -1,4 +1,4 @@
-"""The agent's own program on a virtual clock: `python -m tests.system.virtual_agent CONFIG SEED LOG`.
+"""The agent's own program on a virtual clock: `python -m tests.support.virtual_agent CONFIG SEED LOG`.
 
 Everything runs as on a device: `edge_agent.__main__`, its configuration, its threads, a real connection. Only time and
 randomness come from elsewhere: nothing happens while a message is on its way, and each wait ends at once. What is

@@ -8,8 +8,8 @@ from typing import Any
 from contract.fleet_documents import Address
 from contract.policies import AnyPolicy
 from gateway.fleet import PolicyReport, Registry, Sighting
-from tests.signing import Keys, policy_document
-from tests.system.fleet import policy
+from tests.support.processes import policy
+from tests.support.signing import Keys, policy_document
 
 __all__ = ["HEART", "KEYS", "Home"]
 

@@ -21,7 +21,7 @@ from contract.frames import (
     encode_symbols,
 )
 from contract.topics import committed_topic, estimate_topic, status_topic, symbols_topic
-from tests.brokers import Mosquitto
+from tests.support.brokers import Mosquitto
 
 _PROGRAM = """
 import logging, sys
