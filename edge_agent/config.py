@@ -9,24 +9,18 @@ from __future__ import annotations
 import json
 import os
 import signal
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from contract.errors import FuguError
+from edge_agent.config_file import ConfigError, read_config, sensor_values
 from edge_agent.plan import AgentPlan, Managed, StreamPlan
 
 if TYPE_CHECKING:
     from edge_agent.config_schema import AgentConfig
 
-__all__ = ["ConfigError", "check_in_child", "load", "read_config", "sensor_values"]
-
-
-class ConfigError(FuguError):
-    """The configuration cannot be read, or contradicts the policies that it names."""
-
-    reason = "config"
+__all__ = ["check_in_child", "load"]
 
 
 def load(path: str | Path) -> AgentPlan:
@@ -110,32 +104,10 @@ def _checked(path: Path) -> dict[str, Any]:
     plan |= {"broker": broker, "outbox": str(path.parent / config.outbox), "managed": None}
     if config.enrolment is None:
         return {**plan, "streams": _local_streams(config, path.parent)}
-    from edge_agent.judge import kept
+    from edge_agent.enrolled import accepted
 
-    managed, streams = kept(config, path)
+    managed, streams = accepted(config, path)
     return {**plan, "managed": managed, "streams": streams}
-
-
-def read_config(path: Path) -> AgentConfig:
-    """Read a configuration file.
-
-    Raises:
-        ConfigError: it cannot be read, or a field is wrong.
-    """
-    from pydantic import ValidationError
-
-    from edge_agent.config_schema import AgentConfig
-
-    try:
-        return AgentConfig.model_validate_json(json.dumps(tomllib.loads(path.read_text())))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "configuration"
-        raise ConfigError(f"{path}: {where}: {first['msg']}") from None
 
 
 def _local_streams(config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -178,8 +150,3 @@ def _local_streams(config: AgentConfig, folder: Path) -> list[tuple[dict[str, An
             f"{config.total_ceiling:g}"
         )
     return streams
-
-
-def sensor_values(sensor: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A sensor's configuration, with its file relative to the configuration's folder."""
-    return {**sensor, "file": str(folder / sensor["file"])} if "file" in sensor else sensor

@@ -19,12 +19,10 @@ from typing import Any
 
 from contract.envelope import MAX_ENVELOPE_BYTES
 from contract.errors import FuguError
-from contract.fleet_documents import PolicyDocument, TableDocument, read_enrolment
-from contract.trust import EnvelopeError, FalseGuaranteeError, Trust, TrustState, Verdict
-from edge_agent.config import ConfigError, read_config, sensor_values
-from edge_agent.config_schema import AgentConfig
-
-__all__ = ["kept"]
+from contract.fleet_documents import PolicyDocument, TableDocument
+from contract.trust import EnvelopeError
+from edge_agent.config_file import read_config
+from edge_agent.enrolled import open_trust, to_run
 
 MEMORY_BYTES = 1 << 29
 PROCESSOR_SECONDS = 60
@@ -53,34 +51,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def kept(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tuple[dict[str, Any], dict[str, Any]]]]:
-    """What an enrolled device begins with: the fields of `Managed`, and its streams; none before its first policy.
-
-    Raises:
-        FuguError: what was kept is damaged, or does not hold any more.
-    """
-    trust = _open_trust(config, path.parent)
-    managed: dict[str, Any] = {
-        "streams": [stream.stream for stream in config.streams],
-        "config": str(path.resolve()),
-        "trust": str((path.parent / config.trust).resolve()),
-        "version": 0,
-        "valid_until": None,
-        "on_expiry": "hold",
-        "time": trust.state.time,
-        "fresh_seconds": trust.enrolment.fresh_seconds,
-    }
-    verdict = trust.in_force()
-    if verdict is None:
-        return managed, []
-    found = _document(verdict, config, path.parent)
-    plans = found.pop("plans")
-    return managed | found, plans
-
-
 def _judge(path: Path, kind: str, payload: bytes) -> dict[str, Any]:
     config = read_config(path)
-    trust = _open_trust(config, path.parent)
+    trust = open_trust(config, path.parent)
     if kind == "root":
         verdict = trust.follow_roots(payload)
     elif kind in ("policy", "table", "time"):
@@ -89,68 +62,10 @@ def _judge(path: Path, kind: str, payload: bytes) -> dict[str, Any]:
         raise EnvelopeError(f"documents of kind {kind} are not sent")
     answer: dict[str, Any] = {"kind": verdict.document.document, "news": verdict.news, "state": verdict.state.to_json()}
     if isinstance(verdict.document, PolicyDocument):
-        answer |= _document(verdict, config, path.parent)
+        answer |= to_run(verdict, config, path.parent)
     elif isinstance(verdict.document, TableDocument):
         answer |= {"stream": verdict.document.stream, "table": _checked_base64(verdict.document.table)}
     return answer
-
-
-def _document(verdict: Verdict, config: AgentConfig, folder: Path) -> dict[str, Any]:
-    """What an agent needs of a policy document, as JSON can carry it."""
-    document = verdict.document
-    assert isinstance(document, PolicyDocument)
-    return {
-        "version": document.version,
-        "valid_until": document.valid_until,
-        "on_expiry": document.on_expiry,
-        "plans": _streams(verdict, config, folder),
-    }
-
-
-def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each policy of a document, with the sensor that the configuration gives to its stream.
-
-    Raises:
-        FalseGuaranteeError: a stream has no sensor on this device.
-    """
-    sensors = {stream.stream: stream.sensor for stream in config.streams}
-    found = []
-    for policy in verdict.policies:
-        if (sensor := sensors.get(policy.stream)) is None:
-            raise FalseGuaranteeError(f"this device has no sensor for stream {policy.stream}")
-        found.append((policy.model_dump(mode="json"), sensor_values(sensor.model_dump(), folder)))
-    return found
-
-
-def _open_trust(config: AgentConfig, folder: Path) -> Trust:
-    """The trust of an enrolled device, as it was left.
-
-    Raises:
-        ConfigError: the enrolment cannot be read.
-        TrustError: what was kept is damaged.
-    """
-    assert config.enrolment is not None
-    try:
-        enrolment = read_enrolment((folder / config.enrolment).read_bytes())
-    except OSError as error:
-        raise ConfigError(f"cannot read enrolment {config.enrolment}: {error.strerror}") from None
-    if (enrolment.fleet, enrolment.device) != (config.fleet, config.device):
-        raise ConfigError(f"the enrolment is that of {enrolment.fleet}/{enrolment.device}, not of this device")
-    sensors = {stream.stream or "": stream.sensor.model_dump_json() for stream in config.streams}
-    return Trust(enrolment, _kept(folder / config.trust), sensors)
-
-
-def _kept(path: Path) -> TrustState | None:
-    try:
-        text = path.read_text()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    try:
-        return TrustState.from_json(json.loads(text))
-    except ValueError:
-        raise EnvelopeError(f"{path} is damaged") from None
 
 
 def _checked_base64(text: str) -> str:

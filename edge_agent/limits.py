@@ -9,7 +9,7 @@ from contract.fleet_documents import read_enrolment
 from contract.measure_table import members
 from contract.pins import MeasuredPins, SymbolPins
 from contract.policies import read_policy
-from edge_agent.config import read_config
+from edge_agent.config_file import read_config
 
 __all__ = ["limits"]
 

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
-from edge_agent.config import ConfigError
+from edge_agent.config_file import ConfigError
 
 __all__ = ["read_recording"]
 

@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from edge_agent.config import ConfigError
+from edge_agent.config_file import ConfigError
 from edge_agent.reading import Reading
 
 __all__ = [

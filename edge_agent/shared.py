@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from edge_agent.config import ConfigError
+from edge_agent.config_file import ConfigError
 from edge_agent.discretiser import Discretiser
 from edge_agent.plan import StreamPlan
 from edge_agent.reading import Reading

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,47 @@ def test_inside_the_gateway_numbers_do_not_know_the_network(room: str) -> None:
         if module.startswith("gateway.") and not any(module.startswith(prefix) for prefix in allowed)
     ]
     assert wrong == []
+
+
+def modules() -> dict[str, Path]:
+    """The file of every module of every package, by its name."""
+    files = (file for package in ALLOWED for file in (ROOT / package).rglob("*.py"))
+    return {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Every name that a module imports, also those inside functions, but for those that only a type checker sees."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        else:
+            yield from imported(node)
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """Modules in circles, and those that lead into them: all that is left when what imports nothing is taken away."""
+    left = {name: set(others) for name, others in graph.items()}
+    while free := {name for name, others in left.items() if not others}:
+        left = {name: others - free for name, others in left.items() if name not in free}
+    return sorted(left)
+
+
+def test_a_circle_is_found() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c"]
+
+
+def test_no_module_imports_itself_in_a_circle_not_even_inside_a_function() -> None:
+    files = modules()
+    graph = {}
+    for name, file in files.items():
+        names = imported(ast.parse(file.read_text()))
+        graph[name] = {one if one in files else one.rpartition(".")[0] for one in names} & set(files) - {name}
+    assert circle(graph) == []
 
 
 @pytest.mark.parametrize("package", ["contract", "mqtt_link", "edge_agent", "firmware_sim"])

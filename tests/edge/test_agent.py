@@ -17,7 +17,8 @@ from contract.frames import Committed, Gap, StreamCommit, SymbolFrame, decode_st
 from contract.status_codes import StatusCode
 from contract.topics import committed_topic
 from edge_agent.agent import Agent
-from edge_agent.config import ConfigError, check_in_child, load
+from edge_agent.config import check_in_child, load
+from edge_agent.config_file import ConfigError
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, StreamPlan
 from edge_agent.randomiser import system_entropy

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract.discretisers import Cells
-from edge_agent.config import ConfigError
+from edge_agent.config_file import ConfigError
 from edge_agent.discretiser import Discretiser
 from edge_agent.reading import Reading
 from edge_agent.sensors import open_sensor

@@ -15,7 +15,8 @@ from contract.joint import NoJointBoundError, joint_epsilon
 from contract.pins import pins_of
 from contract.policies import AnyPolicy
 from contract.policy import Policy
-from edge_agent.config import ConfigError, load
+from edge_agent.config import load
+from edge_agent.config_file import ConfigError
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import Keys

@@ -38,7 +38,8 @@ from contract.staircase import Staircase
 from contract.status_codes import StatusCode
 from contract.topics import committed_topic, status_topic, table_topic
 from edge_agent.agent import MAX_MESSAGE_BYTES, MOST_WAITING, Agent
-from edge_agent.config import ConfigError, check_in_child, load
+from edge_agent.config import check_in_child, load
+from edge_agent.config_file import ConfigError
 from edge_agent.measurer import MAX_TABLE_BYTES, MeasurePlan, Measurer, TableRefusedError
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, StreamPlan

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_agent.config import ConfigError
+from edge_agent.config_file import ConfigError
 from edge_agent.config_schema import StreamConfig
 from edge_agent.reading import Reading
 from edge_agent.recording import read_recording

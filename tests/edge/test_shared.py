@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from edge_agent.agent import Agent
-from edge_agent.config import ConfigError
+from edge_agent.config_file import ConfigError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.reading import Reading

@@ -1,0 +1,48 @@
+"""An agent's configuration file, read and checked by itself, without the policies that it names."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contract.errors import FuguError
+
+if TYPE_CHECKING:
+    from edge_agent.config_schema import AgentConfig
+
+__all__ = ["ConfigError", "read_config", "sensor_values"]
+
+
+class ConfigError(FuguError):
+    """The configuration cannot be read, or contradicts the policies that it names."""
+
+    reason = "config"
+
+
+def read_config(path: Path) -> AgentConfig:
+    """Read a configuration file.
+
+    Raises:
+        ConfigError: it cannot be read, or a field is wrong.
+    """
+    from pydantic import ValidationError
+
+    from edge_agent.config_schema import AgentConfig
+
+    try:
+        return AgentConfig.model_validate_json(json.dumps(tomllib.loads(path.read_text())))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "configuration"
+        raise ConfigError(f"{path}: {where}: {first['msg']}") from None
+
+
+def sensor_values(sensor: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A sensor's configuration, with its file relative to the configuration's folder."""
+    return {**sensor, "file": str(folder / sensor["file"])} if "file" in sensor else sensor

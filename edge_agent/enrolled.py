@@ -1,0 +1,97 @@
+"""What an enrolled device has accepted so far, and what it runs by it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from contract.fleet_documents import PolicyDocument, read_enrolment
+from contract.trust import EnvelopeError, FalseGuaranteeError, Trust, TrustState, Verdict
+from edge_agent.config_file import ConfigError, sensor_values
+from edge_agent.config_schema import AgentConfig
+
+__all__ = ["accepted", "open_trust", "to_run"]
+
+
+def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tuple[dict[str, Any], dict[str, Any]]]]:
+    """What an enrolled device begins with: the fields of `Managed`, and its streams; none before its first policy.
+
+    Raises:
+        FuguError: what was kept is damaged, or does not hold any more.
+    """
+    trust = open_trust(config, path.parent)
+    managed: dict[str, Any] = {
+        "streams": [stream.stream for stream in config.streams],
+        "config": str(path.resolve()),
+        "trust": str((path.parent / config.trust).resolve()),
+        "version": 0,
+        "valid_until": None,
+        "on_expiry": "hold",
+        "time": trust.state.time,
+        "fresh_seconds": trust.enrolment.fresh_seconds,
+    }
+    verdict = trust.in_force()
+    if verdict is None:
+        return managed, []
+    found = to_run(verdict, config, path.parent)
+    plans = found.pop("plans")
+    return managed | found, plans
+
+
+def to_run(verdict: Verdict, config: AgentConfig, folder: Path) -> dict[str, Any]:
+    """What an agent needs of a policy document, as JSON can carry it."""
+    document = verdict.document
+    assert isinstance(document, PolicyDocument)
+    return {
+        "version": document.version,
+        "valid_until": document.valid_until,
+        "on_expiry": document.on_expiry,
+        "plans": _streams(verdict, config, folder),
+    }
+
+
+def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each policy of a document, with the sensor that the configuration gives to its stream.
+
+    Raises:
+        FalseGuaranteeError: a stream has no sensor on this device.
+    """
+    sensors = {stream.stream: stream.sensor for stream in config.streams}
+    found = []
+    for policy in verdict.policies:
+        if (sensor := sensors.get(policy.stream)) is None:
+            raise FalseGuaranteeError(f"this device has no sensor for stream {policy.stream}")
+        found.append((policy.model_dump(mode="json"), sensor_values(sensor.model_dump(), folder)))
+    return found
+
+
+def open_trust(config: AgentConfig, folder: Path) -> Trust:
+    """The trust of an enrolled device, as it was left.
+
+    Raises:
+        ConfigError: the enrolment cannot be read.
+        TrustError: what was kept is damaged.
+    """
+    assert config.enrolment is not None
+    try:
+        enrolment = read_enrolment((folder / config.enrolment).read_bytes())
+    except OSError as error:
+        raise ConfigError(f"cannot read enrolment {config.enrolment}: {error.strerror}") from None
+    if (enrolment.fleet, enrolment.device) != (config.fleet, config.device):
+        raise ConfigError(f"the enrolment is that of {enrolment.fleet}/{enrolment.device}, not of this device")
+    sensors = {stream.stream or "": stream.sensor.model_dump_json() for stream in config.streams}
+    return Trust(enrolment, _kept(folder / config.trust), sensors)
+
+
+def _kept(path: Path) -> TrustState | None:
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        return TrustState.from_json(json.loads(text))
+    except ValueError:
+        raise EnvelopeError(f"{path} is damaged") from None
