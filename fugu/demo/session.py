@@ -23,7 +23,7 @@ from fugu.demo.policies import RELEASES, policy_for
 from fugu.demo.processes import STOP_SECONDS, DemoError, gateway, subscriber
 from fugu.demo.report import html_report, overview_picture
 from fugu.demo.tables import attack_table, ledger_text, release_table, window_table
-from gateway.service.estimation import warm
+from gateway.service.kinds.symbol_model import warm
 from gateway.service.release_setup import ledger_beside
 from mqtt_link import Broker
 

@@ -10,8 +10,8 @@ from contract.errors import FuguError, GuaranteeError, PolicyError
 from contract.frames import symbol_bits
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
-from gateway.service.estimation import Model, model_of
-from gateway.service.measure_model import MeasureModel
+from gateway.service.kinds.point_model import MeasureModel
+from gateway.service.kinds.symbol_model import Model, model_of
 
 __all__ = [
     "Catalogue",

@@ -16,10 +16,10 @@ import numpy as np
 from contract.frames import MAX_FRAME_TICKS, Estimate, encode_committed, encode_estimate
 from contract.measure_frames import encode_measure_estimate
 from contract.topics import committed_topic, estimate_topic
-from gateway.service.estimation import Beliefs
+from gateway.service.kinds.symbol_model import Beliefs
+from gateway.service.kinds.symbol_track import Run, Tracked
 from gateway.service.recorder import Recorder
 from gateway.service.store import Outgoing, Store
-from gateway.service.tracker import Run, Tracked
 from mqtt_link import Link
 
 __all__ = ["Publisher", "estimate_messages"]

@@ -17,11 +17,11 @@ from contract.measure_frames import MeasureFrame
 from contract.window_frames import WindowFrame
 from gateway.service.coverage import Coverage
 from gateway.service.ingest import AnyReceived, Received, ReceivedPoints
-from gateway.service.measure_recorder import MeasureRecorder
+from gateway.service.kinds.points import MeasureRecorder
+from gateway.service.kinds.symbol_track import Track, Tracked, replay
+from gateway.service.kinds.windows import WindowRecorder
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
-from gateway.service.tracker import Track, Tracked, replay
-from gateway.service.window_recorder import WindowRecorder
 
 __all__ = ["Recorder"]
 

@@ -22,10 +22,10 @@ from contract.errors import FuguError
 from contract.frames import MAX_FRAME_TICKS
 from contract.topics import status_topic, symbols_topic, window_topic
 from gateway.release.ledger import Ledger
-from gateway.service.estimation import warm
 from gateway.service.fleet_service import FleetFiles, FleetService
 from gateway.service.inbox import Acknowledged, Connected, Event, Inbox, Message
 from gateway.service.ingest import AnyReceived, Birth, Ingest
+from gateway.service.kinds.symbol_model import warm
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import Publisher
 from gateway.service.recorder import Recorder

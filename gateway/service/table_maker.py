@@ -16,7 +16,7 @@ from gateway.dphmm.graphs import BoolArray, GraphError
 from gateway.dphmm.hull import capped, complete_hull
 from gateway.dphmm.progress import protect_kept
 from gateway.dphmm.tables import TableError
-from gateway.service.measure_model import MeasureModel
+from gateway.service.kinds.point_model import MeasureModel
 
 __all__ = ["Made", "make_noise", "policy_graph"]
 

@@ -22,7 +22,7 @@ from contract.measure_table import MOST_HELD, MeasureTable, encode_table, set_of
 from contract.topics import table_topic
 from gateway.dphmm.constraints import delta_set
 from gateway.dphmm.graphs import BoolArray
-from gateway.service.measure_model import MeasureModel
+from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.policies import Catalogue, UnknownPolicyVersionError
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store

@@ -12,8 +12,8 @@ import pytest
 from contract.frames import SymbolFrame
 from gateway.chain import fixed_lag_marginals
 from gateway.service import Gateway, GatewaySettings
+from gateway.service.kinds.symbol_track import Run, Tracked
 from gateway.service.publisher import estimate_messages
-from gateway.service.tracker import Run, Tracked
 from tests.service.test_tracker import MODELS, laid_out
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess

@@ -26,7 +26,7 @@ from contract.measure_policy import MeasurePolicy
 from contract.measure_table import MOST_HELD, MeasureTable, decode_table, encoded_table, members
 from contract.topics import symbols_topic, table_topic
 from gateway.service.ingest import Ingest, ReceivedPoints
-from gateway.service.measure_model import MeasureModel
+from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store

@@ -11,8 +11,8 @@ import pytest
 from contract.chains import BoundedChains
 from contract.frames import SymbolFrame
 from gateway.chain import filter_from, fixed_lag_marginals, predict
-from gateway.service.estimation import Beliefs, Model, model_of
-from gateway.service.tracker import Track
+from gateway.service.kinds.symbol_model import Beliefs, Model, model_of
+from gateway.service.kinds.symbol_track import Track
 from tests.support.scenes import BOUNDED, OTHER, TERNARY, frames, policy
 
 MODELS = {

@@ -14,7 +14,7 @@ import pytest
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
 from gateway.chain import filter_beliefs
-from gateway.service.estimation import model_of
+from gateway.service.kinds.symbol_model import model_of
 from mqtt_link import Broker
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.processes import GatewayProcess, Recorder, by_tick, policy

@@ -17,10 +17,10 @@ from contract.frames import StreamCommit
 from contract.measure_frames import MeasureEstimate, MeasureFrame
 from contract.measure_table import MeasureTable
 from gateway.service.coverage import Coverage
-from gateway.service.measure_model import Floats, MeasureModel, Tables
-from gateway.service.measure_store import Measured, MeasureStore
+from gateway.service.kinds.point_model import Floats, MeasureModel, Tables
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
+from gateway.service.store.points import Measured, MeasureStore
 
 __all__ = ["MeasureRecorder"]
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contract.frames import SymbolFrame
-from gateway.service.estimation import Beliefs, Model, Symbols, filtered, fixed_lag, prior
+from gateway.service.kinds.symbol_model import Beliefs, Model, Symbols, filtered, fixed_lag, prior
 
 __all__ = ["Replayed", "Run", "Track", "Tracked", "Update", "replay"]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, decode_measure, encode_measure
 from contract.measure_table import MeasureTable, decode_table, encode_table
-from gateway.service.store import Store
+from gateway.service.store.store import Store
 
 __all__ = ["MeasureStore", "Measured"]
 

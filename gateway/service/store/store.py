@@ -20,8 +20,8 @@ from contract.file_format import STORE
 from contract.frames import MAX_FRAME_TICKS, SymbolFrame
 from contract.window_frames import WindowFrame
 from gateway.service.coverage import Merge
-from gateway.service.estimation import Beliefs
-from gateway.service.tracker import Run, Tracked, Update
+from gateway.service.kinds.symbol_model import Beliefs
+from gateway.service.kinds.symbol_track import Run, Tracked, Update
 
 __all__ = ["Outgoing", "Store", "StoreError"]
 
@@ -59,7 +59,7 @@ CREATE TABLE released (
     device TEXT NOT NULL, stream TEXT NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (device, stream)) WITHOUT ROWID;
 """
 # A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts windows, not
-# ticks. `measured` and `sent_tables` are those of `gateway.service.measure_store`,
+# ticks. `measured` and `sent_tables` are those of `gateway.service.store.points`,
 # `release_record` and `released` those of `gateway.service.release_record`.
 _FRAME = "policy_version, previous, first, symbols, bits, belief"
 

@@ -1,0 +1,1 @@
+"""The kinds of streams: symbols, points and windows."""

@@ -1,0 +1,7 @@
+"""What outlives the gateway, in one SQLite file."""
+
+from __future__ import annotations
+
+from gateway.service.store.store import Outgoing, Store, StoreError
+
+__all__ = ["Outgoing", "Store", "StoreError"]
