@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from fugu.measure_errors import Errors
-from fugu.measure_planner import MeasurePlan
-from fugu.measure_sets import SetPlan
 from fugu.stretch_view import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.terminal import say, show_table
 from gateway.dphmm.drawing import graph_svg
 from gateway.dphmm.graphs import edge_list
 from gateway.dphmm.hull import Hull
 from gateway.dphmm.moments import noise_error
+from gateway.planning.measure_errors import Errors
+from gateway.planning.measure_planner import MeasurePlan
+from gateway.planning.measure_sets import SetPlan
 
 __all__ = ["draw_measure_plan", "measure_document", "measure_notes", "show_measure_plan"]
 

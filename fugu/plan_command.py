@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from fugu import arguments
-from fugu.chain_source import ChainSource, chain_source
-from fugu.comparison import compare
-from fugu.errors import CommandError
+from fugu.chain_options import chain_source
+from fugu.errors import CommandError, CommandLineError
 from fugu.missing_view import missing_sentence
 from fugu.plan_view import plan_document, show_plan
-from fugu.planner import Request, make_plan
-from fugu.policy_builder import PolicyOptions, build_policy
 from fugu.terminal import say, warn
+from gateway.planning.chain_source import ChainSource
+from gateway.planning.comparison import compare
+from gateway.planning.planner import Plan, Request, make_plan
+from gateway.planning.policy_builder import PolicyHeader, build_policy
 
-__all__ = ["PlanOptions", "plan_stream"]
+__all__ = ["PlanOptions", "PolicyOptions", "plan_stream"]
 
 _LONGEST = 1_000_000
 
@@ -36,9 +37,23 @@ class PlanOptions:
     period: float | None
 
 
-def plan_stream(
-    options: PlanOptions, *, as_json: bool, output: Path | None, edges: str | None, policy: PolicyOptions
-) -> None:
+@dataclass(frozen=True, slots=True)
+class PolicyOptions:
+    """The options of a policy as they were written."""
+
+    fleet: str | None
+    device: str | None
+    stream: str | None
+    threshold: str | None
+    states: str | None
+    hysteresis: float
+    frame_ticks: int
+    version: int
+    epoch: float | None
+    valid_until: int | None
+
+
+def plan_stream(options: PlanOptions, *, as_json: bool, output: Path | None, policy: PolicyOptions) -> None:
     """Plan a stream, print the plan, and write its policy if a file is named.
 
     Raises:
@@ -48,15 +63,7 @@ def plan_stream(
     request, source = _request(options)
     plan = make_plan(request)
     if output is not None:
-        document = build_policy(
-            plan,
-            replace(
-                policy,
-                edges=_edges(edges, source),
-                missing_state=source.missing_state,
-                missing_share=source.missing_share,
-            ),
-        )
+        document = build_policy(plan, _header(plan, source, policy))
         output.write_text(document.to_json(), encoding="utf-8")
     others = compare(plan)
     if as_json:
@@ -85,6 +92,35 @@ def _request(options: PlanOptions) -> tuple[Request, ChainSource]:
         period_seconds=period,
     )
     return request, source
+
+
+def _header(plan: Plan, source: ChainSource, options: PolicyOptions) -> PolicyHeader:
+    """What the policy needs beside the plan.
+
+    Raises:
+        CommandLineError: something of it was not given.
+    """
+    edges, period = _edges(options.threshold, source), plan.request.period_seconds
+    fleet, device, stream = options.fleet, options.device, options.stream
+    if fleet is None or device is None or stream is None or period is None or edges is None:
+        wanted = {"--fleet": fleet, "--device": device, "--stream": stream, "--period": period, "--threshold": edges}
+        missing = ", ".join(name for name, value in wanted.items() if value is None)
+        raise CommandLineError(f"a policy needs {missing} (try 'fugu plan stream --help')")
+    return PolicyHeader(
+        fleet=fleet,
+        device=device,
+        stream=stream,
+        edges=edges,
+        period_seconds=period,
+        states=None if options.states is None else tuple(name.strip() for name in options.states.split(",")),
+        hysteresis=options.hysteresis,
+        frame_ticks=options.frame_ticks,
+        version=options.version,
+        epoch=options.epoch,
+        valid_until=options.valid_until,
+        missing_state=source.missing_state,
+        missing_share=source.missing_share,
+    )
 
 
 def _edges(text: str | None, source: ChainSource) -> tuple[float, ...] | None:

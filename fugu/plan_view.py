@@ -7,11 +7,11 @@ from typing import Any
 
 from contract.chains import BinaryChains
 from contract.table import SCALE
-from fugu.chain_source import ChainSource
-from fugu.comparison import Comparison
-from fugu.planner import Option, Plan, Refusal
 from fugu.stretch_view import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.terminal import say, show_table
+from gateway.planning.chain_source import ChainSource
+from gateway.planning.comparison import Comparison
+from gateway.planning.planner import Option, Plan, Refusal
 from gateway.privacy.attack_bound import success_bound
 
 __all__ = ["advice", "plan_document", "show_plan"]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich import box
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["say", "show_table", "warn"]
+__all__ = ["say", "show_table", "warn", "working"]
 
 _PIPE_WIDTH = 120
 
@@ -44,3 +46,22 @@ def say(text: str, style: str = "") -> None:
 def warn(text: str) -> None:
     """Print a warning on stderr, on one line."""
     print(f"fugu: warning: {text}", file=sys.stderr)
+
+
+@contextmanager
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal's stderr that work goes on, and for how long; elsewhere nothing is shown.
+
+    Args:
+        what: is being done.
+
+    Yields:
+        What to call with the part of the work that has begun.
+    """
+    if not sys.stderr.isatty():
+        yield lambda part: None
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda part: progress.update(task, description=f"{what}: {part}")

@@ -7,24 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from contract.errors import FuguError
 from fugu import arguments
-from fugu.chain_source import bare_chains, chain_source
+from fugu.chain_options import chain_source
 from fugu.errors import CommandLineError
-from fugu.stretch_view import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
-from fugu.terminal import say, show_table, warn
+from fugu.terminal import warn, working
+from fugu.window_view import noise_document, show_noise
+from gateway.planning.chain_source import bare_chains
+from gateway.planning.window_plan import compare_noise, plan_noise
 from gateway.privacy.accountant import Chains
-from gateway.privacy.chain_class import ChainClassError
-from gateway.privacy.window_mechanisms import (
-    COMPOSING,
-    MECHANISMS,
-    Query,
-    WindowNoise,
-    WindowRequest,
-    least_noise,
-    window_noise,
-)
-from gateway.privacy.window_scale import PlannedScale, planned_scale
+from gateway.privacy.window_mechanisms import MECHANISMS, Query, WindowRequest
 
 __all__ = ["WindowOptions", "plan_window"]
 
@@ -58,13 +49,6 @@ class _Plan(NamedTuple):
     warnings: tuple[str, ...]
 
 
-class _Noise(NamedTuple):
-    """A mechanism's noise, and its scale as a policy holds it."""
-
-    noise: WindowNoise
-    planned: PlannedScale
-
-
 def plan_window(options: WindowOptions, *, as_json: bool) -> None:
     """Plan a window, and print the noise of the mechanism that was named, or of all.
 
@@ -78,16 +62,13 @@ def plan_window(options: WindowOptions, *, as_json: bool) -> None:
     if options.mechanism is None:
         _compare(plan, as_json=as_json)
     else:
-        request = plan.request
-        if options.mechanism == "auto":
-            noise = least_noise(request)
-        else:
-            noise = window_noise(request, arguments.one_of(options.mechanism, "mechanism", _NAMES))
-        found = _Noise(noise, planned_scale(request, noise, plan.period_us))
+        name = arguments.one_of(options.mechanism, "mechanism", _NAMES)
+        with working(f"planning windows: noise of {name}"):
+            noise = plan_noise(plan.request, None if name == "auto" else name, plan.period_us)
         if as_json:
-            print(json.dumps({**_document(plan, found), "notes": plan.notes}, indent=2))
+            print(json.dumps({**noise_document(plan.request, noise), "notes": plan.notes}, indent=2))
         else:
-            _show(plan, [found], found)
+            show_noise(plan.request, plan.notes, [noise], noise)
     for warning in plan.warnings:
         warn(warning)
 
@@ -123,70 +104,11 @@ def _chains(options: WindowOptions) -> tuple[Chains, float | None, tuple[str, ..
 
 
 def _compare(plan: _Plan, *, as_json: bool) -> None:
-    found: list[_Noise] = []
-    refused: dict[str, str] = {}
-    for name in MECHANISMS:
-        try:
-            noise = window_noise(plan.request, name)
-            found.append(_Noise(noise, planned_scale(plan.request, noise, plan.period_us)))
-        except FuguError as error:
-            refused[name] = str(error)
-    composing = [each for each in found if each.noise.mechanism in COMPOSING]
-    if not composing:
-        raise ChainClassError(refused.get("chain", "no mechanism protects this class of chains"))
-    best = min(composing, key=lambda each: each.planned.scale)
-    if as_json:
-        every = [_document(plan, each) for each in found]
-        document = {**_document(plan, best), "notes": plan.notes, "mechanisms": every, "refused": refused}
-        print(json.dumps(document, indent=2))
+    with working("planning windows") as told:
+        found, best, refused = compare_noise(plan.request, plan.period_us, lambda name: told(f"noise of {name}"))
+    if not as_json:
+        show_noise(plan.request, plan.notes, found, best, refused)
         return
-    _show(plan, found, best, refused)
-
-
-_COLUMNS = ("mechanism", "scale", "about", "further windows", "determined by")
-
-
-def _show(plan: _Plan, found: list[_Noise], best: _Noise, refused: dict[str, str] | None = None) -> None:
-    request = plan.request
-    for note in plan.notes:
-        say(note)
-    span = "windows without end" if request.length is None else f"one window of {request.length} ticks"
-    title = f"Noise for a {request.query} at epsilon {request.epsilon:g}, {request.adversary} adversary, {span}"
-    show_table(title, _COLUMNS, [_row(each, least=refused is not None and each is best) for each in found])
-    for other, why in (refused or {}).items():
-        say(f"{other}: {why}", style="dim")
-    show_table(f"{STRETCH_TITLE} ({best.noise.mechanism})", STRETCH_COLUMNS, stretch_rows(best.planned.stretches))
-    say(
-        "scale: of the Laplace noise on every number, in ticks, as a policy writes it. further windows: whether the "
-        "same epsilon covers a stream of such windows that do not overlap."
-    )
-    if request.length is not None:
-        say("with --endless instead of --length, chain and quilts compose, and a device's policy takes their scale.")
-    elif best.planned.device is None:
-        say("no policy can declare these chains with their start: a device cannot check this noise.")
-
-
-def _row(each: _Noise, *, least: bool = False) -> tuple[str, ...]:
-    noise, planned = each
-    name = f"{noise.mechanism} (least)" if least else noise.mechanism
-    reason = noise.reason
-    if planned.raised:
-        reason += f"; raised from {noise.scale:.6g} to what a device accepts"
-    return name, str(planned.scale), f"{float(planned.scale):.6g}", "yes" if noise.composes else "no", reason
-
-
-def _document(plan: _Plan, each: _Noise) -> dict[str, Any]:
-    noise, planned = each
-    return {
-        "mechanism": noise.mechanism,
-        "scale": str(planned.scale),
-        "epsilon": noise.epsilon,
-        "adversary": noise.adversary,
-        "query": plan.request.query,
-        "length": plan.request.length,
-        "composes": noise.composes,
-        "protects_correlated": noise.mechanism != "entry",
-        "chains": None if planned.device is None else planned.device.model_dump(mode="json"),
-        "stretches": stretch_documents(planned.stretches),
-        "reason": noise.reason,
-    }
+    every = [noise_document(plan.request, each) for each in found]
+    document = {**noise_document(plan.request, best), "notes": plan.notes, "mechanisms": every, "refused": refused}
+    print(json.dumps(document, indent=2))

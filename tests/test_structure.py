@@ -23,6 +23,7 @@ ROOMS = {
     "gateway.chain": set(),
     "gateway.privacy": {"gateway.chain"},
     "gateway.dphmm": {"gateway.chain", "gateway.privacy"},
+    "gateway.planning": {"gateway.chain", "gateway.privacy", "gateway.dphmm"},
     "gateway.release": {"gateway.chain", "gateway.privacy"},
     "gateway.fleet": set(),
     "gateway.service": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.release", "gateway.fleet"},
@@ -116,6 +117,18 @@ def test_the_edge_never_imports_heavy_libraries(package: str) -> None:
 @pytest.mark.parametrize("package", sorted(PURE))
 def test_rooms_of_pure_logic_do_no_io(package: str) -> None:
     assert [entry for entry in imports(package) if entry[1].partition(".")[0] in IO] == []
+
+
+@pytest.mark.parametrize("package", ["contract", "mqtt_link", "edge_agent", "gateway"])
+def test_what_decides_never_prints(package: str) -> None:
+    """Tables and sentences are `fugu`'s, and the words of command lines; only the agent's own entry point is one."""
+    assert [entry for entry in imports(package) if entry[1].partition(".")[0] in {"rich", "typer", "click"}] == []
+    for file in (ROOT / package).rglob("*.py"):
+        if file.name == "__main__.py":
+            continue
+        nodes = ast.walk(ast.parse(file.read_text()))
+        called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+        assert not called & {"print", "input"}, file
 
 
 def test_a_running_agent_loads_no_parser_and_no_command_line() -> None:

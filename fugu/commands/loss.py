@@ -41,8 +41,8 @@ def stream(
     """
     from fugu.arguments import adversary as named
     from fugu.arguments import exact_probability
-    from fugu.chain_source import chain_source
-    from fugu.real_loss import real_loss
+    from fugu.chain_options import chain_source
+    from gateway.planning.real_loss import real_loss
 
     notion = named(adversary)
     flips = exact_probability(rho0, "rho0"), exact_probability(rho1, "rho1")

@@ -66,7 +66,7 @@ def fit(
     from fugu.arguments import confidence as checked
     from fugu.arguments import number
     from fugu.errors import CommandError
-    from fugu.recording import read_recording
+    from gateway.planning.recording import read_recording
     from gateway.privacy.chain_fit import fit as fit_chain
 
     level = checked(confidence)
@@ -114,9 +114,10 @@ def _fit_grid(
 
     from fugu.arguments import positive
     from fugu.errors import CommandLineError
-    from fugu.grid_model import WARNING, fit_cells, fit_grid, grid_document, show_grid
+    from fugu.grid_view import show_grid
     from fugu.terminal import say, warn
-    from fugu.traces import read_traces, resampled
+    from gateway.planning.grid_model import WARNING, fit_cells, fit_grid, grid_document
+    from gateway.planning.traces import read_traces, resampled
 
     if cell is not None and cells is not None:
         raise CommandLineError("give either --cell or --cells, not both")

@@ -66,20 +66,18 @@ def stream(
       fugu plan stream --model chain.json --epsilon 2 --every 10 -o policy.json \\
           --fleet home --device wrist-1 --stream heart --threshold 61.5
     """
-    from fugu.plan_command import PlanOptions, plan_stream
-    from fugu.policy_builder import PolicyOptions
+    from fugu.plan_command import PlanOptions, PolicyOptions, plan_stream
 
     plan_stream(
         PlanOptions(q, r, model, confidence, epsilon, adversary, objective, every, period),
         as_json=as_json,
         output=output,
-        edges=threshold,
         policy=PolicyOptions(
             fleet=fleet,
             device=device,
             stream=stream_name,
-            edges=None,
-            states=None if states is None else tuple(name.strip() for name in states.split(",")),
+            threshold=threshold,
+            states=states,
             hysteresis=hysteresis,
             frame_ticks=frame_ticks,
             version=version,
@@ -180,11 +178,12 @@ def measure(
           --fleet home --device phone-1 --stream place --period 60
     """
     from fugu.arguments import adversary as checked
-    from fugu.measure_planner import make_measure_plan
-    from fugu.measure_policy_builder import MeasureHeader, build_measure_policy
-    from fugu.measure_spec import read_spec
+    from fugu.errors import CommandLineError
     from fugu.measure_view import draw_measure_plan, measure_document, show_measure_plan
     from fugu.terminal import say, warn
+    from gateway.planning.measure_planner import make_measure_plan
+    from gateway.planning.measure_policy_builder import MeasureHeader, build_measure_policy, missing_fields
+    from gateway.planning.measure_spec import read_spec
 
     wanted = read_spec(spec)
     if wanted.states > _SLOW_STATES and not quick:
@@ -195,6 +194,11 @@ def measure(
     plan = make_measure_plan(wanted, checked(adversary), quick=quick, period=seconds)
     if output is not None:
         header = MeasureHeader(fleet, device, stream_name, period, frame_ticks, version, epoch, valid_until)
+        if missing := missing_fields(wanted, header):
+            names = ", ".join(f"--{name}" for name in missing)
+            raise CommandLineError(
+                f"a policy needs {names}, here or in the specification (try 'fugu plan measure --help')"
+            )
         output.write_text(build_measure_policy(plan, header).to_json(), encoding="utf-8")
     if svg is not None:
         svg.write_text(draw_measure_plan(plan), encoding="utf-8")

@@ -15,9 +15,9 @@ from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from fugu.demo.broker import start_broker
 from fugu.demo.location_report import html_report, read_walk, walk_table
 from fugu.demo.processes import STOP_SECONDS, DemoError, gateway, subscriber
-from fugu.measure_planner import make_measure_plan
-from fugu.measure_policy_builder import MeasureHeader, build_measure_policy
-from fugu.measure_spec import read_spec
+from gateway.planning.measure_planner import make_measure_plan
+from gateway.planning.measure_policy_builder import MeasureHeader, build_measure_policy
+from gateway.planning.measure_spec import read_spec
 from mqtt_link import Broker
 
 __all__ = ["SPECIFICATION", "run"]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from contract.policy import Policy
-from fugu import planner
 from fugu.demo.people import RECORDINGS
+from gateway.planning import planner
 from tests.support.command import Fugu
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "bdp.json").read_text())

@@ -15,7 +15,7 @@ from contract.measure_table import StaircaseNoise, WeightNoise
 from contract.measurement import Reach
 from edge_agent.discretiser import Discretiser
 from edge_agent.reading import Reading
-from fugu import measure_errors
+from gateway.planning import measure_errors
 from tests.support.command import Done, Fugu
 from tests.support.measured import measure_policy
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fugu.csv_file import column_missing, csv_rows
-from fugu.errors import CommandError
-from fugu.recording import MOST_MISSING
+from gateway.planning.csv_file import column_missing, csv_rows
+from gateway.planning.errors import PlanningError
+from gateway.planning.recording import MOST_MISSING
 
 __all__ = ["Traces", "read_traces", "resampled"]
 
@@ -71,7 +71,7 @@ def read_traces(path: Path) -> Traces:
     its trace.
 
     Raises:
-        CommandError: a column is missing, or a row holds no place on earth; rows are named, never a value.
+        PlanningError: a column is missing, or a row holds no place on earth; rows are named, never a value.
         OSError: the file cannot be read.
     """
     with csv_rows(path) as (columns, rows):
@@ -92,7 +92,7 @@ def read_traces(path: Path) -> Traces:
             longitude = _number(row[at[1]], path.name, line, header[at[1]], 180.0) if placed else math.nan
             moment = 0.0 if time is None else _number(row[time], path.name, line, header[time])
             if trace and (last := trace[-1]) is not None and moment < last[2]:
-                raise CommandError(f"{path.name}: line {line}: time runs backwards within a trace")
+                raise PlanningError(f"{path.name}: line {line}: time runs backwards within a trace")
             trace.append((latitude, longitude, moment))
     return _joined(traces.values(), lines, time is not None, path.name)
 
@@ -105,13 +105,13 @@ def resampled(traces: Traces, period: float) -> Traces:
         period: in seconds.
 
     Raises:
-        CommandError: there are no times, or they are too far apart to be counted.
+        PlanningError: there are no times, or they are too far apart to be counted.
     """
     if traces.times is None:
-        raise CommandError(f"{traces.source} has no column of times ({', '.join(_TIME)}), which --period needs")
+        raise PlanningError(f"{traces.source} has no column of times ({', '.join(_TIME)}), which --period needs")
     times = traces.times
     if (times[-1] - times[0]) / period > _MOST_TICKS or len(times) * _LONGEST_GAP > _MOST_TICKS:
-        raise CommandError(f"more than {_MOST_TICKS} places: take a longer period")
+        raise PlanningError(f"more than {_MOST_TICKS} places: take a longer period")
     breaks = (np.diff(traces.trace) != 0) | (np.diff(times) > _LONGEST_GAP * period)
     starts = np.concatenate([[0], np.flatnonzero(breaks) + 1, [len(times)]])
     places, numbers, ticks = [], [], []
@@ -139,12 +139,12 @@ def _joined(traces: Iterable[list[_Entry | None]], lines: int, timed: bool, sour
             entries.append(entry)
             numbers.append(number)
     if missing == lines:
-        raise CommandError(f"{source}: no row has a place")
+        raise PlanningError(f"{source}: no row has a place")
     table = np.array(entries, dtype=np.float64)
     if (
         np.nanmax(table[:, 1]) - np.nanmin(table[:, 1]) > 180.0
     ):  # cells side by side on the ground would be the world apart
-        raise CommandError(f"{source}: places on both sides of the 180th meridian cannot be cells of one grid")
+        raise PlanningError(f"{source}: places on both sides of the 180th meridian cannot be cells of one grid")
     times = table[:, 2] if timed else None
     return Traces(table[:, :2], np.array(numbers, dtype=np.int64), times, lines, missing, source)
 
@@ -166,7 +166,7 @@ def _number(cell: str, file: str, line: int, column: str, most: float = math.inf
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise CommandError(f"{file}: line {line}, column {column} is no finite number")
+        raise PlanningError(f"{file}: line {line}, column {column} is no finite number")
     if abs(value) > most:
-        raise CommandError(f"{file}: line {line}, column {column} is not within -{most:g}..{most:g}")
+        raise PlanningError(f"{file}: line {line}, column {column} is not within -{most:g}..{most:g}")
     return value

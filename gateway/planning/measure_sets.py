@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.measure_table import MAX_TABLE_STATES
-from fugu.measure_spec import MeasureSpec
 from gateway.dphmm.constraints import Schedule
 from gateway.dphmm.graphs import BoolArray, IntArray, restrict
 from gateway.dphmm.hull import Hull, complete_hull, graph_hull
@@ -18,6 +17,7 @@ from gateway.dphmm.optimal import optimal_table
 from gateway.dphmm.progress import protect_kept
 from gateway.dphmm.protection import Protection, degree_of_protection, exposed
 from gateway.dphmm.tables import MeasurementTable
+from gateway.planning.measure_spec import MeasureSpec
 
 __all__ = ["SetPlan", "optimum", "prior_within", "set_plan", "set_plans"]
 

@@ -1,4 +1,4 @@
-"""Location traces become a chain over square cells: what `fugu model fit --grid` computes.
+"""Location traces become a chain over square cells.
 
 A cell is a square of a fixed lattice over the earth, so its corners tell nothing of the traces. The chain lives on the
 largest set of cells that can all be reached from one another; a trace is cut where it leaves that set. Where more than
@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from fugu.errors import CommandError
-from fugu.terminal import say, show_table
-from fugu.traces import Traces
 from gateway.chain import stationary_law
+from gateway.planning.errors import PlanningError
+from gateway.planning.traces import Traces
 
-__all__ = ["GridModel", "fit_cells", "fit_grid", "grid_document", "show_grid"]
+__all__ = ["WARNING", "GridModel", "fit_cells", "fit_grid", "grid_document"]
 
 WARNING = (
     "the cells and the chain are fitted to these very traces: publishing them, or releasing these traces under a "
@@ -76,10 +75,10 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
         period_seconds: time between two places; by default the median, if there are times.
 
     Raises:
-        CommandError: no two cells can be reached from one another, or there are too many.
+        PlanningError: no two cells can be reached from one another, or there are too many.
     """
     if not 1.0 <= metres <= _COARSEST:
-        raise CommandError(f"a cell is from 1 to {_COARSEST:g} metres wide, got {metres:g}")
+        raise PlanningError(f"a cell is from 1 to {_COARSEST:g} metres wide, got {metres:g}")
     # whole degrees: the height of a cell shall not tell where exactly the traces are
     middle = math.radians(min(85.0, abs(round(float(np.nanmedian(traces.places[:, 0]))))))
     step = np.array([metres / _METRES_PER_DEGREE, metres / (_METRES_PER_DEGREE * math.cos(middle))])
@@ -98,16 +97,16 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
     best = max(range(len(sizes)), key=lambda label: (sizes[label], weights[label]))
     kept = np.flatnonzero(labels == best)
     if len(lattice) < 2:
-        raise CommandError(f"{traces.source}: all places lie in one cell of {metres:g} m: take smaller cells")
+        raise PlanningError(f"{traces.source}: all places lie in one cell of {metres:g} m: take smaller cells")
     if len(kept) < 2:
-        raise CommandError(f"{traces.source}: no trace ever returns to a cell of {metres:g} m: take larger cells")
+        raise PlanningError(f"{traces.source}: no trace ever returns to a cell of {metres:g} m: take larger cells")
     if not present.all() and stand_in not in kept:
-        raise CommandError(
+        raise PlanningError(
             f"{traces.source}: {traces.missing} rows have no place, and the most visited cell of {metres:g} m, which "
             "would stand in for them, is not among those that can all be reached from one another: take larger cells"
         )
     if len(kept) > _MOST_CELLS:
-        raise CommandError(
+        raise PlanningError(
             f"{traces.source}: {len(kept)} cells of {metres:g} m; at most {_MOST_CELLS} are allowed: take larger cells"
         )
     low = lattice[kept].min(axis=0)
@@ -130,7 +129,7 @@ def fit_cells(traces: Traces, most: int, *, period_seconds: float | None = None)
     """Fit a chain over the smallest cells, of a ladder of sizes, that leave at most a number of them.
 
     Raises:
-        CommandError: not even the largest cells do.
+        PlanningError: not even the largest cells do.
     """
     sizes = (_rounded(_COARSEST / _FINER**rung) for rung in count())
     best: GridModel | None = None
@@ -139,7 +138,7 @@ def fit_cells(traces: Traces, most: int, *, period_seconds: float | None = None)
             break
         try:
             model = fit_grid(traces, metres, period_seconds=period_seconds)
-        except CommandError:
+        except PlanningError:
             if best is None:
                 continue  # the cells are still so large that everything lies in one
             break
@@ -147,7 +146,7 @@ def fit_cells(traces: Traces, most: int, *, period_seconds: float | None = None)
             break
         best = model
     if best is None:
-        raise CommandError(f"{traces.source}: no size of cells leaves 2 to {most} of them: give --cell")
+        raise PlanningError(f"{traces.source}: no size of cells leaves 2 to {most} of them: give --cell")
     return best
 
 
@@ -175,41 +174,6 @@ def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         "counts": [list(entry) for entry in seen],
         "warning": WARNING,
     }
-
-
-def show_grid(model: GridModel, traces: Traces) -> None:
-    """Print a chain over cells."""
-    size = len(model.cells)
-    columns, rows = (model.cells.max(axis=0) + 1).tolist()
-    period = "" if model.period_seconds is None else f", one place every {model.period_seconds:g} s"
-    found, apart = traces.rows - traces.missing, len(set(traces.trace.tolist()))
-    say(f"{traces.source}: {traces.rows} rows, {found} places of {apart} traces")
-    if traces.missing:
-        if model.missing is None:
-            say(f"{traces.missing} rows without a place were left out; no transition is counted across them")
-        else:
-            x, y = model.cells[model.missing].tolist()
-            say(
-                f"{traces.missing} rows ({traces.missing / traces.rows:.1%}) have no place, which is more than 1 %: "
-                f"the most visited cell, x{x}y{y}, stands in for them, here and on a device with a policy made of this"
-            )
-    if traces.silences:
-        say(f"{traces.silences} silences of more than two periods count as one step each; --period cuts there")
-    moves = model.counts.sum() - np.trace(model.counts)
-    show_table(
-        f"Cells of {model.metres:g} m{period}",
-        ("", ""),
-        [
-            ("cells of the chain", f"{size}, within {columns} columns and {rows} rows"),
-            ("cells visited in all", f"{model.visited} ({model.outside} places lie outside the chain)"),
-            ("transitions counted", f"{model.counts.sum()}, {moves / model.counts.sum():.1%} of them to another cell"),
-            ("different transitions", f"{np.count_nonzero(model.counts)} of {size * size}"),
-            ("south-west corner", f"{model.origin[0]:.6f}, {model.origin[1]:.6f}"),
-            ("a cell in degrees", f"{model.step[0]:.6g} high, {model.step[1]:.6g} wide"),
-        ],
-    )
-    say("The chain lives on the largest set of cells that can all be reached from one another.")
-    say("Transitions that were not seen count as impossible; the adversary is taken to know that.")
 
 
 def _rounded(metres: float) -> float:

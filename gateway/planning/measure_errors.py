@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from contract.measure_table import Noise
 from contract.table import SCALE
-from fugu.measure_sets import SetPlan, optimum
-from fugu.measure_spec import MeasureSpec
 from gateway.dphmm.compiled import Emission, compile_noise, emission
 from gateway.dphmm.graphs import GraphError, IntArray, complete
 from gateway.dphmm.hull import Hull
@@ -22,6 +20,8 @@ from gateway.dphmm.moments import area, noise_error
 from gateway.dphmm.staircase import staircase, staircase_error
 from gateway.dphmm.tables import TableError
 from gateway.dphmm.tracking import forward
+from gateway.planning.measure_sets import SetPlan, optimum
+from gateway.planning.measure_spec import MeasureSpec
 
 __all__ = ["QUICK", "Errors", "assess"]
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from contract.chains import BinaryChains, BoundedChains
 from contract.guarantee import Adversary, Loss, ratio_loss
-from fugu.errors import CommandError
+from gateway.planning.errors import PlanningError
 
 __all__ = ["real_loss"]
 
@@ -21,10 +21,10 @@ def real_loss(chains: BinaryChains | BoundedChains, rho0: Fraction, rho1: Fracti
         adversary: what the adversary knows.
 
     Raises:
-        CommandError: the chains have more than two states.
+        PlanningError: the chains have more than two states.
     """
     if chains.states != 2:
-        raise CommandError(f"rho0 and rho1 belong to a stream of two states; this chain has {chains.states}")
+        raise PlanningError(f"rho0 and rho1 belong to a stream of two states; this chain has {chains.states}")
     ratio_01 = max((1 - rho0) / rho1, rho0 / (1 - rho1))
     ratio_10 = max((1 - rho1) / rho0, rho1 / (1 - rho0))
     return ratio_loss(chains, ratio_01, ratio_10, adversary)

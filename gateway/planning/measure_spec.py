@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.measure_policy import StreamStart
-from fugu.errors import CommandError
 from gateway.dphmm.graphs import (
     BoolArray,
     GraphError,
@@ -29,6 +28,7 @@ from gateway.dphmm.graphs import (
 )
 from gateway.dphmm.protection import Objective
 from gateway.dphmm.queries import scaled
+from gateway.planning.errors import PlanningError
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 
 __all__ = ["MeasureSpec", "Mechanism", "read_spec"]
@@ -101,14 +101,14 @@ def read_spec(path: Path) -> MeasureSpec:
     """Read a specification.
 
     Raises:
-        CommandError: one line that says what is wrong, and in which file.
+        PlanningError: one line that says what is wrong, and in which file.
         OSError: the file, or one that it names, cannot be read.
     """
     document = _document(path)
     try:
         return _spec(document, path.parent)
-    except (CommandError, GraphError) as error:
-        raise CommandError(f"{path}: {error}") from None
+    except (PlanningError, GraphError) as error:
+        raise PlanningError(f"{path}: {error}") from None
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -118,9 +118,9 @@ def _document(path: Path) -> dict[str, Any]:
         document = json.loads(content) if json_first else tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
         kind = "JSON" if json_first else "TOML"
-        raise CommandError(f"{path} is not {kind}: {error}") from None
+        raise PlanningError(f"{path} is not {kind}: {error}") from None
     if not isinstance(document, dict):
-        raise CommandError(f"{path}: a specification is an object with the keys {', '.join(_KEYS)}")
+        raise PlanningError(f"{path}: a specification is an object with the keys {', '.join(_KEYS)}")
     return document
 
 
@@ -128,10 +128,10 @@ def _spec(given: dict[str, Any], folder: Path) -> MeasureSpec:
     known = (*_KEYS, *_CHOICES, *_POLICY)
     for key in given:
         if key not in known:
-            raise CommandError(f"unknown key {key!r}; known are {', '.join(known)}")
+            raise PlanningError(f"unknown key {key!r}; known are {', '.join(known)}")
     for key in ("graph", "epsilon"):
         if key not in given:
-            raise CommandError(f"{key} is missing" + (f": give {_GRAPHS}" if key == "graph" else ""))
+            raise PlanningError(f"{key} is missing" + (f": give {_GRAPHS}" if key == "graph" else ""))
     model = _model(given.get("transition"), folder)
     if "coordinates" in given:  # the chain is the model's, what is measured is not
         model = {key: value for key, value in model.items() if key not in _PLACES}
@@ -169,9 +169,9 @@ def _model(transition: Any, folder: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
-        raise CommandError(f"transition: {path} is not JSON") from None
+        raise PlanningError(f"transition: {path} is not JSON") from None
     if not isinstance(found, dict) or "transition" not in found:
-        raise CommandError(f"transition: {path} holds no transition matrix; 'fugu model fit --grid' writes such files")
+        raise PlanningError(f"transition: {path} holds no transition matrix; 'fugu model fit --grid' writes such files")
     keys = ("coordinates", "transition", "initial", "names", "resolution", "warning")
     model = {key: found[key] for key in keys if found.get(key) is not None}
     if isinstance(found.get("grid"), dict):
@@ -185,7 +185,7 @@ def _coordinates(given: dict[str, Any], *, fitted: bool) -> tuple[IntArray, tupl
     """Lattice points, and what their steps are worth; those of a grid or a fitted model are on the lattice already."""
     points, size = given.get("coordinates"), given.get("grid")
     if (points is None) == (size is None):
-        raise CommandError('give either coordinates, a point for each state, or a grid such as "10x10"')
+        raise PlanningError('give either coordinates, a point for each state, or a grid such as "10x10"')
     if size is not None:
         columns, rows = _grid_size(size)
         table = np.array([(x, y) for y in range(rows) for x in range(columns)], dtype=np.float64)
@@ -196,36 +196,36 @@ def _coordinates(given: dict[str, Any], *, fitted: bool) -> tuple[IntArray, tupl
     parts = steps if isinstance(steps, list) else [steps] * dimensions
     resolution = tuple(_number(part, "resolution", 0.0, math.inf) for part in parts)
     if len(resolution) != dimensions:
-        raise CommandError(f"{len(resolution)} resolutions for coordinates in {dimensions} dimensions")
+        raise PlanningError(f"{len(resolution)} resolutions for coordinates in {dimensions} dimensions")
     on_lattice = fitted or size is not None or "resolution" not in given
     values = lattice(table) if on_lattice else scaled(table, resolution)
     if not 2 <= len(values) <= _MOST_STATES:
-        raise CommandError(f"{len(values)} states; from 2 to {_MOST_STATES} can be measured")
+        raise PlanningError(f"{len(values)} states; from 2 to {_MOST_STATES} can be measured")
     if not np.any(values - values[0]):
-        raise CommandError("all states measure the same: there is nothing to release")
+        raise PlanningError("all states measure the same: there is nothing to release")
     return values, resolution
 
 
 def _grid_size(size: Any) -> tuple[int, int]:
     match = re.fullmatch(r"\s*(\d{1,4})\s*[xX×]\s*(\d{1,4})\s*", size) if isinstance(size, str) else None
     if match is None or not 2 <= int(match[1]) * int(match[2]) <= _MOST_STATES:
-        raise CommandError(f'grid must be "COLUMNSxROWS" with 2 to {_MOST_STATES} cells, such as "10x10"')
+        raise PlanningError(f'grid must be "COLUMNSxROWS" with 2 to {_MOST_STATES} cells, such as "10x10"')
     return int(match[1]), int(match[2])
 
 
 def _transition(given: dict[str, Any], count: int) -> FloatArray:
     if given.get("transition") is None:
         if given.get("grid") is None:
-            raise CommandError("transition is missing: a matrix, or the name of a file of 'fugu model fit --grid'")
+            raise PlanningError("transition is missing: a matrix, or the name of a file of 'fugu model fit --grid'")
         return _walk(*_grid_size(given["grid"]))
     matrix = _table(given["transition"], "transition", "a matrix with a row for each state")
     if matrix.shape != (count, count):
-        raise CommandError(f"transition is {matrix.shape[0]} x {matrix.shape[1]} for {count} states")
+        raise PlanningError(f"transition is {matrix.shape[0]} x {matrix.shape[1]} for {count} states")
     if matrix.min() < 0.0:
-        raise CommandError("transition holds a negative probability")
+        raise PlanningError("transition holds a negative probability")
     sums = matrix.sum(axis=1)
     for state in np.flatnonzero(np.abs(sums - 1.0) > _SUM_TOLERANCE):
-        raise CommandError(f"transition row {state} sums to {sums[state]:.9g}, not to 1")
+        raise PlanningError(f"transition row {state} sums to {sums[state]:.9g}, not to 1")
     return np.asarray(matrix / sums[:, None], dtype=np.float64)
 
 
@@ -240,30 +240,30 @@ def _walk(columns: int, rows: int) -> FloatArray:
 
 def _graph(rule: Any, values: IntArray, transition: FloatArray) -> BoolArray:
     if not isinstance(rule, dict) or len(rule) != 1:
-        raise CommandError(f"graph must be one of {_GRAPHS}")
+        raise PlanningError(f"graph must be one of {_GRAPHS}")
     ((kind, value),) = rule.items()
     count = len(values)
     if kind in ("complete", "transition"):
         if value is not True:
-            raise CommandError(f"graph: {kind} must be true")
+            raise PlanningError(f"graph: {kind} must be true")
         return complete(count) if kind == "complete" else one_step(transition)
     if kind == "radius":
         if (radius := _number(value, "graph: radius", -math.inf, math.inf)) > _LARGEST_RADIUS:
-            raise CommandError('graph: the radius is beyond all coordinates: give {"complete": true}')
+            raise PlanningError('graph: the radius is beyond all coordinates: give {"complete": true}')
         return within_radius(values, radius)
     if kind == "categories":
         if not isinstance(value, list) or not all(type(label) in (str, int) for label in value):
-            raise CommandError("graph: categories must be a list of labels, one for each state")
+            raise PlanningError("graph: categories must be a list of labels, one for each state")
         if len(value) != count:
-            raise CommandError(f"graph: {len(value)} categories for {count} states")
+            raise PlanningError(f"graph: {len(value)} categories for {count} states")
         return categories(value)
     if kind == "edges":
         if not isinstance(value, list) or not all(
             isinstance(edge, list) and len(edge) == 2 and all(type(end) is int for end in edge) for edge in value
         ):
-            raise CommandError("graph: edges must be pairs of states, such as [[0, 1], [1, 2]], counted from 0")
+            raise PlanningError("graph: edges must be pairs of states, such as [[0, 1], [1, 2]], counted from 0")
         return explicit(count, [(first, second) for first, second in value])
-    raise CommandError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
+    raise PlanningError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
 
 
 def _initial(law: Any, transition: FloatArray) -> tuple[FloatArray | None, StreamStart]:
@@ -274,12 +274,12 @@ def _initial(law: Any, transition: FloatArray) -> tuple[FloatArray | None, Strea
         try:
             return MarkovChain.stationary(transition).initial, "stationary"
         except ChainClassError as error:
-            raise CommandError(f"initial: {error}") from None
+            raise PlanningError(f"initial: {error}") from None
     if isinstance(law, str):
-        raise CommandError(f'initial must be {count} probabilities, "stationary" or "any", got {law!r:.40}')
+        raise PlanningError(f'initial must be {count} probabilities, "stationary" or "any", got {law!r:.40}')
     found = _table([law], "initial", "a probability for each state")[0]
     if len(found) != count or found.min() < 0.0 or abs(math.fsum(found) - 1.0) > _SUM_TOLERANCE:
-        raise CommandError(f"initial must be {count} probabilities that sum to 1")
+        raise PlanningError(f"initial must be {count} probabilities that sum to 1")
     return np.asarray(found / found.sum(), dtype=np.float64), "given"
 
 
@@ -287,11 +287,11 @@ def _names(names: Any, count: int) -> tuple[str, ...]:
     if names is None:
         return tuple(f"s{state}" for state in range(count))
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise CommandError("names must be a list of texts, one for each state")
+        raise PlanningError("names must be a list of texts, one for each state")
     if not all(name.isprintable() for name in names):
-        raise CommandError("names must be printable: no line breaks, no control characters")
+        raise PlanningError("names must be printable: no line breaks, no control characters")
     if len(names) != count or len(set(names)) != count:
-        raise CommandError(f"names must be {count} different ones, one for each state")
+        raise PlanningError(f"names must be {count} different ones, one for each state")
     return tuple(names)
 
 
@@ -303,13 +303,13 @@ def _cells(cells: Any, values: IntArray) -> dict[str, Any] | None:
         or not {"origin", "step"} <= set(cells) <= {"origin", "step", "missing"}
         or values.shape[1] != 2
     ):
-        raise CommandError("cells must be the origin and step of a grid in two dimensions, in degrees")
+        raise PlanningError("cells must be the origin and step of a grid in two dimensions, in degrees")
     return cells
 
 
 def _table(rows: Any, name: str, what: str) -> FloatArray:
     """A list of lists of numbers (or of numbers, as a column), with nothing else in it."""
-    wrong = CommandError(f"{name} must be {what}, of finite numbers")
+    wrong = PlanningError(f"{name} must be {what}, of finite numbers")
     if not isinstance(rows, list) or not rows:
         raise wrong
     lists = [row if isinstance(row, list) else [row] for row in rows]
@@ -326,20 +326,20 @@ def _table(rows: Any, name: str, what: str) -> FloatArray:
 
 def _number(value: Any, name: str, above: float, most: float) -> float:
     if type(value) not in (int, float) or not -1e300 < value < 1e300:
-        raise CommandError(f"{name} must be a finite number")
+        raise PlanningError(f"{name} must be a finite number")
     if not above < value <= most:
         upper = "" if most == math.inf else f" and at most {most:g}"
-        raise CommandError(f"{name} must be above {above:g}{upper}, got {value:g}")
+        raise PlanningError(f"{name} must be above {above:g}{upper}, got {value:g}")
     return float(value)
 
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise CommandError(f"{name} must be a text")
+        raise PlanningError(f"{name} must be a text")
     return value
 
 
 def _one_of(value: Any, name: str, allowed: Sequence[Any]) -> Any:
     if value not in allowed:
-        raise CommandError(f"{name} must be one of {', '.join(allowed)}")
+        raise PlanningError(f"{name} must be one of {', '.join(allowed)}")
     return value

@@ -18,10 +18,6 @@ from contract.measure_policy import MeasurePolicy, sparse_rows
 from contract.measure_table import Noise, set_of
 from contract.measurement import Measurement
 from contract.stretches import Stretch
-from fugu.errors import CommandError
-from fugu.measure_errors import QUICK, Errors, assess
-from fugu.measure_sets import SetPlan, optimum, prior_within, set_plan, set_plans
-from fugu.measure_spec import MeasureSpec
 from gateway.chain import stationary_law
 from gateway.dphmm.compiled import compile_noise, fallback_noise, noise_loss, weight_noise
 from gateway.dphmm.composition import between_any
@@ -30,6 +26,10 @@ from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.moments import noise_error
 from gateway.dphmm.stream_check import START_WORDS, measured_loss, measured_stretches, rounded_up
 from gateway.dphmm.tables import TableError
+from gateway.planning.errors import PlanningError
+from gateway.planning.measure_errors import QUICK, Errors, assess
+from gateway.planning.measure_sets import SetPlan, optimum, prior_within, set_plan, set_plans
+from gateway.planning.measure_spec import MeasureSpec
 
 __all__ = ["MeasurePlan", "StreamEpsilon", "make_measure_plan"]
 
@@ -111,7 +111,7 @@ def make_measure_plan(
         period: seconds from tick to tick, or none if that is not known.
 
     Raises:
-        CommandError: a state that can be reached has no successor, or the sets of possible states have no end.
+        PlanningError: a state that can be reached has no successor, or the sets of possible states have no end.
     """
     start = np.ones(spec.states, dtype=np.bool_) if spec.initial is None else spec.initial > 0.0
     law, law_name = _long_run(spec)
@@ -125,7 +125,7 @@ def make_measure_plan(
             None if spec.delta is None else set_plan(spec, 0, False, start, delta_set(initial, spec.delta) & start)
         )
     except GraphError as error:
-        raise CommandError(str(error)) from None
+        raise PlanningError(str(error)) from None
     place = max(
         (index for index, each in enumerate(sets) if each.repeats), key=lambda index: noise_error(sets[index].hull)
     )

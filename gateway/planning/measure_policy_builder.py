@@ -13,12 +13,12 @@ from contract.frames import MAX_TICK
 from contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
 from contract.measure_table import MeasureTable, encoded_table, set_of
 from contract.policy_header import MAX_POLICY_BYTES
-from fugu.errors import CommandError, CommandLineError
-from fugu.measure_planner import MeasurePlan
-from fugu.measure_spec import MeasureSpec
 from gateway.dphmm.graphs import BoolArray
+from gateway.planning.errors import PlanningError
+from gateway.planning.measure_planner import MeasurePlan
+from gateway.planning.measure_spec import MeasureSpec
 
-__all__ = ["MeasureHeader", "build_measure_policy"]
+__all__ = ["MeasureHeader", "build_measure_policy", "missing_fields"]
 
 _MICROSECONDS = 1_000_000
 _DEFAULTS: dict[str, Any] = {"frame_ticks": 32, "version": 1}
@@ -55,15 +55,14 @@ def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePol
     that come back, then from tick 0 on. A gateway can send the others; without them a device uses the fallback.
 
     Raises:
-        CommandLineError: something that a policy needs was not given.
-        CommandError: no device could follow such a policy.
+        PlanningError: something that a policy needs was not given, or no device could follow such a policy.
         PolicyError: a field is not what a policy allows.
         GuaranteeError: a table does not keep the promise (it always does, for a plan).
     """
     spec = plan.spec
     fields = _fields(spec, header)
     if plan.fallback is None:
-        raise CommandError(f"no device can draw such noise: {plan.refused}")
+        raise PlanningError(f"no device can draw such noise: {plan.refused}")
     found = [(each, noise) for each, noise in zip(plan.sets, plan.noises, strict=True) if not each.fallback]
     wanted = sorted(found, key=lambda pair: not pair[0].repeats)[:MAX_TABLES]
     version = fields["version"]
@@ -101,23 +100,31 @@ def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePol
     return policy
 
 
-def _fields(spec: MeasureSpec, header: MeasureHeader) -> dict[str, Any]:
-    """The fields that every policy has."""
+def missing_fields(spec: MeasureSpec, header: MeasureHeader) -> list[str]:
+    """Names of the fields that a policy needs, and that neither the header nor the specification gives."""
+    given = _given(spec, header)
+    return [name for name in ("fleet", "device", "stream", "period") if given.get(name) is None]
+
+
+def _given(spec: MeasureSpec, header: MeasureHeader) -> dict[str, Any]:
     given = {**_DEFAULTS, **spec.header}
     for name in header.__slots__:
         if getattr(header, name) is not None:
             given[name] = getattr(header, name)
-    missing = [f"--{name}" for name in ("fleet", "device", "stream", "period") if given.get(name) is None]
-    if missing:
-        raise CommandLineError(
-            f"a policy needs {', '.join(missing)}, here or in the specification (try 'fugu plan measure --help')"
-        )
+    return given
+
+
+def _fields(spec: MeasureSpec, header: MeasureHeader) -> dict[str, Any]:
+    """The fields that every policy has."""
+    given = _given(spec, header)
+    if missing := missing_fields(spec, header):
+        raise PlanningError(f"a policy needs {', '.join(missing)}")
     epoch = given.get("epoch", float(round(time.time())))
     period = given["period"]
     if not all(type(value) in (int, float) for value in (epoch, period)) or not (
         0.0 <= epoch < 2**42 and 0.0 < period < 2**42
     ):
-        raise CommandError("epoch and period must be seconds from 0 to 2^42")
+        raise PlanningError("epoch and period must be seconds from 0 to 2^42")
     return {
         **{name: given[name] for name in ("fleet", "device", "stream", "version", "frame_ticks")},
         "valid_until": given.get("valid_until"),
@@ -132,7 +139,7 @@ def _discretiser(spec: MeasureSpec, given: Any) -> Any:
     if isinstance(given, dict):
         return {"states": names, **given}
     if given is not None:
-        raise CommandError('discretiser must be an object, such as {"kind": "thresholds", "edges": [1, 2]}')
+        raise PlanningError('discretiser must be an object, such as {"kind": "thresholds", "edges": [1, 2]}')
     if spec.cells is not None:
         return {"kind": "cells", **spec.cells, "cells": spec.values.tolist(), "states": names}
     return {"kind": "categories", "categories": {name: state for state, name in enumerate(names)}, "states": names}

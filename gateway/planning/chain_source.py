@@ -1,20 +1,17 @@
-"""Where a class of chains comes from: Q and R on the command line, or a fitted chain."""
+"""Where a class of chains comes from: intervals of q and r, chains that are declared as they are, or a fitted chain."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from contract.chains import BinaryChains, BoundedChains, odds_ratio
-from fugu.arguments import confidence as checked_confidence
-from fugu.arguments import interval
-from fugu.errors import CommandError, CommandLineError
+from gateway.planning.errors import PlanningError
+from gateway.privacy.chain_class import ChainClassError, MarkovChain, read_chains
+from gateway.privacy.chain_model import ChainModel, ModelError
 
-if TYPE_CHECKING:
-    from gateway.privacy.chain_class import MarkovChain
-
-__all__ = ["ChainSource", "Matrix", "bare_chains", "chain_source"]
+__all__ = ["ChainSource", "Matrix", "bare_chains", "file_source", "interval_source"]
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -43,32 +40,30 @@ class ChainSource(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def chain_source(q: str | None, r: str | None, model: str | None, confidence: float) -> ChainSource:
-    """Make the class of chains that options describe.
+def interval_source(q: tuple[float, float], r: tuple[float, float]) -> ChainSource:
+    """The class of all chains of two states with q and r in intervals.
 
     Args:
-        q, r: NUMBER or LOW:HIGH, both or neither.
-        model: a chain file instead of them: one of `fugu model fit` stands for its class at the level of confidence, a
-            bare chain for itself.
-        confidence: level of the class made from a model.
+        q, r: least and largest value of Pr(0 -> 1) and Pr(1 -> 0), inside (0, 1).
+    """
+    middle_q, middle_r = sum(q) / 2.0, sum(r) / 2.0
+    transition = ((1.0 - middle_q, middle_q), (middle_r, 1.0 - middle_r))
+    return ChainSource(BinaryChains(q=q, r=r), transition, None, None, None, None, (), ())
+
+
+def file_source(path: Path, confidence: float) -> ChainSource:
+    """The class that a chain file stands for: a fitted one for its class at a confidence, a bare one for itself.
+
+    Args:
+        path: of the file.
+        confidence: inside (0, 1).
 
     Raises:
-        CommandLineError: neither or both ways were used.
-        FuguError: a number is out of range, or the model cannot be used.
-        OSError: the model cannot be read.
+        FuguError: the file holds no chain, or no stream can be planned for it.
+        OSError: it cannot be read.
     """
-    if model is not None:
-        if q is not None or r is not None:
-            raise CommandLineError("give either --model or --q and --r, not both")
-        path = Path(model)
-        bare = bare_chains(path)
-        return _fitted(path, checked_confidence(confidence)) if bare is None else _bare(path, bare)
-    if q is None or r is None:
-        raise CommandLineError("give --q and --r, or --model")
-    chains = BinaryChains(q=interval(q, "q"), r=interval(r, "r"))
-    middle_q, middle_r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
-    transition = ((1.0 - middle_q, middle_q), (middle_r, 1.0 - middle_r))
-    return ChainSource(chains, transition, None, None, None, None, (), ())
+    bare = bare_chains(path)
+    return _fitted(path, confidence) if bare is None else _bare(path, bare)
 
 
 def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
@@ -78,8 +73,6 @@ def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
         ChainClassError: it holds neither.
         OSError: it cannot be read.
     """
-    from gateway.privacy.chain_class import ChainClassError, read_chains
-
     text = path.read_bytes()
     try:
         document = json.loads(text)
@@ -106,15 +99,13 @@ def _bare(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
     try:
         odds = max(odds_ratio(row) for row in rows)
     except ValueError as error:
-        raise CommandError(f"{path}: no stream can be planned for such a chain: {error}") from None
+        raise PlanningError(f"{path}: no stream can be planned for such a chain: {error}") from None
     bounded = BoundedChains(states=chains[0].states, odds_ratio=odds, transition=rows[0])
     note = f"class of chains: {words}, by the odds ratios of its steps: any start, and any steps within these"
     return ChainSource(bounded, rows[0], None, None, None, None, (note,), ())
 
 
 def _fitted(path: Path, confidence: float) -> ChainSource:
-    from gateway.privacy.chain_model import ChainModel, ModelError
-
     try:
         model = ChainModel.from_json(path.read_bytes())
     except ModelError as error:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fugu.csv_file import column_missing, csv_rows
-from fugu.errors import CommandError
+from gateway.planning.csv_file import column_missing, csv_rows
+from gateway.planning.errors import PlanningError
 
 __all__ = ["MOST_MISSING", "Recording", "read_recording"]
 
@@ -66,7 +66,7 @@ def read_recording(path: Path, column: str | None, threshold: float | str | None
         threshold: a number, or "mean"; without one the column holds states.
 
     Raises:
-        CommandError: a column is missing, or a cell is no number or no state.
+        PlanningError: a column is missing, or a cell is no number or no state.
         OSError: the file cannot be read.
     """
     name = column or ("state" if threshold is None else "value")
@@ -75,14 +75,14 @@ def read_recording(path: Path, column: str | None, threshold: float | str | None
     missing = int((~present).sum())
     values = rows.values[present]
     if not values.size:
-        raise CommandError(f"{path.name}: no row has a reading in column {name}")
+        raise PlanningError(f"{path.name}: no row has a reading in column {name}")
     edge = float(values.mean()) if isinstance(threshold, str) else threshold
     states = _states(values, path.name, name) if edge is None else (values >= edge).astype(np.int64)
     share = missing / len(present)
     if share > MOST_MISSING:
         lost = int(states.max()) + 1 if edge is None else 2
         if lost > _LARGEST_STATE:
-            raise CommandError(
+            raise PlanningError(
                 f"{path.name}: {lost} states leave no room for one of the {missing} rows without reading"
             )
         complete = np.full(len(present), lost, dtype=np.int64)
@@ -123,13 +123,13 @@ def _number(cell: str, file: str, line: int, column: str) -> float:
     except ValueError:
         value = math.inf
     if math.isinf(value):
-        raise CommandError(f"{file}: line {line}, column {column} is no finite number")
+        raise PlanningError(f"{file}: line {line}, column {column} is no finite number")
     return value
 
 
 def _states(values: NDArray[np.float64], file: str, column: str) -> NDArray[np.int64]:
     if ((values != np.floor(values)) | (values < 0) | (values > _LARGEST_STATE)).any():
-        raise CommandError(
+        raise PlanningError(
             f"{file}: column {column} does not hold states (whole numbers from 0 to {_LARGEST_STATE}): give --threshold"
         )
     return values.astype(np.int64)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fugu.errors import CommandError
+from gateway.planning.errors import PlanningError
 
 __all__ = ["NumberedRows", "column_missing", "csv_rows"]
 
@@ -24,7 +24,7 @@ def csv_rows(path: Path) -> Iterator[tuple[list[str], NumberedRows]]:
         path: the file; compressed if its name ends in .gz.
 
     Raises:
-        CommandError: it is no CSV file, or a row is not as long as the header.
+        PlanningError: it is no CSV file, or a row is not as long as the header.
         OSError: it cannot be read.
     """
     opener = gzip.open if path.suffix == ".gz" else open
@@ -34,14 +34,14 @@ def csv_rows(path: Path) -> Iterator[tuple[list[str], NumberedRows]]:
             header = [cell.strip() for cell in next(rows, [])]
             yield header, _numbered(rows, len(header), path.name)
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CommandError(f"{path.name} is no CSV file: {type(error).__name__}") from None
+        raise PlanningError(f"{path.name} is no CSV file: {type(error).__name__}") from None
 
 
-def column_missing(file: str, name: str, header: Sequence[str]) -> CommandError:
+def column_missing(file: str, name: str, header: Sequence[str]) -> PlanningError:
     """What to say of a column that is not there; a first row with numbers or times is no header, but readings."""
     named = all(cell[:1].isalpha() for cell in header if cell)
     shown = ", ".join(header)[:200] if named else ""
-    return CommandError(f"{file} has no column {name!r}; it has {shown or 'no header'}")
+    return PlanningError(f"{file} has no column {name!r}; it has {shown or 'no header'}")
 
 
 def _numbered(rows: Iterator[list[str]], width: int, file: str) -> NumberedRows:
@@ -49,5 +49,5 @@ def _numbered(rows: Iterator[list[str]], width: int, file: str) -> NumberedRows:
         if not row:
             continue
         if len(row) != width:
-            raise CommandError(f"{file}: line {line} has {len(row)} columns, not {width}")
+            raise PlanningError(f"{file}: line {line} has {len(row)} columns, not {width}")
         yield line, row

@@ -10,8 +10,8 @@ from contract.chains import BinaryChains
 from contract.errors import GuaranteeError
 from contract.guarantee import Adversary, Loss
 from contract.table import SCALE, EmissionTable
-from fugu.planner import Chains, Plan, assess
-from fugu.real_loss import real_loss
+from gateway.planning.planner import Chains, Plan, assess
+from gateway.planning.real_loss import real_loss
 from gateway.privacy import baselines as published
 from gateway.privacy.sampling import decimated_class
 from gateway.privacy.utility import Utility

@@ -14,8 +14,8 @@ from contract.exponential import log_up
 from contract.guarantee import Adversary, Loss, tick_ratios
 from contract.stretches import Stretch, stretches
 from contract.table import EmissionTable
-from fugu.chain_source import Matrix
 from gateway.chain import stationary_law
+from gateway.planning.chain_source import Matrix
 from gateway.privacy.randomised_response import Objective, calibrate_binary, calibrate_kary
 from gateway.privacy.sampling import decimated_class, decimated_odds_ratio, decimated_transition
 from gateway.privacy.utility import Utility, utility

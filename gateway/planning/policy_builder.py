@@ -7,21 +7,22 @@ from dataclasses import dataclass
 
 from contract.guarantee import Guarantee
 from contract.policy import Clock, Policy, Thresholds
-from fugu.errors import CommandError, CommandLineError
-from fugu.planner import Plan
+from gateway.planning.errors import PlanningError
+from gateway.planning.planner import Plan
 
-__all__ = ["PolicyOptions", "build_policy"]
+__all__ = ["PolicyHeader", "build_policy"]
 
 _MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyOptions:
+class PolicyHeader:
     """What a policy needs beside the plan.
 
     Attributes:
         fleet, device, stream: names.
         edges: numbers between neighbouring states.
+        period_seconds: length of a tick of the plan's class of chains.
         states: names of the states; low and high, or state0, state1, ... if there are none.
         hysteresis: how far beyond an edge a value must be to change the state.
         frame_ticks: symbols in a frame.
@@ -32,11 +33,12 @@ class PolicyOptions:
         missing_share: the most of the ticks that are expected to be missing without a state, or none.
     """
 
-    fleet: str | None
-    device: str | None
-    stream: str | None
-    edges: tuple[float, ...] | None
-    states: tuple[str, ...] | None
+    fleet: str
+    device: str
+    stream: str
+    edges: tuple[float, ...]
+    period_seconds: float
+    states: tuple[str, ...] | None = None
     hysteresis: float = 0.0
     frame_ticks: int = 32
     version: int = 1
@@ -46,54 +48,41 @@ class PolicyOptions:
     missing_share: float | None = None
 
 
-def build_policy(plan: Plan, options: PolicyOptions) -> Policy:
+def build_policy(plan: Plan, header: PolicyHeader) -> Policy:
     """Make the policy of a plan, and check it as a device would.
 
     Raises:
-        CommandLineError: something that a policy needs was not given.
-        CommandError: the clock is out of range.
+        PlanningError: the clock is out of range.
         pydantic.ValidationError: a field is not what a policy allows.
         GuaranteeError: the guarantee does not hold (it always does, for a plan).
     """
-    chains, seconds = plan.chosen.chains, plan.request.period_seconds
-    wanted = {
-        "--fleet": options.fleet,
-        "--device": options.device,
-        "--stream": options.stream,
-        "--period": seconds,
-        "--threshold": options.edges,
-    }
-    missing = [name for name, value in wanted.items() if value is None]
-    if missing:
-        raise CommandLineError(f"a policy needs {', '.join(missing)} (try 'fugu plan stream --help')")
-    assert seconds is not None
-    period = seconds * plan.chosen.every
-    epoch = float(round(time.time())) if options.epoch is None else options.epoch
+    chains, period = plan.chosen.chains, header.period_seconds * plan.chosen.every
+    epoch = float(round(time.time())) if header.epoch is None else header.epoch
     if not (0.0 <= epoch < 2**42 and 0.0 < period < 2**42):
-        raise CommandError("epoch and period must be seconds from 0 to 2^42")
-    readings = chains.states - (options.missing_state is not None)
+        raise PlanningError("epoch and period must be seconds from 0 to 2^42")
+    readings = chains.states - (header.missing_state is not None)
     default_names = ("low", "high") if readings == 2 else tuple(f"state{x}" for x in range(readings))
-    names = options.states or default_names
-    if options.missing_state is not None and len(names) == readings:
+    names = header.states or default_names
+    if header.missing_state is not None and len(names) == readings:
         names = (*names, "missing")
     guarantee = Guarantee(epsilon=plan.request.epsilon, adversary=plan.request.adversary)
     clock = Clock(epoch_us=round(epoch * _MICROSECONDS), period_us=round(period * _MICROSECONDS))
     discretiser = Thresholds(
-        edges=options.edges or (),
+        edges=header.edges,
         states=names,
-        hysteresis=options.hysteresis,
-        missing=None if options.missing_state is None else names[-1],
+        hysteresis=header.hysteresis,
+        missing=None if header.missing_state is None else names[-1],
     )
     policy = Policy(
-        fleet=options.fleet or "",
-        device=options.device or "",
-        stream=options.stream or "",
-        version=options.version,
-        valid_until=options.valid_until,
+        fleet=header.fleet,
+        device=header.device,
+        stream=header.stream,
+        version=header.version,
+        valid_until=header.valid_until,
         clock=clock,
-        frame_ticks=options.frame_ticks,
+        frame_ticks=header.frame_ticks,
         discretiser=discretiser,
-        missing_share=options.missing_share,
+        missing_share=header.missing_share,
         table=plan.chosen.table,
         chains=chains,
         guarantee=guarantee,
