@@ -131,6 +131,16 @@ def test_what_decides_never_prints(package: str) -> None:
         assert not called & {"print", "input"}, file
 
 
+def test_no_test_imports_another() -> None:
+    """What tests share is in tests/support: a test can be read, moved and removed on its own."""
+    wrong = [
+        (file, module)
+        for file, module in imports("tests")
+        if module.startswith("tests.") and not module.startswith("tests.support.")
+    ]
+    assert wrong == []
+
+
 def test_a_running_agent_loads_no_parser_and_no_command_line() -> None:
     """Everything the running agent needs, loaded in a fresh interpreter."""
     code = (

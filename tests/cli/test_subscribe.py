@@ -23,8 +23,8 @@ from contract.measure_frames import (
 )
 from contract.release_frames import encode_release
 from mqtt_link import Link, Subscription
-from tests.contract.test_release_frames import FRAME
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.example_frames import RELEASE_FRAME
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,7 +109,9 @@ def test_one_kind_for_people(broker: Mosquitto) -> None:
 
 def test_releases_come_with_everything_that_is_known_about_them(broker: Mosquitto) -> None:
     with device(broker) as running:
-        mid = running.link.publish(release_topic("home", "public", "active"), encode_release(FRAME), retain=True)
+        mid = running.link.publish(
+            release_topic("home", "public", "active"), encode_release(RELEASE_FRAME), retain=True
+        )
         assert mid is not None
         json_lines = start(broker, "--releases", "--json", "--count", "1")
         people = start(broker, "--stream", "hr", "--count", "1")

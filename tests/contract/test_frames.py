@@ -25,7 +25,6 @@ from contract.errors import (
 from contract.frames import (
     MAX_FRAME_TICKS,
     Committed,
-    Estimate,
     Gap,
     Status,
     StreamCommit,
@@ -43,15 +42,14 @@ from contract.frames import (
 )
 from contract.status_codes import StatusCode
 from contract.window_frames import WindowFrame, decode_window, encode_window
+from tests.support.example_frames import ESTIMATE, SYMBOL_FRAME
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
-FRAME = SymbolFrame(7, 99, 104, bytes([0, 1, 3, 1, 2]), 2, bits=2, clock_epoch=1)
 COMMITTED = Committed((StreamCommit("hr", 1000, (Gap(-1, 3), Gap(500, 600))), StreamCommit("power", -1, ())), 2**40 + 5)
 STATUS = Status(True, "0.1.0", 3, (StatusCode.STORAGE_FULL, StatusCode.CLOCK), (StreamStatus("hr", 7, 1001),))
-ESTIMATE = Estimate(8, 96, ((0.25, 0.75), (0.5, 0.5)), bytes([1, 0]), 105, (0.125, 0.875))
 WINDOW = WindowFrame(7, "high", 10, 12, 7200, 600, 590, (-3, 412), clock_epoch=1)
 CASES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
-    "symbols": (FRAME, encode_symbols, decode_symbols),
+    "symbols": (SYMBOL_FRAME, encode_symbols, decode_symbols),
     "committed": (COMMITTED, encode_committed, decode_committed),
     "status": (STATUS, encode_status, decode_status),
     "estimate": (ESTIMATE, encode_estimate, decode_estimate),
@@ -258,13 +256,13 @@ def test_the_first_symbol_is_in_the_highest_bits(bits: int, symbols: list[int], 
     assert encode_symbols(SymbolFrame(1, -1, 0, bytes(symbols), bits=bits))[39:].hex() == packed
 
 
-@given(st.integers(0, 8 * len(encode_symbols(FRAME)) - 1))
+@given(st.integers(0, 8 * len(encode_symbols(SYMBOL_FRAME)) - 1))
 def test_a_flipped_bit_is_another_frame_or_an_error(bit: int) -> None:
-    flipped = bytearray(encode_symbols(FRAME))
+    flipped = bytearray(encode_symbols(SYMBOL_FRAME))
     flipped[bit // 8] ^= 1 << bit % 8
     with contextlib.suppress(FrameError):
         found = decode_symbols(bytes(flipped))
-        assert found != FRAME
+        assert found != SYMBOL_FRAME
         assert encode_symbols(found) == bytes(flipped)
 
 

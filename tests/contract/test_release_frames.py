@@ -22,31 +22,10 @@ from contract.errors import (
     UnknownSchemaError,
 )
 from contract.release_frames import RELEASE, ReleaseFrame, decode_release, encode_release
+from tests.support.example_frames import RELEASE_FRAME
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames" / "release.hex"
-FRAME = ReleaseFrame(
-    name="active",
-    stream="hr",
-    audience="public",
-    query="histogram",
-    states=("low", "high"),
-    devices=3,
-    first=7200,
-    length=3600,
-    observed=10790,
-    values=(0.1 + 0.2, -4.5),
-    standard_errors=(1.5, 2.5),
-    low=(-3.0, -9.0),
-    high=(4.0, 1.0),
-    confidence=0.95,
-    epsilon=0.1,
-    adversary="universal",
-    mechanism="discrete-laplace",
-    scale="41/2",
-    charge=0.0487654321,
-    entry=12,
-)
-FIELDS = list(astuple(FRAME))
+FIELDS = list(astuple(RELEASE_FRAME))
 
 
 def payload(**changes: Any) -> bytes:
@@ -57,20 +36,20 @@ def payload(**changes: Any) -> bytes:
 
 def test_the_bytes_are_fixed() -> None:
     golden = bytes.fromhex(GOLDEN.read_text())
-    assert encode_release(FRAME) == golden
-    assert decode_release(golden) == FRAME
+    assert encode_release(RELEASE_FRAME) == golden
+    assert decode_release(golden) == RELEASE_FRAME
     assert golden[0] == 6
     assert msgpack.unpackb(golden[1:]) == [list(f) if isinstance(f, tuple) else f for f in FIELDS]
 
 
 def test_no_number_is_rounded_on_the_way() -> None:
-    found = decode_release(encode_release(FRAME))
+    found = decode_release(encode_release(RELEASE_FRAME))
     assert (found.values[0], found.epsilon, found.charge) == (0.30000000000000004, 0.1, 0.0487654321)
     assert found.last == 10799
 
 
 def test_every_truncation_and_every_extension_is_refused() -> None:
-    whole = encode_release(FRAME)
+    whole = encode_release(RELEASE_FRAME)
     for length in range(len(whole)):
         with pytest.raises(MalformedFrameError):
             decode_release(whole[:length])
@@ -127,14 +106,14 @@ def test_a_wrong_field_says_what_is_wrong(changes: dict[str, Any], error: type[F
 
 def test_what_cannot_be_decoded_cannot_be_encoded() -> None:
     with pytest.raises(FrameRangeError):
-        replace(FRAME, noisy=False)
+        replace(RELEASE_FRAME, noisy=False)
     with pytest.raises(FrameLengthError, match="message has 20 fields, not 21"):
         decode_release(bytes([RELEASE]) + msgpack.packb(FIELDS[:-1]))
 
 
 @given(st.data())
 def test_flipped_bits_never_do_anything_but_raise_a_frame_error(data: st.DataObject) -> None:
-    changed = bytearray(encode_release(FRAME))
+    changed = bytearray(encode_release(RELEASE_FRAME))
     for _ in range(data.draw(st.integers(1, 3))):
         changed[data.draw(st.integers(0, len(changed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with contextlib.suppress(FrameError):

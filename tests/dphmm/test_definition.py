@@ -10,33 +10,12 @@ import numpy as np
 import pytest
 
 from gateway.dphmm.composition import strict_epsilon
-from gateway.dphmm.graphs import BoolArray, IntArray, complete, explicit, lattice, restrict
+from gateway.dphmm.graphs import complete, restrict
 from gateway.dphmm.hull import gauge
 from gateway.dphmm.protection import Protection, degree_of_protection, protect, protected_pairs
 from gateway.dphmm.ratios import floor_exp
-from gateway.dphmm.tables import MeasurementTable, TableError, build_table, check_table, fallback_table, table_loss
-
-OBJECTIVES = ("error", "nearest", "area")
-
-
-def random_case(seed: int) -> tuple[IntArray, BoolArray, BoolArray]:
-    """Up to six states on a lattice whose rank may be too low, some edges, and at least two possible states."""
-    generator = np.random.default_rng(seed)
-    count, space = int(generator.integers(2, 7)), int(generator.integers(1, 4))
-    basis = generator.integers(-1, 2, (int(generator.integers(1, space + 1)), space))
-    values = lattice(generator.integers(-2, 3, (count, len(basis))) @ basis)
-    pairs = [pair for pair in combinations(range(count), 2) if generator.random() < 0.35]
-    constraint = generator.random(count) < 0.7
-    constraint[generator.permutation(count)[:2]] = True
-    return values, explicit(count, pairs), constraint
-
-
-def close(table: MeasurementTable, i: int, k: int, bound: int) -> bool:
-    """Whether no output separates i and k by more than bound / 2^24, one output at a time."""
-    return all(
-        int(a) * 2**24 <= bound * int(b) and int(b) * 2**24 <= bound * int(a)
-        for a, b in zip(table.weights[i], table.weights[k], strict=True)
-    )
+from gateway.dphmm.tables import TableError, build_table, check_table, fallback_table, table_loss
+from tests.support.dphmm_cases import OBJECTIVES, close, random_case
 
 
 @pytest.mark.parametrize("seed", range(90))

@@ -15,8 +15,7 @@ from gateway.dphmm.optimal import optimal_table
 from gateway.dphmm.protection import protect, protected_pairs
 from gateway.dphmm.ratios import floor_exp
 from gateway.dphmm.tables import TableError, build_table, check_table, estimate_error, table_loss
-from tests.dphmm.test_definition import OBJECTIVES, close, random_case
-from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states
+from tests.support.dphmm_cases import GOLDEN, GRAPH, OBJECTIVES, VALUES, close, grid, random_case, states
 
 HULL = graph_hull(VALUES, GRAPH)
 NAMES = {"8nbr": "G_util r=1.5 (8-nbr)", "trs": "G_trs (k=9 -> 5x5)", "cplt": "G_cplt"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import FuguError, GuaranteeError, PolicyError
-from contract.frames import Committed, Gap, StreamCommit, SymbolFrame, decode_status, encode_committed
+from contract.frames import Committed, Gap, StreamCommit, decode_status, encode_committed
 from contract.status_codes import StatusCode
 from contract.topics import committed_topic
 from edge_agent.agent import Agent
@@ -25,49 +25,9 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import write_device
 from mqtt_link import Broker, Link
-from tests.support.agents import JumpingClock, agent_plan, stream_plan
+from tests.support.agents import SECOND, JumpingClock, ScriptedClock, agent_plan, frames_left, run, stream_plan, ticks
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.processes import Recorder, policy
-
-SECOND = 1_000_000
-
-
-class ScriptedClock(JumpingClock):
-    """A clock that jumps from wait to wait, and at given ticks to somewhere else."""
-
-    def __init__(self, now_us: int, jumps: dict[int, int]) -> None:
-        super().__init__(now_us)
-        self._jumps = dict(jumps)
-
-    def now_us(self) -> int:
-        for at in [at for at in self._jumps if self.now >= at]:
-            self.now = self._jumps.pop(at)
-        return self.now
-
-
-def run(plan: AgentPlan, clock: JumpingClock, until: Callable[[], bool]) -> None:
-    """Run an agent in a thread until a condition holds, then stop it in order."""
-    agent = Agent(plan, [ReplaySensor([0.0, 1.0], loop=True) for _ in plan.streams], system_entropy(), clock)
-    thread = threading.Thread(target=agent.run)
-    thread.start()
-    try:
-        wait_until(until, 30)
-    finally:
-        agent.stop()
-        thread.join(60)
-    assert not thread.is_alive()
-
-
-def frames_left(plan: AgentPlan) -> list[SymbolFrame]:
-    outbox = Outbox(plan.outbox, plan.fleet, plan.device)
-    try:
-        return outbox.frames()
-    finally:
-        outbox.close()
-
-
-def ticks(frames: list[SymbolFrame]) -> list[int]:
-    return [f.first + i for f in frames for i in range(len(f.symbols))]
 
 
 def nowhere(folder: Path, *streams: StreamPlan) -> AgentPlan:

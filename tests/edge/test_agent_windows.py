@@ -19,8 +19,17 @@ from edge_agent.plan import AgentPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from mqtt_link import Broker, Link
-from tests.edge.test_agent import SECOND, ScriptedClock, frames_left, run, ticks
-from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
+from tests.support.agents import (
+    SECOND,
+    JumpingClock,
+    ScriptedClock,
+    agent_plan,
+    frames_left,
+    run,
+    stream_plan,
+    ticks,
+    window_plan,
+)
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.processes import Recorder
 

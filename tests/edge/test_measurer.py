@@ -42,7 +42,7 @@ from edge_agent.config import check_in_child, load
 from edge_agent.config_file import ConfigError
 from edge_agent.measurer import MAX_TABLE_BYTES, MeasurePlan, Measurer, TableRefusedError
 from edge_agent.outbox import Outbox
-from edge_agent.plan import AgentPlan, StreamPlan
+from edge_agent.plan import AgentPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from edge_agent.shared import SharedSensor
@@ -52,7 +52,7 @@ from firmware_sim.devices import write_device
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.table_maker import make_noise
 from mqtt_link import Broker, Link
-from tests.support.agents import JumpingClock, agent_plan
+from tests.support.agents import JumpingClock, agent_plan, measured_plan
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.measured import measure_policy
 from tests.support.processes import Recorder
@@ -314,7 +314,7 @@ def test_bytes_that_nearly_are_a_table_change_nothing(seed: int) -> None:
 
 def test_what_nobody_thought_of_stops_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     sensor = SharedSensor(ReplaySensor(["c0"], loop=True))
-    stream = Stream(stream_plan(WALK), sensor, seeded(1), -1, StreamWindows((), [], seeded(1)))
+    stream = Stream(measured_plan(WALK), sensor, seeded(1), -1, StreamWindows((), [], seeded(1)))
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError
@@ -329,10 +329,6 @@ def test_what_nobody_thought_of_stops_no_stream(monkeypatch: pytest.MonkeyPatch)
 
 
 # At a real broker
-
-
-def stream_plan(policy: MeasurePolicy, **changes: Any) -> StreamPlan:
-    return replace(StreamPlan.of(policy.model_dump(mode="json"), {}), **changes)
 
 
 class Running:
@@ -393,7 +389,7 @@ def test_a_refused_table_is_said_so_and_a_good_one_is_used(broker: Mosquitto, tm
     plan = agent_plan(
         tmp_path,
         broker.broker,
-        stream_plan(policy, epoch_us=epoch, period_us=period),
+        measured_plan(policy, epoch_us=epoch, period_us=period),
         forget="committed",
         drain_seconds=0.0,
     )
@@ -428,7 +424,7 @@ def test_a_refused_table_is_said_so_and_a_good_one_is_used(broker: Mosquitto, tm
 
 def test_a_flood_of_messages_neither_fills_the_memory_nor_stops_the_ticks(tmp_path: Path) -> None:
     policy = measure_policy(3, tables=False)
-    plan = agent_plan(tmp_path, Broker(port=9), stream_plan(policy), forget="committed", drain_seconds=0.0)
+    plan = agent_plan(tmp_path, Broker(port=9), measured_plan(policy), forget="committed", drain_seconds=0.0)
     agent = Agent(plan, [ReplaySensor(["c0"], loop=True)], system_entropy(), clock := JumpingClock(0))
     agent._delivered(table_topic("home", "watch", "place"), bytes(MAX_MESSAGE_BYTES + 1))
     assert (agent.dropped, agent._events.qsize()) == (1, 0)
@@ -495,7 +491,7 @@ def test_a_policy_whose_table_is_bad_does_not_start(tmp_path: Path) -> None:
 def test_a_frame_may_hold_points_of_several_tables_and_a_restart_goes_on(tmp_path: Path) -> None:
     """The walk begins at the epoch: the fallback for four ticks, then the table; frames are of one size."""
     policy = measure_policy(3, start=0)
-    plan = agent_plan(tmp_path, Broker(port=9), stream_plan(policy), forget="committed", drain_seconds=0.0)
+    plan = agent_plan(tmp_path, Broker(port=9), measured_plan(policy), forget="committed", drain_seconds=0.0)
 
     def run(since: int, through: int) -> None:
         clock = JumpingClock(since * SECOND)

@@ -27,8 +27,7 @@ from edge_agent.randomiser import BLOCK_WORDS, randomiser
 from edge_agent.sensors import CallSensor, LineSensor, ReplaySensor, Sensor
 from edge_agent.ticker import Ticker
 from mqtt_link import Broker
-from tests.edge.test_measurer import stream_plan as measured_plan
-from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
+from tests.support.agents import JumpingClock, agent_plan, measured_plan, stream_plan, window_plan
 from tests.support.brokers import wait_until
 from tests.support.measured import measure_policy
 

@@ -15,8 +15,8 @@ from contract.errors import FuguError
 from contract.frames import SymbolFrame, encode_estimate, encode_symbols
 from fugu.demo.broker import start_broker
 from mqtt_link import Broker, EstimateReading, Link, LinkError, Subscription, SymbolReading
-from tests.contract.test_frames import ESTIMATE, FRAME
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.example_frames import ESTIMATE, SYMBOL_FRAME
 
 
 def open_link(
@@ -185,8 +185,8 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
             return ready.wait(0.1)
 
         wait_until(arrived, 20)
-        frame = encode_symbols(replace(FRAME, clock_epoch=0))
-        for payload in (frame, frame, encode_symbols(FRAME), b"\x01junk", b"\xff"):
+        frame = encode_symbols(replace(SYMBOL_FRAME, clock_epoch=0))
+        for payload in (frame, frame, encode_symbols(SYMBOL_FRAME), b"\x01junk", b"\xff"):
             sender.publish(topic, payload)
         sender.publish("fugu/2/home/estimate/watch/hr", encode_estimate(ESTIMATE))
         reader.join(30)

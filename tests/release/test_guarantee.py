@@ -8,7 +8,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from contract.chains import BinaryChains, BoundedChains, odds_ratio
 from contract.guarantee import Adversary, ratio_loss
@@ -19,51 +18,7 @@ from gateway.release.amplification import charge, smallest_scale
 from gateway.release.charges import nats, units_above
 from gateway.release.parts import Query
 from gateway.release.statistics import Tally
-
-Floats = NDArray[np.float64]
-OUTPUTS = np.arange(-60, 68)
-
-
-def count_law(initial: Floats, transition: Floats, hit: Floats, n: int, known: dict[int, int]) -> Floats:
-    """(n + 1,) law of the number of hits, given some states; `hit` is Pr(symbol counts | state)."""
-    k = len(initial)
-    law = np.zeros((k, n + 1))
-    for tick in range(n):
-        if tick == 0:
-            law[:, 0] = initial
-        else:
-            law = transition.T @ law
-        if tick in known:
-            law[[x for x in range(k) if x != known[tick]]] = 0.0
-        law = law * (1 - hit)[:, None] + np.pad(law, ((0, 0), (1, 0)))[:, :-1] * hit[:, None]
-    total: Floats = law.sum(axis=0)
-    return total / total.sum()
-
-
-def worst_loss(
-    initial: Floats, transition: Floats, hit: Floats, n: int, scales: list[float], *, informed: bool
-) -> float:
-    """The largest log-likelihood ratio over ticks, states, known sets and outputs of all releases together."""
-    counts = np.arange(n + 1)
-    densities = [np.exp(-np.abs(OUTPUTS[:, None] - counts) / scale) for scale in scales]
-    likelihood = densities[0]
-    for density in densities[1:]:  # outputs of both far below, far above, or apart
-        likelihood = (likelihood[:, None, :] * density[None, ::3, :]).reshape(-1, n + 1)
-    worst, k = 0.0, len(initial)
-    for tick in range(n):
-        others = [other for other in range(n) if other != tick]
-        choices = product(range(-1, k), repeat=n - 1) if informed else [(-1,) * (n - 1)]
-        for choice in choices:
-            known = {other: state for other, state in zip(others, choice, strict=True) if state >= 0}
-            laws = [count_law(initial, transition, hit, n, {**known, tick: x}) for x in range(k)]
-            values = [likelihood @ law for law in laws]
-            worst = max(worst, *(float(np.log(a / b).max()) for a in values for b in values if a is not b))
-    return worst
-
-
-def stationary(transition: Floats) -> Floats:
-    law: Floats = np.linalg.matrix_power(transition, 4096)[0]
-    return law
+from tests.support.sanitised_counts import stationary, worst_loss
 
 
 @pytest.mark.parametrize(("adversary", "n"), [("ignorant", 7), ("informed", 5)])

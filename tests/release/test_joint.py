@@ -13,7 +13,7 @@ from gateway.release.allowance import allowance
 from gateway.release.amplification import smallest_scale
 from gateway.release.charges import nats
 from gateway.release.joint import joint_charge, joint_loss
-from tests.release.test_guarantee import stationary, worst_loss
+from tests.support.sanitised_counts import stationary, worst_loss
 
 TABLE = EmissionTable.binary(SCALE // 100, SCALE // 100)
 

@@ -14,10 +14,9 @@ from gateway.chain import fixed_lag_marginals
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.kinds.symbol_track import Run, Tracked
 from gateway.service.publisher import estimate_messages
-from tests.service.test_tracker import MODELS, laid_out
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess
-from tests.support.scenes import Scene, final_state, frames, write_policies
+from tests.support.scenes import MODELS, Scene, final_state, frames, laid_out, write_policies
 
 LAG = 8
 

@@ -13,13 +13,7 @@ from contract.frames import SymbolFrame
 from gateway.chain import filter_from, fixed_lag_marginals, predict
 from gateway.service.kinds.symbol_model import Beliefs, Model, model_of
 from gateway.service.kinds.symbol_track import Track
-from tests.support.scenes import BOUNDED, OTHER, TERNARY, frames, policy
-
-MODELS = {
-    1: model_of(policy(1)),
-    2: model_of(policy(2, table=OTHER)),
-    3: model_of(policy(3, table=TERNARY, chains=BOUNDED)),
-}
+from tests.support.scenes import MODELS, TERNARY, frames, laid_out, policy
 
 
 def track(some: Sequence[SymbolFrame], lag: int) -> tuple[dict[int, Beliefs], list[Beliefs]]:
@@ -33,15 +27,6 @@ def track(some: Sequence[SymbolFrame], lag: int) -> tuple[dict[int, Beliefs], li
                 assert run.first + i not in estimates
                 estimates[run.first + i] = row
     return estimates, beliefs
-
-
-def laid_out(some: Sequence[SymbolFrame]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The symbols of all ticks, -1 where there is none."""
-    symbols = np.full(some[-1].last + 1, -1, dtype=np.int64)
-    for frame in some:
-        for i, symbol in enumerate(frame.symbols):
-            symbols[frame.first + i] = symbol
-    return symbols
 
 
 def enumerated(model: Model, symbols: Sequence[int], tick: int) -> Beliefs:

@@ -1,16 +1,25 @@
-"""Plans and clocks for tests of the agent."""
+"""Plans, clocks and runs for tests of the agent."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from contract.frames import SymbolFrame
+from contract.measure_policy import MeasurePolicy
+from edge_agent.agent import Agent
+from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, StreamPlan, WindowPlan
+from edge_agent.randomiser import system_entropy
+from edge_agent.sensors import ReplaySensor
 from mqtt_link import Broker
 from mqtt_link.wake import Wake
+from tests.support.brokers import wait_until
 
+SECOND = 1_000_000
 COIN = ((1 << 31,), (1 << 31,))
 THRESHOLD = {
     "kind": "thresholds",
@@ -84,3 +93,48 @@ class JumpingClock:
         """Jump."""
         with self._lock:
             self.now += max(1, int(seconds * 1e6))
+
+
+class ScriptedClock(JumpingClock):
+    """A clock that jumps from wait to wait, and at given ticks to somewhere else."""
+
+    def __init__(self, now_us: int, jumps: dict[int, int]) -> None:
+        super().__init__(now_us)
+        self._jumps = dict(jumps)
+
+    def now_us(self) -> int:
+        for at in [at for at in self._jumps if self.now >= at]:
+            self.now = self._jumps.pop(at)
+        return self.now
+
+
+def run(plan: AgentPlan, clock: JumpingClock, until: Callable[[], bool]) -> None:
+    """Run an agent in a thread until a condition holds, then stop it in order."""
+    agent = Agent(plan, [ReplaySensor([0.0, 1.0], loop=True) for _ in plan.streams], system_entropy(), clock)
+    thread = threading.Thread(target=agent.run)
+    thread.start()
+    try:
+        wait_until(until, 30)
+    finally:
+        agent.stop()
+        thread.join(60)
+    assert not thread.is_alive()
+
+
+def frames_left(plan: AgentPlan) -> list[SymbolFrame]:
+    """What an agent that has stopped keeps."""
+    outbox = Outbox(plan.outbox, plan.fleet, plan.device)
+    try:
+        return outbox.frames()
+    finally:
+        outbox.close()
+
+
+def ticks(frames: list[SymbolFrame]) -> list[int]:
+    """The ticks that frames cover, in their order."""
+    return [f.first + i for f in frames for i in range(len(f.symbols))]
+
+
+def measured_plan(policy: MeasurePolicy, **changes: Any) -> StreamPlan:
+    """The plan of a policy of points."""
+    return replace(StreamPlan.of(policy.model_dump(mode="json"), {}), **changes)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gateway.dphmm.graphs import BoolArray, IntArray, explicit, lattice
+from gateway.dphmm.tables import MeasurementTable
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "dphmm.json").read_text())
 VALUES = lattice([(1, 0), (2, 1), (3, 0), (0, 1), (4, 2), (1, 2)])
+OBJECTIVES = ("error", "nearest", "area")
 GRAPH = explicit(6, [(1, 2), (3, 4), (3, 5), (4, 5)])
 
 
@@ -32,3 +35,23 @@ def grid(side: int) -> IntArray:
 def exact(written: str | None) -> Fraction | float:
     """A gauge as the golden file writes it."""
     return math.inf if written in (None, "inf") else Fraction(written)
+
+
+def random_case(seed: int) -> tuple[IntArray, BoolArray, BoolArray]:
+    """Up to six states on a lattice whose rank may be too low, some edges, and at least two possible states."""
+    generator = np.random.default_rng(seed)
+    count, space = int(generator.integers(2, 7)), int(generator.integers(1, 4))
+    basis = generator.integers(-1, 2, (int(generator.integers(1, space + 1)), space))
+    values = lattice(generator.integers(-2, 3, (count, len(basis))) @ basis)
+    pairs = [pair for pair in combinations(range(count), 2) if generator.random() < 0.35]
+    constraint = generator.random(count) < 0.7
+    constraint[generator.permutation(count)[:2]] = True
+    return values, explicit(count, pairs), constraint
+
+
+def close(table: MeasurementTable, i: int, k: int, bound: int) -> bool:
+    """Whether no output separates i and k by more than bound / 2^24, one output at a time."""
+    return all(
+        int(a) * 2**24 <= bound * int(b) and int(b) * 2**24 <= bound * int(a)
+        for a, b in zip(table.weights[i], table.weights[k], strict=True)
+    )

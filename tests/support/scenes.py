@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from contract.chains import BinaryChains, BoundedChains, ChainClass
 from contract.frames import Committed, SymbolFrame
 from contract.guarantee import Guarantee
@@ -16,6 +18,7 @@ from contract.policy import Clock, Policy, Thresholds
 from contract.table import EmissionTable
 from contract.windows import Window
 from gateway.service.ingest import Received
+from gateway.service.kinds.symbol_model import model_of
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
@@ -66,6 +69,11 @@ POLICIES = (
     policy(1, stream="steps"),
     policy(1, device="ring"),
 )
+MODELS = {
+    1: model_of(policy(1)),
+    2: model_of(policy(2, table=OTHER)),
+    3: model_of(policy(3, table=TERNARY, chains=BOUNDED)),
+}
 
 
 def catalogue(policies: Iterable[Policy] = POLICIES) -> Catalogue:
@@ -157,3 +165,12 @@ def final_state(scene: Scene) -> Final:
         *(frames, estimates, coverage, scene.committed()),
         *((newest.frame, newest.belief.tobytes()) if newest else (None, b"")),
     )
+
+
+def laid_out(some: Sequence[SymbolFrame]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The symbols of all ticks, -1 where there is none."""
+    symbols = np.full(some[-1].last + 1, -1, dtype=np.int64)
+    for frame in some:
+        for i, symbol in enumerate(frame.symbols):
+            symbols[frame.first + i] = symbol
+    return symbols

@@ -19,10 +19,10 @@ from firmware_sim.devices import AgentProcess
 from gateway.fleet import Registry
 from mqtt_link import Link
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.enrolled import Gateway, add
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
-from tests.system.test_fleet import Gateway, add
 
 PERIOD_US = 20_000
 PLACES = tuple(f"c{x}" for x in range(9))

@@ -2,65 +2,21 @@
 
 from __future__ import annotations
 
-import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
-from contract.envelope import decode_envelope
-from contract.fleet_documents import PolicyDocument
-from contract.measure_frames import MeasureFrame, decode_measure
 from contract.policy import Categories
 from firmware_sim.devices import AgentProcess
-from gateway.fleet import Document, Registry, Target
+from gateway.fleet import Registry
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.enrolled import Gateway, add
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
 
 PERIOD_US = 20_000
-
-
-def add(registry: Registry, keys: Keys, document: PolicyDocument) -> None:
-    """Sign a document, enter it and let the device `watch` have it."""
-    payload = keys.signed(document)
-    entry = Document(
-        document.version, Target("device", "watch"), decode_envelope(payload).digest, payload, "test", "", 0, None
-    )
-    now = time.time_ns() // 1000
-    registry.add_document(entry, who="me", time_us=now)
-    registry.desire(["watch"], document.version, who="me", time_us=now)
-
-
-class Gateway:
-    """`fugu gateway run` for a fleet with a registry."""
-
-    def __init__(self, folder: Path, port: int, *options: str) -> None:
-        self.log, self.store = folder / "gateway.log", folder / "gateway.sqlite"
-        command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", "home", "--store", str(self.store)]
-        command += ["--broker", f"127.0.0.1:{port}", "--registry", str(folder / "fleet.sqlite"), "--verbose"]
-        command += ["--root", str(folder / "root.envelope"), "--gateway-key", str(folder / "gateway.key")]
-        command += ["--passphrase-file", str(folder / "passphrase"), *options]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def points(self) -> list[MeasureFrame]:
-        """Frames of points that are durable."""
-        if not self.store.exists():
-            return []
-        with sqlite3.connect(f"file:{self.store}?mode=ro", uri=True) as db:
-            try:
-                return [decode_measure(row[0]) for row in db.execute("SELECT payload FROM measured ORDER BY first")]
-            except sqlite3.OperationalError:
-                return []
-
-    def versions(self) -> set[int]:
-        """Policy versions of the durable frames of symbols."""
-        with sqlite3.connect(f"file:{self.store}?mode=ro", uri=True) as db:
-            return {row[0] for row in db.execute("SELECT policy_version FROM frames")}
 
 
 def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Path) -> None:

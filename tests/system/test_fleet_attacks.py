@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,60 +15,20 @@ import trustme
 from contract.chains import BinaryChains
 from contract.envelope import MAX_ENVELOPE_BYTES, encode_roots
 from contract.fleet_documents import PolicyDocument
-from contract.fleet_frames import PolicyStatus, decode_policy_status
-from contract.frames import SymbolFrame, decode_symbols
 from contract.guarantee import Guarantee
 from contract.pins import pins_of
 from contract.policy import Policy
 from contract.table import EmissionTable
-from contract.topics import policy_set_topic, policy_status_topic, root_topic, symbols_topic, table_topic, time_topic
+from contract.topics import root_topic, table_topic, time_topic
 from firmware_sim.devices import AgentProcess
-from mqtt_link import Broker, Link
+from mqtt_link import Broker
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.enrolled import Operator
 from tests.support.measured import measure_policy
 from tests.support.processes import by_tick, policy
 from tests.support.signing import Keys, new_keys, policy_document
 
 PERIOD_US = 20_000
-
-
-class Operator:
-    """Publishes as an operator, or an attacker, and hears what the device says."""
-
-    def __init__(self, broker: Broker) -> None:
-        self.statuses: list[PolicyStatus] = []
-        self.frames: list[SymbolFrame] = []
-        self._subscribed = threading.Event()
-        self.link = Link(
-            broker,
-            client_id="operator",
-            subscriptions=(policy_status_topic("home", "watch"), symbols_topic("home", "watch", "+")),
-            durable=True,
-            on_connected=self._subscribed.set,
-            on_message=self._received,
-        )
-        self.link.start()
-        wait_until(self._subscribed.is_set, 20)
-
-    def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
-        if topic.endswith("/status"):
-            self.statuses.append(decode_policy_status(payload))
-        elif payload[0] == 1:
-            self.frames.append(decode_symbols(payload))
-
-    def say(self, payload: bytes, topic: str = policy_set_topic("home", "watch"), retain: bool = True) -> None:
-        """Publish a document."""
-        assert self.link.publish(topic, payload, retain=retain) is not None
-
-    @property
-    def now(self) -> PolicyStatus:
-        """What the device has said last."""
-        return self.statuses[-1]
-
-    def until(self, condition: Callable[[PolicyStatus], object]) -> PolicyStatus:
-        """Wait until the device has said something."""
-        wait_until(lambda: self.statuses and condition(self.now), 60, "the device's policy status")
-        return self.now
 
 
 @pytest.fixture

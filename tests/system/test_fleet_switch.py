@@ -15,9 +15,9 @@ from edge_agent.config import load
 from firmware_sim.devices import AgentProcess
 from mqtt_link import Broker
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.enrolled import Operator
 from tests.support.processes import Recorder, by_tick, policy
 from tests.support.signing import Keys, policy_document
-from tests.system.test_fleet_attacks import Operator
 
 PERIOD_US = 5_000
 

@@ -21,9 +21,9 @@ from contract.trust import Trust, TrustError
 from gateway.fleet import Document, Plan, Registry, Rollouts, Stage, Target
 from mqtt_link import Broker, Link
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.enrolled import Gateway
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
-from tests.system.test_fleet import Gateway
 
 DEVICES, OFFLINE, REFUSING = 500, 50, 15
 

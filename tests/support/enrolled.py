@@ -1,0 +1,100 @@
+"""A gateway whose fleet has a registry, as a process, and an operator at the broker."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from contract.envelope import decode_envelope
+from contract.fleet_documents import PolicyDocument
+from contract.fleet_frames import PolicyStatus, decode_policy_status
+from contract.frames import SymbolFrame, decode_symbols
+from contract.measure_frames import MeasureFrame, decode_measure
+from contract.topics import policy_set_topic, policy_status_topic, symbols_topic
+from gateway.fleet import Document, Registry, Target
+from mqtt_link import Broker, Link
+from tests.support.brokers import wait_until
+from tests.support.signing import Keys
+
+
+def add(registry: Registry, keys: Keys, document: PolicyDocument) -> None:
+    """Sign a document, enter it and let the device `watch` have it."""
+    payload = keys.signed(document)
+    entry = Document(
+        document.version, Target("device", "watch"), decode_envelope(payload).digest, payload, "test", "", 0, None
+    )
+    now = time.time_ns() // 1000
+    registry.add_document(entry, who="me", time_us=now)
+    registry.desire(["watch"], document.version, who="me", time_us=now)
+
+
+class Gateway:
+    """`fugu gateway run` for a fleet with a registry."""
+
+    def __init__(self, folder: Path, port: int, *options: str) -> None:
+        self.log, self.store = folder / "gateway.log", folder / "gateway.sqlite"
+        command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", "home", "--store", str(self.store)]
+        command += ["--broker", f"127.0.0.1:{port}", "--registry", str(folder / "fleet.sqlite"), "--verbose"]
+        command += ["--root", str(folder / "root.envelope"), "--gateway-key", str(folder / "gateway.key")]
+        command += ["--passphrase-file", str(folder / "passphrase"), *options]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def points(self) -> list[MeasureFrame]:
+        """Frames of points that are durable."""
+        if not self.store.exists():
+            return []
+        with sqlite3.connect(f"file:{self.store}?mode=ro", uri=True) as db:
+            try:
+                return [decode_measure(row[0]) for row in db.execute("SELECT payload FROM measured ORDER BY first")]
+            except sqlite3.OperationalError:
+                return []
+
+    def versions(self) -> set[int]:
+        """Policy versions of the durable frames of symbols."""
+        with sqlite3.connect(f"file:{self.store}?mode=ro", uri=True) as db:
+            return {row[0] for row in db.execute("SELECT policy_version FROM frames")}
+
+
+class Operator:
+    """Publishes as an operator, or an attacker, and hears what the device says."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.statuses: list[PolicyStatus] = []
+        self.frames: list[SymbolFrame] = []
+        self._subscribed = threading.Event()
+        self.link = Link(
+            broker,
+            client_id="operator",
+            subscriptions=(policy_status_topic("home", "watch"), symbols_topic("home", "watch", "+")),
+            durable=True,
+            on_connected=self._subscribed.set,
+            on_message=self._received,
+        )
+        self.link.start()
+        wait_until(self._subscribed.is_set, 20)
+
+    def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
+        if topic.endswith("/status"):
+            self.statuses.append(decode_policy_status(payload))
+        elif payload[0] == 1:
+            self.frames.append(decode_symbols(payload))
+
+    def say(self, payload: bytes, topic: str = policy_set_topic("home", "watch"), retain: bool = True) -> None:
+        """Publish a document."""
+        assert self.link.publish(topic, payload, retain=retain) is not None
+
+    @property
+    def now(self) -> PolicyStatus:
+        """What the device has said last."""
+        return self.statuses[-1]
+
+    def until(self, condition: Callable[[PolicyStatus], object]) -> PolicyStatus:
+        """Wait until the device has said something."""
+        wait_until(lambda: self.statuses and condition(self.now), 60, "the device's policy status")
+        return self.now
