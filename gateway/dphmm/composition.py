@@ -24,10 +24,10 @@ from contract.measure_table import members
 from contract.measurement import Measurement, Reach
 from gateway.dphmm.graphs import BoolArray, GraphError, IntArray
 from gateway.dphmm.hull import Hull, ceil_gauges
-from gateway.dphmm.local_bound import any_start_bound, endless_bound
 from gateway.privacy.accountant import ChainAccountant, ChainLoss
+from gateway.privacy.accountant.inner_maximum import EXACT_STATES
+from gateway.privacy.accountant.walks import any_start_bound, endless_bound
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.inner_maximum import EXACT_STATES
 
 __all__ = [
     "accepted_loss",

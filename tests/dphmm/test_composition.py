@@ -23,12 +23,12 @@ from gateway.dphmm.composition import (
 )
 from gateway.dphmm.graphs import GraphError, complete, explicit, lattice, one_step, within_radius
 from gateway.dphmm.hull import ceil_gauges, difference_hull, gauge, graph_hull
-from gateway.dphmm.local_bound import endless_bound, local_step
 from gateway.dphmm.protection import factor, protect
 from gateway.dphmm.tables import build_table, fallback_table, table_loss
 from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.accountant.inner_maximum import closed, exact_step
+from gateway.privacy.accountant.walks import endless_bound, local_step
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.inner_maximum import closed, exact_step
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states
 from tests.support.oracle import worst_loss
 

@@ -10,8 +10,8 @@ import pytest
 
 from contract.chains import BinaryChains, BoundedChains
 from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.accountant.endless_side import EndlessSide
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.chain_sides import EndlessSide
 from tests.support.oracle import (
     count_density,
     histogram_density,

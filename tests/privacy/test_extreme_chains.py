@@ -11,8 +11,8 @@ import pytest
 from contract.chains import BinaryChains
 from gateway.chain import stationary_law
 from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.accountant.endless_side import EndlessSide
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.chain_sides import EndlessSide
 from gateway.privacy.quilts import mqm_exact
 from tests.support.oracle import (
     Array,

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from gateway.privacy.inner_maximum import EXACT_STATES, box_step, closed, exact_step, ratio_order, step, transport_step
+from gateway.privacy.accountant.inner_maximum import (
+    EXACT_STATES,
+    box_step,
+    closed,
+    exact_step,
+    ratio_order,
+    step,
+    transport_step,
+)
 
 
 def by_linear_programme(above: np.ndarray, below: np.ndarray, bounds: np.ndarray) -> float:

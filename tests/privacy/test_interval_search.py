@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from contract.chains import BinaryChains
-from gateway.privacy import interval_search
-from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.accountant import ChainAccountant, interval_search
+from gateway.privacy.accountant.interval_enclosure import Box, Cases, enclosure
+from gateway.privacy.accountant.schedule import informed_losses
 from gateway.privacy.chain_class import MarkovChain
-from gateway.privacy.chain_schedule import informed_losses
-from gateway.privacy.interval_enclosure import Box, Cases, enclosure
 from tests.support.oracle import Array, worst_loss, worst_switched
 
 

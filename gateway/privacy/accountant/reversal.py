@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from gateway.chain.kernel import Floats, Ints
+from gateway.privacy.accountant.inner_maximum import Order, ratio_order
 from gateway.privacy.chain_class import TINY, ChainClassError, MarkovChain, Support
-from gateway.privacy.inner_maximum import Order, ratio_order
 
 __all__ = ["law_error", "reversed_kernel", "reversed_stationary"]
 

@@ -21,7 +21,7 @@ from contract.chains import BinaryChains
 from contract.exponential import exp_up
 from contract.sides import informed_side
 from gateway.chain.kernel import Floats, Ints
-from gateway.privacy.interval_enclosure import OUTWARD, Box, Cases, Interval, enclosure
+from gateway.privacy.accountant.interval_enclosure import OUTWARD, Box, Cases, Interval, enclosure
 
 __all__ = ["worst_informed_losses"]
 

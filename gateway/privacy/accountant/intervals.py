@@ -9,7 +9,7 @@ import numpy as np
 
 from contract.chains import BinaryChains
 from gateway.chain.kernel import Floats
-from gateway.privacy.odds_ratio_bound import odds_ratio_step
+from gateway.privacy.accountant.odds_ratio import odds_ratio_step
 
 __all__ = ["interval_losses", "odds_ratio_losses"]
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 
 from gateway.chain.kernel import Floats
-from gateway.privacy.any_start import left_any
+from gateway.privacy.accountant.any_start import left_any
+from gateway.privacy.accountant.endless_side import log_ratios
+from gateway.privacy.accountant.inner_maximum import closed, ratio_order, step
+from gateway.privacy.accountant.reversal import law_error, reversed_kernel, reversed_stationary
 from gateway.privacy.chain_class import TINY, MarkovChain, Support, follow
-from gateway.privacy.chain_sides import log_ratios
-from gateway.privacy.inner_maximum import closed, ratio_order, step
-from gateway.privacy.reversal import law_error, reversed_kernel, reversed_stationary
 
 __all__ = ["informed_losses", "left_sides", "losses", "pair_rates"]
 

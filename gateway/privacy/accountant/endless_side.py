@@ -20,8 +20,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from gateway.chain.kernel import Floats, kernel
+from gateway.privacy.accountant.inner_maximum import EXACT_STATES, Order, ratio_order, step
 from gateway.privacy.chain_class import TINY, follow
-from gateway.privacy.inner_maximum import EXACT_STATES, Order, ratio_order, step
 
 __all__ = ["EndlessSide", "log_ratios"]
 

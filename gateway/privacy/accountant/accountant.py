@@ -21,14 +21,14 @@ from scipy.optimize import brentq
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from contract.guarantee import Adversary
 from gateway.chain.kernel import Floats
+from gateway.privacy.accountant.endless_side import log_ratios
+from gateway.privacy.accountant.finite import MOST_WORK, ChainMember, contract_loss, interval_name, recursion_name
+from gateway.privacy.accountant.inner_maximum import EXACT_STATES, closed
+from gateway.privacy.accountant.interval_search import worst_informed_losses
+from gateway.privacy.accountant.intervals import interval_losses, odds_ratio_losses
+from gateway.privacy.accountant.odds_ratio import odds_ratio_side
+from gateway.privacy.accountant.schedule import informed_losses, losses, pair_rates
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.chain_schedule import informed_losses, losses, pair_rates
-from gateway.privacy.chain_sides import log_ratios
-from gateway.privacy.endless_chain import MOST_WORK, ChainMember, contract_loss, interval_name, recursion_name
-from gateway.privacy.inner_maximum import EXACT_STATES, closed
-from gateway.privacy.interval_schedule import interval_losses, odds_ratio_losses
-from gateway.privacy.interval_search import worst_informed_losses
-from gateway.privacy.odds_ratio_bound import odds_ratio_side
 
 __all__ = ["ChainAccountant", "ChainLoss", "Chains"]
 

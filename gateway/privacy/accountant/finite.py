@@ -14,11 +14,11 @@ import numpy as np
 from contract.chains import BinaryChains, BoundedChains
 from contract.guarantee import Adversary, ratio_loss
 from gateway.chain.kernel import Floats, Ints
+from gateway.privacy.accountant.endless_side import EndlessSide
+from gateway.privacy.accountant.inner_maximum import EXACT_STATES, step
+from gateway.privacy.accountant.reversal import law_error, reversed_stationary
+from gateway.privacy.accountant.schedule import left_sides
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.chain_schedule import left_sides
-from gateway.privacy.chain_sides import EndlessSide
-from gateway.privacy.inner_maximum import EXACT_STATES, step
-from gateway.privacy.reversal import law_error, reversed_stationary
 
 __all__ = ["ALTERNATING", "MOST_WORK", "ChainMember", "contract_loss", "interval_name", "recursion_name"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from gateway.chain.kernel import Floats
+from gateway.privacy.accountant.endless_side import log_ratios
+from gateway.privacy.accountant.inner_maximum import closed, step
+from gateway.privacy.accountant.odds_ratio import odds_ratio_step
+from gateway.privacy.accountant.reversal import law_error, reversed_stationary
 from gateway.privacy.chain_class import TINY, MarkovChain
-from gateway.privacy.chain_sides import log_ratios
-from gateway.privacy.inner_maximum import closed, step
-from gateway.privacy.odds_ratio_bound import odds_ratio_step
-from gateway.privacy.reversal import law_error, reversed_stationary
 
 __all__ = ["left_any"]
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from contract.guarantee import Adversary
 from gateway.chain.kernel import Floats, kernel
+from gateway.privacy.accountant.endless_side import EndlessSide
+from gateway.privacy.accountant.inner_maximum import box_step, closed, exact_step, ratio_order, transport_step
+from gateway.privacy.accountant.odds_ratio import odds_ratio_step
+from gateway.privacy.accountant.reversal import reversed_stationary
 from gateway.privacy.chain_class import MarkovChain
-from gateway.privacy.chain_sides import EndlessSide
-from gateway.privacy.inner_maximum import box_step, closed, exact_step, ratio_order, transport_step
-from gateway.privacy.odds_ratio_bound import odds_ratio_step
-from gateway.privacy.reversal import reversed_stationary
 
 __all__ = ["any_start_bound", "endless_bound", "local_step"]
 
