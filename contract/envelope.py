@@ -7,12 +7,11 @@ for another. Keys are named by the first half of the SHA-256 of the public key, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from contract._wire import array, binary, each, fields, identity, length, pack, text
 from contract.errors import FrameRangeError
@@ -28,7 +27,6 @@ __all__ = [
     "encode_roots",
     "key_name",
     "sign",
-    "signers",
 ]
 
 Kind = Literal["root", "policy", "table", "time"]
@@ -81,9 +79,14 @@ class Envelope:
             raise FrameRangeError("an envelope with two signatures of one key")
 
     @property
+    def message(self) -> bytes:
+        """What the signatures are of: the payload, and of which kind it is."""
+        return _signed(self.kind, self.payload)
+
+    @property
     def digest(self) -> str:
         """What names the content, whoever has signed it."""
-        return hashlib.sha256(_signed(self.kind, self.payload)).hexdigest()
+        return hashlib.sha256(self.message).hexdigest()
 
 
 def sign(kind: Kind, payload: bytes, keys: Iterable[Ed25519PrivateKey]) -> Envelope:
@@ -91,27 +94,6 @@ def sign(kind: Kind, payload: bytes, keys: Iterable[Ed25519PrivateKey]) -> Envel
     message = _signed(kind, payload)
     signatures = (Signature(key_name(key.public_key().public_bytes_raw()), key.sign(message)) for key in keys)
     return Envelope(kind, payload, tuple(sorted(signatures, key=lambda signature: signature.key)))
-
-
-def signers(envelope: Envelope, keys: Mapping[bytes, bytes]) -> set[bytes]:
-    """The names of those keys that have validly signed an envelope.
-
-    Args:
-        envelope: any.
-        keys: public keys of 32 bytes, by name.
-    """
-    message = _signed(envelope.kind, envelope.payload)
-    found = set()
-    for signature in envelope.signatures:
-        public = keys.get(signature.key)
-        if public is None:
-            continue
-        try:
-            Ed25519PublicKey.from_public_bytes(public).verify(signature.signature, message)
-        except InvalidSignature:
-            continue
-        found.add(signature.key)
-    return found
 
 
 def key_name(public: bytes) -> bytes:

@@ -26,12 +26,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from contract._document import FORMAT_NAME
-from contract.envelope import Envelope, Kind, decode_envelope, decode_roots, signers
-from contract.errors import FrameError, FuguError, GuaranteeError, PolicyError
+from contract.envelope import Envelope, Kind, decode_envelope, decode_roots
+from contract.errors import FrameError, GuaranteeError, PolicyError
 from contract.fleet_documents import (
     Enrolment,
     PolicyDocument,
-    Role,
     RootDocument,
     TableDocument,
     TimeDocument,
@@ -41,119 +40,25 @@ from contract.joint import NoJointBoundError, joint_epsilon
 from contract.pins import violations
 from contract.policies import AnyPolicy
 from contract.policy import Policy
+from contract.signatures import verified
+from contract.trust_errors import (
+    AddressError,
+    CeilingError,
+    ConflictError,
+    EnvelopeError,
+    ExpiredError,
+    FalseGuaranteeError,
+    JointBoundError,
+    NotYetValidError,
+    PinnedError,
+    ReplayError,
+    RootError,
+    TrustError,
+)
 
-__all__ = [
-    "AddressError",
-    "CeilingError",
-    "ConflictError",
-    "EnvelopeError",
-    "ExpiredError",
-    "FalseGuaranteeError",
-    "JointBoundError",
-    "NotYetValidError",
-    "PinnedError",
-    "ReplayError",
-    "RoleError",
-    "RootError",
-    "SignatureError",
-    "ThresholdError",
-    "Trust",
-    "TrustError",
-    "TrustState",
-    "Verdict",
-]
+__all__ = ["Trust", "TrustState", "Verdict"]
 
 _Read = TypeVar("_Read", RootDocument, PolicyDocument, TableDocument, TimeDocument)
-
-
-class TrustError(FuguError):
-    """A document is not accepted."""
-
-    reason = "trust"
-
-
-class EnvelopeError(TrustError):
-    """The bytes are no envelope, or not of this kind; or what was signed is malformed."""
-
-    reason = "malformed"
-
-
-class RoleError(TrustError):
-    """No key that may sign such a document has signed it."""
-
-    reason = "wrong_role"
-
-
-class SignatureError(TrustError):
-    """A signature of a key that may sign does not match what it signs."""
-
-    reason = "bad_signature"
-
-
-class ThresholdError(TrustError):
-    """Too few of the keys that may sign have signed."""
-
-    reason = "threshold"
-
-
-class AddressError(TrustError):
-    """The document is for somebody else."""
-
-    reason = "not_addressed"
-
-
-class ReplayError(TrustError):
-    """A newer document has been accepted before."""
-
-    reason = "replayed"
-
-
-class ConflictError(TrustError):
-    """A document of the same version, with other content, has been accepted before."""
-
-    reason = "same_version"
-
-
-class ExpiredError(TrustError):
-    """The document's time is over."""
-
-    reason = "expired"
-
-
-class NotYetValidError(TrustError):
-    """The document's time has not come."""
-
-    reason = "not_yet_valid"
-
-
-class FalseGuaranteeError(TrustError):
-    """A policy does not guarantee what it claims, or cannot be run."""
-
-    reason = "guarantee"
-
-
-class CeilingError(TrustError):
-    """A policy promises less than the device's owner demands."""
-
-    reason = "ceiling"
-
-
-class PinnedError(TrustError):
-    """A policy keeps to the ceilings, but its guarantee is not about what the device's owner has pinned."""
-
-    reason = "pinned"
-
-
-class JointBoundError(TrustError):
-    """The owner limits what all streams tell together, and for these streams nobody knows that."""
-
-    reason = "no_joint_bound"
-
-
-class RootError(TrustError):
-    """A new root does not follow from the one in force."""
-
-    reason = "root"
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,12 +236,12 @@ class Trust:
 
     def _consider_root(self, envelope: Envelope, payload: bytes) -> Verdict:
         try:
-            _check_signatures(envelope, self._root.root, self._root.public_keys)
+            verified(envelope, self._root.root, self._root.public_keys)
         except TrustError as error:
             raise RootError(f"a new root that the one in force has not signed: {error}") from None
         document = _read(RootDocument, envelope)
         try:
-            _check_signatures(envelope, document.root, document.public_keys)
+            verified(envelope, document.root, document.public_keys)
         except TrustError as error:
             raise RootError(f"a new root that its own keys have not signed: {error}") from None
         if document.fleet != self.enrolment.fleet:
@@ -352,7 +257,7 @@ class Trust:
         return Verdict(replace(self.state, root=payload, time=0), document)
 
     def _consider_policy(self, envelope: Envelope, payload: bytes, now: int) -> Verdict:
-        _check_signatures(envelope, self._root.policy, self._root.public_keys)
+        verified(envelope, self._root.policy, self._root.public_keys)
         document = _read(PolicyDocument, envelope)
         mine = self.enrolment
         if document.fleet != mine.fleet or not document.to.reaches(mine.device, mine.groups):
@@ -373,14 +278,14 @@ class Trust:
         return Verdict(state, document, policies)
 
     def _consider_table(self, envelope: Envelope) -> Verdict:
-        _check_signatures(envelope, self._root.gateway, self._root.public_keys)
+        verified(envelope, self._root.gateway, self._root.public_keys)
         document = _read(TableDocument, envelope)
         if (document.fleet, document.device) != (self.enrolment.fleet, self.enrolment.device):
             raise AddressError(f"a table for {document.fleet}/{document.device}")
         return Verdict(self.state, document)
 
     def _consider_time(self, envelope: Envelope) -> Verdict:
-        _check_signatures(envelope, self._root.gateway, self._root.public_keys)
+        verified(envelope, self._root.gateway, self._root.public_keys)
         document = _read(TimeDocument, envelope)
         if document.fleet != self.enrolment.fleet:
             raise AddressError(f"the time of fleet {document.fleet}")
@@ -434,7 +339,7 @@ class Trust:
         if envelope.kind != "root":
             raise EnvelopeError(f"a {envelope.kind} document where a root was expected")
         document = _read(RootDocument, envelope)
-        _check_signatures(envelope, document.root, document.public_keys)
+        verified(envelope, document.root, document.public_keys)
         if document.fleet != self.enrolment.fleet:
             raise AddressError(f"the root of fleet {document.fleet}")
         return document
@@ -445,19 +350,6 @@ def _envelope(payload: bytes) -> Envelope:
         return decode_envelope(payload)
     except FrameError as error:
         raise EnvelopeError(f"no envelope: {error}") from None
-
-
-def _check_signatures(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> None:
-    """Refuse an envelope that a role has not signed."""
-    allowed = {name: public for name, public in keys.items() if name in role.names}
-    claimed = {signature.key for signature in envelope.signatures} & set(allowed)
-    if not claimed:
-        raise RoleError(f"no key that may sign a {envelope.kind} document has signed it")
-    valid = signers(envelope, allowed)
-    if valid != claimed:
-        raise SignatureError("a signature does not match the document")
-    if len(valid) < role.threshold:
-        raise ThresholdError(f"{len(valid)} of the {role.threshold} signatures that are needed")
 
 
 def _read(kind: type[_Read], envelope: Envelope) -> _Read:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.fleet_documents import PolicyDocument, read_enrolment
-from contract.trust import EnvelopeError, FalseGuaranteeError, Trust, TrustState, Verdict
+from contract.trust import Trust, TrustState, Verdict
+from contract.trust_errors import EnvelopeError, FalseGuaranteeError
 from edge_agent.config_file import ConfigError, sensor_values
 from edge_agent.config_schema import AgentConfig
 

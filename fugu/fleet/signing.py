@@ -12,14 +12,16 @@ from typing import Any, Literal, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from contract.envelope import Envelope, decode_envelope, encode_envelope, sign, signers
+from contract.envelope import Envelope, decode_envelope, encode_envelope, sign
 from contract.errors import FrameError, FuguError, PolicyError
 from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, write_document
 from contract.measure_policy import MeasurePolicy
 from contract.measure_table import decoded_table, encoded_table
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
-from contract.trust import NotYetValidError, Trust
+from contract.signatures import signers
+from contract.trust import Trust
+from contract.trust_errors import NotYetValidError
 from fugu.errors import CommandError, CommandLineError
 from fugu.fleet.roots import Root, device_trust
 
@@ -216,8 +218,7 @@ def read_signed(content: bytes, root: Root) -> Signed:
     if envelope.kind != "policy":
         raise CommandError(f"a {envelope.kind} document where a policy document was expected")
     role = root.document.policy
-    allowed = {name: public for name, public in root.document.public_keys.items() if name in role.names}
-    valid = signers(envelope, allowed)
+    valid = signers(envelope, role, root.document.public_keys)
     if not valid or {one.key for one in envelope.signatures} != valid:
         raise CommandError(
             f"{len(valid)} of its {len(envelope.signatures)} signatures are valid and of policy keys of root version "

@@ -10,9 +10,11 @@ import logging
 from collections import Counter
 from pathlib import Path
 
-from contract.envelope import decode_envelope, signers
+from contract.envelope import Envelope, decode_envelope
 from contract.errors import FuguError, PolicyError
 from contract.fleet_documents import PolicyDocument, RootDocument, read_document
+from contract.signatures import verified
+from contract.trust_errors import TrustError
 from gateway.fleet import Document, Registry
 from gateway.service.policies import Catalogue
 
@@ -41,8 +43,10 @@ def read_roots(paths: list[Path], fleet: str) -> list[tuple[RootDocument, bytes]
             raise PolicyError(f"{path}: {error}") from None
         if envelope.kind != "root" or document.fleet != fleet:
             raise PolicyError(f"{path} is not a root of fleet {fleet}")
-        if len(signers(envelope, document.public_keys) & document.root.names) < document.root.threshold:
-            raise PolicyError(f"{path} is not signed by its own keys")
+        try:
+            verified(envelope, document.root, document.public_keys)
+        except TrustError:
+            raise PolicyError(f"{path} is not signed by its own keys") from None
         found.append((document, payload))
     return sorted(found, key=lambda pair: pair[0].version)
 
@@ -91,8 +95,7 @@ class FleetPolicies:
     def _opened(self, document: Document) -> PolicyDocument | None:
         try:
             envelope = decode_envelope(document.payload)
-            valid = (len(signers(envelope, r.public_keys) & r.policy.names) >= r.policy.threshold for r in self._roots)
-            if envelope.kind != "policy" or not any(valid):
+            if envelope.kind != "policy" or not any(_signed_under(root, envelope) for root in self._roots):
                 raise PolicyError("it is not signed by the policy keys of a root")
             opened = read_document(PolicyDocument, envelope.payload)
             if (opened.fleet, opened.version) != (self._catalogue.fleet, document.version):
@@ -111,3 +114,11 @@ class FleetPolicies:
         except FuguError as error:
             self._counters["documents_refused"] += 1
             _log.error("document %d cannot be used for %s: %s", document.version, device, error)
+
+
+def _signed_under(root: RootDocument, envelope: Envelope) -> bool:
+    try:
+        verified(envelope, root.policy, root.public_keys)
+    except TrustError:
+        return False
+    return True

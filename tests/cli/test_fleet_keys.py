@@ -21,7 +21,8 @@ from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_do
 from contract.measure_table import decoded_table
 from contract.pins import pins_of
 from contract.table import EmissionTable
-from contract.trust import ThresholdError, Trust, Verdict
+from contract.trust import Trust, Verdict
+from contract.trust_errors import ThresholdError
 from fugu.fleet.key_file import decrypted, encrypted
 from fugu.main import main
 from gateway.fleet import Document, Registry, Target

@@ -24,7 +24,8 @@ from contract.policies import AnyPolicy
 from contract.policy import Policy
 from contract.policy_header import Clock
 from contract.table import EmissionTable
-from contract.trust import PinnedError, Trust
+from contract.trust import Trust
+from contract.trust_errors import PinnedError
 from contract.windows import Window
 from gateway.privacy.randomised_response import calibrate_binary
 from tests.support.measured import measure_policy

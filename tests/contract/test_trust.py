@@ -17,7 +17,8 @@ from contract.fleet_documents import Address, PolicyDocument, RootDocument, writ
 from contract.guarantee import Guarantee
 from contract.policy import Policy
 from contract.table import EmissionTable
-from contract.trust import (
+from contract.trust import Trust, TrustState
+from contract.trust_errors import (
     AddressError,
     CeilingError,
     ConflictError,
@@ -30,9 +31,7 @@ from contract.trust import (
     RootError,
     SignatureError,
     ThresholdError,
-    Trust,
     TrustError,
-    TrustState,
 )
 from tests.support.measured import measure_policy
 from tests.support.processes import policy

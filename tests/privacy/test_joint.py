@@ -16,7 +16,8 @@ from contract.guarantee import Adversary, Guarantee, ratio_loss
 from contract.joint import NoJointBoundError, joint_epsilon
 from contract.policy import Categories, Clock, Policy, Thresholds
 from contract.table import SCALE, EmissionTable
-from contract.trust import CeilingError, JointBoundError, Trust
+from contract.trust import Trust
+from contract.trust_errors import CeilingError, JointBoundError
 from contract.windows import Window
 from gateway.privacy.randomised_response import calibrate_binary
 from tests.support.measured import measure_policy

@@ -17,7 +17,8 @@ from contract.measure_check import check_noise
 from contract.measure_frames import decode_measure, decode_measure_estimate
 from contract.measure_table import decode_table
 from contract.release_frames import decode_release
-from contract.trust import Trust, TrustError
+from contract.trust import Trust
+from contract.trust_errors import TrustError
 from contract.window_frames import decode_window
 from tests.support.measured import measure_policy
 from tests.support.processes import policy

@@ -11,7 +11,8 @@ import pytest
 
 from contract.errors import FuguError, PolicyError
 from contract.fleet_documents import read_enrolment
-from contract.trust import EnvelopeError, TrustState
+from contract.trust import TrustState
+from contract.trust_errors import EnvelopeError
 from edge_agent.outbox import Outbox
 from gateway.fleet.registry import Registry
 from gateway.release.ledger import Ledger

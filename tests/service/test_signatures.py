@@ -1,0 +1,128 @@
+"""Device, gateway and operator believe the same signatures: whatever one of them refuses, no other takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from contract.envelope import Envelope, Signature, decode_envelope, encode_envelope
+from contract.errors import PolicyError
+from contract.fleet_documents import RootDocument
+from contract.signatures import verified
+from contract.trust import Trust
+from contract.trust_errors import RoleError, SignatureError, ThresholdError, TrustError
+from fugu.errors import CommandError
+from fugu.fleet.roots import Root, device_trust
+from fugu.fleet.signing import check, read_signed
+from gateway.fleet import Document, Registry, Target
+from gateway.service.fleet_policies import FleetPolicies, read_roots
+from gateway.service.policies import Catalogue
+from tests.support.processes import policy
+from tests.support.signing import NOW, Keys, new_keys, policy_document
+
+KEYS = Keys()
+STRANGERS = new_keys(1)
+POLICY = policy(epoch_us=0, period_us=1_000_000)
+DOCUMENT = policy_document(POLICY, version=5)
+
+
+def spoiled(envelope: Envelope, which: int) -> Envelope:
+    """The same envelope with one signature that does not match."""
+    signatures = list(envelope.signatures)
+    one = signatures[which]
+    signatures[which] = Signature(one.key, one.signature[:-1] + bytes([one.signature[-1] ^ 1]))
+    return replace(envelope, signatures=tuple(signatures))
+
+
+CASES = {
+    "exactly enough": (KEYS.envelope(DOCUMENT, KEYS.policy[:2]), None),
+    "all": (KEYS.envelope(DOCUMENT, KEYS.policy), None),
+    "nobody": (KEYS.envelope(DOCUMENT, []), RoleError),
+    "a stranger": (KEYS.envelope(DOCUMENT, STRANGERS), RoleError),
+    "another role": (KEYS.envelope(DOCUMENT, KEYS.root), RoleError),
+    "one too few": (KEYS.envelope(DOCUMENT, KEYS.policy[:1]), ThresholdError),
+    "one of each role": (KEYS.envelope(DOCUMENT, [KEYS.policy[0], KEYS.root[0], KEYS.gateway[0]]), ThresholdError),
+    "one of two spoiled": (spoiled(KEYS.envelope(DOCUMENT, KEYS.policy[:2]), 0), SignatureError),
+    "enough, and one more that is spoiled": (spoiled(KEYS.envelope(DOCUMENT, KEYS.policy), 2), SignatureError),
+}
+"""Envelopes of a document that two of three policy keys have to sign, and how the rule refuses them."""
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> tuple[Envelope, type[TrustError] | None]:
+    """One of them."""
+    return CASES[request.param]
+
+
+def test_device_and_gateway_follow_the_rule(case: tuple[Envelope, type[TrustError] | None], tmp_path: Path) -> None:
+    envelope, refusal = case
+    root = KEYS.root_document()
+    device = Trust(KEYS.enrolment())
+    if refusal is None:
+        verified(envelope, root.policy, root.public_keys)
+        assert device.consider(encode_envelope(envelope), "policy", NOW).news
+    else:
+        with pytest.raises(refusal):
+            verified(envelope, root.policy, root.public_keys)
+        with pytest.raises(refusal):
+            device.consider(encode_envelope(envelope), "policy", NOW)
+    assert taken(envelope, [root], tmp_path / "registry.sqlite") == (refusal is None)
+
+
+def taken(envelope: Envelope, roots: list[RootDocument], path: Path) -> bool:
+    """Whether a gateway believes a document that a registry holds."""
+    counters: Counter[str] = Counter()
+    catalogue = Catalogue("home")
+    with closing(Registry(path, fleet="home")) as registry:
+        registry.enrol("watch", who="test", time_us=0)
+        payload = encode_envelope(envelope)
+        document = Document(5, Target("device", "watch"), envelope.digest, payload, "")
+        registry.add_document(document, who="test", time_us=0)
+        FleetPolicies(registry, roots, catalogue, counters).refresh()
+    assert counters["documents_taken"] + counters["documents_refused"] == 1
+    assert catalogue.devices(POLICY.stream) == (("watch",) if counters["documents_taken"] else ())
+    return bool(counters["documents_taken"])
+
+
+def test_an_older_root_still_speaks_for_a_document(tmp_path: Path) -> None:
+    other = Keys()
+    envelope = KEYS.envelope(DOCUMENT)
+    roots = [KEYS.root_document(), other.root_document(version=2)]
+    assert taken(envelope, roots, tmp_path / "one.sqlite")
+    assert not taken(envelope, roots[1:], tmp_path / "two.sqlite")
+
+
+def test_what_the_operator_pushes_follows_the_rule(case: tuple[Envelope, type[TrustError] | None]) -> None:
+    """Too few signatures are read, as others may follow, and are not pushed; each that is there has to count."""
+    envelope, refusal = case
+    root = Root(KEYS.root_document(), KEYS.root_envelope())
+    if refusal is not None and envelope != KEYS.envelope(DOCUMENT, KEYS.policy[:1]):
+        with pytest.raises(CommandError, match="signatures are valid and of policy keys of root version 1; it takes 2"):
+            read_signed(encode_envelope(envelope), root)
+        return
+    signed = read_signed(encode_envelope(envelope), root)
+    assert signed.signatures == len(envelope.signatures)
+    if refusal is None:
+        assert check(signed, root, NOW)
+    else:
+        with pytest.raises(refusal):
+            check(signed, root, NOW)
+
+
+def test_a_root_is_signed_by_its_own_keys_for_gateway_and_device(tmp_path: Path) -> None:
+    good = decode_envelope(KEYS.root_envelope())
+    (tmp_path / "good").write_bytes(encode_envelope(good))
+    ((root, payload),) = read_roots([tmp_path / "good"], "home")
+    assert root == KEYS.root_document()
+    assert device_trust(Root(root, payload)).root == root
+    few = replace(good, signatures=good.signatures[:1])
+    for bad in (few, spoiled(good, 0), spoiled(decode_envelope(KEYS.root_envelope(1, KEYS.root[2])), 1)):
+        (tmp_path / "bad").write_bytes(encode_envelope(bad))
+        with pytest.raises(PolicyError, match="bad is not signed by its own keys"):
+            read_roots([tmp_path / "bad"], "home")
+        with pytest.raises(TrustError):
+            device_trust(Root(root, encode_envelope(bad)))
