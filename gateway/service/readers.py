@@ -121,29 +121,30 @@ def check_reader(reader: Reader, config: ReleaseConfig, catalogue: Catalogue) ->
 
 
 def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: str, stream: str) -> Bound | None:
-    policies = catalogue.policies(device, stream)
+    """The largest of the bounds that the versions of a stream's policy give; none if none of them allows anything.
+
+    What a later version allows is no bound of what was told about the ticks of an earlier one: its class may leave
+    less, and its windows may take up what releases had before. Of the ticks of a version no audience was ever told more
+    than that version allows beside its own windows, because its allowance is the least of all versions known by then.
+    """
+    audiences = [_audience(config, reader.name, name) for name in reader.audiences]
+    found = []
     try:
-        allowances = [_least_allowance(config, catalogue, device, stream, name) for name in reader.audiences]
-        base = max(units_above(policy.window_rate) for policy in policies)
-        charge = joint_charge(allowances, base)
-        if not charge:
-            return None
-        epsilon = max(joint_loss(policy.chains, charge, reader.adversary) for policy in policies)
+        for policy in catalogue.policies(device, stream):
+            allowances = [allowance(policy.chains, one.epsilon, one.adversary) for one in audiences]
+            if charge := joint_charge(allowances, units_above(policy.window_rate)):
+                found.append(joint_loss(policy.chains, charge, reader.adversary))
     except ChainClassError as error:
         raise ReleaseConfigError(f"account {reader.name}: no bound for {device}/{stream}: {error}") from None
+    if not found:
+        return None
+    epsilon = max(found)
     if epsilon > reader.epsilon:
         raise ReleaseConfigError(
             f"account {reader.name} would be told {epsilon:.10g} about {device}/{stream} by the audiences "
             f"{', '.join(reader.audiences)} together: its limit is {reader.epsilon:.10g} ({reader.adversary} adversary)"
         )
     return Bound(device, stream, epsilon)
-
-
-def _least_allowance(config: ReleaseConfig, catalogue: Catalogue, device: str, stream: str, audience: str) -> int:
-    """What an audience may be told about a tick of a stream: the least that any of its policies allows."""
-    promise = config.audiences[audience]
-    policies = catalogue.policies(device, stream)
-    return min(allowance(policy.chains, promise.epsilon, promise.adversary) for policy in policies)
 
 
 def _audience(config: ReleaseConfig, reader: str, name: str) -> Audience:
