@@ -15,7 +15,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from math import prod
 from typing import get_args
 
-from contract.errors import GuaranteeError
+from contract.errors import GuaranteeError, Reason
 from contract.guarantee import Adversary, lasting_ratios, ratio_loss
 from contract.policies import AnyPolicy
 from contract.policy import Policy
@@ -28,7 +28,7 @@ _STRENGTH: tuple[Adversary, ...] = get_args(Adversary)
 class NoJointBoundError(GuaranteeError):
     """What several streams tell together is not known."""
 
-    reason = "no_joint_bound"
+    reason = Reason.NO_JOINT_BOUND
 
 
 def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable] | None) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contract.errors import FuguError
+from contract.errors import FuguError, Reason
 
 __all__ = [
     "AddressError",
@@ -26,88 +26,86 @@ __all__ = [
 class TrustError(FuguError):
     """A document is not accepted."""
 
-    reason = "trust"
-
 
 class EnvelopeError(TrustError):
     """The bytes are no envelope, or not of this kind; or what was signed is malformed."""
 
-    reason = "malformed"
+    reason = Reason.MALFORMED
 
 
 class RoleError(TrustError):
     """No key that may sign such a document has signed it."""
 
-    reason = "wrong_role"
+    reason = Reason.WRONG_ROLE
 
 
 class SignatureError(TrustError):
     """A signature of a key that may sign does not match what it signs."""
 
-    reason = "bad_signature"
+    reason = Reason.BAD_SIGNATURE
 
 
 class ThresholdError(TrustError):
     """Too few of the keys that may sign have signed."""
 
-    reason = "threshold"
+    reason = Reason.THRESHOLD
 
 
 class AddressError(TrustError):
     """The document is for somebody else."""
 
-    reason = "not_addressed"
+    reason = Reason.NOT_ADDRESSED
 
 
 class ReplayError(TrustError):
     """A newer document has been accepted before."""
 
-    reason = "replayed"
+    reason = Reason.REPLAYED
 
 
 class ConflictError(TrustError):
     """A document of the same version, with other content, has been accepted before."""
 
-    reason = "same_version"
+    reason = Reason.SAME_VERSION
 
 
 class ExpiredError(TrustError):
     """The document's time is over."""
 
-    reason = "expired"
+    reason = Reason.EXPIRED
 
 
 class NotYetValidError(TrustError):
     """The document's time has not come."""
 
-    reason = "not_yet_valid"
+    reason = Reason.NOT_YET_VALID
 
 
 class FalseGuaranteeError(TrustError):
     """A policy does not guarantee what it claims, or cannot be run."""
 
-    reason = "guarantee"
+    reason = Reason.GUARANTEE
 
 
 class CeilingError(TrustError):
     """A policy promises less than the device's owner demands."""
 
-    reason = "ceiling"
+    reason = Reason.CEILING
 
 
 class PinnedError(TrustError):
     """A policy keeps to the ceilings, but its guarantee is not about what the device's owner has pinned."""
 
-    reason = "pinned"
+    reason = Reason.PINNED
 
 
 class JointBoundError(TrustError):
     """The owner limits what all streams tell together, and for these streams nobody knows that."""
 
-    reason = "no_joint_bound"
+    reason = Reason.NO_JOINT_BOUND
 
 
 class RootError(TrustError):
     """A new root does not follow from the one in force."""
 
-    reason = "root"
+    reason = Reason.ROOT

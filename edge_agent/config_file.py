@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contract.errors import FuguError
+from contract.errors import FuguError, Reason
 
 if TYPE_CHECKING:
     from edge_agent.config_schema import AgentConfig
@@ -18,7 +18,7 @@ __all__ = ["ConfigError", "read_config", "sensor_values"]
 class ConfigError(FuguError):
     """The configuration cannot be read, or contradicts the policies that it names."""
 
-    reason = "config"
+    reason = Reason.CONFIG
 
 
 def read_config(path: Path) -> AgentConfig:

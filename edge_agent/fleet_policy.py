@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contract.errors import FuguError
+from contract.errors import FuguError, Reason
 from contract.fleet_frames import JUDGED_BYTES, PolicyStatus, encode_policy_status
 from contract.frames import MAX_TEXT
 from contract.topics import policy_set_topic, policy_status_topic, root_topic, table_topic, time_topic
@@ -34,8 +34,7 @@ __all__ = ["FleetPolicy"]
 JUDGE_SECONDS = 120.0
 RETRY_SECONDS = 60.0
 MOST_WAITING = 16
-_NOT_YET = "not_yet_valid"
-_PASSING = frozenset({_NOT_YET, "storage", "judge", "config"})
+_PASSING = frozenset({Reason.NOT_YET_VALID, Reason.STORAGE, Reason.JUDGE, Reason.CONFIG})
 """Reasons that may be gone a minute later, with the same document."""
 
 Switch = Callable[[Sequence[StreamPlan], Callable[[], None]], None]
@@ -160,7 +159,7 @@ class FleetPolicy:
     def _judge(self, kind: str, payload: bytes) -> None:
         """Ask the judge; in a thread of its own."""
         command = [sys.executable, "-P", "-m", "edge_agent.judge", self.managed.config, kind]
-        answer: dict[str, Any] = {"refused": "judge", "detail": "the check of a document died"}
+        answer: dict[str, Any] = {"refused": Reason.JUDGE, "detail": "the check of a document died"}
         try:
             with subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -188,7 +187,7 @@ class FleetPolicy:
         except FuguError as error:
             self._refuse(kind, payload, error.reason, str(error))
         except (OSError, sqlite3.Error) as error:
-            self._refuse(kind, payload, "storage", f"cannot store what was accepted: {error}")
+            self._refuse(kind, payload, Reason.STORAGE, f"cannot store what was accepted: {error}")
         self._next()
 
     def _refuse(self, kind: str, payload: bytes, reason: str, detail: str) -> None:
@@ -211,7 +210,7 @@ class FleetPolicy:
         if answer["news"]:
             running = self.managed.version
             if answer["state"]["version"] < running + (answer["kind"] == "policy"):
-                self._refuse(kind, payload, "replayed", f"version {running} is in force, not in the file of trust")
+                self._refuse(kind, payload, Reason.REPLAYED, f"version {running} is in force, not in the file of trust")
                 return
             state = json.dumps(answer["state"])
             managed = replace(self.managed, time=answer["state"]["time"])

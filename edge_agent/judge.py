@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.envelope import MAX_ENVELOPE_BYTES
-from contract.errors import FuguError
+from contract.errors import FuguError, Reason
 from contract.fleet_documents import PolicyDocument, TableDocument
 from contract.trust_errors import EnvelopeError
 from edge_agent.config_file import read_config
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
     except FuguError as error:
         answer = {"refused": error.reason, "detail": str(error)}
     except Exception as error:  # what nobody thought of is a refusal; its text may hold anything
-        answer = {"refused": "unexpected", "detail": type(error).__name__}
+        answer = {"refused": Reason.UNEXPECTED, "detail": type(error).__name__}
     sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
     return 0

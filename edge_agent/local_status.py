@@ -22,8 +22,6 @@ __all__ = ["LocalStatus", "LocalStatusError", "show_status"]
 class LocalStatusError(FuguError):
     """There is no local status, or it cannot be read."""
 
-    reason = "status"
-
 
 class LocalStatus:
     """The file that an agent writes.

@@ -26,8 +26,6 @@ MAX_TABLE_BYTES = 1 << 19
 class TableRefusedError(FuguError):
     """A table that has arrived may not be used."""
 
-    reason = "table"
-
 
 @dataclass(frozen=True, slots=True)
 class MeasurePlan:

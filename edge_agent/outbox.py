@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from contract.errors import FuguError
+from contract.errors import FuguError, Reason
 from contract.file_format import OUTBOX
 from contract.frames import SYMBOLS, Gap, SymbolFrame, decode_symbols
 from contract.measure_frames import MEASURE, MeasureFrame, Released, decode_measure
@@ -48,7 +48,7 @@ _SCHEMA = """
 class OutboxError(FuguError):
     """The outbox cannot be opened, or belongs to somebody else."""
 
-    reason = "outbox"
+    reason = Reason.OUTBOX
 
 
 class Outbox:

@@ -10,10 +10,6 @@ __all__ = ["CommandError", "CommandLineError"]
 class CommandError(FuguError):
     """A command cannot do what was asked; exit code 1."""
 
-    reason = "command"
-
 
 class CommandLineError(FuguError):
     """The command line does not say what is needed, or cannot be read; exit code 2."""
-
-    reason = "usage"

@@ -69,11 +69,12 @@ def _application(words: list[str]) -> int:
 def _guarded(command: Callable[[], int]) -> int:
     """Run a command; every expected failure becomes one line and an exit code."""
     from contract.errors import FuguError
+    from fugu.errors import CommandLineError
 
     try:
         return command()
     except FuguError as error:
-        return _fail(str(error), 2 if error.reason == "usage" else 1)
+        return _fail(str(error), 2 if isinstance(error, CommandLineError) else 1)
     except BrokenPipeError:
         raise
     except ModuleNotFoundError as error:

@@ -36,8 +36,6 @@ ANSWER_SECONDS = 3.0
 class LinkError(FuguError):
     """The broker's address or credentials cannot be used as they are."""
 
-    reason = "link"
-
 
 @dataclass(frozen=True, slots=True)
 class Broker:

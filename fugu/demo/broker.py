@@ -31,8 +31,6 @@ set_tcp_nodelay true
 class BrokerError(FuguError):
     """No broker could be started."""
 
-    reason = "broker"
-
 
 @contextmanager
 def start_broker(kind: str, folder: Path) -> Iterator[tuple[int, str]]:

@@ -20,8 +20,6 @@ STOP_SECONDS = 30.0
 class DemoError(FuguError):
     """A process of the demo did not do what it should."""
 
-    reason = "demo"
-
 
 def await_that(what: str, condition: Callable[[], bool], seconds: float) -> None:
     """Wait for a condition.

@@ -39,37 +39,25 @@ _MAX_VERSION = 2**32 - 1
 class FleetError(FuguError):
     """Base of everything that can go wrong with a fleet's registry and its rollouts."""
 
-    reason = "fleet"
-
 
 class RegistryError(FleetError):
     """The registry's file cannot be used; nothing of what was asked for has happened."""
-
-    reason = "registry"
 
 
 class UnknownNameError(FleetError):
     """There is no such device, document or rollout, or a name is none, or is taken."""
 
-    reason = "unknown"
-
 
 class DocumentError(FleetError):
     """A document's version is not newer, or it is not for this device."""
-
-    reason = "document"
 
 
 class PlanError(FleetError):
     """A rollout's plan contradicts itself, or reaches no device."""
 
-    reason = "plan"
-
 
 class RolloutError(FleetError):
     """What was asked of a rollout is not possible as it stands."""
-
-    reason = "rollout"
 
 
 class Target(NamedTuple):

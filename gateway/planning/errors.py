@@ -9,5 +9,3 @@ __all__ = ["PlanningError"]
 
 class PlanningError(FuguError):
     """There is no such plan, or what it is to be made from cannot be read or used."""
-
-    reason = "planning"

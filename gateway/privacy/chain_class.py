@@ -31,8 +31,6 @@ _LAW_ROUNDING = 2.0**-49  # of the stationary law, relative, for each state of t
 class ChainClassError(FuguError):
     """A chain is none, or no guarantee can be given for it."""
 
-    reason = "chain"
-
 
 @dataclass(frozen=True, eq=False)
 class MarkovChain:

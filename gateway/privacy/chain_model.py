@@ -67,8 +67,6 @@ Counts = tuple[tuple[Annotated[int, Field(ge=0, le=2**53)], ...], ...]
 class ModelError(FuguError):
     """A recording or a chain file cannot be used to describe a chain."""
 
-    reason = "model"
-
 
 class LikelihoodRatio(Document):
     """A likelihood-ratio test, as in `model_fit.GTest`."""

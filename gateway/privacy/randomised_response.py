@@ -31,8 +31,6 @@ _BUMPS = 64
 class CalibrationError(FuguError):
     """No table with the wanted guarantee can be made."""
 
-    reason = "calibration"
-
 
 class Calibration(NamedTuple):
     """A certified 2x2 table.

@@ -23,8 +23,6 @@ _LARGEST = 1.0 - 2.0**-53
 class DecimationError(FuguError):
     """Sampled that rarely, a class of chains leaves the range that a guarantee can be given for."""
 
-    reason = "decimation"
-
 
 def decimated_transition(transition: NDArray[np.float64], step: int) -> NDArray[np.float64]:
     """Return P^D.

@@ -21,8 +21,6 @@ State = Literal["reserved", "published", "abandoned"]
 class LedgerError(FuguError):
     """The ledger refuses a release, or cannot be used; one line that says why."""
 
-    reason = "ledger"
-
 
 class Key(NamedTuple):
     """Whom a charge is for: what an audience may still learn about a stream of a device."""

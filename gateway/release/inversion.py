@@ -26,8 +26,6 @@ _EQUAL = 1e-7
 class ReleaseError(FuguError):
     """A statistic cannot be computed from the symbols that there are."""
 
-    reason = "release"
-
 
 class Inversion(NamedTuple):
     """An emission table as a matrix B (k, m), and its right inverse R (k, m): B R' = I."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from contract.errors import FuguError
+from contract.errors import FuguError, Reason
 from contract.frames import (
     MAX_FRAME_TICKS,
     SymbolFrame,
@@ -31,37 +31,37 @@ _POINTS = bytes([MEASURE])
 class WrongFleetError(FuguError):
     """The message is another fleet's."""
 
-    reason = "wrong_fleet"
+    reason = Reason.WRONG_FLEET
 
 
 class OversizedError(FuguError):
     """The payload is larger than any valid one."""
 
-    reason = "oversized"
+    reason = Reason.OVERSIZED
 
 
 class SymbolRangeError(FuguError):
     """A symbol is not in the table of the policy that the frame names, or takes other bits than there."""
 
-    reason = "symbol_out_of_range"
+    reason = Reason.SYMBOL_OUT_OF_RANGE
 
 
 class UnknownWindowError(FuguError):
     """The policy that the frame names has no such window."""
 
-    reason = "unknown_window"
+    reason = Reason.UNKNOWN_WINDOW
 
 
 class PointMismatchError(FuguError):
     """Points have other dimensions than the policy that the frame names says."""
 
-    reason = "point_mismatch"
+    reason = Reason.POINT_MISMATCH
 
 
 class WindowMismatchError(FuguError):
     """The window's ticks, or its number of counts, are not those of the policy that the frame names."""
 
-    reason = "window_mismatch"
+    reason = Reason.WINDOW_MISMATCH
 
 
 class Received(NamedTuple):
@@ -117,7 +117,7 @@ class Ingest:
         except FuguError as error:
             self._counters[error.reason] += 1
         except Exception:  # what nobody thought of must not stop the gateway either; its text may hold payload
-            self._counters["unexpected"] += 1
+            self._counters[Reason.UNEXPECTED] += 1
         return None
 
     def _read(self, topic: str, payload: bytes) -> AnyReceived | Birth | None:

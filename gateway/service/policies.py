@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from contract.errors import FuguError, GuaranteeError, PolicyError
+from contract.errors import FuguError, GuaranteeError, PolicyError, Reason
 from contract.frames import symbol_bits
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
@@ -26,25 +26,25 @@ __all__ = [
 class UnknownDeviceError(FuguError):
     """No policy names the device."""
 
-    reason = "unknown_device"
+    reason = Reason.UNKNOWN_DEVICE
 
 
 class UnknownStreamError(FuguError):
     """No policy of the device names the stream."""
 
-    reason = "unknown_stream"
+    reason = Reason.UNKNOWN_STREAM
 
 
 class UnknownPolicyVersionError(FuguError):
     """No policy of the stream has the version."""
 
-    reason = "unknown_policy_version"
+    reason = Reason.UNKNOWN_POLICY_VERSION
 
 
 class WrongKindError(FuguError):
     """Symbols of a measured stream, or points of another."""
 
-    reason = "wrong_kind"
+    reason = Reason.WRONG_KIND
 
 
 class Known(NamedTuple):

@@ -28,8 +28,6 @@ Ticks = Annotated[int, Field(ge=1, le=_MOST_TICKS)]
 class ReleaseConfigError(FuguError):
     """The configuration of releases cannot be read, or does not fit the policies."""
 
-    reason = "release_config"
-
 
 class Audience(Document):
     """What an audience is promised: about no tick of any stream more than epsilon, over all releases, for ever."""

@@ -53,8 +53,6 @@ _STUCK_SECONDS = 120.0
 class SettingsError(FuguError):
     """A setting has a value that the gateway cannot work with."""
 
-    reason = "settings"
-
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
@@ -95,7 +93,7 @@ class Gateway:
         settings: what to serve, and from where.
 
     Attributes:
-        counters: what has happened so far, by name; refusals under the reason's slug.
+        counters: what has happened so far, by name; refusals under their `Reason`.
         failed: set if the worker has ended by itself, which it never should.
     """
 

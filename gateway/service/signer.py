@@ -19,8 +19,6 @@ __all__ = ["Signer", "SignerError"]
 class SignerError(FuguError):
     """The gateway's key cannot be used."""
 
-    reason = "signer"
-
 
 class Signer:
     """Signs for one fleet.

@@ -67,8 +67,6 @@ _FRAME = "policy_version, previous, first, symbols, bits, belief"
 class StoreError(FuguError):
     """The store cannot be opened, or is not one of this version."""
 
-    reason = "store"
-
 
 class Outgoing(NamedTuple):
     """Estimates that wait to be published: those that one frame determined."""
