@@ -25,7 +25,8 @@ ROOMS = {
     "gateway.dphmm": {"gateway.chain", "gateway.privacy"},
     "gateway.planning": {"gateway.chain", "gateway.privacy", "gateway.dphmm"},
     "gateway.release": {"gateway.chain", "gateway.privacy"},
-    "gateway.fleet": set(),
+    "gateway.fleet": {"gateway.files", "gateway.planning", "gateway.dphmm"},
+    "gateway.deployment": {"gateway.files", "gateway.service"},
     "gateway.service": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.release", "gateway.fleet"},
 }
 HEAVY = {"numpy", "numba", "scipy"}

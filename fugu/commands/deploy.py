@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +12,9 @@ import typer
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from fugu.deploy.accounts import Account, Role
-    from fugu.deploy.broker_files import BrokerFolder, Credentials
-    from fugu.deploy.readers import Promises
+    from gateway.deployment.accounts import Account, Role
+    from gateway.deployment.broker_files import BrokerFolder, Credentials
+    from gateway.deployment.readers import Promises
     from gateway.service.readers import Bound
 
 __all__ = ["app"]
@@ -65,8 +67,8 @@ def broker(
       fugu deploy broker --out broker --fleet home --host gw.example
       fugu deploy broker --out broker --fleet home --host gw.example --host 192.168.1.5 --mutual
     """
-    from fugu.deploy.broker_files import Settings, create_broker
-    from fugu.deploy.places import BROKER
+    from gateway.deployment.broker_files import Settings, create_broker
+    from gateway.deployment.places import BROKER
 
     settings = Settings(
         fleet=_named(fleet, "fleet"),
@@ -77,7 +79,8 @@ def broker(
         in_place=in_place,
         days=days,
     )
-    made = create_broker(out, settings, _now())
+    with _usage():
+        made = create_broker(out, settings, _now())
     place = "run it there: mosquitto -c mosquitto.conf" if in_place else f"install it as {BROKER.config}"
     print(f"{out}: a broker for fleet {fleet} at {made.address}; {place}")
     print(f"{made.authority_key}: the authority's key; move it to a disk that is kept offline")
@@ -114,10 +117,10 @@ def device(
       fugu deploy device --out watch --broker broker --name watch --policy watch.json --ceiling 1
     """
     from fugu.arguments import positive
-    from fugu.deploy import folders
-    from fugu.deploy.files import new_folder
-    from fugu.deploy.places import AGENT
     from fugu.terminal import warn
+    from gateway.deployment import folders
+    from gateway.deployment.places import AGENT
+    from gateway.files import new_folder
 
     opened = _opened(broker)
     options = folders.DeviceOptions(
@@ -125,7 +128,7 @@ def device(
         ceiling=positive(ceiling, "ceiling"),
         measurement_ceiling=None if measurement_ceiling is None else positive(measurement_ceiling, "ceiling"),
         sensor=sensor,
-        program=folders.checked_program(program),
+        program=_program(program),
         in_place=in_place,
     )
     folders.check_ceilings(options)
@@ -160,11 +163,11 @@ def gateway(
     examples:
       fugu deploy gateway --out gateway --broker broker
     """
-    from fugu.deploy import folders
-    from fugu.deploy.files import new_folder
-    from fugu.deploy.places import GATEWAY
+    from gateway.deployment import folders
+    from gateway.deployment.places import GATEWAY
+    from gateway.files import new_folder
 
-    program = folders.checked_program(program)
+    program = _program(program)
     opened = _opened(broker)
     _named(f"{_named(name, 'account')}-rollout" if rollout else name, "account")
     new_folder(out)
@@ -226,8 +229,8 @@ def subscriber(
           --releases releases.toml --policies policies
     """
     from fugu import arguments
-    from fugu.deploy.readers import new_reader
     from fugu.errors import CommandLineError
+    from gateway.deployment.readers import new_reader
 
     opened = _opened(broker)
     if renew:
@@ -269,7 +272,7 @@ def join(
     examples:
       fugu deploy join --broker broker --name news --audience press --releases releases.toml --policies policies
     """
-    from fugu.deploy.readers import joined
+    from gateway.deployment.readers import joined
 
     opened = _opened(broker)
     account, bounds = joined(opened.account(name), audience, _promises(releases, policies, opened))
@@ -289,7 +292,7 @@ def leave(
     examples:
       fugu deploy leave --broker broker --name news --audience press
     """
-    from fugu.deploy.readers import left
+    from gateway.deployment.readers import left
 
     opened = _opened(broker)
     opened.change(left(opened.account(name), audience))
@@ -320,8 +323,8 @@ def _add_client(out: Path, broker: Path, name: str, role: Role, ca_key: Path | N
 
 
 def _add(out: Path, opened: BrokerFolder, account: Account, ca_key: Path | None, renew: bool) -> None:
-    from fugu.deploy import folders
-    from fugu.deploy.files import new_folder
+    from gateway.deployment import folders
+    from gateway.files import new_folder
 
     new_folder(out)
     credentials = opened.add(account, _now(), ca_key=ca_key, renew=renew)
@@ -330,14 +333,14 @@ def _add(out: Path, opened: BrokerFolder, account: Account, ca_key: Path | None,
 
 
 def _account(name: str, role: Role) -> Account:
-    from fugu.deploy.accounts import Account
+    from gateway.deployment.accounts import Account
 
     return Account(name=name, role=role)
 
 
 def _promises(releases: Path | None, policies: Path | None, broker: BrokerFolder) -> Promises:
-    from fugu.deploy.readers import Promises
     from fugu.errors import CommandLineError
+    from gateway.deployment.readers import Promises
 
     if releases is None or policies is None:
         raise CommandLineError("what an account may be told is computed from --releases FILE and --policies DIR")
@@ -352,14 +355,34 @@ def _show_bounds(account: Account, bounds: list[Bound]) -> None:
 
 
 def _named(name: str, what: str) -> str:
-    from fugu.deploy.broker_files import check_name
+    from gateway.deployment.broker_files import check_name
 
-    check_name(name, what)
+    with _usage():
+        check_name(name, what)
     return name
 
 
+def _program(path: str) -> str:
+    from gateway.deployment.folders import checked_program
+
+    with _usage():
+        return checked_program(path)
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """Let what cannot be a name, an address or a path be a mistake in the command line."""
+    from fugu.errors import CommandLineError
+    from gateway.deployment.errors import InvalidNameError
+
+    try:
+        yield
+    except InvalidNameError as error:
+        raise CommandLineError(str(error)) from None
+
+
 def _opened(path: Path) -> BrokerFolder:
-    from fugu.deploy.broker_files import open_broker
+    from gateway.deployment.broker_files import open_broker
 
     return open_broker(path)
 
@@ -372,7 +395,7 @@ def _now() -> datetime:
 
 def _report(out: Path, broker: BrokerFolder, credentials: Credentials, what: str, place: str | None) -> None:
     """Say what was written, how to connect with it, and that the broker must learn of it."""
-    from fugu.deploy.folders import client_words
+    from gateway.deployment.folders import client_words
 
     print(f"{out}: {what}" + ("" if place is None else f"; install it as {place}"))
     words = " ".join(word for pair in client_words(credentials, f"{out}/") for word in pair)

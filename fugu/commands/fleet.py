@@ -22,8 +22,8 @@ from fugu.fleet.options import (
 from fugu.options import JsonOption
 
 if TYPE_CHECKING:
-    from fugu.fleet.signing import Signed
     from gateway.fleet import Registry
+    from gateway.fleet.signing import Signed
 
 __all__ = ["app"]
 
@@ -94,11 +94,11 @@ def enrol(
     from contract.topics import RESERVED_DEVICES
     from contract.trust import Trust
     from fugu import arguments
-    from fugu.deploy.files import write_public
     from fugu.errors import CommandError
-    from fugu.fleet.pinning import read_pins
-    from fugu.fleet.roots import read_root
     from fugu.terminal import say, warn
+    from gateway.files import write_public
+    from gateway.fleet.pinning import read_pins
+    from gateway.fleet.roots import read_root
 
     if device in RESERVED_DEVICES:
         raise CommandError(f"no device can have the name {device!r}: it is reserved")
@@ -216,11 +216,12 @@ def push(
     import json
     from contextlib import closing
 
-    from fugu.fleet.registry import enter, reached, read_checked, warn_of_clocks, warn_of_rollouts
+    from fugu.fleet.warnings import read_document, warn_of_clocks, warn_of_rollouts
     from fugu.terminal import say
     from gateway.fleet import Registry
+    from gateway.fleet.documents import enter, reached
 
-    signed = read_checked(document, root, owners(enrolments))
+    signed = read_document(document, root, owners(enrolments))
     with closing(Registry(registry)) as opened:
         if dry_run:
             _dry_run(opened, signed, as_json)
@@ -326,9 +327,9 @@ def _show_groups(members: dict[str, list[str]], as_json: bool) -> None:
 def _dry_run(registry: Registry, signed: Signed, as_json: bool) -> None:
     import json
 
-    from fugu.fleet.dry_run import changes
-    from fugu.fleet.registry import check_new
     from fugu.fleet.view import changes_document, show_changes
+    from gateway.fleet.documents import check_new
+    from gateway.fleet.dry_run import changes
 
     check_new(registry, signed)
     found = changes(registry, signed.document)

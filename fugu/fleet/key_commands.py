@@ -12,7 +12,7 @@ from fugu.options import JsonOption
 
 if TYPE_CHECKING:
     from contract.fleet_documents import RootDocument
-    from fugu.fleet.keystore import KeyFile
+    from gateway.fleet.keystore import KeyFile
 
 __all__ = ["app", "init"]
 
@@ -40,11 +40,12 @@ def init(
       fugu fleet init --fleet home --keys keys
       fugu fleet init --fleet home --keys keys --policy-keys 3 --policy-threshold 2 --passphrase-file secret
     """
-    from fugu.fleet.passphrases import Passphrases, new_passphrase
-    from fugu.fleet.roots import ROOT_FILE, initialise
+    from fugu.fleet.asking import at_hand
     from fugu.terminal import say
+    from gateway.fleet.passphrases import new_passphrase
+    from gateway.fleet.roots import ROOT_FILE, initialise
 
-    passphrase = Passphrases(passphrase_file or ()).new()
+    passphrase = at_hand(passphrase_file).new()
     online = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
     root = initialise(
         fleet,
@@ -69,7 +70,7 @@ def show(keys: KeysOption, as_json: JsonOption = False) -> None:
     """
     import json
 
-    from fugu.fleet.roots import root_in
+    from gateway.fleet.roots import root_in
 
     document = root_in(keys).document
     if as_json:
@@ -107,12 +108,16 @@ def rotate(
     import json
 
     from fugu.arguments import one_of
-    from fugu.fleet import roots
-    from fugu.fleet.keystore import ROLES
-    from fugu.fleet.passphrases import Passphrases, new_passphrase
+    from fugu.errors import CommandLineError
+    from fugu.fleet.asking import at_hand
     from fugu.terminal import say
+    from gateway.fleet import roots
+    from gateway.fleet.keystore import ROLES
+    from gateway.fleet.passphrases import new_passphrase
 
-    passphrases = Passphrases(passphrase_file or ())
+    if key is not None and count is not None:
+        raise CommandLineError("--count goes with the replacement of all keys of a role, not with --key")
+    passphrases = at_hand(passphrase_file)
     chosen = one_of(role, "--role", ROLES)
     fresh = passphrases.new() if new_passphrase_file is None else new_passphrase(new_passphrase_file)
     root, made = roots.rotate(keys, chosen, key, passphrases, fresh, count=count, threshold=threshold)
@@ -129,7 +134,7 @@ def rotate(
 
 def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
     """The root, and where its private keys are."""
-    from fugu.fleet.keystore import ROLES, key_files, short
+    from gateway.fleet.keystore import ROLES, key_files, short
 
     files = {file.short: file for file in key_files(folders)}
     roles: dict[str, Any] = {
@@ -147,8 +152,8 @@ def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
 
 
 def _show(document: RootDocument, folders: list[Path]) -> None:
-    from fugu.fleet.keystore import ROLES, key_files, short
     from fugu.terminal import show_table
+    from gateway.fleet.keystore import ROLES, key_files, short
 
     files = key_files(folders)
     by_short = {file.short: str(file.path) for file in files}
@@ -164,7 +169,7 @@ def _show(document: RootDocument, folders: list[Path]) -> None:
 
 def _retired(document: RootDocument, files: list[KeyFile]) -> list[KeyFile]:
     """Files of keys that the root does not name."""
-    from fugu.fleet.keystore import short
+    from gateway.fleet.keystore import short
 
     named = {short(name) for name in document.keys}
     return [file for file in files if file.short not in named]

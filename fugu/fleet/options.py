@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from contract.errors import FuguError
 from fugu.errors import CommandError, CommandLineError
 
 if TYPE_CHECKING:
-    from contract.fleet_documents import Enrolment
+    from contract.fleet_documents import Address, Enrolment
 
 __all__ = [
     "AsOption",
@@ -25,6 +26,7 @@ __all__ = [
     "PassphraseFiles",
     "RegistryOption",
     "RootOption",
+    "address",
     "moment",
     "now_us",
     "owners",
@@ -113,3 +115,19 @@ def moment(text: str, name: str) -> int:
     except (ValueError, OverflowError):
         raise CommandLineError(f"{name} must be Unix seconds or like 2030-01-31T12:00, got {text[:40]!r}") from None
     return seconds
+
+
+def address(text: str) -> Address:
+    """Read `device:NAME`, `group:NAME` or `everyone`.
+
+    Raises:
+        CommandLineError: it is none of these.
+    """
+    from contract.fleet_documents import Address
+
+    kind, colon, name = text.partition(":")
+    if text == "everyone":
+        return Address(everyone=True)
+    if kind not in ("device", "group") or not colon or not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
+        raise CommandLineError(f"--to must be device:NAME, group:NAME or everyone, got {text[:80]!r}")
+    return Address(device=name) if kind == "device" else Address(group=name)

@@ -11,8 +11,8 @@ from fugu.fleet.options import AsOption, NoteOption, RegistryOption, now_us, use
 from fugu.options import JsonOption
 
 if TYPE_CHECKING:
-    from fugu.fleet.signing import Signed
     from gateway.fleet import Plan, Registry, Stage
+    from gateway.fleet.signing import Signed
 
 __all__ = ["app"]
 
@@ -72,14 +72,15 @@ def start(
     from contextlib import closing
 
     from fugu.errors import CommandLineError
-    from fugu.fleet.registry import document_in, enter, read_checked, warn_of_clocks
     from fugu.fleet.rollout_view import show_rollout
+    from fugu.fleet.warnings import read_document, warn_of_clocks
     from gateway.fleet import Plan, Registry, Rollouts
     from gateway.fleet import share as read_share
+    from gateway.fleet.documents import document_in, enter
 
     if (document is None) == (version is None) or (document is None) != (root is None):
         raise CommandLineError("name a DOCUMENT with --root, or --version (try 'fugu fleet rollout start --help')")
-    signed = None if document is None or root is None else read_checked(document, root)
+    signed = None if document is None or root is None else read_document(document, root)
     stages = tuple(_stage(text, success) for text in stage or _STAGES)
     plan = Plan(
         version=signed.document.version if signed else version or 0,
@@ -245,10 +246,10 @@ def _dry_run(registry: Registry, plan: Plan, signed: Signed | None, as_json: boo
     """The stages as they would be, and what would change on the devices."""
     import json
 
-    from fugu.fleet.dry_run import changes
-    from fugu.fleet.registry import check_new, document_in, target_of
     from fugu.fleet.rollout_view import show_plan
     from fugu.fleet.view import changes_document, show_changes
+    from gateway.fleet.documents import check_new, document_in, target_of
+    from gateway.fleet.dry_run import changes
     from gateway.fleet.plan import stages_of
 
     if signed is not None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from contract.fleet_documents import Address, PolicyDocument
-    from fugu.fleet.roots import Root
-    from fugu.fleet.signing import Signed
+    from gateway.fleet.roots import Root
+    from gateway.fleet.signing import Signed
 
 __all__ = ["sign"]
 
@@ -66,10 +66,10 @@ def sign(
     """
     import time
 
-    from fugu.deploy.files import write_public
     from fugu.errors import CommandLineError
-    from fugu.fleet.roots import root_in
-    from fugu.fleet.signing import add_signatures, check, sign_document
+    from gateway.files import write_public
+    from gateway.fleet.roots import root_in
+    from gateway.fleet.signing import add_signatures, check, sign_document
 
     target = output or add_to
     sources = [bool(policies), restores is not None, add_to is not None]
@@ -109,8 +109,8 @@ def _document(
 
     from fugu.arguments import one_of
     from fugu.errors import CommandError
-    from fugu.fleet.options import moment
-    from fugu.fleet.signing import address, make_document, read_bodies
+    from fugu.fleet.options import address, moment
+    from gateway.fleet.signing import make_document, read_bodies
 
     expiry: _Expiry = one_of(on_expiry or "hold", "--on-expiry", _EXPIRIES)
     until = None if valid_until is None else moment(valid_until, "--valid-until")
@@ -142,8 +142,8 @@ def _version(text: str, restores: int | None, registry: Path | None) -> tuple[in
         if text == "next" or restores is not None:
             raise CommandLineError("--version next and --restores need --registry")
         return int(text[:20]), None
-    from fugu.fleet.registry import document_in
     from gateway.fleet import DocumentError, Registry
+    from gateway.fleet.documents import document_in
 
     with closing(Registry(registry)) as opened:
         newest = opened.newest_version()
@@ -158,15 +158,13 @@ def _policy_keys(
 ) -> list[Ed25519PrivateKey]:
     """Policy keys that are at hand and have not signed yet, as many as are still needed, at least one."""
     from fugu.errors import CommandError
-    from fugu.fleet.keystore import key_files, unlock_some
-    from fugu.fleet.passphrases import Passphrases
+    from fugu.fleet.asking import at_hand
+    from gateway.fleet.keystore import key_files, unlock_some
 
     files, role = key_files(folders), root.document.policy
     done = set() if signed is None else {one.key.hex() for one in signed.envelope.signatures}
     needed = max(1, role.threshold - len(done))
-    found = unlock_some(
-        files, (name for name in role.keys if name not in done), needed, Passphrases(passphrase_files or ())
-    )
+    found = unlock_some(files, (name for name in role.keys if name not in done), needed, at_hand(passphrase_files))
     if not found:
         what = "that has not signed yet " if done else ""
         raise CommandError(
@@ -177,7 +175,7 @@ def _policy_keys(
 
 def _opened(path: Path, root: Root) -> Signed:
     from contract.errors import FuguError
-    from fugu.fleet.signing import read_signed
+    from gateway.fleet.signing import read_signed
 
     try:
         return read_signed(path.read_bytes(), root)
@@ -188,8 +186,8 @@ def _opened(path: Path, root: Root) -> Signed:
 def _show_signed(signed: Signed, path: Path, as_json: bool) -> None:
     import json
 
-    from fugu.fleet.signing import promises
     from fugu.terminal import say, show_table
+    from gateway.fleet.signing import promises
 
     document, streams = signed.document, promises(signed.document)
     if as_json:

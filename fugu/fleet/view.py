@@ -12,8 +12,8 @@ from fugu.stretch_view import STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.terminal import say, show_table
 
 if TYPE_CHECKING:
-    from fugu.fleet.dry_run import Change, StreamChange, Worth
     from gateway.fleet import Device
+    from gateway.fleet.dry_run import Change, StreamChange, Worth
     from gateway.fleet.entries import Event, Refusal
 
 __all__ = [

@@ -1,6 +1,6 @@
-"""The fleet: a registry of devices and documents in one SQLite file, and the rules by which documents are rolled out.
+"""The fleet: its keys and roots, signed documents, a registry of devices in one SQLite file, and rollouts.
 
-Rules and the registry's own file only, no MQTT; `gateway.service` publishes what is due and passes on what devices say.
+Rules and files only, no MQTT; `gateway.service` publishes what is due and passes on what devices say.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from gateway.fleet.entries import (
     Document,
     DocumentError,
     FleetError,
+    KeyStoreError,
     PlanError,
     PolicyReport,
     RegistryError,
     RolloutError,
+    RootError,
     Sighting,
     Target,
     UnknownNameError,
@@ -27,6 +29,7 @@ __all__ = [
     "Document",
     "DocumentError",
     "FleetError",
+    "KeyStoreError",
     "Plan",
     "PlanError",
     "PolicyReport",
@@ -35,6 +38,7 @@ __all__ = [
     "Rollout",
     "RolloutError",
     "Rollouts",
+    "RootError",
     "Sighting",
     "Stage",
     "Target",

@@ -17,6 +17,7 @@ __all__ = [
     "Due",
     "Event",
     "FleetError",
+    "KeyStoreError",
     "Outcome",
     "PlanError",
     "PolicyReport",
@@ -24,6 +25,7 @@ __all__ = [
     "RegistryError",
     "Reported",
     "RolloutError",
+    "RootError",
     "Sighting",
     "Target",
     "UnknownNameError",
@@ -49,7 +51,19 @@ class UnknownNameError(FleetError):
 
 
 class DocumentError(FleetError):
-    """A document's version is not newer, or it is not for this device."""
+    """A document is none of this fleet, its version is not newer, or it is not for this device."""
+
+
+class KeyStoreError(FleetError):
+    """Files of private keys or passphrases cannot be used, or the keys that are needed are not among them."""
+
+    reason = "keys"
+
+
+class RootError(FleetError):
+    """A root is none, or not signed by enough of its keys, or a new one cannot be made."""
+
+    reason = "root"
 
 
 class PlanError(FleetError):

@@ -16,8 +16,8 @@ from contract.guarantee import Guarantee
 from contract.policy import Clock
 from contract.table import EmissionTable
 from contract.trust import Trust
-from fugu.fleet.dry_run import worth
 from gateway.fleet import Registry
+from gateway.fleet.dry_run import worth
 from tests.support.command import Fugu
 from tests.support.fleet_home import HEART, KEYS, Home
 from tests.support.measured import measure_policy

@@ -23,9 +23,9 @@ from contract.pins import pins_of
 from contract.table import EmissionTable
 from contract.trust import Trust, Verdict
 from contract.trust_errors import ThresholdError
-from fugu.fleet.key_file import decrypted, encrypted
 from fugu.main import main
 from gateway.fleet import Document, Registry, Target
+from gateway.fleet.key_file import decrypted, encrypted
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
@@ -43,7 +43,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     secret(folder / "secret", PASSPHRASE)
     words = ("fleet", "init", "--fleet", "home", "--keys", folder / "keys", "--policy-keys", 2, "--policy-threshold", 2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fugu.fleet.key_file._PARALLEL", 1)  # a fifth of the time that a guess takes
+        patch.setattr("gateway.fleet.key_file._PARALLEL", 1)  # a fifth of the time that a guess takes
         assert main([str(word) for word in (*words, "--passphrase-file", folder / "secret")]) == 0
     return folder / "keys"
 
@@ -150,7 +150,7 @@ def test_at_a_terminal_a_new_passphrase_is_asked_for_twice(
 ) -> None:
     monkeypatch.delenv("FUGU_PASSPHRASE", raising=False)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: answers is not None, raising=False)
-    monkeypatch.setattr("fugu.fleet.passphrases.getpass", lambda _prompt: (answers or []).pop(0))
+    monkeypatch.setattr("gateway.fleet.passphrases.getpass", lambda _prompt: (answers or []).pop(0))
     done = fugu("fleet", "init", "--fleet", "home", "--keys", tmp_path / "keys")
     assert (done.code, done.err) == (1, f"fugu: {complaint}\n")
     assert not (tmp_path / "keys").exists()

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fugu.deploy.units import unit
-from fugu.errors import CommandError
+from gateway.deployment.errors import DeploymentError
+from gateway.deployment.units import unit
 from mqtt_link import Subscription, SymbolReading
 from tests.support.command import Fugu
 from tests.support.processes import policy
@@ -78,7 +78,7 @@ def test_all_that_the_tools_cannot_see_is_there() -> None:
 
 
 def test_a_template_that_is_missing_is_one_line() -> None:
-    with pytest.raises(CommandError, match=r"the template none\.service is missing"):
+    with pytest.raises(DeploymentError, match=r"the template none\.service is missing"):
         unit("none.service", {})
 
 

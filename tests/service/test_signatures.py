@@ -16,9 +16,9 @@ from contract.signatures import verified
 from contract.trust import Trust
 from contract.trust_errors import RoleError, SignatureError, ThresholdError, TrustError
 from fugu.errors import CommandError
-from fugu.fleet.roots import Root, device_trust
-from fugu.fleet.signing import check, read_signed
 from gateway.fleet import Document, Registry, Target
+from gateway.fleet.roots import Root, device_trust
+from gateway.fleet.signing import check, read_signed
 from gateway.service.fleet_policies import FleetPolicies, read_roots
 from gateway.service.policies import Catalogue
 from tests.support.processes import policy

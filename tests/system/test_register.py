@@ -17,7 +17,7 @@ from contract.measure_frames import decode_measure, decode_measure_estimate
 from contract.release_frames import decode_release
 from contract.topics import Kind, parse_topic
 from contract.window_frames import decode_window
-from fugu.deploy.accounts import Account, access_list
+from gateway.deployment.accounts import Account, access_list
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.register import messages, observables, rows
 from tests.support.whole_fleet import Everything, WholeFleet

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from contract.fleet_documents import Address
 from contract.pins import MeasuredPins, SymbolPins, pins_of
-from fugu.fleet.signing import make_document, policies_of, read_bodies
+from gateway.fleet.signing import make_document, policies_of, read_bodies
 
 __all__ = ["read_pins"]
 

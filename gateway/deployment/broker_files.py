@@ -27,12 +27,12 @@ from pydantic import Field, ValidationError
 
 from contract._document import Document
 from contract.topics import NAME_PATTERN, RESERVED_DEVICES
-from fugu.deploy.accounts import Account, access_list, new_password, password_line
-from fugu.deploy.certificates import Authority, Issued
-from fugu.deploy.files import new_folder, read_text, write_public, write_secret
-from fugu.deploy.places import BROKER
-from fugu.deploy.units import unit
-from fugu.errors import CommandError, CommandLineError
+from gateway.deployment.accounts import Account, access_list, new_password, password_line
+from gateway.deployment.certificates import Authority, Issued
+from gateway.deployment.errors import DeploymentError, InvalidNameError
+from gateway.deployment.places import BROKER
+from gateway.deployment.units import unit
+from gateway.files import new_folder, read_text, write_public, write_secret
 
 __all__ = ["BrokerFolder", "Credentials", "Settings", "check_name", "create_broker", "open_broker"]
 
@@ -124,7 +124,7 @@ class BrokerFolder:
             renew: replace the credentials of an account that exists; nothing else about it changes.
 
         Raises:
-            CommandError: the name is taken, or the authority's key is missing.
+            DeploymentError: the name is taken, or the authority's key is missing.
         """
         name, role = account.name, account.role
         check_name(name, "account")
@@ -132,7 +132,7 @@ class BrokerFolder:
         if name in known and not (renew and known[name] == role):
             what = "was removed" if known[name] == "removed" else f"exists, as {known[name]}"
             hint = "; --renew gives it new credentials" if known[name] == role and not renew else ""
-            raise CommandError(f"the account {name} {what}{hint}")
+            raise DeploymentError(f"the account {name} {what}{hint}")
         if self.settings.mutual:
             made = Credentials(name, None, self._authority(ca_key).issue_client(name, now, self.settings.days))
         else:
@@ -149,7 +149,7 @@ class BrokerFolder:
         reader, because what it was told is not forgotten.
 
         Raises:
-            CommandError: there is no such account.
+            DeploymentError: there is no such account.
         """
         account = self.account(name)
         others = tuple(one for one in self.settings.accounts if one.name != name)
@@ -162,11 +162,11 @@ class BrokerFolder:
         """An account that was not removed.
 
         Raises:
-            CommandError: there is none.
+            DeploymentError: there is none.
         """
         found = [one for one in self.settings.accounts if one.name == name and one.role != "removed"]
         if not found:
-            raise CommandError(f"there is no account {name}")
+            raise DeploymentError(f"there is no account {name}")
         return found[0]
 
     def change(self, account: Account) -> None:
@@ -193,7 +193,7 @@ class BrokerFolder:
     def _authority(self, ca_key: Path | None) -> Authority:
         file = self.authority_key if ca_key is None else ca_key
         if not file.exists():
-            raise CommandError(f"the authority's key is not at {file}: say with --ca-key where it is")
+            raise DeploymentError(f"the authority's key is not at {file}: say with --ca-key where it is")
         key = read_text(file, "the authority's key")
         return Authority.load(self.authority_certificate.encode(), key.encode())
 
@@ -202,15 +202,15 @@ def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder
     """Write the folder of a new broker, without any account.
 
     Raises:
-        CommandError: the folder is not empty, or cannot be written.
-        CommandLineError: a name or an address cannot be used.
+        DeploymentError: the folder is not empty, or cannot be written.
+        InvalidNameError: a name or an address cannot be used.
     """
     check_name(settings.fleet, "fleet")
     for host in settings.hosts:
         if not (_is_address(host) or _HOST.fullmatch(host)):
-            raise CommandLineError(f"{host[:80]!r} is neither a host name nor an address")
+            raise InvalidNameError(f"{host[:80]!r} is neither a host name nor an address")
     if settings.bind is not None and not _is_address(settings.bind):
-        raise CommandLineError(f"--bind must be an address of this machine, got {settings.bind[:80]!r}")
+        raise InvalidNameError(f"--bind must be an address of this machine, got {settings.bind[:80]!r}")
     folder = BrokerFolder(new_folder(path), settings)
     new_folder(folder.authority_key.parent).chmod(0o700)
     authority = Authority.create(settings.fleet, now, settings.days)
@@ -235,12 +235,12 @@ def open_broker(path: Path) -> BrokerFolder:
     """Read the folder of a broker.
 
     Raises:
-        CommandError: it is none.
+        DeploymentError: it is none.
     """
     try:
         settings = Settings.model_validate_json(read_text(path / "broker.json", "the broker's document"))
     except ValidationError as error:
-        raise CommandError(f"{path / 'broker.json'}: {error.errors(include_url=False)[0]['msg']}") from None
+        raise DeploymentError(f"{path / 'broker.json'}: {error.errors(include_url=False)[0]['msg']}") from None
     return BrokerFolder(path, settings)
 
 
@@ -248,11 +248,11 @@ def check_name(name: str, what: str) -> None:
     """Refuse what cannot be a name in a topic.
 
     Raises:
-        CommandLineError: it cannot.
+        InvalidNameError: it cannot.
     """
     if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
         allowed = "1 to 64 letters, digits, '_' or '-', and neither 'estimate' nor 'release'"
-        raise CommandLineError(f"the name of the {what} must be {allowed}, got {name[:80]!r}")
+        raise InvalidNameError(f"the name of the {what} must be {allowed}, got {name[:80]!r}")
 
 
 def _is_address(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,14 +9,13 @@ from pathlib import Path
 from contract.envelope import decode_envelope
 from contract.errors import FuguError
 from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document
-from fugu.errors import CommandError
-from fugu.fleet.roots import read_root
-from fugu.fleet.signing import Signed, check, content_of, policies_of, promises, read_signed
-from fugu.terminal import warn
 from gateway.fleet import Device, Document, DocumentError, Registry, Rollouts, Target, UnknownNameError
+from gateway.fleet.roots import read_root
+from gateway.fleet.signing import Signed, check, content_of, policies_of, promises, read_signed
 
 __all__ = [
     "check_new",
+    "conflicting_clocks",
     "document_in",
     "enter",
     "former_version",
@@ -25,14 +23,22 @@ __all__ = [
     "reached",
     "read_checked",
     "restored_by",
+    "rollouts_at",
     "target_of",
-    "warn_of_clocks",
-    "warn_of_rollouts",
 ]
 
 
-def read_checked(path: Path, root_file: Path, enrolments: Sequence[Enrolment] = ()) -> Signed:
+def read_checked(path: Path, root_file: Path, now: int, enrolments: Sequence[Enrolment] = ()) -> tuple[Signed, bool]:
     """Read a document, and judge it as the devices will, those whose owners' limits are known by these.
+
+    Args:
+        path: of the document.
+        root_file: the fleet's root.
+        now: Unix time in seconds.
+        enrolments: devices whose owners' limits are known.
+
+    Returns:
+        The document, and whether it is valid by now; if not, devices take it later.
 
     Raises:
         FuguError: too few policy keys have signed it, or no device would ever accept it; names the file.
@@ -40,11 +46,9 @@ def read_checked(path: Path, root_file: Path, enrolments: Sequence[Enrolment] = 
     root = read_root(root_file)
     try:
         signed = read_signed(path.read_bytes(), root)
-        if not check(signed, root, int(time.time()), enrolments):
-            warn(f"{path}: valid from {signed.document.valid_from} on; devices refuse it until then, then take it")
+        return signed, check(signed, root, now, enrolments)
     except FuguError as error:
         raise type(error)(f"{path}: {error}") from None
-    return signed
 
 
 def target_of(to: Address) -> Target:
@@ -58,12 +62,12 @@ def reached(registry: Registry, to: Address) -> list[Device]:
     """The devices that a document is for.
 
     Raises:
-        CommandError: there are none.
+        UnknownNameError: there are none.
     """
     target = target_of(to)
     found = [device for device in registry.devices() if target.covers(device.name, device.groups)]
     if not found:
-        raise CommandError(f"no device of fleet {registry.fleet} is meant by {to}: enrol it first")
+        raise UnknownNameError(f"no device of fleet {registry.fleet} is meant by {to}: enrol it first")
     return found
 
 
@@ -102,38 +106,37 @@ def new_clocks(old: PolicyDocument, new: PolicyDocument) -> set[str]:
     return {policy.stream for policy in policies_of(new) if policy.clock != clocks.get(policy.stream, policy.clock)}
 
 
-def warn_of_clocks(registry: Registry, document: PolicyDocument) -> None:
-    """Warn of streams that devices run with another clock."""
+def conflicting_clocks(registry: Registry, document: PolicyDocument) -> dict[int, set[str]]:
+    """By version that devices have now: streams that the document counts otherwise, so that they will refuse it."""
+    found = {}
     for version in sorted({former_version(device) or 0 for device in reached(registry, document.to)}):
         streams: set[str] = set()
         with suppress(FuguError):  # one that the registry has not, or that cannot be read
             streams = new_clocks(document_in(registry, version), document)
         if streams:
-            names = ", ".join(sorted(streams))
-            warn(
-                f"devices of version {version} will refuse version {document.version}: {names} has another epoch or "
-                "period; plan it with the same, or give the stream a new name"
-            )
+            found[version] = streams
+    return found
 
 
-def warn_of_rollouts(registry: Registry, devices: Sequence[str]) -> None:
-    """Warn of rollouts under way whose stages and gates a push to some devices does not wait for."""
+def rollouts_at(registry: Registry, devices: Sequence[str]) -> list[int]:
+    """Rollouts under way at some of these devices, whose stages and gates a push does not wait for."""
     rollouts = Rollouts(registry)
-    for number in rollouts.active():
-        if set(devices) & {name for stage in rollouts.show(number).state.stages for name in stage}:
-            warn(f"rollout {number} is under way at some of these devices: a push does not wait for its stages")
+    return [
+        number
+        for number in rollouts.active()
+        if set(devices) & {name for stage in rollouts.show(number).state.stages for name in stage}
+    ]
 
 
 def check_new(registry: Registry, signed: Signed) -> None:
     """Refuse what `enter` would refuse, without entering it.
 
     Raises:
-        CommandError: it is another fleet's.
-        DocumentError: its version is not higher than all others.
+        DocumentError: it is another fleet's, or its version is not higher than all others.
     """
     document, newest = signed.document, registry.newest_version()
     if document.fleet != registry.fleet:
-        raise CommandError(f"a document of fleet {document.fleet}; the registry is that of fleet {registry.fleet}")
+        raise DocumentError(f"a document of fleet {document.fleet}; the registry is that of fleet {registry.fleet}")
     if document.version <= newest and not _has(registry, signed):
         raise DocumentError(f"version {document.version} is not newer than {newest}, which the registry has")
 
@@ -142,8 +145,7 @@ def enter(registry: Registry, signed: Signed, note: str, *, who: str, time_us: i
     """Enter a document that was checked; the same again is a no-op.
 
     Raises:
-        CommandError: it is another fleet's.
-        DocumentError: its version is not higher than all others.
+        DocumentError: it is another fleet's, or its version is not higher than all others.
     """
     check_new(registry, signed)
     document = signed.document

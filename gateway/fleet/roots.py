@@ -12,9 +12,9 @@ from contract.envelope import decode_envelope, encode_envelope, encode_roots, si
 from contract.errors import FuguError
 from contract.fleet_documents import Enrolment, Role, RootDocument, read_document, write_document
 from contract.trust import Trust
-from fugu.deploy.files import write_public
-from fugu.errors import CommandError, CommandLineError
-from fugu.fleet.keystore import (
+from gateway.files import write_public
+from gateway.fleet.entries import RootError
+from gateway.fleet.keystore import (
     ROLES,
     KeyFile,
     RoleName,
@@ -25,7 +25,7 @@ from fugu.fleet.keystore import (
     unlock_some,
     write_key,
 )
-from fugu.fleet.passphrases import Passphrases
+from gateway.fleet.passphrases import Passphrases
 
 __all__ = ["ROOT_FILE", "Root", "device_trust", "initialise", "read_root", "root_in", "rotate"]
 
@@ -45,20 +45,20 @@ def read_root(path: Path) -> Root:
     """Read a root, and check that its own keys have signed it.
 
     Raises:
-        CommandError: it is none, or not signed by enough of its keys.
+        RootError: it is none, or not signed by enough of its keys.
     """
     try:
         payload = path.read_bytes()
     except OSError as error:
-        raise CommandError(f"cannot read the root {path}: {error.strerror}") from None
+        raise RootError(f"cannot read the root {path}: {error.strerror}") from None
     try:
         envelope = decode_envelope(payload)
         if envelope.kind != "root":
-            raise CommandError(f"a {envelope.kind} document, not a root")
+            raise RootError(f"a {envelope.kind} document, not a root")
         root = Root(read_document(RootDocument, envelope.payload), payload)
         device_trust(root)
     except FuguError as error:
-        raise CommandError(f"{path}: {error}") from None
+        raise RootError(f"{path}: {error}") from None
     return root
 
 
@@ -66,11 +66,11 @@ def root_in(folders: Sequence[Path]) -> Root:
     """The newest root of some folders.
 
     Raises:
-        CommandError: none has one, or one is no good.
+        RootError: none has one, or one is no good.
     """
     found = [read_root(folder / ROOT_FILE) for folder in folders if (folder / ROOT_FILE).exists()]
     if not found:
-        raise CommandError(f"there is no {ROOT_FILE} in {' or '.join(map(str, folders))}: put the fleet's root there")
+        raise RootError(f"there is no {ROOT_FILE} in {' or '.join(map(str, folders))}: put the fleet's root there")
     return max(found, key=lambda root: root.document.version)
 
 
@@ -105,7 +105,7 @@ def initialise(
         passphrases: of the new keys.
 
     Raises:
-        CommandError: the folder is not empty, or cannot be written.
+        RootError: the folder is not empty, or cannot be written.
         pydantic.ValidationError: a threshold can never be met, or the name is none.
     """
     keys = {role: [Ed25519PrivateKey.generate() for _ in range(counts[role])] for role in ROLES}
@@ -145,18 +145,16 @@ def rotate(
         The new root, and the files of the new keys.
 
     Raises:
-        CommandError: there is no such key, or too few root keys are at hand.
+        RootError: there is no such key, or too few root keys are at hand.
     """
     files, old = key_files(folders), root_in(folders[:1])
     if (newest := root_in(folders).document.version) != old.document.version:
-        raise CommandError(
+        raise RootError(
             f"{folders[0]} has root version {old.document.version}, another folder has {newest}: name that one first, "
             "because devices refuse a second root of a version"
         )
     document = old.document
     replaced = _replaced(document, role, key)
-    if key is not None and count is not None:
-        raise CommandLineError("--count goes with the replacement of all keys of a role, not with --key")
     fresh = [Ed25519PrivateKey.generate() for _ in range(len(replaced) if count is None else count)]
     publics = {each: {name: document.keys[name] for name in _role(document, each).keys} for each in ROLES}
     publics[role] = {name: public for name, public in publics[role].items() if name not in replaced} | _publics(fresh)
@@ -179,7 +177,7 @@ def _replaced(document: RootDocument, role: RoleName, key: str | None) -> set[st
     found = {name for name in names if len(key) >= 4 and name.startswith(key)}
     if len(found) != 1:
         known = ", ".join(sorted(map(short, names)))
-        raise CommandError(f"{key[:40]!r} names no {role} key of root version {document.version}; there are {known}")
+        raise RootError(f"{key[:40]!r} names no {role} key of root version {document.version}; there are {known}")
     return found
 
 
@@ -191,14 +189,14 @@ def _signing(
     goes = [name for name in old.root.keys if name not in new.root.keys]
     found = unlock_some(files, stays + goes, max(old.root.threshold, new.root.threshold - len(fresh)), secrets)
     if len(found) < old.root.threshold:
-        raise CommandError(
+        raise RootError(
             f"a new root takes {old.root.threshold} of the old root keys, {len(found)} are at hand: "
             "name further folders with --keys"
         )
     counting = sum(name_of(key) in new.root.keys for key in found)
     found += fresh[: max(0, new.root.threshold - counting)]
     if (counting := sum(name_of(key) in new.root.keys for key in found)) < new.root.threshold:
-        raise CommandError(f"the new root takes {new.root.threshold} of its own keys, {counting} are at hand")
+        raise RootError(f"the new root takes {new.root.threshold} of its own keys, {counting} are at hand")
     return found
 
 

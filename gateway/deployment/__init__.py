@@ -1,4 +1,4 @@
-"""What `fugu deploy` writes: a broker with certificates, accounts and access lists, and folders for those who use it.
+"""A deployment: a broker with certificates, accounts and access lists, and folders for those who use it.
 
 Nothing here talks to a network; every function writes files, secrets with mode 0600.
 """

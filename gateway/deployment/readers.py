@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from contract.guarantee import Adversary
-from fugu.deploy.accounts import Account
-from fugu.errors import CommandError
-
-if TYPE_CHECKING:
-    from gateway.service.readers import Bound
+from gateway.deployment.accounts import Account
+from gateway.deployment.errors import DeploymentError
+from gateway.service.policies import Catalogue
+from gateway.service.readers import Bound, Reader, check_reader, limited
+from gateway.service.release_config import load_releases
 
 __all__ = ["Promises", "joined", "left", "new_reader"]
 
@@ -47,9 +46,6 @@ def new_reader(
     Raises:
         FuguError: it would be told more than its limit, or that cannot be computed.
     """
-    from gateway.service.readers import limited
-    from gateway.service.release_config import load_releases
-
     reader = limited(name, audiences, load_releases(promises.releases), epsilon, adversary)
     account = Account(
         name=name, role="reader", audiences=reader.audiences, epsilon=reader.epsilon, adversary=reader.adversary
@@ -65,7 +61,7 @@ def joined(account: Account, audience: str, promises: Promises) -> tuple[Account
     """
     _refuse_others(account)
     if audience in account.audiences:
-        raise CommandError(f"the account {account.name} belongs to audience {audience}")
+        raise DeploymentError(f"the account {account.name} belongs to audience {audience}")
     left = tuple(one for one in account.left if one != audience)
     changed = account.model_copy(update={"audiences": (*account.audiences, audience), "left": left})
     return changed, _checked(changed, promises)
@@ -75,11 +71,11 @@ def left(account: Account, audience: str) -> Account:
     """An account that reads an audience's releases no longer; what it was told still counts.
 
     Raises:
-        CommandError: it does not belong to the audience.
+        DeploymentError: it does not belong to the audience.
     """
     _refuse_others(account)
     if audience not in account.audiences:
-        raise CommandError(f"the account {account.name} does not belong to audience {audience}")
+        raise DeploymentError(f"the account {account.name} does not belong to audience {audience}")
     others = tuple(one for one in account.audiences if one != audience)
     return account.model_copy(update={"audiences": others, "left": (*account.left, audience)})
 
@@ -87,14 +83,10 @@ def left(account: Account, audience: str) -> Account:
 def _refuse_others(account: Account) -> None:
     if account.role != "reader":
         reads = "; the site reads symbols and all releases" if account.role == "site" else ""
-        raise CommandError(f"the account {account.name} is no reader of audiences, but {account.role}{reads}")
+        raise DeploymentError(f"the account {account.name} is no reader of audiences, but {account.role}{reads}")
 
 
 def _checked(account: Account, promises: Promises) -> list[Bound]:
-    from gateway.service.policies import Catalogue
-    from gateway.service.readers import Reader, check_reader
-    from gateway.service.release_config import load_releases
-
     assert account.epsilon is not None
     assert account.adversary is not None
     reader = Reader(name=account.name, audiences=account.ever, epsilon=account.epsilon, adversary=account.adversary)

@@ -1,4 +1,4 @@
-"""Files of a deployment: secrets are readable by their owner only, from the moment they exist."""
+"""Files that are written for others to use: secrets are readable by their owner only, from the moment they exist."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ import os
 import tempfile
 from pathlib import Path
 
-from fugu.errors import CommandError
+from contract.errors import FuguError
 
-__all__ = ["new_folder", "read_text", "write_public", "write_secret"]
+__all__ = ["FileError", "new_folder", "read_text", "write_public", "write_secret"]
+
+
+class FileError(FuguError):
+    """A file or folder cannot be read or written, or a folder is not empty."""
+
+    reason = "file"
 
 
 def new_folder(path: Path) -> Path:
     """Make a folder, which must not hold anything yet.
 
     Raises:
-        CommandError: it holds something, or cannot be made.
+        FileError: it holds something, or cannot be made.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
-            raise CommandError(f"{path} is not empty: name a new folder, or remove it first")
+            raise FileError(f"{path} is not empty: name a new folder, or remove it first")
     except OSError as error:
-        raise CommandError(f"cannot make the folder {path}: {error.strerror}") from None
+        raise FileError(f"cannot make the folder {path}: {error.strerror}") from None
     return path
 
 
@@ -40,12 +46,12 @@ def read_text(path: Path, what: str) -> str:
     """Read a text file.
 
     Raises:
-        CommandError: it cannot be read; names what was looked for.
+        FileError: it cannot be read; names what was looked for.
     """
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"cannot read {what} {path}: {getattr(error, 'strerror', None) or 'no text'}") from None
+        raise FileError(f"cannot read {what} {path}: {getattr(error, 'strerror', None) or 'no text'}") from None
 
 
 def _write(path: Path, content: str | bytes, mode: int) -> None:
@@ -64,4 +70,4 @@ def _write(path: Path, content: str | bytes, mode: int) -> None:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror}") from None
+        raise FileError(f"cannot write {path}: {error.strerror}") from None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from fugu.errors import CommandError
+from gateway.deployment.errors import DeploymentError
 
 __all__ = ["unit"]
 
@@ -23,10 +23,10 @@ def unit(name: str, fields: Mapping[str, str]) -> str:
             specifiers that are meant.
 
     Raises:
-        CommandError: the installation lacks its templates.
+        DeploymentError: the installation lacks its templates.
     """
     try:
         template = (_TEMPLATES / name).read_text()
     except OSError:
-        raise CommandError(f"the template {name} is missing in this installation") from None
+        raise DeploymentError(f"the template {name} is missing in this installation") from None
     return _FIELD.sub(lambda match: fields[match[1]], template)

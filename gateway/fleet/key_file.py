@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from fugu.errors import CommandError
+from gateway.fleet.entries import KeyStoreError
 
 __all__ = ["WrongPassphraseError", "decrypted", "encrypted", "read_private"]
 
@@ -36,7 +36,7 @@ _SCRYPT = bytes.fromhex("06092b06010401da47040b")
 _AES_256_CBC = bytes.fromhex("060960864801650304012a")
 
 
-class WrongPassphraseError(CommandError):
+class WrongPassphraseError(KeyStoreError):
     """The passphrase is not the one of the key."""
 
 
@@ -61,18 +61,18 @@ def decrypted(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKey:
 
     Raises:
         WrongPassphraseError: it is encrypted with another passphrase.
-        CommandError: it is not encrypted, or holds no Ed25519 key.
+        KeyStoreError: it is not encrypted, or holds no Ed25519 key.
     """
     if f"-----BEGIN {_LABEL}-----".encode() not in content:
-        raise CommandError(f"{path}: not a key under a passphrase: such a key is not used")
+        raise KeyStoreError(f"{path}: not a key under a passphrase: such a key is not used")
     try:
         key = load_pem_private_key(content, passphrase.encode())
     except (ValueError, TypeError) as error:
         if "password" in str(error).lower():
             raise WrongPassphraseError(f"{path}: the passphrase is not the one of this key") from None
-        raise CommandError(f"{path}: damaged, or no private key") from None
+        raise KeyStoreError(f"{path}: damaged, or no private key") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise CommandError(f"{path}: not an Ed25519 key")
+        raise KeyStoreError(f"{path}: not an Ed25519 key")
     return key
 
 
@@ -80,18 +80,18 @@ def read_private(path: Path, what: str) -> bytes:
     """The content of a file that nobody but its owner may read.
 
     Raises:
-        CommandError: others may read it, or it cannot be read.
+        KeyStoreError: others may read it, or it cannot be read.
     """
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             if status.st_mode & 0o077:
-                raise CommandError(
+                raise KeyStoreError(
                     f"{path}: {what} that others may read (mode {status.st_mode & 0o777:04o}) is not used: chmod 600 it"
                 )
             return file.read(_MAX_BYTES)
     except OSError as error:
-        raise CommandError(f"cannot read {what} {path}: {error.strerror}") from None
+        raise KeyStoreError(f"cannot read {what} {path}: {error.strerror}") from None
 
 
 def _der(tag: int, *parts: bytes) -> bytes:

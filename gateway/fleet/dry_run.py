@@ -16,11 +16,11 @@ from contract.measure_policy import MeasurePolicy
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 from contract.stretches import Stretch
-from fugu.fleet.registry import document_in, former_version, new_clocks, reached
-from fugu.fleet.signing import policies_of
 from gateway.dphmm.compiled import emission
 from gateway.dphmm.graphs import GraphError
 from gateway.fleet import Registry
+from gateway.fleet.documents import document_in, former_version, new_clocks, reached
+from gateway.fleet.signing import policies_of
 from gateway.planning.planner import assess
 
 __all__ = ["Change", "StreamChange", "Worth", "changes", "worth"]

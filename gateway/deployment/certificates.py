@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fugu.errors import CommandError
+from gateway.deployment.errors import DeploymentError
 
 __all__ = ["Authority", "Issued"]
 
@@ -61,15 +61,15 @@ class Authority:
         """Read an authority from its two files.
 
         Raises:
-            CommandError: they are no certificate and key, or do not belong together.
+            DeploymentError: they are no certificate and key, or do not belong together.
         """
         try:
             loaded = x509.load_pem_x509_certificate(certificate)
             private = serialization.load_pem_private_key(key, password=None)
         except (ValueError, TypeError):
-            raise CommandError("the authority's certificate or key is not PEM") from None
+            raise DeploymentError("the authority's certificate or key is not PEM") from None
         if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != loaded.public_key():
-            raise CommandError("the authority's key is not that of its certificate")
+            raise DeploymentError("the authority's key is not that of its certificate")
         return cls(loaded, private)
 
     def pem(self) -> Issued:

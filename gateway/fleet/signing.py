@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,14 +21,13 @@ from contract.policy import Policy
 from contract.signatures import signers
 from contract.trust import Trust
 from contract.trust_errors import NotYetValidError
-from fugu.errors import CommandError, CommandLineError
-from fugu.fleet.roots import Root, device_trust
+from gateway.fleet.entries import DocumentError
+from gateway.fleet.roots import Root, device_trust
 
 __all__ = [
     "Signed",
     "StreamPromise",
     "add_signatures",
-    "address",
     "check",
     "content_of",
     "make_document",
@@ -83,25 +81,11 @@ class StreamPromise(NamedTuple):
     adversary: str
 
 
-def address(text: str) -> Address:
-    """Read `device:NAME`, `group:NAME` or `everyone`.
-
-    Raises:
-        CommandLineError: it is none of these.
-    """
-    kind, colon, name = text.partition(":")
-    if text == "everyone":
-        return Address(everyone=True)
-    if kind not in ("device", "group") or not colon or not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
-        raise CommandLineError(f"--to must be device:NAME, group:NAME or everyone, got {text[:80]!r}")
-    return Address(device=name) if kind == "device" else Address(group=name)
-
-
 def read_bodies(files: Sequence[Path], fleet: str, to: Address) -> list[dict[str, Any]]:
     """Policies as a document holds them, from files in their JSON form, with or without fleet, device and version.
 
     Raises:
-        CommandError: a file cannot be read, or is for another fleet or device.
+        DocumentError: a file cannot be read, or is for another fleet or device.
         PolicyError: it is no policy; names the file.
     """
     found = []
@@ -109,7 +93,7 @@ def read_bodies(files: Sequence[Path], fleet: str, to: Address) -> list[dict[str
         try:
             text = file.read_bytes()
         except OSError as error:
-            raise CommandError(f"cannot read the policy {file}: {error.strerror}") from None
+            raise DocumentError(f"cannot read the policy {file}: {error.strerror}") from None
         try:
             found.append(_body(text, fleet, to))
         except FuguError as error:
@@ -125,9 +109,9 @@ def _body(text: bytes, fleet: str, to: Address) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise PolicyError(f"no JSON object of at most {_MAX_FILE} bytes")
     if given.get("fleet", fleet) != fleet:
-        raise CommandError(f"a policy of fleet {str(given['fleet'])[:80]}; the keys are those of fleet {fleet}")
+        raise DocumentError(f"a policy of fleet {str(given['fleet'])[:80]}; the keys are those of fleet {fleet}")
     if to.device is not None and given.get("device", to.device) != to.device:
-        raise CommandError(f"a policy of device {str(given['device'])[:80]}; the document is for device {to.device}")
+        raise DocumentError(f"a policy of device {str(given['device'])[:80]}; the document is for device {to.device}")
     given = {"fleet": fleet, "device": to.device or _SOMEBODY, "version": _table_version(given), **given}
     body: dict[str, Any] = json.loads(read_policy(json.dumps(given)).to_json())
     return {name: value for name, value in body.items() if name not in _INSERTED}
@@ -209,24 +193,24 @@ def read_signed(content: bytes, root: Root) -> Signed:
     """Read a document that policy keys have signed, perhaps not yet enough of them.
 
     Raises:
-        CommandError: it is no policy document of this fleet, or no policy key of the root has validly signed it.
+        DocumentError: it is no policy document of this fleet, or no policy key of the root has validly signed it.
     """
     try:
         envelope = decode_envelope(content)
     except FrameError as error:
-        raise CommandError(f"no envelope: {error}") from None
+        raise DocumentError(f"no envelope: {error}") from None
     if envelope.kind != "policy":
-        raise CommandError(f"a {envelope.kind} document where a policy document was expected")
+        raise DocumentError(f"a {envelope.kind} document where a policy document was expected")
     role = root.document.policy
     valid = signers(envelope, role, root.document.public_keys)
     if not valid or {one.key for one in envelope.signatures} != valid:
-        raise CommandError(
+        raise DocumentError(
             f"{len(valid)} of its {len(envelope.signatures)} signatures are valid and of policy keys of root version "
             f"{root.document.version}; it takes {role.threshold}, and no others"
         )
     document = read_document(PolicyDocument, envelope.payload)
     if document.fleet != root.document.fleet:
-        raise CommandError(f"a document of fleet {document.fleet}; the root is that of fleet {root.document.fleet}")
+        raise DocumentError(f"a document of fleet {document.fleet}; the root is that of fleet {root.document.fleet}")
     return Signed(document, envelope, len(valid), role.threshold)
 
 
@@ -263,14 +247,14 @@ def check(signed: Signed, root: Root, now: int, enrolments: Iterable[Enrolment] 
 
     Raises:
         TrustError: a device never accepts it.
-        CommandError: an enrolment is for a device that the document is not for.
+        DocumentError: an enrolment is for a device that the document is not for.
     """
     document = signed.document
     groups = (document.to.group,) if document.to.group else ()
     judges = [device_trust(root, document.to.device or _SOMEBODY, groups)]
     for enrolment in enrolments:
         if enrolment.fleet != document.fleet or not document.to.reaches(enrolment.device, enrolment.groups):
-            raise CommandError(
+            raise DocumentError(
                 f"the document is for {document.to}, not for device {enrolment.device} as it is enrolled"
             )
         judges.append(Trust(enrolment.model_copy(update={"root": root.payload.hex()})))

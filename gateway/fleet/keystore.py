@@ -15,10 +15,10 @@ from typing import Literal, NamedTuple, get_args
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from contract.envelope import key_name
-from fugu.deploy.files import write_secret
-from fugu.errors import CommandError
-from fugu.fleet.key_file import WrongPassphraseError, decrypted, encrypted, read_private
-from fugu.fleet.passphrases import Passphrases
+from gateway.files import write_secret
+from gateway.fleet.entries import KeyStoreError
+from gateway.fleet.key_file import WrongPassphraseError, decrypted, encrypted, read_private
+from gateway.fleet.passphrases import Passphrases
 
 __all__ = [
     "ROLES",
@@ -66,16 +66,16 @@ def new_key_folder(path: Path) -> Path:
     """Make a folder for keys, which must not hold anything yet.
 
     Raises:
-        CommandError: it holds something, or cannot be made.
+        KeyStoreError: it holds something, or cannot be made.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
         if any(path.iterdir()):
-            raise CommandError(f"{path} is not empty: name a new folder")
+            raise KeyStoreError(f"{path} is not empty: name a new folder")
         path.chmod(0o700)
     except OSError as error:
-        raise CommandError(f"cannot make the folder {path}: {error.strerror}") from None
+        raise KeyStoreError(f"cannot make the folder {path}: {error.strerror}") from None
     return path
 
 
@@ -83,16 +83,16 @@ def key_files(folders: Iterable[Path]) -> list[KeyFile]:
     """All key files of some folders, which only their owner may enter.
 
     Raises:
-        CommandError: a folder is not there, or it or a key file is open to others.
+        KeyStoreError: a folder is not there, or it or a key file is open to others.
     """
     found = []
     for folder in folders:
         try:
             mode, paths = folder.stat().st_mode, sorted(folder.iterdir())
         except OSError as error:
-            raise CommandError(f"cannot read the folder of keys {folder}: {error.strerror}") from None
+            raise KeyStoreError(f"cannot read the folder of keys {folder}: {error.strerror}") from None
         if mode & 0o077:
-            raise CommandError(
+            raise KeyStoreError(
                 f"{folder}: a folder of keys that others may use (mode {mode & 0o777:04o}) is not used: chmod 700 it"
             )
         for path in paths:
@@ -114,7 +114,7 @@ def unlock(file: KeyFile, passphrases: Passphrases) -> Ed25519PrivateKey:
     """The private key of a file.
 
     Raises:
-        CommandError: no passphrase fits, or the file holds another key than its name says.
+        KeyStoreError: no passphrase fits, or the file holds another key than its name says.
     """
     content, wrong = read_private(file.path, "a key"), None
     for passphrase in passphrases.candidates(str(file.path)):
@@ -124,7 +124,7 @@ def unlock(file: KeyFile, passphrases: Passphrases) -> Ed25519PrivateKey:
             wrong = error
             continue
         if short(name_of(key)) != file.short:
-            raise CommandError(f"{file.path}: holds key {short(name_of(key))}, not the one of its name")
+            raise KeyStoreError(f"{file.path}: holds key {short(name_of(key))}, not the one of its name")
         return key
     assert wrong is not None
     raise wrong

@@ -11,11 +11,11 @@ from pathlib import Path
 from contract.errors import PolicyError
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
-from fugu.deploy.broker_files import BrokerFolder, Credentials
-from fugu.deploy.files import write_public
-from fugu.deploy.places import AGENT, GATEWAY
-from fugu.deploy.units import unit
-from fugu.errors import CommandError, CommandLineError
+from gateway.deployment.broker_files import BrokerFolder, Credentials
+from gateway.deployment.errors import DeploymentError, InvalidNameError
+from gateway.deployment.places import AGENT, GATEWAY
+from gateway.deployment.units import unit
+from gateway.files import write_public
 
 __all__ = [
     "DeviceOptions",
@@ -59,7 +59,7 @@ def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, A
         File name to policy.
 
     Raises:
-        CommandError: one cannot be read, is for another device, or two have one file name.
+        DeploymentError: one cannot be read, is for another device, or two have one file name.
         PolicyError: one is malformed.
     """
     policies: dict[str, AnyPolicy] = {}
@@ -67,13 +67,13 @@ def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, A
         try:
             policy = read_policy(file.read_bytes())
         except OSError as error:
-            raise CommandError(f"cannot read the policy {file}: {error.strerror}") from None
+            raise DeploymentError(f"cannot read the policy {file}: {error.strerror}") from None
         except PolicyError as error:
             raise PolicyError(f"{file}: {error}") from None
         if (policy.fleet, policy.device) != (fleet, device):
-            raise CommandError(f"{file} is for {policy.fleet}/{policy.device}, not for {fleet}/{device}")
+            raise DeploymentError(f"{file} is for {policy.fleet}/{policy.device}, not for {fleet}/{device}")
         if file.name in policies:
-            raise CommandError(f"two policies are called {file.name}")
+            raise DeploymentError(f"two policies are called {file.name}")
         policies[file.name] = policy
     return policies
 
@@ -82,10 +82,10 @@ def checked_program(text: str) -> str:
     """An absolute path that can stand in a unit.
 
     Raises:
-        CommandLineError: it is none.
+        InvalidNameError: it is none.
     """
     if not _SAFE_PATH.fullmatch(text):
-        raise CommandLineError(f"the program must be an absolute path without spaces or quotes, got {text[:80]!r}")
+        raise InvalidNameError(f"the program must be an absolute path without spaces or quotes, got {text[:80]!r}")
     return text
 
 
@@ -207,12 +207,12 @@ def check_ceilings(options: DeviceOptions) -> None:
 
     Raises:
         GuaranteeError: the device would refuse it.
-        CommandError: it needs a ceiling that is not given.
+        DeploymentError: it needs a ceiling that is not given.
     """
     for name, policy in options.policies.items():
         if isinstance(policy, Policy):
             policy.verify(options.ceiling)
         elif options.measurement_ceiling is None:
-            raise CommandError(f"{name} is for measurements: say with --measurement-ceiling what a point may tell")
+            raise DeploymentError(f"{name} is for measurements: say with --measurement-ceiling what a point may tell")
         else:
             policy.verify(options.measurement_ceiling)
