@@ -14,8 +14,6 @@ __all__ = ["FileError", "new_folder", "read_text", "write_public", "write_secret
 class FileError(FuguError):
     """A file or folder cannot be read or written, or a folder is not empty."""
 
-    reason = "file"
-
 
 def new_folder(path: Path) -> Path:
     """Make a folder, which must not hold anything yet.

@@ -10,10 +10,6 @@ __all__ = ["DeploymentError", "InvalidNameError"]
 class DeploymentError(FuguError):
     """There is no such account, it may not be what was asked for, or files of a deployment are missing or wrong."""
 
-    reason = "deployment"
-
 
 class InvalidNameError(DeploymentError):
     """A text cannot be the name, the address or the path that it is given as."""
-
-    reason = "invalid_name"

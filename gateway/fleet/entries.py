@@ -57,13 +57,9 @@ class DocumentError(FleetError):
 class KeyStoreError(FleetError):
     """Files of private keys or passphrases cannot be used, or the keys that are needed are not among them."""
 
-    reason = "keys"
-
 
 class RootError(FleetError):
     """A root is none, or not signed by enough of its keys, or a new one cannot be made."""
-
-    reason = "root"
 
 
 class PlanError(FleetError):

@@ -15,8 +15,7 @@ from contract.fleet_documents import RootDocument
 from contract.signatures import verified
 from contract.trust import Trust
 from contract.trust_errors import RoleError, SignatureError, ThresholdError, TrustError
-from fugu.errors import CommandError
-from gateway.fleet import Document, Registry, Target
+from gateway.fleet import Document, DocumentError, Registry, Target
 from gateway.fleet.roots import Root, device_trust
 from gateway.fleet.signing import check, read_signed
 from gateway.service.fleet_policies import FleetPolicies, read_roots
@@ -101,7 +100,9 @@ def test_what_the_operator_pushes_follows_the_rule(case: tuple[Envelope, type[Tr
     envelope, refusal = case
     root = Root(KEYS.root_document(), KEYS.root_envelope())
     if refusal is not None and envelope != KEYS.envelope(DOCUMENT, KEYS.policy[:1]):
-        with pytest.raises(CommandError, match="signatures are valid and of policy keys of root version 1; it takes 2"):
+        with pytest.raises(
+            DocumentError, match="signatures are valid and of policy keys of root version 1; it takes 2"
+        ):
             read_signed(encode_envelope(envelope), root)
         return
     signed = read_signed(encode_envelope(envelope), root)
