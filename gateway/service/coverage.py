@@ -60,6 +60,11 @@ class Coverage:
         return index < len(self._after) and self._after[index] < first
 
     @property
+    def end(self) -> int:
+        """The last tick that is accounted for, -1 if none is."""
+        return self._through[-1] if self._through else -1
+
+    @property
     def intervals(self) -> list[tuple[int, int]]:
         """Pairs (after, through), ascending."""
         return list(zip(self._after, self._through, strict=True))
@@ -75,4 +80,4 @@ class Coverage:
         gaps = [Gap(after, through) for after, through in edges if after < through]
         if len(gaps) > MAX_GAPS:
             return StreamCommit(stream, gaps[MAX_GAPS].after, tuple(gaps[:MAX_GAPS]))
-        return StreamCommit(stream, self._through[-1] if self._through else -1, tuple(gaps))
+        return StreamCommit(stream, self.end, tuple(gaps))

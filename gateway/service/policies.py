@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self, TypeVar
 
 from contract.errors import FuguError, GuaranteeError, PolicyError, Reason
-from contract.frames import symbol_bits
+from contract.measure_policy import MeasurePolicy
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
+from contract.window_frames import sequence_name
 from gateway.service.kinds.point_model import MeasureModel
-from gateway.service.kinds.symbol_model import Model, model_of
+from gateway.service.kinds.symbol_model import SymbolModel
 
 __all__ = [
     "Catalogue",
-    "Known",
     "UnknownDeviceError",
     "UnknownPolicyVersionError",
     "UnknownStreamError",
@@ -47,13 +47,8 @@ class WrongKindError(FuguError):
     reason = Reason.WRONG_KIND
 
 
-class Known(NamedTuple):
-    """A policy of symbols, those that its frames may hold, the bits that they take there, and its model."""
-
-    policy: Policy
-    allowed: bytes
-    bits: int
-    model: Model
+AnyModel = SymbolModel | MeasureModel
+_Model = TypeVar("_Model", SymbolModel, MeasureModel)
 
 
 class Catalogue:
@@ -65,8 +60,9 @@ class Catalogue:
 
     def __init__(self, fleet: str) -> None:
         self.fleet = fleet
-        self._devices: dict[str, dict[str, dict[int, Known | MeasureModel]]] = {}
-        self._retired: dict[tuple[str, str, int], Known | MeasureModel] = {}
+        self._devices: dict[str, dict[str, dict[int, AnyModel]]] = {}
+        self._retired: dict[tuple[str, str, int], AnyModel] = {}
+        self._kinds: dict[tuple[str, str], type[AnyPolicy]] = {}
         self._verified: set[object] = set()
 
     @classmethod
@@ -111,10 +107,10 @@ class Catalogue:
         versions = self._devices.setdefault(policy.device, {}).setdefault(policy.stream, {})
         if policy.version in versions and versions[policy.version].policy != policy:
             raise PolicyError(f"another policy of {policy.device}/{policy.stream} has version {policy.version} too")
-        versions[policy.version] = _known(policy)
+        versions[policy.version] = _model(policy)
 
     def _refuse_other_kind(self, policy: AnyPolicy) -> None:
-        if any(type(known.policy) is not type(policy) for known in self._entries(policy.device, policy.stream)):
+        if self._kinds.setdefault((policy.device, policy.stream), type(policy)) is not type(policy):
             raise PolicyError(
                 f"{policy.device}/{policy.stream} has policies of symbols and of measurements: use two streams"
             )
@@ -131,27 +127,31 @@ class Catalogue:
             loaded = self._devices.get(policy.device, {}).get(policy.stream, {}).get(policy.version)
             self._refuse_other_kind(policy)
             if loaded is None:
-                self._retired[key] = _known(policy)
+                self._retired[key] = _model(policy)
             elif loaded.policy != policy:
                 raise PolicyError(
                     f"version {policy.version} of {policy.device}/{policy.stream} is not the policy that the stored "
                     "frames were made under; give the changed policy a new version"
                 )
 
-    def find(self, device: str, stream: str, version: int) -> Known:
-        """The policy that a frame of symbols, or of window counts, names.
+    def find(self, device: str, stream: str, version: int, kind: type[_Model]) -> _Model:
+        """The policy in force that a frame names, as a model of its kind.
 
         Raises:
             UnknownDeviceError, UnknownStreamError, UnknownPolicyVersionError: the first part that is not known.
-            WrongKindError: the stream is measured.
+            WrongKindError: the stream is of the other kind.
         """
-        return _symbols(self._entry(device, stream, version))
+        return _of_kind(self._entry(device, stream, version), kind)
 
-    def find_measure(self, device: str, stream: str, version: int) -> MeasureModel:
-        """The policy that a frame of points names, with its model; errors as for `find`."""
-        return _points(self._entry(device, stream, version))
+    def recall(self, device: str, stream: str, version: int, kind: type[_Model]) -> _Model:
+        """A policy in force or retired, as a model of its kind; errors as for `find`."""
+        return _of_kind(self._any(device, stream, version), kind)
 
-    def _entry(self, device: str, stream: str, version: int) -> Known | MeasureModel:
+    def policy(self, device: str, stream: str, version: int) -> AnyPolicy:
+        """A policy in force or retired, whichever kind it is; errors as for `find`."""
+        return self._any(device, stream, version).policy
+
+    def _entry(self, device: str, stream: str, version: int) -> AnyModel:
         if (streams := self._devices.get(device)) is None:
             raise UnknownDeviceError(f"no policy for device {device}")
         if (versions := streams.get(stream)) is None:
@@ -160,44 +160,38 @@ class Catalogue:
             raise UnknownPolicyVersionError(f"no policy version {version} of {device}/{stream}")
         return known
 
-    def model(self, device: str, stream: str, version: int) -> Model:
-        """The model of a policy of symbols in force or retired."""
-        return _symbols(self._any(device, stream, version)).model
-
-    def measure_model(self, device: str, stream: str, version: int) -> MeasureModel:
-        """The model of a policy of measurements in force or retired."""
-        return _points(self._any(device, stream, version))
-
-    def policy(self, device: str, stream: str, version: int) -> Policy:
-        """A policy of symbols in force or retired."""
-        return _symbols(self._any(device, stream, version)).policy
-
-    def _any(self, device: str, stream: str, version: int) -> Known | MeasureModel:
+    def _any(self, device: str, stream: str, version: int) -> AnyModel:
         return self._retired.get((device, stream, version)) or self._entry(device, stream, version)
 
     def policies(self, device: str, stream: str) -> list[Policy]:
         """All policies of a stream of symbols, retired ones first, then in the order of their versions."""
-        return [known.policy for known in self._entries(device, stream) if isinstance(known, Known)]
+        retired = [known for key, known in sorted(self._retired.items()) if key[:2] == (device, stream)]
+        loaded = sorted(self._devices.get(device, {}).get(stream, {}).items())
+        every = (*retired, *(known for _, known in loaded))
+        return [known.policy for known in every if isinstance(known, SymbolModel)]
+
+    def sequences(self, device: str, stream: str) -> list[str]:
+        """What a device sends of a stream: the stream itself, and each window that it has, or has had."""
+        names = {window.name for policy in self.policies(device, stream) for window in policy.windows}
+        return [stream, *(sequence_name(stream, name) for name in sorted(names))]
+
+    def is_measured(self, device: str, stream: str) -> bool:
+        """Whether a stream's policies are of measurements."""
+        return self._kinds.get((device, stream)) is MeasurePolicy
 
     def newest_measure(self, device: str, stream: str) -> MeasureModel | None:
-        """The newest policy of a measured stream; none for a stream of symbols."""
+        """The newest policy in force of a measured stream; none for a stream of symbols."""
         newest = max(self._devices.get(device, {}).get(stream, {}).items(), default=None)
         return newest[1] if newest is not None and isinstance(newest[1], MeasureModel) else None
 
     def measured(self) -> list[tuple[str, str]]:
-        """Device and stream of every measured stream, sorted."""
+        """Device and stream of every measured stream with a policy in force, sorted."""
         every = ((device, stream) for device in self._devices for stream in self._devices[device])
-        return sorted(key for key in every if self.newest_measure(*key) is not None)
+        return sorted(key for key in every if self.is_measured(*key))
 
     def symbol_streams(self) -> list[tuple[str, str]]:
         """Device and stream of every stream of symbols, those of retired policies too, sorted."""
-        loaded = ((device, stream) for device in self._devices for stream in self._devices[device])
-        return sorted(key for key in {*loaded, *(key[:2] for key in self._retired)} if self.policies(*key))
-
-    def _entries(self, device: str, stream: str) -> list[Known | MeasureModel]:
-        retired = [known for key, known in sorted(self._retired.items()) if key[:2] == (device, stream)]
-        loaded = sorted(self._devices.get(device, {}).get(stream, {}).items())
-        return [*retired, *(known for _, known in loaded)]
+        return sorted(key for key, kind in self._kinds.items() if kind is Policy)
 
     def devices(self, stream: str) -> tuple[str, ...]:
         """The devices that have a stream, sorted."""
@@ -208,11 +202,8 @@ class Catalogue:
         return tuple(sorted(self._devices.get(device, ())))
 
 
-def _known(policy: AnyPolicy) -> Known | MeasureModel:
-    if isinstance(policy, Policy):
-        symbols = policy.table.symbols
-        return Known(policy, bytes(range(symbols)), symbol_bits(symbols), model_of(policy))
-    return MeasureModel(policy)
+def _model(policy: AnyPolicy) -> AnyModel:
+    return SymbolModel.of(policy) if isinstance(policy, Policy) else MeasureModel(policy)
 
 
 def _claim(policy: AnyPolicy) -> object:
@@ -222,13 +213,8 @@ def _claim(policy: AnyPolicy) -> object:
     return policy.model_dump_json(exclude={"fleet", "device", "stream"})
 
 
-def _symbols(known: Known | MeasureModel) -> Known:
-    if isinstance(known, MeasureModel):
-        raise WrongKindError(f"{known.policy.device}/{known.policy.stream} is a measured stream")
-    return known
-
-
-def _points(known: Known | MeasureModel) -> MeasureModel:
-    if isinstance(known, Known):
-        raise WrongKindError(f"{known.policy.device}/{known.policy.stream} is a stream of symbols")
+def _of_kind(known: AnyModel, kind: type[_Model]) -> _Model:
+    if not isinstance(known, kind):
+        what = "a measured stream" if isinstance(known, MeasureModel) else "a stream of symbols"
+        raise WrongKindError(f"{known.policy.device}/{known.policy.stream} is {what}")
     return known

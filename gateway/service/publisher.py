@@ -8,25 +8,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from contract.frames import MAX_FRAME_TICKS, Estimate, encode_committed, encode_estimate
-from contract.measure_frames import encode_measure_estimate
+from contract.frames import encode_committed
 from contract.topics import committed_topic, estimate_topic
-from gateway.service.kinds.symbol_model import Beliefs
-from gateway.service.kinds.symbol_track import Run, Tracked
 from gateway.service.recorder import Recorder
 from gateway.service.store import Outgoing, Store
 from mqtt_link import Link
 
-__all__ = ["Publisher", "estimate_messages"]
+__all__ = ["Publisher"]
 
 MAX_IN_FLIGHT = 400
-_MAX_ROWS = 2 * MAX_FRAME_TICKS
-_MAX_VALUES = 1 << 16
 _FORGET_EVERY = 500
 
 
@@ -106,7 +98,7 @@ class Publisher:
         return max(MAX_IN_FLIGHT - len(self._in_flight), 0) if self._link.connected else 0
 
     def _send(self, outgoing: Outgoing) -> bool:
-        messages = list(self._payloads(outgoing))
+        messages = list(self._recorder.estimates(outgoing))
         sending = _Sending(outgoing.serial, len(messages))
         topic = estimate_topic(self._fleet, outgoing.device, outgoing.stream)
         for message in messages:
@@ -121,39 +113,3 @@ class Publisher:
             return False
         self._in_flight[message_id] = sending
         return True
-
-    def _payloads(self, outgoing: Outgoing) -> Iterator[bytes]:
-        measured = self._recorder.measures.estimate(outgoing.device, outgoing.stream, outgoing.frame)
-        if measured is not None:
-            yield encode_measure_estimate(measured)
-        else:
-            yield from map(encode_estimate, self._messages(outgoing))
-
-    def _messages(self, outgoing: Outgoing) -> Iterator[Estimate]:
-        newest = self._recorder.newest(outgoing.device, outgoing.stream)
-        assert newest is not None
-        for lag, run in self._store.estimates(outgoing.stream_id, outgoing.frame):
-            current = newest
-            if len(newest.belief) != run.probabilities.shape[1]:  # from before a change of states
-                last = run.first + max(len(run.probabilities), 1) - 1
-                current = self._store.belief_at(outgoing.stream_id, last) or newest
-            yield from estimate_messages(lag, run, current)
-
-
-def estimate_messages(lag: int, run: Run, current: Tracked) -> Iterator[Estimate]:
-    """A run as messages, each within the contract's limits; one without rows if the run has none."""
-    rows, states = run.probabilities.shape
-    size = min(_MAX_ROWS, max(_MAX_VALUES // states, 1))
-    now = _row(current.belief)
-    for start in range(0, max(rows, 1), size):
-        part = run.probabilities[start : start + size]
-        likely = part.argmax(axis=1).astype(np.uint8).tobytes() if rows else b""
-        yield Estimate(lag, run.first + start, _table(part), likely, current.frame.last, now)
-
-
-def _table(probabilities: Beliefs) -> tuple[tuple[float, ...], ...]:
-    return tuple(map(tuple, probabilities.tolist()))
-
-
-def _row(belief: Beliefs) -> tuple[float, ...]:
-    return tuple(belief.tolist())

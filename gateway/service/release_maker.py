@@ -20,6 +20,7 @@ from gateway.release.entries import SITE, Entry, Key, LedgerError, Release
 from gateway.release.inversion import ReleaseError
 from gateway.release.ledger import Ledger
 from gateway.release.statistics import Tally, estimate, noisy
+from gateway.service.kinds.symbol_model import SymbolModel
 from gateway.service.policies import Catalogue
 from gateway.service.release_jobs import Job
 from gateway.service.store import Store
@@ -109,7 +110,7 @@ class Maker:
         ticks: dict[EmissionTable, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
         frames = [] if number is None else self.store.symbols(number, first, first + length - 1)
         for frame in frames:
-            policy = self.catalogue.policy(device, stream, frame.policy_version)
+            policy = self.catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy
             if policy.discretiser.states != job.labels:
                 raise ReleaseError(
                     f"release {job.name}: ticks {frame.first}..{frame.last} of {device}/{stream} have other states"

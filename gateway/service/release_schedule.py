@@ -205,8 +205,7 @@ class Schedule:
 
     def _is_past(self, job: Job, first: int) -> bool:
         stream, end = job.plan.stream, first + job.plan.length - 1
-        newest = [self._recorder.newest(device, stream) for device in job.devices]
-        reached = [-1 if tracked is None else tracked.frame.last for tracked in newest]
+        reached = [self._recorder.reached(device, stream) for device in job.devices]
         if job.plan.patience is not None and max(reached) > end + job.plan.patience:
             return True
         if min(reached) <= end:

@@ -24,7 +24,7 @@ from contract.topics import status_topic, symbols_topic, window_topic
 from gateway.release.ledger import Ledger
 from gateway.service.fleet_service import FleetFiles, FleetService
 from gateway.service.inbox import Acknowledged, Connected, Event, Inbox, Message
-from gateway.service.ingest import AnyReceived, Birth, Ingest
+from gateway.service.ingest import Birth, Ingest, Received
 from gateway.service.kinds.symbol_model import warm
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import Publisher
@@ -241,13 +241,13 @@ class Gateway:
         return self._publisher.finished and (self._schedule is None or self._schedule.finished)
 
     def _round(self, events: Sequence[Event]) -> None:
-        batch: list[AnyReceived] = []
+        batch: list[Received] = []
         for event in events:
             if isinstance(event, Message):
                 if self._enrolled is not None and self._enrolled.heard(event.topic, event.payload):
                     continue
                 meaning = self._ingest.read(event.topic, event.payload)
-                if isinstance(meaning, AnyReceived):
+                if isinstance(meaning, Received):
                     batch.append(meaning)
                 elif isinstance(meaning, Birth):
                     self.counters["births"] += 1
@@ -281,7 +281,7 @@ class Gateway:
         except sqlite3.Error:  # the release counts as not published, and is published again at the next start
             self.counters["ledger_errors"] += 1
 
-    def _record(self, batch: Sequence[AnyReceived]) -> None:
+    def _record(self, batch: Sequence[Received]) -> None:
         """Store a batch; if one frame brings an error that nobody thought of, only that frame is left out."""
         try:
             self._recorder.record(batch)

@@ -68,7 +68,7 @@ class TableSender:
     ) -> None:
         self._store = store
         self._catalogue = catalogue
-        self._measures = recorder.measures
+        self._points = recorder.points
         self._link = link
         self._counters = counters
         self._now_us = now_us
@@ -135,10 +135,10 @@ class TableSender:
 
     def _model(self, key: _Key) -> MeasureModel:
         """The policy that the device runs, as its newest frame says; the newest one as long as there is none."""
-        newest = self._measures.newest(*key)
+        newest = self._points.newest(*key)
         if newest is not None:
             with suppress(UnknownPolicyVersionError):
-                return self._catalogue.find_measure(*key, newest.frame.policy_version)
+                return self._catalogue.find(*key, newest.frame.policy_version, MeasureModel)
         model = self._catalogue.newest_measure(*key)
         assert model is not None
         return model
@@ -166,10 +166,10 @@ class TableSender:
                 yield table
 
     def _likely(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[MeasureTable]:
-        newest = self._measures.newest(*key)
+        newest = self._points.newest(*key)
         if newest is None or newest.frame.last >= tick:
             return
-        known = self._catalogue.measure_model(*key, newest.frame.policy_version)
+        known = self._catalogue.recall(*key, newest.frame.policy_version, MeasureModel)
         if known.meaning != model.meaning:
             return
         possible = model.possible(tick)
@@ -194,8 +194,8 @@ class TableSender:
         name = np.packbits(possible).tobytes() + np.packbits(kept).tobytes()
         if (key, policy.version, name) in self._failed:
             return None
-        store = self._measures.measured
-        stream = self._measures.number(*key)
+        store = self._points.measured
+        stream = self._store.number(*key)
         before = self._made.get((key, policy.version, name)) or store.table_for(stream, policy.version, name)
         if (before is None or before.number not in self._sent[key]) and len(self._sent[key]) >= room:
             return None

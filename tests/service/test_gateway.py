@@ -13,7 +13,7 @@ from contract.frames import SymbolFrame
 from gateway.chain import fixed_lag_marginals
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.kinds.symbol_track import Run, Tracked
-from gateway.service.publisher import estimate_messages
+from gateway.service.kinds.symbols import estimate_messages
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.scenes import MODELS, Scene, final_state, frames, laid_out, write_policies

@@ -21,11 +21,19 @@ from numpy.typing import NDArray
 from contract.errors import PolicyError
 from contract.frames import MAX_TICK, StreamCommit, SymbolFrame, encode_symbols
 from contract.measure_check import check_noise
-from contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released, encode_measure
+from contract.measure_frames import (
+    MAX_MEASURE_TICKS,
+    MeasureEstimate,
+    MeasureFrame,
+    Released,
+    decode_measure,
+    encode_measure,
+)
 from contract.measure_policy import MeasurePolicy
 from contract.measure_table import MOST_HELD, MeasureTable, decode_table, encoded_table, members
 from contract.topics import symbols_topic, table_topic
-from gateway.service.ingest import Ingest, ReceivedPoints
+from gateway.service.ingest import Ingest, Received
+from gateway.service.kinds.kind import Place
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
@@ -56,18 +64,21 @@ class Scene:
             self.catalogue.add(policy)
         self.catalogue.retire(self.store.policy_documents())
         self.recorder = Recorder(self.store, self.catalogue, 8, self.counters)
-        self.measures = self.recorder.measures
+        self.points = self.recorder.points
 
     def reopen(self) -> None:
         self.store.close()
         self.open()
 
     def record(self, *some: MeasureFrame) -> None:
-        self.recorder.record([ReceivedPoints("watch", "place", frame) for frame in some])
+        self.recorder.record([Received("watch", "place", frame) for frame in some])
 
     def commit(self) -> StreamCommit:
         (message,) = self.recorder.committed("watch")
         return message.streams[0]
+
+    def estimate(self, first: int) -> MeasureEstimate | None:
+        return self.points.estimate(Place(self.store.number("watch", "place"), "watch", "place"), first)
 
     def final(self) -> tuple[object, ...]:
         """Everything that must not depend on the order of arrival, to the last bit."""
@@ -75,7 +86,7 @@ class Scene:
             frames = database.execute("SELECT * FROM measured ORDER BY first").fetchall()
             queued = {row[0] for row in database.execute("SELECT frame FROM outbox")}
             coverage = database.execute("SELECT * FROM coverage ORDER BY after").fetchall()
-        estimates = [self.measures.estimate("watch", "place", row[1]) for row in frames]
+        estimates = [self.estimate(row[1]) for row in frames]
         return frames, queued, coverage, estimates, self.commit()
 
 
@@ -140,7 +151,7 @@ def test_estimates_are_what_all_paths_add_up_to(tmp_path: Path, seed: int) -> No
     scene.record(*frames)
     expected = by_paths(policy, frames, {table.number: table for table in policy.measure_tables})
     for frame in frames:
-        message = scene.measures.estimate("watch", "place", frame.first)
+        message = scene.estimate(frame.first)
         assert message is not None
         rows = zip(frame.released, message.means, message.covariances, message.log_likelihoods, strict=True)
         for tick, (one, mean, covariance, log_likelihood) in enumerate(rows, frame.first):
@@ -159,7 +170,7 @@ def test_protection_counts_the_states_that_each_is_hidden_among(tmp_path: Path) 
     (frame,) = measure_frames(policy, [6], tables=[1, 0, 1])
     scene = Scene(tmp_path / "s.sqlite", policy)
     scene.record(replace(frame, released=frame.released[:5]))
-    message = scene.measures.estimate("watch", "place", 0)
+    message = scene.estimate(0)
     assert message is not None
     reach, bound = MeasureModel(policy).reach, math.exp(0.7)
     for tick, one in enumerate(frame.released[:5]):
@@ -248,7 +259,7 @@ def test_what_contradicts_a_stored_frame_is_counted_and_left_out(tmp_path: Path)
     )
     assert scene.counters == Counter(stored=2, duplicate=1, conflict=4, **_of_points(scene.counters))
     assert scene.commit() == StreamCommit("place", 19, ())
-    assert scene.measures.measured.at(1, 0).frame == first  # type: ignore[union-attr]
+    assert scene.points.measured.at(1, 0).frame == first  # type: ignore[union-attr]
 
 
 def _of_points(counters: Counter[str]) -> dict[str, int]:
@@ -321,7 +332,7 @@ def test_a_frame_that_its_policy_does_not_allow_is_counted_by_its_reason(
         known.add(policy)
     counters: Counter[str] = Counter()
     meaning = Ingest(known, counters).read(topic, payload)
-    assert isinstance(meaning, ReceivedPoints) == (reason is None)
+    assert meaning == (None if reason else Received("watch", "place", decode_measure(payload)))
     assert counters == Counter(["received", *([reason] if reason else [])])
 
 
@@ -329,7 +340,7 @@ def test_a_frame_from_the_end_of_time_is_taken(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite")
     scene.record(MeasureFrame(1, -1, MAX_TICK, 2, (Released(1, (1, 1)),)))
     assert scene.counters["stored"] == 1
-    assert scene.measures.estimate("watch", "place", MAX_TICK) is not None
+    assert scene.estimate(MAX_TICK) is not None
 
 
 def test_symbols_and_points_do_not_share_a_stream(tmp_path: Path) -> None:
@@ -455,7 +466,7 @@ def test_after_a_restart_a_number_means_the_same(tmp_path: Path) -> None:
     assert sending.scene.counters["tables_made"] == len(first)
     number = sending.scene.store.stream_id("watch", "place")
     assert number is not None
-    assert [sending.scene.measures.measured.table(number, 1, table.number) for table in first] == first
+    assert [sending.scene.points.measured.table(number, 1, table.number) for table in first] == first
 
 
 def test_a_store_that_is_lost_repeats_no_number(tmp_path: Path) -> None:
@@ -491,7 +502,7 @@ def test_tables_are_for_the_policy_that_the_device_runs(tmp_path: Path) -> None:
     sending.now += 60 * SECOND
     assert {table.policy_version for table in sending.pump()} == {2}
     for version in (1, 2, 1):
-        newest = sending.scene.measures.newest("watch", "place")
+        newest = sending.scene.points.newest("watch", "place")
         first = 0 if newest is None else newest.frame.last + 1
         sending.scene.record(MeasureFrame(version, first - 1, first, 2, (Released(0, (1, 1)),)))
         tables = sending.pump()
@@ -579,7 +590,7 @@ def test_frames_drawn_from_sent_tables_are_estimated_with_them(tmp_path: Path) -
     sending.scene.record(frame)
     assert sending.scene.counters["unknown_points"] == 0
     before = sending.scene.final()
-    message = sending.scene.measures.estimate("watch", "place", 10)
+    message = sending.scene.estimate(10)
     assert message is not None
     assert min(message.protection) > 1
     assert all(number < 0 for number in message.log_likelihoods)

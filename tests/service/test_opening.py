@@ -10,6 +10,7 @@ import pytest
 
 from contract.errors import FuguError, GuaranteeError, PolicyError
 from gateway.service import GatewaySettings, SettingsError, StoreError
+from gateway.service.kinds.symbol_model import SymbolModel
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
 from mqtt_link import Broker
@@ -117,7 +118,7 @@ def test_frames_under_a_policy_that_is_gone_still_have_its_model_but_no_successo
     scene.record(missing)
     assert scene.committed().streams[0].through == 29
     with pytest.raises(FuguError) as error:
-        scene.recorder._catalogue.find("watch", "hr", 1)
+        scene.recorder._catalogue.find("watch", "hr", 1, SymbolModel)
     assert error.value.reason == "unknown_policy_version"
 
 

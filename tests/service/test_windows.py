@@ -19,7 +19,7 @@ from contract.topics import committed_topic, window_topic
 from contract.window_frames import WindowFrame, encode_window
 from contract.windows import Window
 from gateway.service import Gateway, GatewaySettings
-from gateway.service.ingest import Ingest, ReceivedWindow
+from gateway.service.ingest import Ingest, Received
 from gateway.service.policies import Catalogue
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.scenes import Scene, catalogue, frames, policy, write_policies
@@ -42,7 +42,7 @@ def scene(folder: Path, *policies: object) -> Scene:
 
 
 def record(scene: Scene, *some: WindowFrame, stream: str = "hr") -> None:
-    scene.recorder.record([ReceivedWindow("watch", stream, one) for one in some])
+    scene.recorder.record([Received("watch", stream, one) for one in some])
 
 
 def commit(scene: Scene, name: str = "hr/high") -> StreamCommit:
@@ -77,7 +77,7 @@ def stored(path: Path) -> list[tuple[object, ...]]:
 def test_a_window_that_its_policy_does_not_have_is_refused(made: WindowFrame, reason: str | None) -> None:
     counters: Counter[str] = Counter()
     meaning = Ingest(catalogue(POLICIES), counters).read(window_topic("home", "watch", "hr"), encode_window(made))
-    assert meaning == (None if reason else ReceivedWindow("watch", "hr", made))
+    assert meaning == (None if reason else Received("watch", "hr", made))
     assert counters == Counter(["received", *([reason] if reason else [])])
 
 

@@ -155,7 +155,7 @@ class Final:
 
 def final_state(scene: Scene) -> Final:
     """What a scene has come to."""
-    newest = scene.recorder.newest("watch", "hr")
+    newest = scene.recorder.symbols.newest("watch", "hr")
     with sqlite3.connect(scene.path) as database:
         frames, estimates, coverage = (
             database.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3").fetchall()

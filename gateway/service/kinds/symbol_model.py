@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.chains import BinaryChains, ChainClass, FiniteChains
+from contract.frames import symbol_bits
 from contract.policy import Policy
 from contract.table import SCALE, EmissionTable
 from gateway.chain import fixed_lag_marginals, predict, stationary_law
 from gateway.chain.filtering import run_filter
 from gateway.chain.model import Problem, likelihood_rows
 
-__all__ = ["Beliefs", "Model", "Symbols", "filtered", "fixed_lag", "model_of", "prior", "warm"]
+__all__ = ["Beliefs", "Model", "SymbolModel", "Symbols", "filtered", "fixed_lag", "model_of", "prior", "warm"]
 
 Beliefs = NDArray[np.float64]
 Symbols = NDArray[np.int64]
@@ -38,6 +39,28 @@ class Model(NamedTuple):
     rows: Beliefs
     initial: Beliefs
     meaning: object
+
+
+class SymbolModel(NamedTuple):
+    """One policy of a stream of symbols.
+
+    Attributes:
+        policy: verified.
+        allowed: the symbols that its frames may hold.
+        bits: that a symbol takes in them.
+        numbers: to estimate with.
+    """
+
+    policy: Policy
+    allowed: bytes
+    bits: int
+    numbers: Model
+
+    @classmethod
+    def of(cls, policy: Policy) -> SymbolModel:
+        """The model of a policy."""
+        symbols = policy.table.symbols
+        return cls(policy, bytes(range(symbols)), symbol_bits(symbols), model_of(policy))
 
 
 def model_of(policy: Policy) -> Model:

@@ -1,91 +1,95 @@
-"""Frames of window counts become durable: each window once, whatever arrives twice or contradicts itself.
+"""Windows: noisy counts, which are stored as they come, and nothing follows from them.
 
-A frame whose window is stored is a `windows_duplicate` if it is the same, else a `windows_conflict`, which is never
-stored: of two noisy counts of one window the first is kept, and what the second would tell beside it is not.
+Of two noisy counts of one window the first is kept, and what the second would tell beside it is not.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
-from contract.frames import StreamCommit
-from contract.window_frames import WindowFrame, sequence_name
-from gateway.service.coverage import Coverage
+from contract.errors import FuguError, Reason
+from contract.frames import refuse_other_clock
+from contract.window_frames import WindowFrame, decode_window, sequence_name
+from gateway.service.kinds.kind import Place, Span
+from gateway.service.kinds.symbol_model import SymbolModel
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
 
-__all__ = ["WindowRecorder"]
-
-_Key = tuple[str, str, str]
+__all__ = ["Windows"]
 
 
-@dataclass
-class _Sequence:
-    """What the store says of the windows of one name; `number` is none while nothing is stored."""
+class UnknownWindowError(FuguError):
+    """The policy that the frame names has no such window."""
 
-    number: int | None
-    coverage: Coverage
-    versions: set[int]
+    reason = Reason.UNKNOWN_WINDOW
 
 
-class WindowRecorder:
-    """The state of every sequence of windows, backed by a store.
+class WindowMismatchError(FuguError):
+    """The window's ticks, or its number of counts, are not those of the policy that the frame names."""
+
+    reason = Reason.WINDOW_MISMATCH
+
+
+class Windows:
+    """The kind of frames of window counts; each window's are a sequence of their own.
 
     Args:
         store: owned by the thread that calls.
-        catalogue: the fleet's policies.
     """
 
-    def __init__(self, store: Store, catalogue: Catalogue) -> None:
+    counter = "windows_"
+
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._catalogue = catalogue
-        self._sequences: dict[_Key, _Sequence] = {}
 
-    def record(self, device: str, stream: str, frames: Sequence[WindowFrame], counted: Counter[str]) -> None:
-        """Store the new ones of some frames, as part of the store's transaction.
+    @staticmethod
+    def decode(payload: bytes) -> WindowFrame:
+        """Parse a frame; errors as for `decode_window`."""
+        return decode_window(payload)
 
-        Args:
-            counted: counts `windows_stored`, `windows_duplicate`, `windows_conflict`.
+    @staticmethod
+    def verify(catalogue: Catalogue, device: str, stream: str, frame: WindowFrame) -> None:
+        """Check that the policy has this window, with these ticks and so many counts."""
+        refuse_other_clock(frame.clock_epoch)
+        policy = catalogue.find(device, stream, frame.policy_version, SymbolModel).policy
+        if (window := policy.window(frame.window)) is None:
+            raise UnknownWindowError(f"policy version {policy.version} has no window {frame.window}")
+        if not window.covers(frame.index, frame.first, frame.length):
+            raise WindowMismatchError(f"window {frame.index} of {frame.window} has other ticks than its policy says")
+        if len(frame.counts) != window.counts(len(policy.discretiser.states)):
+            raise WindowMismatchError(f"{len(frame.counts)} counts in window {frame.window}")
 
-        Raises:
-            sqlite3.Error: if the store cannot take it; call `forget` then.
-        """
-        for frame in frames:
-            key = (device, stream, frame.window)
-            sequence = self._load(key)
-            if sequence.number is None:
-                sequence.number = self._store.add_stream(device, sequence_name(stream, frame.window))
-            stored = self._store.window(sequence.number, frame.window, frame.index)
-            if stored is not None:
-                counted["windows_duplicate" if stored == frame else "windows_conflict"] += 1
-                continue
-            self._store.add_window(sequence.number, frame)
-            merge = sequence.coverage.add(frame.previous, frame.index)
-            if merge is not None:
-                self._store.merge_coverage(sequence.number, merge)
-            if frame.policy_version not in sequence.versions:
-                policy = self._catalogue.find(device, stream, frame.policy_version).policy
-                self._store.add_policy(sequence.number, frame.policy_version, policy.to_json())
-                sequence.versions.add(frame.policy_version)
-            counted["windows_stored"] += 1
+    @staticmethod
+    def sequence(stream: str, frame: WindowFrame) -> str:
+        """The window's own."""
+        return sequence_name(stream, frame.window)
 
-    def forget(self, device: str, stream: str) -> None:
-        """Read a stream's windows from the store again: what is in memory may be ahead of it."""
-        for key in [key for key in self._sequences if key[:2] == (device, stream)]:
-            del self._sequences[key]
+    @staticmethod
+    def span(frame: WindowFrame) -> Span:
+        """The window's index."""
+        return Span(frame.previous, frame.index, frame.index)
 
-    def commits(self, device: str, stream: str) -> list[StreamCommit]:
-        """The watermark of each window that a policy of the stream has, or has had."""
-        policies = self._catalogue.policies(device, stream)
-        names = sorted({window.name for policy in policies for window in policy.windows})
-        return [self._load((device, stream, name)).coverage.commit(sequence_name(stream, name)) for name in names]
+    @staticmethod
+    def same(stored: WindowFrame, frame: WindowFrame) -> bool:
+        """Whether two frames say the same."""
+        return stored == frame
 
-    def _load(self, key: _Key) -> _Sequence:
-        if (loaded := self._sequences.get(key)) is None:
-            device, stream, window = key
-            number = self._store.stream_id(device, sequence_name(stream, window))
-            intervals = [] if number is None else self._store.coverage(number)
-            loaded = self._sequences[key] = _Sequence(number, Coverage(intervals), set())
-        return loaded
+    def overlapping(self, place: Place, frame: WindowFrame) -> WindowFrame | None:
+        """The stored frame of the same window."""
+        return self._store.window(place.number, frame.window, frame.index)
+
+    def add(self, place: Place, frame: WindowFrame, _counted: Counter[str], *, late: bool) -> None:
+        """Store a frame."""
+        del late  # nothing depends on the order of windows
+        self._store.add_window(place.number, frame)
+
+    def revise(self, _place: Place, _late: Sequence[int]) -> None:
+        """Nothing follows from a window."""
+
+    def forget(self, _device: str, _stream: str) -> None:
+        """Nothing of a window is kept in memory."""
+
+    def estimates(self, _place: Place, _first: int) -> Iterator[bytes]:
+        """None: what a device counted is not estimated again."""
+        return iter(())

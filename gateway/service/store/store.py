@@ -138,8 +138,10 @@ class Store:
         row = self._one("SELECT id FROM streams WHERE device=? AND stream=?", device, stream)
         return row[0] if row else None
 
-    def add_stream(self, device: str, stream: str) -> int:
-        """Give a stream a number."""
+    def number(self, device: str, stream: str) -> int:
+        """The number of a stream or of a sequence of windows, given now if it has none."""
+        if (found := self.stream_id(device, stream)) is not None:
+            return found
         cursor = self._db.execute("INSERT INTO streams (device, stream) VALUES (?, ?)", (device, stream))
         return int(cursor.lastrowid or 0)
 

@@ -1,0 +1,96 @@
+"""What a kind of streams provides, so that one recorder and one intake serve all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from contract.frames import SymbolFrame
+from contract.measure_frames import MeasureFrame
+from contract.window_frames import WindowFrame
+from gateway.service.policies import Catalogue
+
+__all__ = ["AnyFrame", "Kind", "Place", "Span"]
+
+AnyFrame = SymbolFrame | MeasureFrame | WindowFrame
+Frame = TypeVar("Frame", SymbolFrame, MeasureFrame, WindowFrame)
+
+
+class Place(NamedTuple):
+    """A sequence of frames in the store: its number there, and the stream that it is of."""
+
+    number: int
+    device: str
+    stream: str
+
+
+class Span(NamedTuple):
+    """What a frame accounts for, (previous, last], and where its own part begins: ticks, or indices of windows."""
+
+    previous: int
+    first: int
+    last: int
+
+
+class Kind(Protocol[Frame]):
+    """How frames of one kind are read, checked, stored and estimated from.
+
+    Attributes:
+        counter: begins the names of its counters `stored`, `duplicate` and `conflict`.
+    """
+
+    counter: str
+
+    @staticmethod
+    def decode(payload: bytes) -> Frame:
+        """Parse a frame.
+
+        Raises:
+            FrameError: the subclass that says what is wrong.
+        """
+        ...
+
+    @staticmethod
+    def verify(catalogue: Catalogue, device: str, stream: str, frame: Frame) -> None:
+        """Check a frame against the policy that it names.
+
+        Raises:
+            FuguError: the subclass that says what is wrong.
+        """
+        ...
+
+    @staticmethod
+    def sequence(stream: str, frame: Frame) -> str:
+        """The name under which frames like this one are stored, and reported to their device."""
+        ...
+
+    @staticmethod
+    def span(frame: Frame) -> Span:
+        """What a frame accounts for."""
+        ...
+
+    @staticmethod
+    def same(stored: Frame, frame: Frame) -> bool:
+        """Whether two frames say the same; how one was filled up on the wire does not matter."""
+        ...
+
+    def overlapping(self, place: Place, frame: Frame) -> Frame | None:
+        """A stored frame that has a part in common with the given one."""
+        ...
+
+    def add(self, place: Place, frame: Frame, counted: Counter[str], *, late: bool) -> None:
+        """Store a frame that overlaps no other, and what it determines; `late` if it is not after all others."""
+        ...
+
+    def revise(self, place: Place, late: Sequence[int]) -> None:
+        """Bring what later frames determine to what it would be had the late ones, ascending, come in time."""
+        ...
+
+    def forget(self, device: str, stream: str) -> None:
+        """Read a stream from the store again: what is in memory may be ahead of it."""
+        ...
+
+    def estimates(self, place: Place, first: int) -> Iterator[bytes]:
+        """The messages that tell what the frame that begins at a tick determines."""
+        ...

@@ -1,0 +1,160 @@
+"""Symbols: one of a table's for each tick, filtered by the stream's model as they come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from contract.errors import FuguError, Reason
+from contract.frames import (
+    MAX_FRAME_TICKS,
+    Estimate,
+    SymbolFrame,
+    decode_symbols,
+    encode_estimate,
+    refuse_other_clock,
+)
+from gateway.service.kinds.kind import Place, Span
+from gateway.service.kinds.symbol_model import Model, SymbolModel
+from gateway.service.kinds.symbol_track import Run, Track, Tracked, replay
+from gateway.service.policies import Catalogue
+from gateway.service.store import Store
+
+__all__ = ["Symbols", "estimate_messages"]
+
+_MAX_ROWS = 2 * MAX_FRAME_TICKS
+_MAX_VALUES = 1 << 16
+
+
+class SymbolRangeError(FuguError):
+    """A symbol is not in the table of the policy that the frame names, or takes other bits than there."""
+
+    reason = Reason.SYMBOL_OUT_OF_RANGE
+
+
+class Symbols:
+    """The kind of frames of symbols.
+
+    Args:
+        store: owned by the thread that calls.
+        catalogue: the fleet's policies.
+        lag: ticks of later symbols that estimates see.
+    """
+
+    counter = ""
+
+    def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._lag = lag
+        self._tracks: dict[tuple[str, str], Track] = {}
+
+    @staticmethod
+    def decode(payload: bytes) -> SymbolFrame:
+        """Parse a frame; errors as for `decode_symbols`."""
+        return decode_symbols(payload)
+
+    @staticmethod
+    def verify(catalogue: Catalogue, device: str, stream: str, frame: SymbolFrame) -> None:
+        """Check that the symbols are those of the policy's table, in as many bits as they take there."""
+        refuse_other_clock(frame.clock_epoch)
+        known = catalogue.find(device, stream, frame.policy_version, SymbolModel)
+        if frame.symbols.translate(None, delete=known.allowed):
+            raise SymbolRangeError(f"symbol above {known.policy.table.symbols - 1}")
+        if frame.bits != known.bits:
+            raise SymbolRangeError(f"{frame.bits} bits a symbol, not {known.bits}")
+
+    @staticmethod
+    def sequence(stream: str, _frame: SymbolFrame) -> str:
+        """The stream's own."""
+        return stream
+
+    @staticmethod
+    def span(frame: SymbolFrame) -> Span:
+        """The frame's ticks."""
+        return Span(frame.previous, frame.first, frame.last)
+
+    @staticmethod
+    def same(stored: SymbolFrame, frame: SymbolFrame) -> bool:
+        """Whether two frames say the same; how one was filled up on the wire does not matter."""
+        return (stored.policy_version, stored.previous, stored.first, stored.symbols) == (
+            *(frame.policy_version, frame.previous, frame.first),
+            frame.symbols,
+        )
+
+    def overlapping(self, place: Place, frame: SymbolFrame) -> SymbolFrame | None:
+        """A stored frame that shares a tick with the given one."""
+        return self._store.overlapping(place.number, frame)
+
+    def add(self, place: Place, frame: SymbolFrame, counted: Counter[str], *, late: bool) -> None:
+        """Store a frame with its belief and estimates; those of a late one follow when it is replayed."""
+        if late:
+            self._store.add_frame(place.number, frame, None)
+            counted["late"] += 1
+            return
+        update = self._track(place.device, place.stream).extend(frame)
+        self._store.add_frame(place.number, frame, update.belief)
+        self._store.put_estimates(place.number, update, self._lag)
+
+    def revise(self, place: Place, late: Sequence[int]) -> None:
+        """Bring beliefs and estimates to what they would be had the late frames come in time."""
+        number, device, stream = place
+        done_through = -1
+        for first in late:
+            if first <= done_through:
+                continue
+            track = self._track_before(device, stream, number, first)
+            for update, changed in replay(track, self._store.following(number, first)):
+                if changed:
+                    self._store.set_belief(number, update.frame.first, update.belief)
+                if not self._store.replace_estimates(number, update, self._lag) and changed:
+                    self._store.queue_estimates(number, update.frame.first)
+                done_through = update.frame.last
+        self._tracks[device, stream] = self._track_before(device, stream, number)
+
+    def forget(self, device: str, stream: str) -> None:
+        """Read a stream from the store again: what is in memory may be ahead of it."""
+        self._tracks.pop((device, stream), None)
+
+    def newest(self, device: str, stream: str) -> Tracked | None:
+        """The newest frame of a stream, and the belief at its end."""
+        return self._track(device, stream).newest
+
+    def estimates(self, place: Place, first: int) -> Iterator[bytes]:
+        """The messages that tell what the frame that begins at a tick determines."""
+        newest = self.newest(place.device, place.stream)
+        assert newest is not None
+        for lag, run in self._store.estimates(place.number, first):
+            current = newest
+            if len(newest.belief) != run.probabilities.shape[1]:  # from before a change of states
+                last = run.first + max(len(run.probabilities), 1) - 1
+                current = self._store.belief_at(place.number, last) or newest
+            yield from map(encode_estimate, estimate_messages(lag, run, current))
+
+    def _track(self, device: str, stream: str) -> Track:
+        if (track := self._tracks.get((device, stream))) is None:
+            number = self._store.stream_id(device, stream)
+            track = self._tracks[device, stream] = self._track_before(device, stream, number)
+        return track
+
+    def _track_before(self, device: str, stream: str, number: int | None, tick: int | None = None) -> Track:
+        """The track of the frames before a tick, or of all."""
+
+        def model(version: int) -> Model:
+            return self._catalogue.recall(device, stream, version, SymbolModel).numbers
+
+        return Track(self._lag, model, [] if number is None else self._store.tail(number, self._lag, tick))
+
+
+def estimate_messages(lag: int, run: Run, current: Tracked) -> Iterator[Estimate]:
+    """A run as messages, each within the contract's limits; one without rows if the run has none."""
+    rows, states = run.probabilities.shape
+    size = min(_MAX_ROWS, max(_MAX_VALUES // states, 1))
+    now = tuple(current.belief.tolist())
+    for start in range(0, max(rows, 1), size):
+        part = run.probabilities[start : start + size]
+        likely = part.argmax(axis=1).astype(np.uint8).tobytes() if rows else b""
+        table = tuple(map(tuple, part.tolist()))
+        yield Estimate(lag, run.first + start, table, likely, current.frame.last, now)
