@@ -132,5 +132,5 @@ class Policy(PolicyHeader):
 
     @property
     def _unused(self) -> set[str]:
-        """Fields to leave out: a policy without windows has the bytes that it had before there were any."""
+        """Fields to leave out: what is said of windows, if there are none."""
         return set() if self.windows else {"windows", "windows_guarantee"}

@@ -86,7 +86,7 @@ def test_policies_of_symbols_have_no_field_of_the_other_kind() -> None:
     assert "fallback" not in fields
     assert list(fields) == [
         *("format", "kind", "fleet", "device", "stream", "version", "valid_from", "valid_until", "clock"),
-        *("frame_ticks", "discretiser", "table", "chains", "guarantee"),
+        *("frame_ticks", "discretiser", "missing_share", "table", "chains", "guarantee"),
     ]
     with pytest.raises(PolicyError, match="kind: Input should be"):
         MeasurePolicy.from_json(made.to_json())
