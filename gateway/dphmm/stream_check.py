@@ -21,6 +21,7 @@ from contract.stretches import Stretch, stretches
 from gateway.dphmm.composition import accepted_loss, stream_loss
 from gateway.dphmm.graphs import GraphError
 from gateway.privacy.accountant import ChainLoss
+from gateway.privacy.chain_class import MarkovChain
 
 __all__ = ["START_WORDS", "measured_loss", "measured_stretches", "rounded_up", "verify_stream"]
 
@@ -53,15 +54,26 @@ def measured_loss(
         Epsilon, never below the truth; infinite if no bound was found.
 
     Raises:
-        FuguError: there are too many states, or no bound exists for such a chain.
+        FuguError: there are too many states, no bound exists for such a chain, or it starts in states that the policy
+            takes for impossible.
         GraphError: the losses are no losses.
     """
     if measurement.states > _MOST_ACCOUNTED:
         raise GuaranteeError(f"not computed for more than {_MOST_ACCOUNTED} states")
     law = initial if start == "given" else None
+    _refuse_others(measurement, transition, start)
     return stream_loss(
         [accepted_loss(measurement)], "stationary" if start == "stationary" else law, transition, adversary
     )
+
+
+def _refuse_others(measurement: Measurement, transition: ArrayLike, start: StreamStart) -> None:
+    """Refuse a start in states that the policy takes for impossible: tables tell those from others as they like."""
+    first = np.ones(measurement.states) if start == "any" else np.zeros(measurement.states)
+    if start == "stationary":
+        first = MarkovChain.stationary(transition).stationary_law
+    if others := [state for state, p in enumerate(first) if p > 0.0 and not measurement.initial >> state & 1]:
+        raise GuaranteeError(f"{START_WORDS[start]} may be state {others[0]}, which is not possible at tick 0")
 
 
 def measured_stretches(measurement: Measurement, epsilon: float, period_us: int | None) -> tuple[Stretch, ...]:

@@ -1,0 +1,59 @@
+"""What a measured stream claims as a whole holds for every table that its device accepts, and for every start named."""
+
+from __future__ import annotations
+
+import math
+from array import array
+
+import numpy as np
+import pytest
+
+from contract.errors import GuaranteeError
+from contract.measure_check import check_noise
+from contract.measure_policy import StreamLoss, StreamStart
+from contract.measure_table import WeightNoise
+from contract.measurement import Measurement
+from contract.table import SCALE
+from gateway.dphmm.composition import accepted_loss
+from gateway.dphmm.stream_check import measured_loss, verify_stream
+from tests.support.measured import measure_policy
+
+EPSILON = 0.5
+FIRST_TWO = 0b011
+
+
+def measurement(initial: int, steps: tuple[int, ...]) -> Measurement:
+    """Three states, of which a policy joins the first two."""
+    return Measurement(((0,), (1,), (2,)), (0b010, 0b001, 0), steps, initial, EPSILON, 1)
+
+
+def test_a_start_in_states_that_the_policy_takes_for_impossible_has_no_epsilon() -> None:
+    """A table that is accepted for states 0 and 1 tells state 2 from one of them by twice what a pair counts for."""
+    promise = measurement(FIRST_TWO, (FIRST_TWO,) * 3)
+    hits = [0.1, 0.1 * math.exp(0.999 * EPSILON), 0.1 * math.exp(1.998 * EPSILON)]
+    noise = WeightNoise(((0,), (2,)), tuple(array("I", [int(p * SCALE)]) for p in hits))
+    check_noise(promise, noise, FIRST_TWO)
+    real = math.log(noise.weights(2)[0] / noise.weights(0)[0])
+    assert real > 1.9 * EPSILON > accepted_loss(promise).max()
+    steps = np.array([[0.5, 0.5, 0.0]] * 3)  # nothing else speaks about tick 0
+    with pytest.raises(GuaranteeError, match="any start may be state 2, which is not possible at tick 0"):
+        measured_loss(promise, steps, None, "any", "ignorant")
+    assert measured_loss(promise, steps, [0.5, 0.5, 0.0], "given", "ignorant").epsilon < 1.01 * EPSILON
+    assert measured_loss(promise, steps, None, "stationary", "ignorant").epsilon < 1.01 * EPSILON
+    assert measured_loss(measurement(0b111, (0b111,) * 3), steps, None, "any", "ignorant").epsilon > EPSILON
+
+
+def test_a_chain_that_has_run_for_ever_begins_where_the_policy_says() -> None:
+    """With every state possible in the long run, a policy that begins with two of them has no stationary stream."""
+    promise, steps = measurement(FIRST_TWO, (0b111,) * 3), np.full((3, 3), 1.0 / 3.0)
+    with pytest.raises(GuaranteeError, match="if the chain has run for ever may be state 2, which is not possible"):
+        measured_loss(promise, steps, None, "stationary", "ignorant")
+
+
+@pytest.mark.parametrize("start", ["any", "stationary"])
+def test_a_policy_of_one_place_is_not_verified_for_others(start: StreamStart) -> None:
+    policy = measure_policy(side=2, start=0, stream_loss=StreamLoss(epsilon=1e3, adversary="ignorant", start=start))
+    with pytest.raises(GuaranteeError, match=r"is not verified: .* may be state 1, which is not possible at tick 0"):
+        verify_stream(policy)
+    everywhere = measure_policy(side=2, stream_loss=StreamLoss(epsilon=1e3, adversary="ignorant", start=start))
+    assert verify_stream(everywhere).epsilon <= 1e3
