@@ -104,7 +104,7 @@ def _agent_status(context: typer.Context) -> int:
 @app.command("subscribe", context_settings=_FORWARDED)
 def _subscribe(context: typer.Context) -> int:
     """Print private readings of a fleet, symbols, estimates and releases, as they arrive."""
-    from fugu.subscribe import main
+    from fugu.commands.subscribe import main
 
     return main(context.args)
 
@@ -125,7 +125,7 @@ def _demo(
       fugu demo
       fugu demo --seconds 20 --no-live --out /tmp/demo
     """
-    from fugu.arguments import one_of, positive
+    from fugu.commands.arguments import one_of, positive
     from fugu.demo.session import run as demo
 
     kind = one_of(broker_kind, "broker kind", ("auto", "mosquitto", "embedded"))
@@ -147,7 +147,7 @@ def _demo_location(
       fugu demo-location
       fugu demo-location --seconds 20 --out /tmp/walk
     """
-    from fugu.arguments import one_of, positive
+    from fugu.commands.arguments import one_of, positive
     from fugu.demo.location import run as demo
 
     kind = one_of(broker_kind, "broker kind", ("auto", "mosquitto", "embedded"))

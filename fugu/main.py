@@ -46,7 +46,7 @@ def _command(words: list[str]) -> Callable[[], int]:
 
             return lambda: agent(rest)
         case ["subscribe", *rest]:
-            from fugu.subscribe import main as subscribe
+            from fugu.commands.subscribe import main as subscribe
 
             return lambda: subscribe(rest)
         case _:

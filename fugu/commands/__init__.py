@@ -1,1 +1,4 @@
-"""One module per group of commands: options and help here, the work in the module that it calls."""
+"""One module per group of commands: it parses, calls what decides in another package, and lets `fugu.view` print.
+
+What a command computes with (numbers, keys, connections) is loaded when it runs, so that help comes at once.
+"""

@@ -116,8 +116,8 @@ def device(
     examples:
       fugu deploy device --out watch --broker broker --name watch --policy watch.json --ceiling 1
     """
-    from fugu.arguments import positive
-    from fugu.terminal import warn
+    from fugu.commands.arguments import positive
+    from fugu.view.terminal import warn
     from gateway.deployment import folders
     from gateway.deployment.places import AGENT
     from gateway.files import new_folder
@@ -228,7 +228,7 @@ def subscriber(
       fugu deploy subscriber --out news --broker broker --audience street --name news \\
           --releases releases.toml --policies policies
     """
-    from fugu import arguments
+    from fugu.commands import arguments
     from fugu.errors import CommandLineError
     from gateway.deployment.readers import new_reader
 

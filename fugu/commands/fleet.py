@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.fleet import key_commands, rollout_commands, sign_command
-from fugu.fleet.options import (
+from fugu.commands import fleet_keys, fleet_rollout, fleet_sign
+from fugu.commands.fleet_options import (
     AsOption,
     DocumentArgument,
     EnrolmentsOption,
@@ -19,7 +19,7 @@ from fugu.fleet.options import (
     owners,
     user,
 )
-from fugu.options import JsonOption
+from fugu.commands.options import JsonOption
 
 if TYPE_CHECKING:
     from gateway.fleet import Registry
@@ -32,10 +32,10 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.command("init")(key_commands.init)
-app.command("sign")(sign_command.sign)
-app.add_typer(key_commands.app, name="keys")
-app.add_typer(rollout_commands.app, name="rollout")
+app.command("init")(fleet_keys.init)
+app.command("sign")(fleet_sign.sign)
+app.add_typer(fleet_keys.app, name="keys")
+app.add_typer(fleet_rollout.app, name="rollout")
 _SHOWN = 20
 
 
@@ -93,9 +93,9 @@ def enrol(
     from contract.fleet_documents import Enrolment
     from contract.topics import RESERVED_DEVICES
     from contract.trust import Trust
-    from fugu import arguments
+    from fugu.commands import arguments
     from fugu.errors import CommandError
-    from fugu.terminal import say, warn
+    from fugu.view.terminal import say, warn
     from gateway.files import write_public
     from gateway.fleet.pinning import read_pins
     from gateway.fleet.roots import read_root
@@ -175,7 +175,7 @@ def groups(
     from contextlib import closing
 
     from fugu.errors import CommandError, CommandLineError
-    from fugu.terminal import warn
+    from fugu.view.terminal import warn
     from gateway.fleet import Registry
 
     if (device is None) != (not add and not take):
@@ -216,8 +216,8 @@ def push(
     import json
     from contextlib import closing
 
-    from fugu.fleet.warnings import read_document, warn_of_clocks, warn_of_rollouts
-    from fugu.terminal import say
+    from fugu.view.fleet_warnings import read_document, warn_of_clocks, warn_of_rollouts
+    from fugu.view.terminal import say
     from gateway.fleet import Registry
     from gateway.fleet.documents import enter, reached
 
@@ -259,7 +259,7 @@ def status(
     from contextlib import closing
 
     from fugu.errors import CommandError
-    from fugu.fleet.view import device_document, every, show_devices, standing
+    from fugu.view.fleet import device_document, every, show_devices, standing
     from gateway.fleet import Registry
 
     with closing(Registry(registry)) as opened, opened.snapshot():
@@ -296,7 +296,7 @@ def history(
     import json
     from contextlib import closing
 
-    from fugu.fleet import view
+    from fugu.view import fleet as view
     from gateway.fleet import Registry
 
     with closing(Registry(registry)) as opened:
@@ -315,7 +315,7 @@ def history(
 def _show_groups(members: dict[str, list[str]], as_json: bool) -> None:
     import json
 
-    from fugu.terminal import show_table
+    from fugu.view.terminal import show_table
 
     if as_json:
         print(json.dumps(members))
@@ -327,7 +327,7 @@ def _show_groups(members: dict[str, list[str]], as_json: bool) -> None:
 def _dry_run(registry: Registry, signed: Signed, as_json: bool) -> None:
     import json
 
-    from fugu.fleet.view import changes_document, show_changes
+    from fugu.view.fleet import changes_document, show_changes
     from gateway.fleet.documents import check_new
     from gateway.fleet.dry_run import changes
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fugu.options import BrokerOption, CaFile, CertFile, KeyFile, PasswordFile, Protocol, Username, broker_of
+from fugu.commands.options import BrokerOption, CaFile, CertFile, KeyFile, PasswordFile, Protocol, Username, broker_of
 
 __all__ = ["app"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fugu.options import JsonOption
+from fugu.commands.options import JsonOption
 
 if TYPE_CHECKING:
     from gateway.release.entries import Account, Entry
@@ -74,7 +74,7 @@ def verify(ledger: LedgerOption, store: StoreOption, as_json: JsonOption = False
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise CommandError(f"{ledger.name}: {problems[0]}{more}")
-    from fugu.terminal import say
+    from fugu.view.terminal import say
 
     say(f"{ledger.name} agrees: {found.entries} releases, {found.accounts} accounts, no tick above its allowance.")
     return 0
@@ -135,7 +135,7 @@ def _nats(charges: dict[str, int]) -> dict[str, float]:
 
 
 def _show_accounts(accounts: list[Account]) -> None:
-    from fugu.terminal import show_table
+    from fugu.view.terminal import show_table
     from gateway.release.charges import nats
 
     rows = []
@@ -150,7 +150,7 @@ def _show_accounts(accounts: list[Account]) -> None:
 def _show_entries(entries: list[Entry]) -> None:
     from datetime import UTC, datetime
 
-    from fugu.terminal import say, show_table
+    from fugu.view.terminal import say, show_table
 
     rows = []
     for one in entries[-_SHOWN:]:

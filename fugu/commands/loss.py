@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fugu.options import AdversaryOption, ConfidenceOption, JsonOption, ModelOption, QOption, ROption
+from fugu.commands.options import AdversaryOption, ConfidenceOption, JsonOption, ModelOption, QOption, ROption
 
 __all__ = ["app"]
 
@@ -39,9 +39,9 @@ def stream(
       fugu loss stream --q .08:.1 --r .1:.12 --rho0 .45 --rho1 .45 --adversary universal
       fugu loss stream --model chain.json --rho0 1/3 --rho1 1/3 --json
     """
-    from fugu.arguments import adversary as named
-    from fugu.arguments import exact_probability
-    from fugu.chain_options import chain_source
+    from fugu.commands.arguments import adversary as named
+    from fugu.commands.arguments import exact_probability
+    from fugu.commands.chain_options import chain_source
     from gateway.planning.real_loss import real_loss
 
     notion = named(adversary)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.options import JsonOption
+from fugu.commands.options import JsonOption
 
 if TYPE_CHECKING:
     from gateway.privacy.chain_model import ChainModel
@@ -63,8 +63,8 @@ def fit(
         _fit_grid(file, cell, cells, period, output, as_json=as_json)
         return
     _refuse(context, "only with --grid", ("cell", "cells", "period"))
-    from fugu.arguments import confidence as checked
-    from fugu.arguments import number
+    from fugu.commands.arguments import confidence as checked
+    from fugu.commands.arguments import number
     from fugu.errors import CommandError
     from gateway.planning.recording import read_recording
     from gateway.privacy.chain_fit import fit as fit_chain
@@ -92,7 +92,7 @@ def fit(
         print(model.to_json(), end="")
     else:
         _show(model, level, recording.missing)
-    from fugu.terminal import warn
+    from fugu.view.terminal import warn
 
     warn(model.warning)
 
@@ -112,10 +112,10 @@ def _fit_grid(
 ) -> None:
     import json
 
-    from fugu.arguments import positive
+    from fugu.commands.arguments import positive
     from fugu.errors import CommandLineError
-    from fugu.grid_view import show_grid
-    from fugu.terminal import say, warn
+    from fugu.view.grid import show_grid
+    from fugu.view.terminal import say, warn
     from gateway.planning.grid_model import WARNING, fit_cells, fit_grid, grid_document
     from gateway.planning.traces import read_traces, resampled
 
@@ -142,6 +142,6 @@ def _fit_grid(
 
 
 def _show(model: ChainModel, confidence: float, missing: int) -> None:
-    from fugu.model_view import show_model
+    from fugu.view.model import show_model
 
     show_model(model, confidence, missing)

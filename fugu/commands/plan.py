@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fugu.options import AdversaryOption, ConfidenceOption, JsonOption, ModelOption, QOption, ROption
+from fugu.commands.options import AdversaryOption, ConfidenceOption, JsonOption, ModelOption, QOption, ROption
 
 __all__ = ["app"]
 
@@ -66,7 +66,7 @@ def stream(
       fugu plan stream --model chain.json --epsilon 2 --every 10 -o policy.json \\
           --fleet home --device wrist-1 --stream heart --threshold 61.5
     """
-    from fugu.plan_command import PlanOptions, PolicyOptions, plan_stream
+    from fugu.commands.stream_plan import PlanOptions, PolicyOptions, plan_stream
 
     plan_stream(
         PlanOptions(q, r, model, confidence, epsilon, adversary, objective, every, period),
@@ -128,7 +128,7 @@ def window(
       fugu plan window --q .1 --r .4 --epsilon 1 --mechanism auto --query histogram --json
       fugu plan window --chain chain.json --epsilon 1 --length 60
     """
-    from fugu.window_command import WindowOptions, plan_window
+    from fugu.commands.window_plan import WindowOptions, plan_window
 
     options = WindowOptions(chain, q, r, confidence, epsilon, mechanism, length, endless, query, adversary, period)
     plan_window(options, as_json=as_json)
@@ -177,10 +177,10 @@ def measure(
       fugu plan measure --spec place.toml --svg place.svg -o policy.json \\
           --fleet home --device phone-1 --stream place --period 60
     """
-    from fugu.arguments import adversary as checked
+    from fugu.commands.arguments import adversary as checked
     from fugu.errors import CommandLineError
-    from fugu.measure_view import draw_measure_plan, measure_document, show_measure_plan
-    from fugu.terminal import say, warn
+    from fugu.view.measure_plan import draw_measure_plan, measure_document, show_measure_plan
+    from fugu.view.terminal import say, warn
     from gateway.planning.measure_planner import make_measure_plan
     from gateway.planning.measure_policy_builder import MeasureHeader, build_measure_policy, missing_fields
     from gateway.planning.measure_spec import read_spec

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.options import JsonOption
+from fugu.commands.options import JsonOption
 
 if TYPE_CHECKING:
     from contract.guarantee import Guarantee, Loss
@@ -46,8 +46,8 @@ def check(
     from contract.errors import PolicyError
     from contract.policies import read_policy
     from contract.policy import Policy
-    from fugu.arguments import positive
-    from fugu.missing_view import missing_sentence
+    from fugu.commands.arguments import positive
+    from fugu.view.missing import missing_sentence
 
     accepted = math.inf if ceiling is None else positive(ceiling, "ceiling")
     try:
@@ -64,7 +64,7 @@ def check(
 
         print(json.dumps(_document(policy, loss, alone)))
         return
-    from fugu.stretch_view import stretch_lines
+    from fugu.view.stretches import stretch_lines
 
     holds = "the guarantee holds" if alone is None else "both guarantees hold"
     print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
@@ -87,8 +87,8 @@ def _show_measurement(policy: MeasurePolicy, as_json: bool) -> None:
     from contract.frames import MAX_TICK
     from contract.measure_table import WeightNoise
     from contract.measurement import Reach
-    from fugu.missing_view import missing_sentence
-    from fugu.stretch_view import stretch_documents, stretch_lines
+    from fugu.view.missing import missing_sentence
+    from fugu.view.stretches import stretch_documents, stretch_lines
 
     reach = Reach(policy.measurement)
     sets, stream = reach.all(), policy.stream_loss
@@ -154,7 +154,7 @@ def _show_measurement(policy: MeasurePolicy, as_json: bool) -> None:
 
 def _document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str, object]:
     """What was found, as an object for JSON; `windows` is there if the policy has any."""
-    from fugu.stretch_view import stretch_documents
+    from fugu.view.stretches import stretch_documents
 
     document = {
         **loss._asdict(),

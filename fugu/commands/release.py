@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fugu.options import CaFile, CertFile, JsonOption, KeyFile, PasswordFile, Protocol, Username, broker_of
+from fugu.commands.options import CaFile, CertFile, JsonOption, KeyFile, PasswordFile, Protocol, Username, broker_of
 
 if TYPE_CHECKING:
     from contract.release_frames import ReleaseFrame
@@ -73,7 +73,7 @@ def _fields(frame: ReleaseFrame) -> dict[str, Any]:
 
 
 def _show(frame: ReleaseFrame) -> None:
-    from fugu.terminal import say, show_table
+    from fugu.view.terminal import say, show_table
 
     percent = f"{frame.confidence * 100:g} %"
     labels = frame.states if frame.query == "histogram" else (f"{frame.query} of {', '.join(frame.states)}",)

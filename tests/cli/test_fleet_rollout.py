@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from contract.fleet_documents import Address
-from fugu.fleet import rollout_view
+from fugu.view import rollout as rollout_view
 from gateway.fleet import PolicyReport, Registry, Rollouts, Sighting
 from tests.support.command import Done, Fugu
 from tests.support.fleet_home import HEART, Home

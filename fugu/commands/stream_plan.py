@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from fugu import arguments
-from fugu.chain_options import chain_source
+from fugu.commands import arguments
+from fugu.commands.chain_options import chain_source
 from fugu.errors import CommandError, CommandLineError
-from fugu.missing_view import missing_sentence
-from fugu.plan_view import plan_document, show_plan
-from fugu.terminal import say, warn
+from fugu.view.missing import missing_sentence
+from fugu.view.stream_plan import plan_document, show_plan
+from fugu.view.terminal import say, warn
 from gateway.planning.chain_source import ChainSource
 from gateway.planning.comparison import compare
 from gateway.planning.planner import Plan, Request, make_plan

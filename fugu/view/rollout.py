@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fugu.fleet.view import moment_text
+from fugu.view.fleet import moment_text
 from gateway.fleet import Plan, Registry, Rollout, Rollouts, Stage
 from gateway.fleet.rollout import ACTIVE, Tally
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fugu.arguments import confidence as checked_confidence
-from fugu.arguments import interval
+from fugu.commands.arguments import confidence as checked_confidence
+from fugu.commands.arguments import interval
 from fugu.errors import CommandLineError
 from gateway.planning.chain_source import ChainSource, file_source, interval_source
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fugu.stretch_view import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
-from fugu.terminal import say, show_table
+from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
+from fugu.view.terminal import say, show_table
 from gateway.planning.window_plan import PlannedNoise
 from gateway.privacy.window_mechanisms import Mechanism, WindowRequest
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contract.stretches import STRETCHES
-from fugu.stretch_view import STRETCH_TITLE, stretch_documents, stretch_rows
-from fugu.terminal import say, show_table
+from fugu.view.stretches import STRETCH_TITLE, stretch_documents, stretch_rows
+from fugu.view.terminal import say, show_table
 
 if TYPE_CHECKING:
     from gateway.fleet import Device

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fugu.arguments import one_of
+from fugu.commands.arguments import one_of
 
 if TYPE_CHECKING:
     from mqtt_link import Broker

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fugu.stretch_view import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
-from fugu.terminal import say, show_table
+from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
+from fugu.view.terminal import say, show_table
 from gateway.dphmm.drawing import graph_svg
 from gateway.dphmm.graphs import edge_list
 from gateway.dphmm.hull import Hull

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fugu.fleet.options import EnrolmentsOption, KeysOption, PassphraseFiles, owners
-from fugu.options import JsonOption
+from fugu.commands.fleet_options import EnrolmentsOption, KeysOption, PassphraseFiles, owners
+from fugu.commands.options import JsonOption
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -107,9 +107,9 @@ def _document(
     """The document that the options of `sign` describe."""
     import time
 
-    from fugu.arguments import one_of
+    from fugu.commands.arguments import one_of
+    from fugu.commands.fleet_options import address, moment
     from fugu.errors import CommandError
-    from fugu.fleet.options import address, moment
     from gateway.fleet.signing import make_document, read_bodies
 
     expiry: _Expiry = one_of(on_expiry or "hold", "--on-expiry", _EXPIRIES)
@@ -157,8 +157,8 @@ def _policy_keys(
     folders: list[Path], root: Root, passphrase_files: list[Path] | None, signed: Signed | None
 ) -> list[Ed25519PrivateKey]:
     """Policy keys that are at hand and have not signed yet, as many as are still needed, at least one."""
+    from fugu.commands.passphrases import at_hand
     from fugu.errors import CommandError
-    from fugu.fleet.asking import at_hand
     from gateway.fleet.keystore import key_files, unlock_some
 
     files, role = key_files(folders), root.document.policy
@@ -186,7 +186,7 @@ def _opened(path: Path, root: Root) -> Signed:
 def _show_signed(signed: Signed, path: Path, as_json: bool) -> None:
     import json
 
-    from fugu.terminal import say, show_table
+    from fugu.view.terminal import say, show_table
     from gateway.fleet.signing import promises
 
     document, streams = signed.document, promises(signed.document)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.fleet.options import AsOption, NoteOption, RegistryOption, now_us, user
-from fugu.options import JsonOption
+from fugu.commands.fleet_options import AsOption, NoteOption, RegistryOption, now_us, user
+from fugu.commands.options import JsonOption
 
 if TYPE_CHECKING:
     from gateway.fleet import Plan, Registry, Stage
@@ -72,8 +72,8 @@ def start(
     from contextlib import closing
 
     from fugu.errors import CommandLineError
-    from fugu.fleet.rollout_view import show_rollout
-    from fugu.fleet.warnings import read_document, warn_of_clocks
+    from fugu.view.fleet_warnings import read_document, warn_of_clocks
+    from fugu.view.rollout import show_rollout
     from gateway.fleet import Plan, Registry, Rollouts
     from gateway.fleet import share as read_share
     from gateway.fleet.documents import document_in, enter
@@ -126,9 +126,9 @@ def show(
     """
     from contextlib import closing
 
-    from fugu.arguments import positive
+    from fugu.commands.arguments import positive
     from fugu.errors import CommandError, CommandLineError
-    from fugu.fleet.rollout_view import show_rollout, watch
+    from fugu.view.rollout import show_rollout, watch
     from gateway.fleet import Registry, Rollouts
 
     if live and as_json:
@@ -194,7 +194,7 @@ def abort(registry: RegistryOption, number: NumberArgument = None, operator: AsO
 def _operate(registry: Path, number: int | None, operator: str | None, what: str) -> None:
     from contextlib import closing
 
-    from fugu.fleet.rollout_view import show_rollout
+    from fugu.view.rollout import show_rollout
     from gateway.fleet import Registry, Rollouts
 
     with closing(Registry(registry)) as opened:
@@ -246,8 +246,8 @@ def _dry_run(registry: Registry, plan: Plan, signed: Signed | None, as_json: boo
     """The stages as they would be, and what would change on the devices."""
     import json
 
-    from fugu.fleet.rollout_view import show_plan
-    from fugu.fleet.view import changes_document, show_changes
+    from fugu.view.fleet import changes_document, show_changes
+    from fugu.view.rollout import show_plan
     from gateway.fleet.documents import check_new, document_in, target_of
     from gateway.fleet.dry_run import changes
     from gateway.fleet.plan import stages_of
@@ -270,6 +270,6 @@ def _dry_run(registry: Registry, plan: Plan, signed: Signed | None, as_json: boo
 def _print_json(registry: Registry, number: int) -> None:
     import json
 
-    from fugu.fleet.rollout_view import rollout_document
+    from fugu.view.rollout import rollout_document
 
     print(json.dumps(rollout_document(registry, number)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fugu.terminal import say, show_table
+from fugu.view.terminal import say, show_table
 from gateway.privacy.chain_model import ChainModel, LikelihoodRatio
 from gateway.privacy.model_fit import transition_matrix
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fugu import arguments
-from fugu.chain_options import chain_source
+from fugu.commands import arguments
+from fugu.commands.chain_options import chain_source
 from fugu.errors import CommandLineError
-from fugu.terminal import warn, working
-from fugu.window_view import noise_document, show_noise
+from fugu.view.terminal import warn, working
+from fugu.view.window_plan import noise_document, show_noise
 from gateway.planning.chain_source import bare_chains
 from gateway.planning.window_plan import compare_noise, plan_noise
 from gateway.privacy.accountant import Chains

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from contract.fleet_documents import Enrolment, PolicyDocument
-from fugu.terminal import warn
+from fugu.view.terminal import warn
 from gateway.fleet import Registry
 from gateway.fleet.documents import conflicting_clocks, read_checked, rollouts_at
 from gateway.fleet.signing import Signed

@@ -7,8 +7,8 @@ from typing import Any
 
 from contract.chains import BinaryChains
 from contract.table import SCALE
-from fugu.stretch_view import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
-from fugu.terminal import say, show_table
+from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
+from fugu.view.terminal import say, show_table
 from gateway.planning.chain_source import ChainSource
 from gateway.planning.comparison import Comparison
 from gateway.planning.planner import Option, Plan, Refusal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fugu.terminal import say, show_table
+from fugu.view.terminal import say, show_table
 from gateway.planning.grid_model import GridModel
 from gateway.planning.traces import Traces
 

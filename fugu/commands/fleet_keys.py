@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fugu.fleet.options import KeysOption, PassphraseFiles
-from fugu.options import JsonOption
+from fugu.commands.fleet_options import KeysOption, PassphraseFiles
+from fugu.commands.options import JsonOption
 
 if TYPE_CHECKING:
     from contract.fleet_documents import RootDocument
@@ -40,8 +40,8 @@ def init(
       fugu fleet init --fleet home --keys keys
       fugu fleet init --fleet home --keys keys --policy-keys 3 --policy-threshold 2 --passphrase-file secret
     """
-    from fugu.fleet.asking import at_hand
-    from fugu.terminal import say
+    from fugu.commands.passphrases import at_hand
+    from fugu.view.terminal import say
     from gateway.fleet.passphrases import new_passphrase
     from gateway.fleet.roots import ROOT_FILE, initialise
 
@@ -107,10 +107,10 @@ def rotate(
     """
     import json
 
-    from fugu.arguments import one_of
+    from fugu.commands.arguments import one_of
+    from fugu.commands.passphrases import at_hand
     from fugu.errors import CommandLineError
-    from fugu.fleet.asking import at_hand
-    from fugu.terminal import say
+    from fugu.view.terminal import say
     from gateway.fleet import roots
     from gateway.fleet.keystore import ROLES
     from gateway.fleet.passphrases import new_passphrase
@@ -152,7 +152,7 @@ def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
 
 
 def _show(document: RootDocument, folders: list[Path]) -> None:
-    from fugu.terminal import show_table
+    from fugu.view.terminal import show_table
     from gateway.fleet.keystore import ROLES, key_files, short
 
     files = key_files(folders)

@@ -1,0 +1,1 @@
+"""What people see: tables, sentences, pictures and documents for JSON; nothing here decides anything."""
