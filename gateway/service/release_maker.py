@@ -108,7 +108,7 @@ class Maker:
         stream, length = job.plan.stream, job.plan.length
         number = self.store.stream_id(device, stream)
         ticks: dict[EmissionTable, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
-        frames = [] if number is None else self.store.symbols(number, first, first + length - 1)
+        frames = [] if number is None else self.store.symbols.holding(number, first, first + length - 1)
         for frame in frames:
             policy = self.catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy
             if policy.discretiser.states != job.labels:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger
 from gateway.service.store import Store, StoreError
+from gateway.service.store.releases import Released
 from gateway.service.store_lock import hold_store
 
 __all__ = ["Beginning", "ReleaseRecord", "ledger_problem", "resume_ledger"]
@@ -43,17 +44,17 @@ class ReleaseRecord:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._db = store.database
+        self._releases = store.releases
 
     @property
     def identity(self) -> str:
         """Of the store, random."""
-        return str(self._row()[0])
+        return self._releases.charged().identity
 
     @property
     def entry(self) -> int:
         """The newest entry that may have been published, 0 if none was."""
-        return int(self._row()[2])
+        return self._releases.charged().entry
 
     def refuse_without_ledger(self, name: str) -> None:
         """Refuse to begin a new ledger for a store that has published.
@@ -74,7 +75,7 @@ class ReleaseRecord:
         if not self.entry and not ledger.newest:
             ledger.belong_to(self.identity)
             with self._store.transaction():
-                self._db.execute("UPDATE release_record SET ledger=?", (ledger.identity,))
+                self._releases.bind(ledger.identity)
             return
         if problem := self.problem(ledger):
             raise LedgerError(f"{problem}: {_RESUME}")
@@ -82,7 +83,7 @@ class ReleaseRecord:
 
     def problem(self, ledger: Ledger) -> str:
         """Why a ledger and this store do not fit, empty if they do; of a gateway that runs, too."""
-        _, known, entry = self._row()  # before the ledger is looked at, which goes ahead
+        _, known, entry = self._releases.charged()  # before the ledger is looked at, which goes ahead
         if not entry and not ledger.newest:
             return ""
         if entry and ledger.identity != known:
@@ -100,7 +101,7 @@ class ReleaseRecord:
             LedgerError: the store has another ledger by now; nothing may be published then.
             sqlite3.Error: the store does not take it; nothing may be published then.
         """
-        _, known, noted = self._row()
+        _, known, noted = self._releases.charged()
         if known != ledger.identity:
             raise LedgerError("the store has begun another ledger meanwhile: start the gateway again")
         if number <= noted:
@@ -108,12 +109,9 @@ class ReleaseRecord:
         with self._store.transaction():
             for entry in ledger.entries(noted):
                 if entry.number <= number:
-                    rows = [(device, entry.stream, entry.last) for device in ledger.charges(entry.number)]
-                    self._db.executemany(
-                        "INSERT INTO released VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET last=MAX(last, excluded.last)",
-                        rows,
-                    )
-            self._db.execute("UPDATE release_record SET entry=MAX(entry, ?)", (number,))
+                    devices = ledger.charges(entry.number)
+                    self._releases.note(Released(device, entry.stream, entry.last) for device in devices)
+            self._releases.note_entry(number)
 
     def resume(self, ledger: Ledger, after: int = -1) -> list[Beginning]:
         """Let a store and a ledger go on together, after all ticks about which either may have released something.
@@ -128,17 +126,13 @@ class ReleaseRecord:
             sqlite3.Error: a file cannot be used; it is to be done once more.
         """
         lasts = {(account.key.device, account.key.stream): after for account in ledger.accounts()}
-        for device, stream, last in [*self._db.execute("SELECT * FROM released"), *ledger.released()]:
+        for device, stream, last in [*self._releases.released(), *ledger.released()]:
             lasts[device, stream] = max(last, lasts.get((device, stream), after))
         identity = secrets.token_hex(16)  # no copy of the old ledger fits any more
         ledger.begin([(*key, last + 1) for key, last in lasts.items()], identity, self.identity)
         with self._store.transaction():
-            self._db.execute("UPDATE release_record SET ledger=?, entry=?", (identity, ledger.newest))
+            self._releases.begin(identity, ledger.newest)
         return [Beginning(*key, ledger.beginning(key[:1], key[1])) for key in sorted(lasts)]
-
-    def _row(self) -> tuple[str, str, int]:
-        row: tuple[str, str, int] = self._db.execute("SELECT identity, ledger, entry FROM release_record").fetchone()
-        return row
 
 
 def ledger_problem(ledger: Ledger, store: Path) -> str:

@@ -230,7 +230,7 @@ class Schedule:
 
     def _next_frame(self, job: Job, tick: int) -> int | None:
         numbers = [self._store.stream_id(device, job.plan.stream) for device in job.devices]
-        found = [self._store.next_frame(number, tick) for number in numbers if number is not None]
+        found = [self._store.symbols.next_first(number, tick) for number in numbers if number is not None]
         return min((frame for frame in found if frame is not None), default=None)
 
     def _publish(self) -> None:

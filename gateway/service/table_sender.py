@@ -194,7 +194,7 @@ class TableSender:
         name = np.packbits(possible).tobytes() + np.packbits(kept).tobytes()
         if (key, policy.version, name) in self._failed:
             return None
-        store = self._points.measured
+        store = self._store.points
         stream = self._store.number(*key)
         before = self._made.get((key, policy.version, name)) or store.table_for(stream, policy.version, name)
         if (before is None or before.number not in self._sent[key]) and len(self._sent[key]) >= room:

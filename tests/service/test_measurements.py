@@ -259,7 +259,7 @@ def test_what_contradicts_a_stored_frame_is_counted_and_left_out(tmp_path: Path)
     )
     assert scene.counters == Counter(stored=2, duplicate=1, conflict=4, **_of_points(scene.counters))
     assert scene.commit() == StreamCommit("place", 19, ())
-    assert scene.points.measured.at(1, 0).frame == first  # type: ignore[union-attr]
+    assert scene.store.points.at(1, 0).frame == first  # type: ignore[union-attr]
 
 
 def _of_points(counters: Counter[str]) -> dict[str, int]:
@@ -466,7 +466,7 @@ def test_after_a_restart_a_number_means_the_same(tmp_path: Path) -> None:
     assert sending.scene.counters["tables_made"] == len(first)
     number = sending.scene.store.stream_id("watch", "place")
     assert number is not None
-    assert [sending.scene.points.measured.table(number, 1, table.number) for table in first] == first
+    assert [sending.scene.store.points.table(number, 1, table.number) for table in first] == first
 
 
 def test_a_store_that_is_lost_repeats_no_number(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from gateway.service.kinds.kind import Place, Span
 from gateway.service.kinds.point_model import Floats, MeasureModel, Tables
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
-from gateway.service.store.points import Measured, MeasureStore
+from gateway.service.store.points import Measured
 
 __all__ = ["Points"]
 
@@ -47,7 +47,7 @@ class Points:
     def __init__(self, store: Store, catalogue: Catalogue) -> None:
         self._store = store
         self._catalogue = catalogue
-        self.measured = MeasureStore(store)
+        self._frames = store.points
 
     @staticmethod
     def decode(payload: bytes) -> MeasureFrame:
@@ -79,11 +79,11 @@ class Points:
 
     def overlapping(self, place: Place, frame: MeasureFrame) -> MeasureFrame | None:
         """A stored frame that shares a tick with the given one."""
-        return self.measured.overlapping(place.number, frame)
+        return self._frames.overlapping(place.number, frame)
 
     def add(self, place: Place, frame: MeasureFrame, counted: Counter[str], *, late: bool) -> None:
         """Store a frame with its belief; that of a late one is brought up to date when it is replayed."""
-        self.measured.add(place.number, frame, self._belief(place, frame))
+        self._frames.add(place.number, frame, self._belief(place, frame))
         if late:
             counted["late"] += 1
         else:
@@ -93,13 +93,13 @@ class Points:
     def revise(self, place: Place, late: Sequence[int]) -> None:
         """Bring beliefs and estimates to what they would be had the late frames come in time."""
         changed = set(late)
-        for measured in self.measured.following(place.number, min(late)):
+        for measured in self._frames.following(place.number, min(late)):
             frame = measured.frame
             belief = self._belief(place, frame)
             is_new = frame.first in changed
             changed.discard(frame.first)
             if belief.tobytes() != measured.belief.tobytes():
-                self.measured.set_belief(place.number, frame.first, belief)
+                self._frames.set_belief(place.number, frame.first, belief)
             elif not is_new and not changed:
                 self._store.queue_estimates(place.number, frame.first)  # its own ticks may still differ
                 return
@@ -111,7 +111,7 @@ class Points:
     def newest(self, device: str, stream: str) -> Measured | None:
         """The newest frame of a stream, and the belief at its end."""
         number = self._store.stream_id(device, stream)
-        return None if number is None else self.measured.newest(number)
+        return None if number is None else self._frames.newest(number)
 
     def estimates(self, place: Place, first: int) -> Iterator[bytes]:
         """The message that tells the estimates of the frame that begins at a tick."""
@@ -120,7 +120,7 @@ class Points:
 
     def estimate(self, place: Place, first: int) -> MeasureEstimate | None:
         """The estimates of the ticks of the frame that begins at a tick."""
-        if (found := self.measured.at(place.number, first)) is None:
+        if (found := self._frames.at(place.number, first)) is None:
             return None
         model = self._model(place, found.frame.policy_version)
         return model.estimate(self._law(place, found.frame), found.frame, self._tables(place, model))
@@ -131,7 +131,7 @@ class Points:
 
     def _table(self, number: int, model: MeasureModel, table: int) -> MeasureTable | None:
         policy = model.policy
-        return policy.table(table) or self.measured.table(number, policy.version, table)
+        return policy.table(table) or self._frames.table(number, policy.version, table)
 
     def _count(self, place: Place, frame: MeasureFrame, counted: Counter[str]) -> None:
         model = self._model(place, frame.policy_version)
@@ -156,7 +156,7 @@ class Points:
     def _law(self, place: Place, frame: MeasureFrame) -> Floats:
         """The law of a frame's first tick, given all frames before it."""
         model = self._model(place, frame.policy_version)
-        before = self.measured.before(place.number, frame.first)
+        before = self._frames.before(place.number, frame.first)
         if before is None or self._model(place, before.frame.policy_version).meaning != model.meaning:
             return model.start(frame.first)
         return model.ahead(before.belief, frame.first - before.frame.last)

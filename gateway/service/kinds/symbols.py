@@ -47,6 +47,7 @@ class Symbols:
 
     def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
         self._store = store
+        self._frames = store.symbols
         self._catalogue = catalogue
         self._lag = lag
         self._tracks: dict[tuple[str, str], Track] = {}
@@ -86,17 +87,18 @@ class Symbols:
 
     def overlapping(self, place: Place, frame: SymbolFrame) -> SymbolFrame | None:
         """A stored frame that shares a tick with the given one."""
-        return self._store.overlapping(place.number, frame)
+        return self._frames.overlapping(place.number, frame)
 
     def add(self, place: Place, frame: SymbolFrame, counted: Counter[str], *, late: bool) -> None:
         """Store a frame with its belief and estimates; those of a late one follow when it is replayed."""
         if late:
-            self._store.add_frame(place.number, frame, None)
+            self._frames.add(place.number, frame, None)
             counted["late"] += 1
             return
         update = self._track(place.device, place.stream).extend(frame)
-        self._store.add_frame(place.number, frame, update.belief)
-        self._store.put_estimates(place.number, update, self._lag)
+        self._frames.add(place.number, frame, update.belief)
+        self._frames.put_estimates(place.number, update, self._lag)
+        self._store.queue_estimates(place.number, frame.first)
 
     def revise(self, place: Place, late: Sequence[int]) -> None:
         """Bring beliefs and estimates to what they would be had the late frames come in time."""
@@ -106,10 +108,10 @@ class Symbols:
             if first <= done_through:
                 continue
             track = self._track_before(device, stream, number, first)
-            for update, changed in replay(track, self._store.following(number, first)):
+            for update, changed in replay(track, self._frames.following(number, first)):
                 if changed:
-                    self._store.set_belief(number, update.frame.first, update.belief)
-                if not self._store.replace_estimates(number, update, self._lag) and changed:
+                    self._frames.set_belief(number, update.frame.first, update.belief)
+                if self._frames.replace_estimates(number, update, self._lag) or changed:
                     self._store.queue_estimates(number, update.frame.first)
                 done_through = update.frame.last
         self._tracks[device, stream] = self._track_before(device, stream, number)
@@ -126,11 +128,11 @@ class Symbols:
         """The messages that tell what the frame that begins at a tick determines."""
         newest = self.newest(place.device, place.stream)
         assert newest is not None
-        for lag, run in self._store.estimates(place.number, first):
+        for lag, run in self._frames.estimates(place.number, first):
             current = newest
             if len(newest.belief) != run.probabilities.shape[1]:  # from before a change of states
                 last = run.first + max(len(run.probabilities), 1) - 1
-                current = self._store.belief_at(place.number, last) or newest
+                current = self._frames.belief_at(place.number, last) or newest
             yield from map(encode_estimate, estimate_messages(lag, run, current))
 
     def _track(self, device: str, stream: str) -> Track:
@@ -145,7 +147,7 @@ class Symbols:
         def model(version: int) -> Model:
             return self._catalogue.recall(device, stream, version, SymbolModel).numbers
 
-        return Track(self._lag, model, [] if number is None else self._store.tail(number, self._lag, tick))
+        return Track(self._lag, model, [] if number is None else self._frames.tail(number, self._lag, tick))
 
 
 def estimate_messages(lag: int, run: Run, current: Tracked) -> Iterator[Estimate]:

@@ -41,7 +41,7 @@ class Windows:
     counter = "windows_"
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._frames = store.windows
 
     @staticmethod
     def decode(payload: bytes) -> WindowFrame:
@@ -77,12 +77,12 @@ class Windows:
 
     def overlapping(self, place: Place, frame: WindowFrame) -> WindowFrame | None:
         """The stored frame of the same window."""
-        return self._store.window(place.number, frame.window, frame.index)
+        return self._frames.at(place.number, frame.window, frame.index)
 
     def add(self, place: Place, frame: WindowFrame, _counted: Counter[str], *, late: bool) -> None:
         """Store a frame."""
         del late  # nothing depends on the order of windows
-        self._store.add_window(place.number, frame)
+        self._frames.add(place.number, frame)
 
     def revise(self, _place: Place, _late: Sequence[int]) -> None:
         """Nothing follows from a window."""

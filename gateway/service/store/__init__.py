@@ -1,4 +1,4 @@
-"""What outlives the gateway, in one SQLite file."""
+"""What outlives the gateway, in one SQLite file; nobody outside this room holds its connection."""
 
 from __future__ import annotations
 

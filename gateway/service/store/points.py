@@ -1,10 +1,8 @@
-"""What outlives the gateway of measured streams: frames of points, beliefs, and the tables that were sent.
-
-A part of the store's file, used within its transactions.
-"""
+"""The part of the store that holds points: frames, beliefs, and the tables that were sent."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,9 +11,8 @@ from numpy.typing import NDArray
 
 from contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, decode_measure, encode_measure
 from contract.measure_table import MeasureTable, decode_table, encode_table
-from gateway.service.store.store import Store
 
-__all__ = ["MeasureStore", "Measured"]
+__all__ = ["Measured", "PointStore"]
 
 Floats = NDArray[np.float64]
 
@@ -27,15 +24,24 @@ class Measured(NamedTuple):
     belief: Floats
 
 
-class MeasureStore:
-    """The tables of the store that measured streams use.
+class PointStore:
+    """Frames of points and the tables that they were drawn from; used within the store's transactions.
 
     Args:
-        store: the open store.
+        database: the store's connection.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._db = store.database
+    schema = """
+CREATE TABLE measured (
+    stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, payload BLOB NOT NULL, belief BLOB NOT NULL,
+    PRIMARY KEY (stream, first)) WITHOUT ROWID;
+CREATE TABLE sent_tables (
+    stream INTEGER NOT NULL, policy_version INTEGER NOT NULL, number INTEGER NOT NULL, key BLOB NOT NULL,
+    message BLOB NOT NULL, PRIMARY KEY (stream, policy_version, number), UNIQUE (stream, policy_version, key));
+"""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._db = database
 
     def newest(self, stream: int) -> Measured | None:
         """The frame that ends last."""

@@ -1,4 +1,6 @@
-"""What outlives the gateway: frames, window counts, beliefs, estimates and coverage in one SQLite file.
+"""What outlives the gateway, in one SQLite file: which sequences of frames there are, and what is known of all of them.
+
+Frames, and what follows from them, are in the parts of the store, one for each kind.
 
 One thread uses a store at a time. Everything that a batch of frames changes is one transaction, written through to the
 disk (WAL, synchronous=FULL) before anybody is told.
@@ -6,62 +8,36 @@ disk (WAL, synchronous=FULL) before anybody is told.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from contract.errors import FuguError
 from contract.file_format import STORE
-from contract.frames import MAX_FRAME_TICKS, SymbolFrame
-from contract.window_frames import WindowFrame
 from gateway.service.coverage import Merge
-from gateway.service.kinds.symbol_model import Beliefs
-from gateway.service.kinds.symbol_track import Run, Tracked, Update
+from gateway.service.store.points import PointStore
+from gateway.service.store.releases import ReleaseStore
+from gateway.service.store.symbols import SymbolStore
+from gateway.service.store.windows import WindowStore
 
 __all__ = ["Outgoing", "Store", "StoreError"]
 
-_CHUNK = 64
 _SCHEMA = """
 CREATE TABLE streams (
     id INTEGER PRIMARY KEY, device TEXT NOT NULL, stream TEXT NOT NULL, UNIQUE (device, stream));
 CREATE TABLE policies (
     stream INTEGER NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, PRIMARY KEY (stream, version))
     WITHOUT ROWID;
-CREATE TABLE frames (
-    stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, previous INTEGER NOT NULL,
-    policy_version INTEGER NOT NULL, symbols BLOB NOT NULL, bits INTEGER NOT NULL, belief BLOB,
-    PRIMARY KEY (stream, first)) WITHOUT ROWID;
 CREATE TABLE coverage (
     stream INTEGER NOT NULL, after INTEGER NOT NULL, through INTEGER NOT NULL, PRIMARY KEY (stream, after))
     WITHOUT ROWID;
-CREATE TABLE estimates (
-    stream INTEGER NOT NULL, frame INTEGER NOT NULL, first INTEGER NOT NULL, lag INTEGER NOT NULL,
-    states INTEGER NOT NULL, probabilities BLOB NOT NULL, PRIMARY KEY (stream, frame, first)) WITHOUT ROWID;
 CREATE TABLE outbox (serial INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL, frame INTEGER NOT NULL);
-CREATE TABLE windows (
-    stream INTEGER NOT NULL, number INTEGER NOT NULL, previous INTEGER NOT NULL, policy_version INTEGER NOT NULL,
-    first INTEGER NOT NULL, length INTEGER NOT NULL, observed INTEGER NOT NULL, counts TEXT NOT NULL,
-    PRIMARY KEY (stream, number)) WITHOUT ROWID;
-CREATE TABLE measured (
-    stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, payload BLOB NOT NULL, belief BLOB NOT NULL,
-    PRIMARY KEY (stream, first)) WITHOUT ROWID;
-CREATE TABLE sent_tables (
-    stream INTEGER NOT NULL, policy_version INTEGER NOT NULL, number INTEGER NOT NULL, key BLOB NOT NULL,
-    message BLOB NOT NULL, PRIMARY KEY (stream, policy_version, number), UNIQUE (stream, policy_version, key));
-CREATE TABLE release_record (identity TEXT NOT NULL, ledger TEXT NOT NULL, entry INTEGER NOT NULL);
-INSERT INTO release_record VALUES (lower(hex(randomblob(16))), '', 0);
-CREATE TABLE released (
-    device TEXT NOT NULL, stream TEXT NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (device, stream)) WITHOUT ROWID;
 """
 # A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts windows, not
-# ticks. `measured` and `sent_tables` are those of `gateway.service.store.points`,
-# `release_record` and `released` those of `gateway.service.release_record`.
-_FRAME = "policy_version, previous, first, symbols, bits, belief"
+# ticks.
+_PARTS = SymbolStore.schema + PointStore.schema + WindowStore.schema + ReleaseStore.schema
 
 
 class StoreError(FuguError):
@@ -84,6 +60,10 @@ class Store:
     Args:
         path: the file; created if it is not there.
 
+    Attributes:
+        symbols, points, windows: the frames of each kind, and what follows from them.
+        releases: what has been released.
+
     Raises:
         StoreError: if it cannot be opened, is no store, or is of another version.
     """
@@ -101,6 +81,10 @@ class Store:
         except StoreError:
             self._db.close()
             raise
+        self.symbols = SymbolStore(self._db)
+        self.points = PointStore(self._db)
+        self.windows = WindowStore(self._db)
+        self.releases = ReleaseStore(self._db)
 
     def _prepare(self, name: str) -> None:
         (application,), (version,) = self._one("PRAGMA application_id"), self._one("PRAGMA user_version")
@@ -110,12 +94,7 @@ class Store:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
         if not tables:
-            self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}{STORE.stamps}COMMIT;")
-
-    @property
-    def database(self) -> sqlite3.Connection:
-        """The connection, for the parts that have tables of their own."""
-        return self._db
+            self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}{_PARTS}{STORE.stamps}COMMIT;")
 
     def close(self) -> None:
         """Close the file."""
@@ -153,64 +132,6 @@ class Store:
         """Keep the policy that frames are stored under."""
         self._db.execute("INSERT OR IGNORE INTO policies VALUES (?, ?, ?)", (stream, version, document))
 
-    def overlapping(self, stream: int, frame: SymbolFrame) -> SymbolFrame | None:
-        """A stored frame that shares a tick with the given one."""
-        query = f"SELECT {_FRAME} FROM frames WHERE stream=? AND first<=? ORDER BY first DESC LIMIT 1"
-        row = self._one(query, stream, frame.last)
-        found = _tracked(row)[0] if row else None
-        return found if found is not None and found.last >= frame.first else None
-
-    def add_frame(self, stream: int, frame: SymbolFrame, belief: Beliefs | None) -> None:
-        """Store a frame that overlaps no other; the belief may follow in the same transaction."""
-        blob = None if belief is None else belief.tobytes()
-        row = (stream, frame.first, frame.last, frame.previous, frame.policy_version, frame.symbols, frame.bits, blob)
-        self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-
-    def set_belief(self, stream: int, first: int, belief: Beliefs) -> None:
-        """Store the belief at a frame's last tick."""
-        self._db.execute("UPDATE frames SET belief=? WHERE stream=? AND first=?", (belief.tobytes(), stream, first))
-
-    def tail(self, stream: int, lag: int, before: int | None = None) -> list[Tracked]:
-        """The window of a track: the newest frames, or those before a tick, in tick order."""
-        bound = 2**62 if before is None else before
-        query = f"SELECT {_FRAME} FROM frames WHERE stream=? AND first<? ORDER BY first DESC"
-        window: list[Tracked] = []
-        for row in self._db.execute(query, (stream, bound)):
-            frame, belief = _tracked(row)
-            assert belief is not None
-            window.append(Tracked(frame, belief))
-            if frame.last <= window[0].frame.last - lag:
-                break
-        return window[::-1]
-
-    def following(self, stream: int, first: int) -> Iterator[tuple[SymbolFrame, Beliefs | None]]:
-        """Frames from the one that begins at `first`, in tick order, read as they are asked for."""
-        query = f"SELECT {_FRAME} FROM frames WHERE stream=? AND first>=? ORDER BY first LIMIT ?"
-        while rows := self._db.execute(query, (stream, first, _CHUNK)).fetchall():
-            for row in rows:
-                tracked = _tracked(row)
-                yield tracked
-                first = tracked[0].first + 1
-
-    def symbols(self, stream: int, first: int, last: int) -> list[SymbolFrame]:
-        """The frames that hold any of the ticks first..last, in tick order."""
-        query = f"SELECT {_FRAME} FROM frames WHERE stream=? AND first BETWEEN ? AND ? AND last>=? ORDER BY first"
-        rows = self._db.execute(query, (stream, first - MAX_FRAME_TICKS + 1, last, first))
-        return [_tracked(row)[0] for row in rows]
-
-    def next_frame(self, stream: int, tick: int) -> int | None:
-        """The first tick of the first frame that ends at a tick or later."""
-        query = "SELECT first FROM frames WHERE stream=? AND first>? AND last>=? ORDER BY first LIMIT 1"
-        row = self._one(query, stream, tick - MAX_FRAME_TICKS, tick)
-        return None if row is None else int(row[0])
-
-    def belief_at(self, stream: int, tick: int) -> Tracked | None:
-        """The frame that holds a tick, or the last one before it."""
-        query = f"SELECT {_FRAME} FROM frames WHERE stream=? AND first<=? ORDER BY first DESC LIMIT 1"
-        row = self._one(query, stream, tick)
-        frame, belief = _tracked(row) if row else (None, None)
-        return None if frame is None or belief is None else Tracked(frame, belief)
-
     def coverage(self, stream: int) -> list[tuple[int, int]]:
         """The intervals of ticks that are accounted for."""
         return self._db.execute("SELECT after, through FROM coverage WHERE stream=?", (stream,)).fetchall()
@@ -224,48 +145,6 @@ class Store:
         gone = [(stream, after) for after in merge.absorbed]
         self._db.executemany("DELETE FROM coverage WHERE stream=? AND after=?", gone)
         self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, merge.after, merge.through))
-
-    def window(self, sequence: int, name: str, index: int) -> WindowFrame | None:
-        """The stored frame of a window of a sequence, which has the window's name."""
-        query = "SELECT policy_version, previous, number, first, length, observed, counts FROM windows"
-        row = self._one(f"{query} WHERE stream=? AND number=?", sequence, index)
-        if row is None:
-            return None
-        version, previous, number, first, length, observed, counts = row
-        return WindowFrame(version, name, previous, number, first, length, observed, tuple(json.loads(counts)))
-
-    def add_window(self, sequence: int, frame: WindowFrame) -> None:
-        """Store the frame of a window that is not there yet."""
-        counts = json.dumps(frame.counts)
-        place = (sequence, frame.index, frame.previous, frame.policy_version, frame.first, frame.length)
-        self._db.execute("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*place, frame.observed, counts))
-
-    def put_estimates(self, stream: int, update: Update, lag: int) -> None:
-        """Store what a new frame determines, and put it into the outbox."""
-        self._db.executemany("INSERT INTO estimates VALUES (?, ?, ?, ?, ?, ?)", _rows(stream, update, lag))
-        self.queue_estimates(stream, update.frame.first)
-
-    def replace_estimates(self, stream: int, update: Update, lag: int) -> bool:
-        """Let what a frame determines take the place of what is stored for it, unless that is the same.
-
-        Returns:
-            Whether it is different, and was put into the outbox.
-        """
-        first = update.frame.first
-        query = "SELECT * FROM estimates WHERE stream=? AND frame=? ORDER BY first"
-        if self._db.execute(query, (stream, first)).fetchall() == _rows(stream, update, lag):
-            return False
-        self._db.execute("DELETE FROM estimates WHERE stream=? AND frame=?", (stream, first))
-        self.put_estimates(stream, update, lag)
-        return True
-
-    def estimates(self, stream: int, frame: int) -> list[tuple[int, Run]]:
-        """Lag and probabilities of each run that a frame determines, as 32-bit floats."""
-        query = "SELECT lag, first, states, probabilities FROM estimates WHERE stream=? AND frame=? ORDER BY first"
-        return [
-            (lag, Run(first, np.frombuffer(blob, dtype="<f4").reshape(-1, states)))
-            for lag, first, states, blob in self._db.execute(query, (stream, frame))
-        ]
 
     def queue_estimates(self, stream: int, frame: int) -> None:
         """Put what a frame determines into the outbox."""
@@ -286,19 +165,3 @@ class Store:
 
     def _one(self, query: str, *values: object) -> Any:
         return self._db.execute(query, values).fetchone()
-
-
-def _rows(stream: int, update: Update, lag: int) -> list[tuple[int, int, int, int, int, bytes]]:
-    return [
-        (
-            *(stream, update.frame.first, run.first, lag),
-            *(run.probabilities.shape[1], run.probabilities.astype("<f4").tobytes()),
-        )
-        for run in update.runs
-    ]
-
-
-def _tracked(row: Any) -> tuple[SymbolFrame, Beliefs | None]:
-    version, previous, first, symbols, bits, belief = row
-    frame = SymbolFrame(version, previous, first, symbols, bits=bits)
-    return frame, None if belief is None else np.frombuffer(belief, dtype="<f8").copy()

@@ -1,0 +1,68 @@
+"""The part of the store that says what has been released, and to which ledger it was charged."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import NamedTuple
+
+__all__ = ["Charged", "ReleaseStore", "Released"]
+
+
+class Charged(NamedTuple):
+    """The store's random identity, that of its ledger, and the newest entry that may have been published."""
+
+    identity: str
+    ledger: str
+    entry: int
+
+
+class Released(NamedTuple):
+    """The last tick of a stream about which something may have been published."""
+
+    device: str
+    stream: str
+    last: int
+
+
+class ReleaseStore:
+    """What has been released; used within the store's transactions.
+
+    Args:
+        database: the store's connection.
+    """
+
+    schema = """
+CREATE TABLE release_record (identity TEXT NOT NULL, ledger TEXT NOT NULL, entry INTEGER NOT NULL);
+INSERT INTO release_record VALUES (lower(hex(randomblob(16))), '', 0);
+CREATE TABLE released (
+    device TEXT NOT NULL, stream TEXT NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (device, stream)) WITHOUT ROWID;
+"""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._db = database
+
+    def charged(self) -> Charged:
+        """To which ledger releases were charged, and how far."""
+        return Charged(*self._db.execute("SELECT identity, ledger, entry FROM release_record").fetchone())
+
+    def bind(self, ledger: str) -> None:
+        """Remember the identity of the ledger."""
+        self._db.execute("UPDATE release_record SET ledger=?", (ledger,))
+
+    def begin(self, ledger: str, entry: int) -> None:
+        """Remember another ledger, whose newest entry this is."""
+        self._db.execute("UPDATE release_record SET ledger=?, entry=?", (ledger, entry))
+
+    def note(self, released: Iterable[Released]) -> None:
+        """Remember the last ticks of releases; a stream's never goes back."""
+        query = "INSERT INTO released VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET last=MAX(last, excluded.last)"
+        self._db.executemany(query, released)
+
+    def note_entry(self, entry: int) -> None:
+        """Remember that entries up to a number may be published; it never goes back."""
+        self._db.execute("UPDATE release_record SET entry=MAX(entry, ?)", (entry,))
+
+    def released(self) -> list[Released]:
+        """For every stream the last tick of a release."""
+        return [Released(*row) for row in self._db.execute("SELECT device, stream, last FROM released")]
