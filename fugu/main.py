@@ -10,6 +10,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
+
+from contract.errors import FuguError
+from fugu.errors import CommandLineError
 
 __all__ = ["main"]
 
@@ -54,8 +58,6 @@ def _command(words: list[str]) -> Callable[[], int]:
 
 
 def _version() -> int:
-    from importlib.metadata import version
-
     print(f"fugu {version('fugu-edge')}")
     return 0
 
@@ -68,9 +70,6 @@ def _application(words: list[str]) -> int:
 
 def _guarded(command: Callable[[], int]) -> int:
     """Run a command; every expected failure becomes one line and an exit code."""
-    from contract.errors import FuguError
-    from fugu.errors import CommandLineError
-
     try:
         return command()
     except FuguError as error:

@@ -23,6 +23,7 @@ app = typer.Typer(
     help="Write a broker with certificates, accounts and access lists, and folders for devices and the gateway.",
     no_args_is_help=True,
     rich_markup_mode=None,
+    add_completion=False,
 )
 OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write; it must be new or empty.")]
 BrokerFolderOption = Annotated[

@@ -31,6 +31,7 @@ app = typer.Typer(
     help="A fleet: its keys, its devices, and the signed documents that say what they do.",
     no_args_is_help=True,
     rich_markup_mode=None,
+    add_completion=False,
 )
 app.command("init")(fleet_keys.init)
 app.command("sign")(fleet_sign.sign)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "init"]
 
-app = typer.Typer(help="The keys that a fleet trusts.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="The keys that a fleet trusts.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
 _MOST_KEYS = 16
 
 

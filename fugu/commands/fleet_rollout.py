@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="A document in stages, to some devices first.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="A document in stages, to some devices first.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
 NumberArgument = Annotated[
     int | None, typer.Argument(metavar="[NUMBER]", help="Of the rollout (default: the one under way).")
 ]

@@ -11,7 +11,9 @@ from fugu.commands.options import BrokerOption, CaFile, CertFile, KeyFile, Passw
 
 __all__ = ["app"]
 
-app = typer.Typer(help="The side that tracks and estimates.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="The side that tracks and estimates.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
 
 
 @app.callback()

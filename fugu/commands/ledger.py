@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="What every audience has been told.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="What every audience has been told.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
 LedgerOption = Annotated[Path, typer.Option("--ledger", metavar="FILE", help="The gateway's ledger.")]
 StoreOption = Annotated[Path, typer.Option("--store", metavar="FILE", help="The gateway's store.")]
 _SHOWN = 20

@@ -10,7 +10,9 @@ from fugu.commands.options import AdversaryOption, ConfidenceOption, JsonOption,
 
 __all__ = ["app"]
 
-app = typer.Typer(help="What given noise really loses.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="What given noise really loses.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
 
 
 @app.callback()

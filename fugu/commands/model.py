@@ -16,7 +16,9 @@ __all__ = ["app"]
 
 _METRES = 500.0
 
-app = typer.Typer(help="Chains that describe readings.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Chains that describe readings.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
 
 
 @app.callback()

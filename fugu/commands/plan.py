@@ -13,7 +13,7 @@ __all__ = ["app"]
 
 _SLOW_STATES = 64
 
-app = typer.Typer(help="Noise for a guarantee.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Noise for a guarantee.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 
 
 @app.callback()

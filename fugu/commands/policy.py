@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Policies: what a device does with a stream.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Policies: what a device does with a stream.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
 
 
 @app.callback()

@@ -12,9 +12,12 @@ from fugu.commands.options import CaFile, CertFile, JsonOption, KeyFile, Passwor
 if TYPE_CHECKING:
     from contract.release_frames import ReleaseFrame
 
-__all__ = ["release"]
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
+@app.command()
 def release(
     config: Annotated[Path, typer.Option(metavar="FILE", help="Batch releases: audiences and schedules (TOML).")],
     store: Annotated[Path, typer.Option(metavar="FILE", help="The gateway's store.")],
@@ -33,7 +36,7 @@ def release(
     protocol: Protocol = "auto",
     as_json: JsonOption = False,
 ) -> int:
-    """Make a release now: charge it in the ledger, or be refused, then print it and publish it if a broker is given.
+    """Make a release now: charge it in the ledger, or be refused, then print it, and publish it to a broker.
 
     \b
     examples:

@@ -7,14 +7,22 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from dataclasses import asdict, replace
+from typing import NoReturn
 
+from contract.release_frames import ReleaseFrame
 from fugu.errors import CommandLineError
-
-if TYPE_CHECKING:
-    from contract.release_frames import ReleaseFrame
-    from mqtt_link import Broker, Subscription
-    from mqtt_link.subscription import Reading, WindowReading
+from mqtt_link import (
+    Broker,
+    EstimateReading,
+    MeasureEstimateReading,
+    MeasureReading,
+    ReleaseReading,
+    Subscription,
+    SymbolReading,
+    WindowReading,
+)
+from mqtt_link.subscription import Reading
 
 __all__ = ["HELP", "main"]
 
@@ -59,8 +67,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _print_readings(options: argparse.Namespace) -> int:
-    from mqtt_link import Subscription
-
     chosen = options.symbols or options.estimates or options.windows or options.releases
     if options.releases and options.device != "+":
         raise CommandLineError("releases are not those of one device: give either --releases or --device")
@@ -105,10 +111,6 @@ def _stop(_number: int, _frame: object) -> None:
 
 def _json(reading: Reading) -> str:
     """One JSON object: kind, device, stream, and what the kind has; of a release, its frame's fields."""
-    from dataclasses import asdict
-
-    from mqtt_link import EstimateReading, MeasureEstimateReading, MeasureReading, ReleaseReading, SymbolReading
-
     if isinstance(reading, ReleaseReading):
         return json.dumps({"kind": "release", **asdict(reading.release)}, separators=(",", ":"))
     kinds = {
@@ -123,8 +125,6 @@ def _json(reading: Reading) -> str:
 
 def _line(reading: Reading) -> str:
     """A line for people."""
-    from mqtt_link import MeasureEstimateReading, MeasureReading, ReleaseReading, SymbolReading, WindowReading
-
     if isinstance(reading, ReleaseReading):
         return _release_line(reading.release)
     if isinstance(reading, WindowReading):
@@ -159,10 +159,6 @@ def _release_line(release: ReleaseFrame) -> str:
 
 
 def _broker(options: argparse.Namespace) -> Broker:
-    from dataclasses import replace
-
-    from mqtt_link import Broker
-
     fields = ("username", "password_file", "ca_file", "cert_file", "key_file", "protocol")
     return replace(Broker.parse(options.broker), **{name: getattr(options, name) for name in fields})
 

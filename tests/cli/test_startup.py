@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fugu.app import COMMANDS, load
 from tests.support.command import Fugu
 
 ROOT = Path(__file__).parents[2]
@@ -97,6 +98,20 @@ def test_the_list_of_commands_is_complete(fugu: Fugu) -> None:
         *("agent", "subscribe", "demo", "demo-location"),
     ):
         assert f"\n  {group} " in done.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_each_command_says_of_itself(name: str) -> None:
+    command = load(name)
+    assert (command.help or "").partition("\n\n")[0].strip() == COMMANDS[name][1]
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("no-such-group",)])
+def test_a_group_is_loaded_only_when_it_is_used(words: tuple[str, ...]) -> None:
+    code = "import sys, fugu.main; fugu.main.main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "fugu.app" in done.stderr
+    assert "fugu.commands" not in done.stderr
 
 
 def test_without_words_it_explains_itself(fugu: Fugu) -> None:

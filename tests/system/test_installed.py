@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
-from fugu.app import app
+from fugu.app import COMMANDS, load
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,8 +38,10 @@ def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
     fugu = home / "bin" / "fugu"
     where = run(home / "bin" / "python", "-c", "import fugu, gateway, edge_agent; print(fugu.__file__)")
     assert Path(where.strip()).is_relative_to(home)
-    for words in commands(get_command(app)):
-        assert "sage: " in run(fugu, *words, "--help")
+    for name in COMMANDS:
+        for words in commands(load(name), (name,)):
+            assert "sage: " in run(fugu, *words, "--help")
+    assert "sage: " in run(fugu, "--help")
     run(fugu, "demo", "--seconds", "8", "--no-live", "--out", "demo")
     assert "<svg" in (tmp_path / "demo" / "report.html").read_text()
     run(fugu, "demo-location", "--seconds", "8", "--out", "walk")

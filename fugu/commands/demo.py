@@ -1,0 +1,56 @@
+"""`fugu demo` and `fugu demo-location`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fugu.commands.arguments import one_of, positive
+
+__all__ = ["demo", "location"]
+
+BrokerKindOption = Annotated[str, typer.Option(help="auto, mosquitto or embedded.")]
+OutOption = Annotated[Path, typer.Option(help="Folder for report.html and everything that the run writes.")]
+_KINDS = ("auto", "mosquitto", "embedded")
+
+demo = typer.Typer(rich_markup_mode=None, add_completion=False)
+location = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@demo.command()
+def _demo(
+    seconds: Annotated[float, typer.Option(help="How long the streams run.")] = 60.0,
+    out: OutOption = Path("demo"),
+    live: Annotated[bool, typer.Option("--live/--no-live", help="Show the running system in the terminal.")] = True,
+    broker_kind: BrokerKindOption = "auto",
+) -> int:
+    """Show the whole system on three recordings of sleeping hearts: real processes, real MQTT, on this machine.
+
+    \b
+    examples:
+      fugu demo
+      fugu demo --seconds 20 --no-live --out /tmp/demo
+    """
+    from fugu.demo.session import run
+
+    return run(out, positive(seconds, "seconds"), live, one_of(broker_kind, "broker kind", _KINDS))
+
+
+@location.command()
+def _location(
+    seconds: Annotated[float, typer.Option(help="How long the walk takes.")] = 40.0,
+    out: OutOption = Path("demo-location"),
+    broker_kind: BrokerKindOption = "auto",
+) -> int:
+    """Show a private measurement: a walk on a grid, tables from the gateway, restarts and losses, and a map.
+
+    \b
+    examples:
+      fugu demo-location
+      fugu demo-location --seconds 20 --out /tmp/walk
+    """
+    from fugu.demo.location import run
+
+    return run(out, positive(seconds, "seconds"), one_of(broker_kind, "broker kind", _KINDS))
