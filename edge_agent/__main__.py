@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from edge_agent.randomiser import system_entropy
         from edge_agent.sensors import silence_warning
         from edge_agent.shared import open_sensors
-        from mqtt_link.notify import Notifier
+        from host.systemd import Notifier
 
         plan = checked()
         if options.check:

@@ -25,9 +25,9 @@ from edge_agent.plan import AgentPlan, Managed
 from edge_agent.sender import Sender
 from edge_agent.sensors import Sensor
 from edge_agent.ticker import Ticker
+from host.systemd import Notifier
+from host.wake import Wake
 from mqtt_link import Link, Will
-from mqtt_link.notify import Notifier
-from mqtt_link.wake import Wake
 
 if TYPE_CHECKING:
     from edge_agent.fleet_policy import FleetPolicy

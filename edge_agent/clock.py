@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from mqtt_link.wake import Wake
+from host.wake import Wake
 
 __all__ = ["Clock", "SystemClock"]
 

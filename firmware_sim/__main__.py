@@ -15,8 +15,8 @@ from contract.errors import FuguError, PolicyError
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from firmware_sim.devices import run_crowd, simulate_recording, simulate_states, write_device
+from host.wake import Wake
 from mqtt_link import Broker
-from mqtt_link.wake import Wake
 
 LENGTH = 10_000
 

@@ -20,8 +20,8 @@ from edge_agent.agent import Agent
 from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
 from edge_agent.shared import open_sensors
+from host.wake import Wake
 from mqtt_link import Broker
-from mqtt_link.wake import Wake
 
 __all__ = ["AgentProcess", "run_crowd", "simulate_recording", "simulate_states", "write_device"]
 

@@ -34,9 +34,9 @@ from gateway.service.release_setup import Releases, ledger_beside, open_releases
 from gateway.service.store import Store
 from gateway.service.store_lock import hold_store
 from gateway.service.table_sender import TableSender
+from host.systemd import Notifier
+from host.wake import Wake
 from mqtt_link import Broker, Link
-from mqtt_link.notify import Notifier
-from mqtt_link.wake import Wake
 
 __all__ = ["Gateway", "GatewaySettings", "SettingsError", "run"]
 

@@ -15,8 +15,8 @@ from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, StreamPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
+from host.wake import Wake
 from mqtt_link import Broker
-from mqtt_link.wake import Wake
 from tests.support.brokers import wait_until
 
 SECOND = 1_000_000

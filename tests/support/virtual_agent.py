@@ -22,8 +22,8 @@ import edge_agent.discretiser
 import edge_agent.randomiser
 import edge_agent.ticker
 from edge_agent.__main__ import main
+from host.wake import Wake
 from mqtt_link import Link
-from mqtt_link.wake import Wake
 
 START_US = 1_800_000_000_250_000
 TICKS = 60

@@ -6,11 +6,11 @@ import subprocess
 import sys
 import threading
 
-from mqtt_link.wake import Wake
+from host.wake import Wake
 
 INTERRUPTED = """
 import signal
-from mqtt_link.wake import Wake
+from host.wake import Wake
 
 wake, signals = Wake(), 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from mqtt_link.notify import Notifier
+from host.systemd import Notifier
 
 
 def manager(address: str) -> socket.socket:
