@@ -17,7 +17,8 @@ from functools import reduce
 from itertools import pairwise
 
 from contract.errors import GuaranteeError
-from contract.inner_maximum import LARGEST, UNIT, Matrix, Work, largest, step, unbounded
+from contract.inner_maximum import LARGEST, Matrix, Work, largest, step, unbounded
+from contract.rounding import UNIT
 
 __all__ = ["finite_loss", "stationary_law"]
 

@@ -18,6 +18,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.rounding import UNIT
+from contract.simplex import Tree, largest_ratio, widening
 from gateway.chain.kernel import Floats, Ints, kernel
 
 __all__ = ["EXACT_STATES", "Order", "box_step", "closed", "exact_step", "ratio_order", "step", "transport_step"]
@@ -27,12 +29,11 @@ EXACT_STATES = 12
 _HALVINGS = 24
 _LARGEST = 600.0  # e^600 and e^-600 are far from the ends of a float
 _LARGEST_LOG = 660.0
-_UNIT = 2.0**-53
-_HAIR = 1e-14
-_SMALL = 1e-15
-_PIVOTS = 8
 
 Order = NDArray[np.int16]
+
+exact_ratio = kernel(largest_ratio)
+widened = kernel(widening)
 
 
 def step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
@@ -102,7 +103,7 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
     """
     rows, columns = kernel_matrix.shape
     high = np.exp(bounds)
-    margin = (4.0 * columns + 4.0 * bounds.max() + 32.0) * _UNIT
+    margin = (4.0 * columns + 4.0 * bounds.max() + 32.0) * UNIT
     result = np.zeros((rows, rows))
     top0 = np.empty((rows, columns))
     for x in range(rows):
@@ -175,7 +176,7 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floa
         start: (a, a) valid bounds, returned where nothing better is found.
     """
     rows, columns = kernel_matrix.shape
-    margin = (16.0 * columns + 8.0 * bounds.max() + 32.0) * _UNIT
+    margin = (16.0 * columns + 8.0 * bounds.max() + 32.0) * UNIT
     cheapest = np.argsort(bounds.ravel())
     all_costs = np.exp(bounds.ravel()[cheapest])
     sources, targets = np.empty(cheapest.size, dtype=np.int64), np.empty(cheapest.size, dtype=np.int64)
@@ -208,14 +209,7 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floa
 
 @kernel
 def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
-    """The maximum itself, by the simplex method on the cone of closed bounds.
-
-    A vertex is a ray with a spanning tree of tight constraints h_u = exp(M[u,v]) h_v. The dual solution of a tree has
-    one amount f for each edge, found leaf by leaf from c = K[x,:] - rho K[x',:], so that c.h is the sum of
-    f (h_u - exp(M[u,v]) h_v) for every h. If all f >= 0 that proves the ratio rho of the vertex; if one is negative,
-    its edge is cut, and the part that holds u is scaled down until another constraint is tight. Because
-    h_v <= e^max(M) K[x',:].h, a negative f proves rho raised by |f| exp(M[u,v] + max(M)): so whatever vertex is
-    reached, the result is a bound.
+    """The maximum itself, by the simplex method of `contract.simplex`.
 
     Args:
         kernel_matrix: (a, b) laws over next states.
@@ -223,78 +217,24 @@ def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
         start: (a, a) valid bounds, returned where nothing better is found.
     """
     rows, columns = kernel_matrix.shape
-    # Ties between constraints would let the method stand still: a cone larger by a hair has none.
     high = np.exp(bounds)
     for y in range(columns):
         for z in range(columns):
-            high[y, z] *= 1.0 + _HAIR * (1.0 + (7 * y + 13 * z + 5 * y * z) % 11)
-    largest = high.max()
-    margin = (16.0 * columns + 8.0 * columns * bounds.max() + 32.0) * _UNIT
-    upper, lower = np.empty(columns, dtype=np.int64), np.empty(columns, dtype=np.int64)
-    order, parent = np.empty(columns, dtype=np.int64), np.empty(columns, dtype=np.int64)
-    ray, left, inside = np.empty(columns), np.empty(columns), np.empty(columns, dtype=np.int64)
+            high[y, z] *= widened(y, z)
+    margin = (16.0 * columns + 8.0 * columns * bounds.max() + 32.0) * UNIT
+    tree = Tree(
+        np.empty(columns, dtype=np.int64),
+        np.empty(columns, dtype=np.int64),
+        np.empty(columns, dtype=np.int64),
+        np.empty(columns, dtype=np.int64),
+        np.empty(columns, dtype=np.int64),
+        np.empty(columns),
+        np.empty(columns),
+    )
     result = start.copy()
     for x in range(rows):
         for other in range(rows):
-            if x == other:
-                continue
-            above, below = kernel_matrix[x], kernel_matrix[other]
-            for edge in range(1, columns):
-                upper[edge], lower[edge] = edge, 0
-            for _ in range(_PIVOTS * columns):
-                # Root the tree at state 0; parent[y] is the edge that leads there.
-                inside[:] = 0
-                inside[0], order[0], ray[0], placed = 1, 0, 1.0, 1
-                while placed < columns:
-                    for edge in range(1, columns):
-                        u, v = upper[edge], lower[edge]
-                        if inside[u] != inside[v]:
-                            y = v if inside[u] else u
-                            ray[y] = ray[u] / high[u, v] if inside[u] else ray[v] * high[u, v]
-                            inside[y], order[placed], parent[y] = 1, y, edge
-                            placed += 1
-                top, bottom = 0.0, 0.0
-                for y in range(columns):
-                    top += above[y] * ray[y]
-                    bottom += below[y] * ray[y]
-                ratio = top / bottom
-                for y in range(columns):
-                    left[y] = above[y] - ratio * below[y]
-                worst, cut, missing, moved = 0.0, 0, 0.0, 0.0
-                for index in range(columns - 1, 0, -1):
-                    y = order[index]
-                    u, v = upper[parent[y]], lower[parent[y]]
-                    moved += abs(left[y])
-                    if y == u:
-                        flow = left[y]
-                        left[v] += flow * high[u, v]
-                    else:
-                        flow = -left[y] / high[u, v]
-                        left[u] -= flow
-                    if flow < 0.0:
-                        missing -= flow * high[u, v]
-                        if flow * ray[u] < worst:
-                            worst, cut = flow * ray[u], y
-                # What rounding leaves unbalanced, at the root above all, counts like a negative amount.
-                missing += max(left[0], 0.0) + 4.0 * columns * _UNIT * (moved + abs(left[0]))
-                result[x, other] = min(result[x, other], max(0.0, np.log(ratio + missing * largest)) + margin)
-                if cut == 0 or worst > -_SMALL * top:
-                    break
-                # The part below the cut, and which of its ends is scaled down.
-                edge = parent[cut]
-                u, v = upper[edge], lower[edge]
-                inside[:] = 0
-                inside[cut] = 1
-                for index in range(1, columns):
-                    y = order[index]
-                    if y != cut:
-                        via = upper[parent[y]] + lower[parent[y]] - y
-                        inside[y] = inside[via]
-                down = inside[u]
-                best, enter_u, enter_v = 0.0, u, v
-                for y in range(columns):
-                    for z in range(columns):
-                        if inside[y] != down and inside[z] == down and ray[y] > best * high[y, z] * ray[z]:
-                            best, enter_u, enter_v = ray[y] / (high[y, z] * ray[z]), y, z
-                upper[edge], lower[edge] = enter_u, enter_v
+            if x != other:
+                ratio, _ = exact_ratio(kernel_matrix[x], kernel_matrix[other], high.ravel(), high.max(), tree)
+                result[x, other] = min(result[x, other], max(0.0, np.log(ratio)) + margin)
     return result
