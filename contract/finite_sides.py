@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from contract.errors import GuaranteeError
 from contract.inner_maximum import LARGEST, Matrix, Work, largest, step, unbounded
-from contract.rounding import UNIT
+from contract.rounding import UNIT, reversal_error
 
 __all__ = ["finite_loss", "stationary_law"]
 
@@ -59,7 +59,8 @@ def finite_loss(transitions: Sequence[Sequence[Sequence[float]]], rate: float, *
             raise GuaranteeError(f"a step of probability {rarest:g} is too rare for a finite guarantee")
         law = stationary_law(future)
         past = [_law([law[y] * future[y][x] for y in range(len(law))]) for x in range(len(law))]
-        sides = [_side(kernel, rate, work, informed=informed) for kernel in (future, past)]
+        kernels = ((future, 0.0), (past, reversal_error(len(law))))
+        sides = [_side(kernel, error, rate, work, informed=informed) for kernel, error in kernels]
         worst = max(worst, rate + largest(_zip(operator.add, *sides)))
     if not worst < LARGEST:
         raise GuaranteeError("a chain forgets its past too slowly for a finite guarantee")
@@ -99,11 +100,11 @@ def _law(values: Sequence[float]) -> list[float]:
     return [value / total for value in values]
 
 
-def _side(kernel: Matrix, rate: float, work: Work, *, informed: bool) -> Matrix:
-    """Return what the ticks on one side add, for each pair of states."""
-    tables = _influences(kernel, rate)
+def _side(kernel: Matrix, error: float, rate: float, work: Work, *, informed: bool) -> Matrix:
+    """Return what the ticks on one side add, for each pair of states; error: of the logarithms of the kernel."""
+    tables = _influences(kernel, error, rate)
     quilts = _least([unbounded(kernel), *(_plus(table, ticks * rate) for ticks, table in enumerate(tables))])
-    ignorant = _zip(min, quilts, _limit(kernel, rate, work))
+    ignorant = _zip(min, quilts, _limit(kernel, error, rate, work))
     if not informed:
         return ignorant
     bridges = (_plus(near, i * rate, _turned(far)) for i, (near, far) in enumerate(pairwise(tables)))
@@ -111,7 +112,7 @@ def _side(kernel: Matrix, rate: float, work: Work, *, informed: bool) -> Matrix:
     return _zip(max, ignorant, known)
 
 
-def _limit(kernel: Matrix, rate: float, work: Work) -> Matrix:
+def _limit(kernel: Matrix, error: float, rate: float, work: Work) -> Matrix:
     """Return R with F(rate + R) <= R, little above the limit of R <- F(rate + R) from 0; infinite if none was found.
 
     Changes shrink geometrically in the end, so the limit is guessed from the last two, and the guess then proven.
@@ -123,7 +124,7 @@ def _limit(kernel: Matrix, rate: float, work: Work) -> Matrix:
     for count in range(1, _MOST_STEPS + 1):
         if work.pivots <= 0:
             break
-        before, side = side, step(kernel, _plus(side, rate), work)
+        before, side = side, _plus(step(kernel, _plus(side, rate), work), error)
         changes = _zip(operator.sub, side, before)
         change, reached = largest(changes), largest(side)
         if not reached < LARGEST:
@@ -133,7 +134,7 @@ def _limit(kernel: Matrix, rate: float, work: Work) -> Matrix:
             far = shrink / (1.0 - shrink)
             guess = [[side[x][y] + far * max(changes[x][y], 0.0) for y in states] for x in states]
             raised = _plus(guess, _SETTLED * largest(guess) + 1e-13)
-            if _holds(step(kernel, _plus(raised, rate), work), raised):
+            if _holds(_plus(step(kernel, _plus(raised, rate), work), error), raised):
                 found = _zip(min, found, raised)
                 if far * change <= _NEAR * reached:
                     break
@@ -145,13 +146,13 @@ def _holds(step: Matrix, bound: Matrix) -> bool:
     return all(a <= b for row, line in zip(step, bound, strict=True) for a, b in zip(row, line, strict=True))
 
 
-def _influences(kernel: Matrix, rate: float) -> list[Matrix]:
+def _influences(kernel: Matrix, error: float, rate: float) -> list[Matrix]:
     """Return what the state m ticks away tells of a tick's, for m = 1, 2, ... as far as it may matter."""
     power: Matrix | None = kernel if _held(kernel) else None
     tables: list[Matrix] = []
     best = math.inf
     while power is not None and len(tables) < _LONGEST_QUILT:
-        tables.append(_influence(power, len(tables) + 1))
+        tables.append(_plus(_influence(power, len(tables) + 1), error * (len(tables) + 1)))
         best = min(best, len(tables) * rate + largest(tables[-1]))
         if len(tables) >= 2 and (len(tables) * rate >= 2.0 * best or largest(tables[-1]) <= _FORGOTTEN):
             break

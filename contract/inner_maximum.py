@@ -45,10 +45,7 @@ def step(kernel: Matrix, bounds: Matrix, work: Work) -> Matrix:
     if largest(bounds) >= LARGEST:
         return unbounded(kernel)
     high = [math.exp(bounds[y][z]) * widening(y, z) for y in states for z in states]
-    steepest, tree = (
-        max(high),
-        Tree(*([0 for _ in states] for _ in range(5)), *([0.0 for _ in states] for _ in range(2))),
-    )
+    steepest, tree = max(high), _tree(len(kernel))
     margin = (16.0 * len(kernel) + 8.0 * len(kernel) * largest(bounds) + 64.0) * UNIT
     result = [[0.0 for _ in states] for _ in states]
     for x in states:
@@ -58,3 +55,10 @@ def step(kernel: Matrix, bounds: Matrix, work: Work) -> Matrix:
                 work.pivots -= visited
                 result[x][other] = math.log(max(ratio, 1.0)) + margin
     return result
+
+
+def _tree(states: int) -> Tree:
+    numbers, floats = ([0] * states for _ in range(5)), ([0.0] * states for _ in range(2))
+    upper, lower, order, parent, inside = numbers
+    ray, left = floats
+    return Tree(upper, lower, order, parent, inside, ray, left)

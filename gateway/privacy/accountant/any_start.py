@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from contract.rounding import UNIT, reversal_error
 from gateway.chain.kernel import Floats
 from gateway.privacy.accountant.endless_side import log_ratios
 from gateway.privacy.accountant.inner_maximum import closed, step
 from gateway.privacy.accountant.odds_ratio import odds_ratio_step
-from gateway.privacy.accountant.reversal import law_error, reversed_stationary
+from gateway.privacy.accountant.reversal import reversed_stationary
 from gateway.privacy.chain_class import TINY, MarkovChain
 
 __all__ = ["left_any"]
 
 _LAW_WIDTH = 1e-11  # far above the rounding of a few thousand products of laws, relative
-_UNIT = 2.0**-53
 
 
 def left_any(chain: MarkovChain, rates: Floats) -> Floats:
@@ -41,8 +41,8 @@ def left_any(chain: MarkovChain, rates: Floats) -> Floats:
             side = np.vectorize(odds_ratio_step)(odds, spread) * others
             if stationary is not None and np.all(power >= TINY):
                 law, kernel, order = stationary
-                off = float(np.abs(np.log(power / law)).max()) + 8.0 * tick * chain.states * _UNIT
-                off += law_error(chain.states)
+                off = float(np.abs(np.log(power / law)).max()) + 8.0 * tick * chain.states * UNIT
+                off += reversal_error(chain.states)
                 side = np.minimum(
                     side, step(kernel, order, bounds + 2.0 * off * others) + step(kernel, order, 2.0 * off * others).T
                 )
@@ -79,7 +79,7 @@ def _two_state_interval(transition: Floats, laws: Floats, bounds: Floats) -> Flo
     if stay0 == r == -np.inf or stay1 == q == -np.inf:  # one of the states is never entered
         return result
     exponents = [abs(float(e)) for e in (stay0, q, r, stay1) if np.isfinite(e)]
-    margin = 64.0 * _UNIT * (1.0 + float(bounds.max()) + max(exponents))
+    margin = 64.0 * UNIT * (1.0 + float(bounds.max()) + max(exponents))
     for log_u in (float(bounds[0, 1]), -float(bounds[1, 0])):
         points = {low, high}
         if all(np.isfinite([stay0, q, r, stay1])):

@@ -13,10 +13,11 @@ import numpy as np
 
 from contract.chains import BinaryChains, BoundedChains
 from contract.guarantee import Adversary, ratio_loss
+from contract.rounding import reversal_error
 from gateway.chain.kernel import Floats, Ints
 from gateway.privacy.accountant.endless_side import EndlessSide
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES, step
-from gateway.privacy.accountant.reversal import law_error, reversed_stationary
+from gateway.privacy.accountant.reversal import reversed_stationary
 from gateway.privacy.accountant.schedule import left_sides
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 
@@ -69,7 +70,7 @@ class ChainMember:
             return self._future
         joint = (law[:, None] * inside).T
         backward = joint / joint.sum(axis=1, keepdims=True)
-        return EndlessSide(backward, law_error(len(inside)))
+        return EndlessSide(backward, reversal_error(len(inside)))
 
     def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
         """Epsilon and the name of its bound.
@@ -108,7 +109,7 @@ class ChainMember:
         limit = self._past.ignorant(pairs)
         others = 1.0 - np.eye(len(law))
         ticks = 64
-        error = law_error(len(law))
+        error = reversal_error(len(law))
         while (off := self._distance(ticks, law) + 1e-13 * ticks + error) > _FORGOTTEN and ticks < _LONGEST_START:
             ticks *= 2
         if not off < _HARDLY_FORGOTTEN:

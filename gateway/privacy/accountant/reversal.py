@@ -11,9 +11,7 @@ from gateway.chain.kernel import Floats, Ints
 from gateway.privacy.accountant.inner_maximum import Order, ratio_order
 from gateway.privacy.chain_class import TINY, ChainClassError, MarkovChain, Support
 
-__all__ = ["law_error", "reversed_kernel", "reversed_stationary"]
-
-_UNIT = 2.0**-53
+__all__ = ["reversed_kernel", "reversed_stationary"]
 
 
 def reversed_kernel(transition: Floats, possible: Support, law: Floats, rows: Ints, columns: Ints) -> Floats | None:
@@ -41,8 +39,3 @@ def reversed_stationary(chain: MarkovChain) -> tuple[Floats, Floats, Order] | No
     everywhere = np.arange(chain.states)
     kernel = reversed_kernel(chain.transition, chain.transition > 0.0, law, everywhere, everywhere)
     return None if kernel is None else (law, kernel, ratio_order(kernel))
-
-
-def law_error(states: int) -> float:
-    """What the rounding of a stationary law can add to a step of the reversed kernel."""
-    return 16.0 * states * (states + 2.0) * _UNIT

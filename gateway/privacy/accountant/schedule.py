@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from contract.rounding import UNIT, reversal_error
 from gateway.chain.kernel import Floats
 from gateway.privacy.accountant.any_start import left_any
 from gateway.privacy.accountant.endless_side import log_ratios
 from gateway.privacy.accountant.inner_maximum import closed, ratio_order, step
-from gateway.privacy.accountant.reversal import law_error, reversed_kernel, reversed_stationary
+from gateway.privacy.accountant.reversal import reversed_kernel, reversed_stationary
 from gateway.privacy.chain_class import TINY, MarkovChain, Support, follow
 
 __all__ = ["informed_losses", "left_sides", "losses", "pair_rates"]
 
 _QUILT_STATES = 2  # up to here the recursion is exact, and quilts add nothing
 _MOST_QUILTS = 512
-_UNIT = 2.0**-53
 
 
 def pair_rates(rates: Floats, states: int) -> Floats:
@@ -58,7 +58,7 @@ def left_sides(chain: MarkovChain, rates: Floats) -> Floats:
         return left_any(chain, rates)
     backward = reversed_stationary(chain) if chain.is_stationary else None
     if backward is not None:  # the reversed chain is one, too
-        return _right(backward[1], rates[::-1], law_error(chain.states))[::-1]
+        return _right(backward[1], rates[::-1], reversal_error(chain.states))[::-1]
     return _left(chain, rates, _supports(chain, len(rates)))
 
 
@@ -81,7 +81,7 @@ def _right(transition: Floats, rates: Floats, error: float = 0.0) -> Floats:
     sides = np.zeros_like(rates)
     powers = _Powers(transition)
     paid = np.concatenate([[0.0], np.cumsum(rates.max(axis=(1, 2)))])
-    rounding = 4.0 * len(rates) * _UNIT  # of differences of running sums
+    rounding = 4.0 * len(rates) * UNIT  # of differences of running sums
     for tick in range(len(rates) - 2, -1, -1):
         if tick + 3 <= len(rates) and _same(rates[tick + 1 : tick + 3]) and _same(sides[tick + 1 : tick + 3]):
             sides[tick] = sides[tick + 1]
@@ -107,7 +107,7 @@ def _left(chain: MarkovChain, rates: Floats, supports: list[Support]) -> Floats:
     possible = chain.transition > 0.0
     powers = _Powers(chain.transition)
     paid = np.concatenate([[0.0], np.cumsum(rates.max(axis=(1, 2)))])
-    rounding = 4.0 * len(rates) * _UNIT  # of differences of running sums
+    rounding = 4.0 * len(rates) * UNIT  # of differences of running sums
     for tick in range(1, len(rates)):
         rows, columns = np.flatnonzero(supports[tick]), np.flatnonzero(supports[tick - 1])
         settled = (
@@ -118,7 +118,7 @@ def _left(chain: MarkovChain, rates: Floats, supports: list[Support]) -> Floats:
             continue
         bounds = (rates[tick - 1] + sides[tick - 1])[np.ix_(columns, columns)]
         # Errors of the laws: a relative 2 k ulps a tick, in numerator and denominator.
-        margin = 8.0 * (tick + 2.0) * (chain.states + 2.0) * _UNIT
+        margin = 8.0 * (tick + 2.0) * (chain.states + 2.0) * UNIT
         backward = reversed_kernel(chain.transition, possible, laws[tick - 1], rows, columns)
         if backward is None:
             side = np.full((len(rows), len(rows)), float(bounds.max()))
@@ -161,7 +161,7 @@ class _Powers:
             while len(self._tables) < count:
                 distance = len(self._tables) + 1
                 power, possible = self.power(distance)
-                margin = 4.0 * distance * len(power) * _UNIT
+                margin = 4.0 * distance * len(power) * UNIT
                 vague = bool(np.any(possible & (power < TINY)))
                 self._tables.append(np.full_like(power, np.inf) if vague else log_ratios(power) + margin)
             self._stacked = np.array(self._tables)
@@ -207,7 +207,7 @@ def _follow(sides: Floats, rates: Floats, ticks: range, kernel: Floats, weights:
                 found = np.full((len(rows), len(rows)), float(bounds.max()))
             else:
                 bridge = np.ascontiguousarray(bridge / bridge.sum(axis=1, keepdims=True))
-                margin = 8.0 * (distance + 2.0) * (len(kernel) + 2.0) * _UNIT
+                margin = 8.0 * (distance + 2.0) * (len(kernel) + 2.0) * UNIT
                 found = step(bridge, ratio_order(bridge), bounds) + margin
             side = np.zeros(kernel.shape)
             np.fill_diagonal(found, 0.0)
