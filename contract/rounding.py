@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["UNIT", "reversal_error"]
+__all__ = ["OUTWARD", "UNIT", "UPWARD", "reversal_error"]
 
 UNIT = 2.0**-53
 """The relative error of one operation on floats."""
+UPWARD = 1e-15
+"""Relative, for a handful of roundings."""
+OUTWARD = 1e-12
+"""Relative, far above the error of thousands of roundings, and far below what anybody would notice."""
 
 
 def reversal_error(states: int) -> float:
     """Return what rounding of a stationary law can add to a step of the reversed chain, in nats.
 
-    Elimination without subtractions is good to some 2 k (k + 2) roundings in every state, and an entry of the reversed
-    kernel has two of them; numerator and denominator of a step have it, and there is twice as much to spare.
+    Elimination without subtractions changes an entry of the matrix at most k - 1 times, by some four roundings. A law
+    is a sum over trees of products of k - 1 entries (the tree theorem), so it is good to 4 (k - 1)^2 roundings, and the
+    ratio of two means of a step has it four times.
     """
     return 16.0 * states * (states + 2.0) * UNIT

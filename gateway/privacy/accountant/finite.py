@@ -1,4 +1,4 @@
-"""The chain accountant for an endless stream of one chain.
+"""A few known chains, each with its start: what the worst of them loses.
 
 Source: docs/privacy.md, "The chain accountant".
 """
@@ -11,31 +11,112 @@ from functools import cached_property
 
 import numpy as np
 
-from contract.chains import BinaryChains, BoundedChains
-from contract.guarantee import Adversary, ratio_loss
-from contract.rounding import reversal_error
+from contract.chains import BinaryChains
+from contract.guarantee import Adversary
+from contract.rounding import UPWARD, reversal_error
 from gateway.chain.kernel import Floats, Ints
-from gateway.privacy.accountant.endless_side import EndlessSide
+from gateway.privacy.accountant.endless_side import EndlessSide, log_ratios
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES, step
+from gateway.privacy.accountant.intervals import ALTERNATING, IntervalChains
+from gateway.privacy.accountant.odds_ratio import (
+    ODDS_RATIO_BOUND,
+    followed,
+    odds_ratio_above,
+    odds_ratio_loss,
+    odds_ratio_losses,
+)
 from gateway.privacy.accountant.reversal import reversed_stationary
-from gateway.privacy.accountant.schedule import left_sides
+from gateway.privacy.accountant.schedule import informed_losses, left_sides, losses
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 
-__all__ = ["ALTERNATING", "MOST_WORK", "ChainMember", "contract_loss", "interval_name", "recursion_name"]
+__all__ = ["MOST_WORK", "KnownChains"]
 
-ALTERNATING = "alternating bound"
-"""Of readings that alternate (q + r > 1): symbols can reach it, a count cannot, because it cannot reward them."""
-
+MOST_WORK = 3 * 10**8
+"""Steps times the fourth power of the states: seconds."""
+_LONGEST_RECURSION = 4096
 _LONGEST_START = 4096
-_MOST_RATE = 160.0
 _FORGOTTEN = 1e-9
 _HARDLY_FORGOTTEN = 1e-3
 _TIGHT = 1e-10
-MOST_WORK = 3 * 10**8
-"""Steps times the fourth power of the states: seconds."""
 
 
-class ChainMember:
+class KnownChains:
+    """One of a few known chains.
+
+    Args:
+        chains: at least one, each with its start; all with one number of states.
+
+    Raises:
+        ChainClassError: there is none, or they have different numbers of states.
+    """
+
+    def __init__(self, chains: tuple[MarkovChain, ...]) -> None:
+        if len({chain.states for chain in chains}) != 1:
+            raise ChainClassError("a class needs at least one chain, and one number of states")
+        self._members = tuple(_Member(chain) for chain in chains)
+        self.states = chains[0].states
+
+    @property
+    def words(self) -> str:
+        """The class in words."""
+        count, starts = len(self._members), {_start(member.chain) for member in self._members}
+        return f"{count} chain{'s' * (count > 1)} of {self.states} states, started {' or '.join(sorted(starts))}"
+
+    @property
+    def sticky(self) -> tuple[tuple[float, float], ...]:
+        """q and r of all members, if all have two states, a stationary start, and q + r < 1; else none."""
+        rates = [member.rates for member in self._members]
+        sticky = tuple(pair for pair in rates if pair is not None and Fraction(pair[0]) + Fraction(pair[1]) < 1)
+        return sticky if len(sticky) == len(rates) else ()
+
+    def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
+        """Epsilon and the name of its bound, with the same rates (k, k) at every tick.
+
+        Raises:
+            ChainClassError: a start is not stationary, and is not forgotten.
+        """
+        if adversary == "universal":
+            return odds_ratio_loss(self._odds_ratio, float(pairs.max())), ODDS_RATIO_BOUND
+        return max(member.endless(pairs, adversary) for member in self._members)
+
+    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
+        """Losses (n, k, k) of every tick, the largest of the class, and the name of the bound."""
+        if adversary == "universal":
+            return odds_ratio_losses(self._odds_ratio, rates), ODDS_RATIO_BOUND
+        of = informed_losses if adversary == "informed" else losses
+        found = [(of(member.chain, rates), _recursion_name(member.chain)) for member in self._members]
+        worst = max(found, key=lambda each: float(each[0].max()))
+        return np.max([total for total, _ in found], axis=0), worst[1]
+
+    def follows(self, length: int, adversary: Adversary) -> bool:
+        """Whether a stream of this length is worth following tick by tick."""
+        if adversary == "informed" and self.work(length, adversary) > MOST_WORK:
+            return False
+        if adversary != "informed" and not self._stationary:
+            return length <= _LONGEST_RECURSION
+        return followed(length, self.states, adversary)
+
+    def work(self, length: int, adversary: Adversary) -> int:
+        """Steps times the fourth power of the states that following so many ticks takes."""
+        steps = {"informed": length**2 * self.states, "ignorant": length, "universal": 0}[adversary]
+        return steps * self.states**4 * len(self._members)
+
+    def quick(self, pairs: Floats) -> float:
+        """A bound on what an endless stream loses to those who know no state that is had at once; may be infinite."""
+        return max(member.quick(pairs) for member in self._members) if self._stationary else math.inf
+
+    @cached_property
+    def _stationary(self) -> bool:
+        return all(member.chain.is_stationary for member in self._members)
+
+    @cached_property
+    def _odds_ratio(self) -> float:
+        """The largest odds ratio of a step, or its inverse, rounded up."""
+        forward = [log_ratios(member.chain.transition) for member in self._members]
+        return odds_ratio_above(max(float((table + table.T).max()) for table in forward))
+
+
+class _Member:
     """One chain of a class, with what endless streams need of it.
 
     Args:
@@ -84,7 +165,7 @@ class ChainMember:
         """
         if self.rates is not None:
             q, r = self.rates
-            return contract_loss(BinaryChains(q=(q, q), r=(r, r)), pairs, adversary)
+            return IntervalChains(BinaryChains(q=(q, q), r=(r, r))).endless(pairs, adversary)
         if not self.chain.is_stationary:
             return self._endless_from_start(pairs, adversary)
         rate = pairs[np.ix_(self._support, self._support)]
@@ -130,7 +211,7 @@ class ChainMember:
         if adversary == "informed":
             past = np.maximum(past, self._past.informed(pairs, limit))
             future = self._future.informed(pairs, future)
-        epsilon, name = float((pairs + future + past).max()), recursion_name(self.chain)
+        epsilon, name = float((pairs + future + past).max()), _recursion_name(self.chain)
         # The tail is for all later ticks at once, and no tick need have it.
         return _upward(epsilon), name if reached >= epsilon * (1.0 - _TIGHT) else "forgotten-start bound"
 
@@ -143,35 +224,14 @@ class ChainMember:
 
     def _name(self, rate: Floats, side: Floats, adversary: Adversary) -> str:
         if self.chain.states <= EXACT_STATES:
-            return recursion_name(self.chain)
+            return _recursion_name(self.chain)
         if adversary == "informed" or side.max() >= self._future.quilt_bound(rate).max():
             return "quilts"
         hockey = self._future.hockey_stick(float(rate.max()))
         return "hockey-stick" if side.max() >= hockey else "transport"
 
 
-def contract_loss(chains: BinaryChains | BoundedChains, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
-    """Epsilon and the name of its bound, by the device's own check in exact arithmetic."""
-    if pairs.max() > _MOST_RATE:
-        return math.inf, "none"
-    if chains.states == 2:
-        ratios = [_ratio_above(pairs[0, 1]), _ratio_above(pairs[1, 0])]
-    else:
-        ratios = [_ratio_above(pairs.max())] * 2
-    found = ratio_loss(chains, ratios[0], ratios[1], adversary)
-    if not isinstance(chains, BinaryChains):
-        return found.epsilon, found.bound
-    point = chains.q[0] == chains.q[1] and chains.r[0] == chains.r[1]
-    if found.bound == "BDP theorem 1" or (point and found.bound == "bridge recursion"):
-        return found.epsilon, interval_name(chains)
-    return found.epsilon, found.bound
-
-
-def _ratio_above(rate: float) -> Fraction:
-    return Fraction(math.exp(rate) * (1.0 + 2.0**-51)) if rate > 0.0 else Fraction(1)
-
-
-def recursion_name(chain: MarkovChain) -> str:
+def _recursion_name(chain: MarkovChain) -> str:
     """What the recursion along a chain is called."""
     if chain.states > 2:
         return "linear programme" if chain.states <= EXACT_STATES else "transport"
@@ -181,12 +241,11 @@ def recursion_name(chain: MarkovChain) -> str:
     return "exact" if stay0 * stay1 >= q * r else ALTERNATING
 
 
-def interval_name(chains: BinaryChains) -> str:
-    """What the recursion along the worst corners of an interval class is called."""
-    if Fraction(chains.q[1]) + Fraction(chains.r[1]) <= 1:
-        return "exact"
-    return ALTERNATING if Fraction(chains.q[0]) + Fraction(chains.r[0]) >= 1 else "corners"
-
-
 def _upward(value: float) -> float:
-    return value * (1.0 + 1e-15) if math.isfinite(value) else math.inf
+    return value * (1.0 + UPWARD) if math.isfinite(value) else math.inf
+
+
+def _start(chain: MarkovChain) -> str:
+    if chain.initial is None:
+        return "anyhow"
+    return "stationary" if chain.is_stationary else "as given"
