@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
@@ -24,10 +23,8 @@ from contract.measure_table import members
 from contract.measurement import Measurement, Reach
 from gateway.dphmm.graphs import BoolArray, GraphError, IntArray
 from gateway.dphmm.hull import Hull, ceil_gauges
-from gateway.privacy.accountant import ChainAccountant, ChainLoss
-from gateway.privacy.accountant.inner_maximum import EXACT_STATES
-from gateway.privacy.accountant.walks import any_start_bound, endless_bound
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.accountant import ChainLoss, chain_loss
+from gateway.privacy.chain_class import MarkovChain
 
 __all__ = [
     "accepted_loss",
@@ -43,7 +40,6 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 _OUTWARD = 1.0 + 1e-12
-_NO_BOUND = 1200.0  # numbers beyond are where the accountant stops counting, not bounds
 
 
 def between_any(epsilon: float, factor: Fraction | int | float) -> float:
@@ -228,33 +224,4 @@ def stream_loss(
         chain = MarkovChain.stationary(law)
     else:
         chain = MarkovChain(law, None if initial is None else np.asarray(initial, dtype=np.float64))
-    if chain.states > EXACT_STATES and chain.is_stationary and adversary != "universal":
-        found = endless_bound(chain, worst, adversary)
-        if found is not None and (length is None or found <= length * float(worst.max())):
-            words = f"1 chain of {chain.states} states, started stationary"
-            name = "quilts" if adversary == "informed" else "local linear programmes"
-            return ChainLoss(found, adversary, name, words, length)
-    if length is None and chain.states > 2 and not chain.is_stationary and adversary != "universal":
-        return _from_elsewhere(chain, worst, adversary)
-    loss = ChainAccountant((chain,)).loss(worst, adversary, length)
-    if loss.epsilon > _NO_BOUND and loss.bound != "every tick in full":
-        everything = math.inf if length is None else length * float(worst.max()) * _OUTWARD
-        return replace(loss, epsilon=everything, bound="none" if length is None else "every tick in full")
-    return loss
-
-
-def _from_elsewhere(chain: MarkovChain, worst: FloatArray, adversary: Adversary) -> ChainLoss:
-    """The loss of an endless stream of many states that does not start stationary: the least of what is known."""
-    words = f"1 chain of {chain.states} states, started {'anyhow' if chain.initial is None else 'as given'}"
-    anyhow = any_start_bound(chain, worst, adversary)
-    best = ChainLoss(math.inf, adversary, "none", words, None)
-    if anyhow is not None:
-        best = replace(best, epsilon=anyhow, bound="any start")
-    if chain.states <= EXACT_STATES and (chain.initial is not None or chain.transition.min() > 0.0):
-        try:
-            followed = ChainAccountant((chain,)).loss(worst, adversary)
-        except ChainClassError:
-            return best
-        if followed.epsilon < min(best.epsilon, _NO_BOUND):
-            return followed
-    return best
+    return chain_loss(chain, worst, adversary, length)
