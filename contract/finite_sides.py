@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from contract.errors import GuaranteeError
 from contract.inner_maximum import LARGEST, Matrix, Work, largest, step, unbounded
-from contract.rounding import UNIT, reversal_error
+from contract.rounding import OUTWARD, SIDE, UNIT, reversal_error
 
 __all__ = ["finite_loss", "stationary_law"]
 
@@ -64,7 +64,7 @@ def finite_loss(transitions: Sequence[Sequence[Sequence[float]]], rate: float, *
         worst = max(worst, rate + largest(_zip(operator.add, *sides)))
     if not worst < LARGEST:
         raise GuaranteeError("a chain forgets its past too slowly for a finite guarantee")
-    return worst * (1.0 + 1e-12)
+    return worst * (1.0 + OUTWARD)
 
 
 def stationary_law(transition: Sequence[Sequence[float]]) -> list[float]:
@@ -133,7 +133,7 @@ def _limit(kernel: Matrix, error: float, rate: float, work: Work) -> Matrix:
             shrink = min(change / last if change < last else 1.0, 1.0 - 1e-9)
             far = shrink / (1.0 - shrink)
             guess = [[side[x][y] + far * max(changes[x][y], 0.0) for y in states] for x in states]
-            raised = _plus(guess, _SETTLED * largest(guess) + 1e-13)
+            raised = _plus(guess, _SETTLED * largest(guess) + SIDE)
             if _holds(_plus(step(kernel, _plus(raised, rate), work), error), raised):
                 found = _zip(min, found, raised)
                 if far * change <= _NEAR * reached:

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-__all__ = ["OUTWARD", "UNIT", "UPWARD", "reversal_error"]
+__all__ = [
+    "FOUR_ROUNDINGS",
+    "HAIR",
+    "LOGARITHM",
+    "OUTWARD",
+    "SIDE",
+    "SIXTEEN_ROUNDINGS",
+    "UNIT",
+    "UPWARD",
+    "WIDE",
+    "reversal_error",
+]
 
 UNIT = 2.0**-53
 """The relative error of one operation on floats."""
+FOUR_ROUNDINGS = 4.0 * UNIT
+SIXTEEN_ROUNDINGS = 16.0 * UNIT
 UPWARD = 1e-15
-"""Relative, for a handful of roundings."""
+"""Relative, for nine roundings: the few sums and products that end a computation."""
+LOGARITHM = 1e-14
+"""For the logarithm of a quotient below e^100; relative, for a sum of a few of them."""
+HAIR = 1e-14
+"""What the constraints of a cone are widened by, relative and times up to 11, so that no two are tight together."""
+SIDE = 1e-13
+"""For a side of a tick in closed form: some hundred roundings, of numbers that may be large."""
 OUTWARD = 1e-12
 """Relative, far above the error of thousands of roundings, and far below what anybody would notice."""
+WIDE = 1e-11
+"""For what goes through thousands of products of laws, and the steps that use them."""
 
 
 def reversal_error(states: int) -> float:

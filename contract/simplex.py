@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, Protocol
 
-from contract.rounding import UNIT
+from contract.rounding import HAIR, UNIT
 
 __all__ = ["FloatRow", "IntRow", "Tree", "largest_ratio", "widening"]
 
-_HAIR = 1e-14
 _SMALL = 1e-15
 _PIVOTS = 8
 
@@ -62,7 +61,7 @@ def widening(y: int, z: int) -> float:
 
     A cone that is larger by hairs of different widths has none.
     """
-    return 1.0 + _HAIR * (1.0 + (7 * y + 13 * z + 5 * y * z) % 11)
+    return 1.0 + HAIR * (1.0 + (7 * y + 13 * z + 5 * y * z) % 11)
 
 
 def largest_ratio(above: FloatRow, below: FloatRow, high: FloatRow, steepest: float, tree: Tree) -> tuple[float, int]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from contract.errors import FrameError
 from contract.measure_check import floor_exp
 from contract.measure_table import MAX_TABLE_STATES, Noise, StaircaseNoise, WeightNoise, set_of
+from contract.rounding import OUTWARD
 from contract.table import SCALE
 from gateway.dphmm.constraints import surrogates
 from gateway.dphmm.graphs import BoolArray, GraphError, IntArray
@@ -121,7 +122,7 @@ def noise_loss(noise: Noise, values: IntArray) -> NDArray[np.float64]:
         weights = np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64)
         return table_loss(weights)
     centres, hull = _centres(noise, values), _hull(noise)
-    step = -float(np.log(float(noise.noise.ratio))) * (1.0 + 1e-12)
+    step = -float(np.log(float(noise.noise.ratio))) * (1.0 + OUTWARD)
     return np.array([ceil_gauges(hull, centre - centres) * step for centre in centres])
 
 

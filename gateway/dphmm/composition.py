@@ -21,6 +21,7 @@ from scipy.sparse.csgraph import shortest_path
 from contract.guarantee import Adversary
 from contract.measure_table import members
 from contract.measurement import Measurement, Reach
+from contract.rounding import OUTWARD
 from gateway.dphmm.graphs import BoolArray, GraphError, IntArray
 from gateway.dphmm.hull import Hull, ceil_gauges
 from gateway.privacy.accountant import ChainLoss, chain_loss
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
-_OUTWARD = 1.0 + 1e-12
+_UP = 1.0 + OUTWARD
 
 
 def between_any(epsilon: float, factor: Fraction | int | float) -> float:
@@ -55,7 +56,7 @@ def between_any(epsilon: float, factor: Fraction | int | float) -> float:
     Returns:
         A bound on the log-likelihood ratio, in nats, rounded up.
     """
-    return float(epsilon * factor) * _OUTWARD
+    return float(epsilon * factor) * _UP
 
 
 def staircase_loss(hull: Hull, values: IntArray, epsilon: float) -> FloatArray:
@@ -73,7 +74,7 @@ def staircase_loss(hull: Hull, values: IntArray, epsilon: float) -> FloatArray:
         N x N in nats, rounded up; infinite off the span of K.
     """
     powers = np.array([ceil_gauges(hull, value - values) for value in values])
-    return np.asarray(np.where(powers < 0, np.inf, powers * (epsilon * _OUTWARD)), dtype=np.float64)
+    return np.asarray(np.where(powers < 0, np.inf, powers * (epsilon * _UP)), dtype=np.float64)
 
 
 def strict_epsilon(loss: FloatArray, constraint: BoolArray) -> float:
@@ -110,7 +111,7 @@ def joint_loss(losses: Sequence[FloatArray]) -> FloatArray:
     Returns:
         N x N, rounded up.
     """
-    return np.asarray(np.sum(losses, axis=0) * _OUTWARD, dtype=np.float64)
+    return np.asarray(np.sum(losses, axis=0) * _UP, dtype=np.float64)
 
 
 def joint_epsilon(protected: Sequence[BoolArray], epsilons: Sequence[float]) -> float:
@@ -130,7 +131,7 @@ def joint_epsilon(protected: Sequence[BoolArray], epsilons: Sequence[float]) -> 
         raise GraphError(
             "epsilons add up only over releases that protect the same pairs: use joint_loss, or stack them"
         )
-    return math.fsum(epsilons) * _OUTWARD
+    return math.fsum(epsilons) * _UP
 
 
 def trajectory_loss(losses: Sequence[FloatArray], first: Sequence[int], second: Sequence[int]) -> float:
@@ -147,7 +148,7 @@ def trajectory_loss(losses: Sequence[FloatArray], first: Sequence[int], second: 
     Returns:
         The largest log of the likelihood of all outputs under the first over that under the second, rounded up.
     """
-    return math.fsum(loss[i, k] for loss, i, k in zip(losses, first, second, strict=True)) * _OUTWARD
+    return math.fsum(loss[i, k] for loss, i, k in zip(losses, first, second, strict=True)) * _UP
 
 
 def sequence_epsilon(epsilons: Sequence[float], factors: Sequence[Fraction | int | float]) -> float:
@@ -156,7 +157,7 @@ def sequence_epsilon(epsilons: Sequence[float], factors: Sequence[Fraction | int
     It holds between any two trajectories inside the constraint sets; factors count as for `between_any`. It grows with
     the number of ticks: a sequence has no bound that does not.
     """
-    return math.fsum(between_any(*pair) for pair in zip(epsilons, factors, strict=True)) * _OUTWARD
+    return math.fsum(between_any(*pair) for pair in zip(epsilons, factors, strict=True)) * _UP
 
 
 def accepted_loss(measurement: Measurement) -> FloatArray:
@@ -183,7 +184,7 @@ def accepted_loss(measurement: Measurement) -> FloatArray:
         hops = shortest_path(csr_array(joined), unweighted=True)
         inside = np.ix_(members(possible), members(possible))
         most[inside] = np.maximum(most[inside], np.minimum(hops[inside], measurement.factor))
-    return np.asarray(measurement.epsilon * most * _OUTWARD * (1.0 - np.eye(states)), dtype=np.float64)
+    return np.asarray(measurement.epsilon * most * _UP * (1.0 - np.eye(states)), dtype=np.float64)
 
 
 def stream_loss(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from contract.rounding import OUTWARD, SIDE
 from contract.table import SCALE
 from gateway.dphmm.constraints import surrogates
 from gateway.dphmm.graphs import BoolArray, IntArray, complete
@@ -174,7 +175,7 @@ def table_loss(weights: IntArray) -> NDArray[np.float64]:
     """
     logs = np.log(weights.astype(np.float64))
     loss: NDArray[np.float64] = np.array([(row - logs).max(axis=1) for row in logs])
-    loss = np.maximum(loss, 0.0) * (1.0 + 1e-12) + 1e-13  # each logarithm is at most 22.2, and good to 4e-15
+    loss = np.maximum(loss, 0.0) * (1.0 + OUTWARD) + SIDE  # each logarithm is at most 22.2, and good to 4e-15
     np.fill_diagonal(loss, 0.0)
     return loss
 

@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from contract.rounding import OUTWARD
 from gateway.privacy.chain_class import TINY, ChainClassError, Floats
 
 __all__ = ["BayesNet", "BayesNode", "NetworkQuilt", "network_quilt_scale"]
 
 _MOST_STATES = 2**20
-_UP = 1.0 + 1e-12
+_UP = 1.0 + OUTWARD
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contract.errors import FuguError
+from contract.rounding import SIXTEEN_ROUNDINGS
 from gateway.chain import stationary_law
 
 __all__ = ["TINY", "ChainClassError", "Floats", "MarkovChain", "Support", "follow", "read_chains"]
@@ -25,7 +26,6 @@ TINY = 1e-290
 """What is possible, but rarer than this, has lost its relative accuracy: no ratio is read off it."""
 _SUM_TOLERANCE = 1e-9
 _MOST_STATES = 255
-_LAW_ROUNDING = 2.0**-49  # of the stationary law, relative, for each state of the chain
 
 
 class ChainClassError(FuguError):
@@ -95,7 +95,7 @@ class MarkovChain:
             law = self.stationary_law
         except ChainClassError:  # a start on one of several closed classes: it is followed tick by tick
             return False
-        return bool(np.all(np.abs(self.initial - law) <= _LAW_ROUNDING * self.states * law))
+        return bool(np.all(np.abs(self.initial - law) <= SIXTEEN_ROUNDINGS * self.states * law))
 
 
 def follow(reach: Support, possible: Support) -> Support:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.chains import BinaryChains
+from contract.rounding import OUTWARD
 from gateway.privacy.chain_class import ChainClassError, Floats, MarkovChain
 from gateway.privacy.quilt_kernels import smallest_scale
 from gateway.privacy.quilt_tables import settled
@@ -21,7 +22,7 @@ from gateway.privacy.quilts import ENDLESS, QuiltScale, corner_chains
 
 __all__ = ["Mixing", "arm_influence", "eigengap", "fast_path_length", "is_reversible", "mixing", "mqm_approx"]
 
-_UP = 1.0 + 1e-12
+_UP = 1.0 + OUTWARD
 _LEAST_GAP = 1e-10
 _MOST_ARMS = 2**22
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from contract.rounding import OUTWARD
 from gateway.privacy.chain_class import ChainClassError, Floats, MarkovChain
 from gateway.privacy.quilt_kernels import smallest_loss
 from gateway.privacy.quilt_tables import Arms, node_terms, walk
@@ -28,7 +29,7 @@ __all__ = [
     "two_windows_loss",
 ]
 
-_UP = 1.0 + 1e-12
+_UP = 1.0 + OUTWARD
 
 
 def quilt_accountant(chains: MarkovChain | tuple[MarkovChain, ...], charges: ArrayLike) -> Floats:

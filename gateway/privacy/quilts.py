@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contract.chains import BinaryChains
+from contract.rounding import OUTWARD
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_kernels import smallest_scale
 from gateway.privacy.quilt_tables import Arms, NodeTerms, node_terms, settled, walk
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 ENDLESS = 2**61
-_UP = 1.0 + 1e-12
+_UP = 1.0 + OUTWARD
 _CLOSE = 1.0 + 2e-13
 _NEAR = 1.0 + 1e-9
 _MOST_NODES = 100_000

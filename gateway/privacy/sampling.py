@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from contract.chains import BinaryChains, BoundedChains, odds_ratio
 from contract.errors import FuguError
+from contract.rounding import UNIT, WIDE
 
 __all__ = ["DecimationError", "decimated_class", "decimated_odds_ratio", "decimated_transition"]
 
-_OUTWARD = 1e-11
-_LARGEST = 1.0 - 2.0**-53
+_LARGEST = 1.0 - UNIT
 
 
 class DecimationError(FuguError):
@@ -50,10 +50,10 @@ def decimated_odds_ratio(ratio: float, step: int) -> float:
     """
     if step == 1 or ratio == 1.0:
         return ratio
-    contraction = math.tanh(math.log(ratio) / 4.0) ** step * (1.0 + _OUTWARD)
+    contraction = math.tanh(math.log(ratio) / 4.0) ** step * (1.0 + WIDE)
     if not contraction < 1.0:
         return ratio
-    return min(ratio, ((1.0 + contraction) / (1.0 - contraction)) ** 2 * (1.0 + _OUTWARD))
+    return min(ratio, ((1.0 + contraction) / (1.0 - contraction)) ** 2 * (1.0 + WIDE))
 
 
 def decimated_class(chains: BinaryChains | BoundedChains, step: int) -> BinaryChains | BoundedChains:
@@ -120,4 +120,4 @@ def _power_range(low: Fraction, high: Fraction, step: int) -> tuple[Fraction, Fr
 
 def _outward(interval: tuple[float, float]) -> tuple[float, float]:
     """Widen an interval by more than the rounding errors, but stay inside (0, 1)."""
-    return interval[0] * (1.0 - _OUTWARD), min(interval[1] * (1.0 + _OUTWARD), _LARGEST)
+    return interval[0] * (1.0 - WIDE), min(interval[1] * (1.0 + WIDE), _LARGEST)

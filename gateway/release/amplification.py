@@ -36,6 +36,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.rounding import OUTWARD
 from contract.table import SCALE, EmissionTable
 from gateway.release.charges import PER_NAT, units_above
 
@@ -43,7 +44,7 @@ __all__ = ["LEAST_SCALE", "amplified_loss", "charge", "largest_spread", "smalles
 
 LEAST_SCALE = Fraction(1, 10)
 """What is released always has noise, also where the table alone is within the allowance."""
-_OUTWARD = 1.0 + 1e-12  # far above the error of the few operations that follow, each within 2^-52
+_UP = 1.0 + OUTWARD  # far above the error of the few operations that follow, each within 2^-52
 _MOST_SPREAD = 200.0  # e^c over a table of 32 bits is the table's own loss by then
 _BISECTIONS = 48
 
@@ -179,8 +180,8 @@ def _tangents(above: _Floats, below: _Floats) -> tuple[_Floats, _Floats]:
         middle = (low + high) / 2.0
         rising = _curve(sets, middle) < middle * _derivative(sets, middle)
         low, high = np.where(rising, middle, low), np.where(rising, high, middle)
-    slope = np.where(convex, _derivative(sets, low) * _OUTWARD, 0.0)
-    return slope, np.where(convex, high * _OUTWARD, 0.0)
+    slope = np.where(convex, _derivative(sets, low) * _UP, 0.0)
+    return slope, np.where(convex, high * _UP, 0.0)
 
 
 def _curve(sets: _Thresholds, spread: float | _Floats) -> _Floats:
@@ -198,7 +199,7 @@ def _derivative(sets: _Thresholds, spread: _Floats) -> _Floats:
 def _capped(losses: _Floats, spread: float) -> float:
     if not len(losses):  # every state has the same row: symbols say nothing
         return 0.0
-    return min(float(losses.max()) * _OUTWARD, spread)
+    return min(float(losses.max()) * _UP, spread)
 
 
 def _inverse(sets: _Thresholds, loss: float) -> _Floats:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from contract.rounding import UNIT, reversal_error
+from contract.rounding import SIDE, UNIT, WIDE, reversal_error
 from gateway.chain.kernel import Floats
 from gateway.privacy.accountant.endless_side import log_ratios
 from gateway.privacy.accountant.inner_maximum import closed, step
@@ -16,8 +16,6 @@ from gateway.privacy.accountant.reversal import reversed_stationary
 from gateway.privacy.chain_class import TINY, MarkovChain
 
 __all__ = ["left_any"]
-
-_LAW_WIDTH = 1e-11  # far above the rounding of a few thousand products of laws, relative
 
 
 def left_any(chain: MarkovChain, rates: Floats) -> Floats:
@@ -54,7 +52,7 @@ def left_any(chain: MarkovChain, rates: Floats) -> Floats:
 def _pair_odds(transition: Floats) -> Floats:
     """(k, k): for columns x, x' the largest P[y,x] P[y',x'] / (P[y,x'] P[y',x]) over y, y', rounded up."""
     forward = np.exp(log_ratios(np.ascontiguousarray(transition.T)))
-    odds = forward * forward.T * (1.0 + 1e-13)
+    odds = forward * forward.T * (1.0 + SIDE)
     return np.asarray(np.where(np.isfinite(odds), odds, np.inf))
 
 
@@ -73,8 +71,8 @@ def _two_state_interval(transition: Floats, laws: Floats, bounds: Floats) -> Flo
     """
     with np.errstate(divide="ignore"):
         (stay0, q), (r, stay1) = np.log(transition)
-        low = float(np.log(np.maximum(laws[:, 1] - TINY, 0.0) / (laws[:, 0] + TINY)).min()) - _LAW_WIDTH
-        high = float(np.log((laws[:, 1] + TINY) / np.maximum(laws[:, 0] - TINY, 0.0)).max()) + _LAW_WIDTH
+        low = float(np.log(np.maximum(laws[:, 1] - TINY, 0.0) / (laws[:, 0] + TINY)).min()) - WIDE
+        high = float(np.log((laws[:, 1] + TINY) / np.maximum(laws[:, 0] - TINY, 0.0)).max()) + WIDE
     result = np.zeros((2, 2))
     if stay0 == r == -np.inf or stay1 == q == -np.inf:  # one of the states is never entered
         return result

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from contract.chains import BinaryChains, BoundedChains
 from contract.guarantee import Adversary, ratio_loss
+from contract.rounding import FOUR_ROUNDINGS
 from gateway.chain.kernel import Floats
 
 __all__ = ["allowance", "certified"]
@@ -36,7 +37,7 @@ def certified(chains: BinaryChains | BoundedChains, pairs: Floats, adversary: Ad
 
 
 def _ratio_above(rate: float) -> Fraction:
-    return Fraction(math.exp(rate) * (1.0 + 2.0**-51)) if rate > 0.0 else Fraction(1)
+    return Fraction(math.exp(rate) * (1.0 + FOUR_ROUNDINGS)) if rate > 0.0 else Fraction(1)
 
 
 def allowance(q: float, r: float, epsilon: float) -> float:

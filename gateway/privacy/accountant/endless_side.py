@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import brentq
 
+from contract.rounding import LOGARITHM, UNIT
 from gateway.chain.kernel import Floats, kernel
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES, Order, ratio_order, step
 from gateway.privacy.chain_class import TINY, follow
@@ -38,7 +39,6 @@ _MOST_DISTANCE = 20_000
 _MOST_DISTANCE_LARGE = 2_000
 _SWEEPS = 2
 _LARGEST = 600.0
-_UNIT = 2.0**-53
 # What bounds the work of one loss to seconds: table entries, and steps times the fourth power of the states.
 _TABLE_WORK = 10**10
 _STEP_WORK = 10**7
@@ -58,7 +58,7 @@ def log_ratios(laws: Floats) -> Floats:
             for y in range(columns):
                 if laws[x, y] > largest * laws[other, y]:
                     largest = laws[x, y] / laws[other, y] if laws[other, y] > 0.0 else np.inf
-            result[x, other] = np.log(largest) + 1e-14
+            result[x, other] = np.log(largest) + LOGARITHM
     return result
 
 
@@ -97,7 +97,7 @@ class EndlessSide:
             if np.any(reach & (power < TINY)):  # no ratios can be read off this power, nor off a later one
                 tables.append(_unbounded(len(power)))
                 break
-            tables.append(log_ratios(power) + (4.0 * len(power) * _UNIT + self.error) * distance)
+            tables.append(log_ratios(power) + (4.0 * len(power) * UNIT + self.error) * distance)
             if not small and distance >= 2 * self.blocks[-1][0]:
                 self.blocks.append((distance, power, ratio_order(power)))
             if tables[-1].max() < forgotten or (distance > 2 * len(power) ** 2 and not np.isfinite(tables[-1]).any()):
@@ -232,7 +232,7 @@ class EndlessSide:
             if np.any(beyond & (after < TINY)):
                 return _unbounded(states)
             # Of powers that many products long.
-            margin = distance * (4.0 * (states + 2.0) * _UNIT + 2.0 * self.error) * others
+            margin = distance * (4.0 * (states + 2.0) * UNIT + 2.0 * self.error) * others
             for known in range(states):
                 bridge = _bridge_step(self.transition, powers[:, known], after[:, known], rate, sides[known])
                 sides[known] = bridge + margin
@@ -289,7 +289,7 @@ def _spread_ratio(matrix: Floats, order: Order, spread: float) -> float:
 def _hockey_root(matrix: Floats, order: Order, rate: float, paid: float, high: float) -> float:
     """The least log g, up to rounding, with log of the largest ratio at spread e^(rate + paid) g at most log g."""
     high = min(high, _LARGEST - rate - paid)
-    margin = (8.0 * len(matrix) + 32.0) * _UNIT
+    margin = (8.0 * len(matrix) + 32.0) * UNIT
 
     def excess(log_ratio: float) -> float:
         spread = float(np.exp(rate + paid + log_ratio))

@@ -13,7 +13,7 @@ import numpy as np
 
 from contract.chains import BinaryChains
 from contract.guarantee import Adversary
-from contract.rounding import UPWARD, reversal_error
+from contract.rounding import SIDE, UPWARD, reversal_error
 from gateway.chain.kernel import Floats, Ints
 from gateway.privacy.accountant.endless_side import EndlessSide, log_ratios
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES, step
@@ -191,7 +191,7 @@ class _Member:
         others = 1.0 - np.eye(len(law))
         ticks = 64
         error = reversal_error(len(law))
-        while (off := self._distance(ticks, law) + 1e-13 * ticks + error) > _FORGOTTEN and ticks < _LONGEST_START:
+        while (off := self._distance(ticks, law) + SIDE * ticks + error) > _FORGOTTEN and ticks < _LONGEST_START:
             ticks *= 2
         if not off < _HARDLY_FORGOTTEN:
             raise ChainClassError("the chain forgets its start too slowly: give it a stationary start, or a length")

@@ -14,14 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.rounding import FOUR_ROUNDINGS, SIXTEEN_ROUNDINGS
 from gateway.chain.kernel import Floats, Ints
 
-__all__ = ["OUTWARD", "Box", "Cases", "Enclosure", "Interval", "enclosure"]
-
-OUTWARD = 2.0**-49
-"""Relative, for the few roundings of every step below."""
-_CANCELLED = 2.0**-51
-"""Absolute, for 1 - q - r."""
+__all__ = ["Box", "Cases", "Enclosure", "Interval", "enclosure"]
 
 
 class Cases(NamedTuple):
@@ -54,12 +50,12 @@ class Interval(NamedTuple):
 
     def outward(self, scale: Floats) -> Interval:
         """Wider by a rounding of numbers of this size."""
-        return Interval(self.low - OUTWARD * scale, self.high + OUTWARD * scale)
+        return Interval(self.low - SIXTEEN_ROUNDINGS * scale, self.high + SIXTEEN_ROUNDINGS * scale)
 
     def rise(self, left: Floats, right: Floats) -> Floats:
         """The most that a value with this derivative is above that in the middle, so far to its left and right."""
         most = np.maximum(self.high * right, -self.low * left)
-        return np.asarray(np.maximum(most, 0.0) * (1.0 + 2.0 * OUTWARD))
+        return np.asarray(np.maximum(most, 0.0) * (1.0 + 2.0 * SIXTEEN_ROUNDINGS))
 
 
 class Box(NamedTuple):
@@ -134,8 +130,8 @@ def _known(known: Ints, box: Box) -> tuple[Interval, Interval, Interval]:
         return np.stack([row, row])
 
     ratio = Interval(
-        choose((1.0 - q1) / r1, q0 / (1.0 - r0), 1.0) * (1.0 - OUTWARD),
-        choose((1.0 - q0) / r0, q1 / (1.0 - r1), 1.0) * (1.0 + OUTWARD),
+        choose((1.0 - q1) / r1, q0 / (1.0 - r0), 1.0) * (1.0 - SIXTEEN_ROUNDINGS),
+        choose((1.0 - q0) / r0, q1 / (1.0 - r1), 1.0) * (1.0 + SIXTEEN_ROUNDINGS),
     )
     by_q = Interval(choose(-1.0 / (1.0 - q1), 1.0 / q1, 0.0), choose(-1.0 / (1.0 - q0), 1.0 / q0, 0.0))
     by_r = Interval(choose(-1.0 / r0, 1.0 / (1.0 - r0), 0.0), choose(-1.0 / r1, 1.0 / (1.0 - r1), 0.0))
@@ -156,18 +152,19 @@ def _stepped(
     """
     q0, q1, r0, r1 = box
     growth = np.stack([np.exp(losses), np.ones_like(losses)])
-    u0, u1 = ratio.low * growth * (1.0 - OUTWARD), ratio.high * growth * (1.0 + OUTWARD)
+    u0, u1 = ratio.low * growth * (1.0 - SIXTEEN_ROUNDINGS), ratio.high * growth * (1.0 + SIXTEEN_ROUNDINGS)
     # With u held fixed: (1-u)/((1-q)u + q) falls with u and q, (1-u)/(ru + 1-r) falls with u and grows with r.
     own_q = Interval((1.0 - u1) / ((1.0 - q1) * u1 + q1), (1.0 - u0) / ((1.0 - q0) * u0 + q0))
     own_r = Interval((1.0 - u1) / (r0 * u1 + (1.0 - r0)), (1.0 - u0) / (r1 * u0 + (1.0 - r1)))
     # By log u: u (1-q-r)/(((1-q)u + q)(ru + 1-r)), which falls with q and r, and has one peak in u.
     peak = np.sqrt(q0 * (1.0 - r0) / ((1.0 - q0) * r0))
     through = Interval(
-        np.minimum(_elasticity(u0, q1, r1, -_CANCELLED), _elasticity(u1, q1, r1, -_CANCELLED)) * (1.0 - OUTWARD),
-        _elasticity(np.clip(peak, u0, u1), q0, r0, _CANCELLED) * (1.0 + OUTWARD),
+        np.minimum(_elasticity(u0, q1, r1, -FOUR_ROUNDINGS), _elasticity(u1, q1, r1, -FOUR_ROUNDINGS))
+        * (1.0 - SIXTEEN_ROUNDINGS),
+        _elasticity(np.clip(peak, u0, u1), q0, r0, FOUR_ROUNDINGS) * (1.0 + SIXTEEN_ROUNDINGS),
     )
-    low = np.where(u0 >= 1.0, _image(u0, q1, r1), _image(u0, q0, r0)) * (1.0 - OUTWARD)
-    high = np.where(u1 >= 1.0, _image(u1, q0, r0), _image(u1, q1, r1)) * (1.0 + OUTWARD)
+    low = np.where(u0 >= 1.0, _image(u0, q1, r1), _image(u0, q0, r0)) * (1.0 - SIXTEEN_ROUNDINGS)
+    high = np.where(u1 >= 1.0, _image(u1, q0, r0), _image(u1, q1, r1)) * (1.0 + SIXTEEN_ROUNDINGS)
     return Interval(low, high), _chained(own_q, through, by_q), _chained(own_r, through, by_r)
 
 

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from contract.chains import BinaryChains
 from contract.exponential import exp_up
+from contract.rounding import SIDE, SIXTEEN_ROUNDINGS
 from contract.sides import informed_side
 from gateway.chain.kernel import Floats, Ints
-from gateway.privacy.accountant.interval_enclosure import OUTWARD, Box, Cases, Interval, enclosure
+from gateway.privacy.accountant.interval_enclosure import Box, Cases, Interval, enclosure
 
 __all__ = ["worst_informed_losses"]
 
@@ -105,7 +106,7 @@ def _rows(losses: Floats, ticks: range) -> tuple[Cases, _Rows]:
     begin, future, both = np.array(spans, dtype=np.int64).T
     before = np.cumsum(losses, axis=1) - losses
     after = np.cumsum(losses[:, ::-1], axis=1)[:, ::-1] - losses
-    sides = np.stack([after, before], axis=2)[:, list(ticks)] + 1e-13 * n * losses.max()
+    sides = np.stack([after, before], axis=2)[:, list(ticks)] + SIDE * n * losses.max()
     own = losses[:, list(ticks)].ravel()
     return Cases(known, nearest, stride, steps, losses.ravel()), _Rows(begin, future, both, own, sides.reshape(-1, 2))
 
@@ -124,13 +125,13 @@ def _endless(chains: BinaryChains, loss: float) -> float:
         return math.inf
     ratio = exp_up(Fraction(loss))
     side = informed_side(Fraction(chains.q[0]), Fraction(chains.r[0]), ratio, 1 / ratio)
-    return float(side.ratio.ln()) * (1.0 + OUTWARD) + OUTWARD
+    return float(side.ratio.ln()) * (1.0 + SIXTEEN_ROUNDINGS) + SIXTEEN_ROUNDINGS
 
 
 def _search(chains: BinaryChains, cases: Cases, rows: _Rows) -> Floats:
     """(rows,) bounds on the losses of all ticks."""
     seen, found = np.zeros(len(rows.own)), np.zeros(len(rows.own))
-    near = _NEAR * (rows.own + rows.sides.sum(axis=1)) + 256.0 * OUTWARD * (1.0 + rows.both)
+    near = _NEAR * (rows.own + rows.sides.sum(axis=1)) + 256.0 * SIXTEEN_ROUNDINGS * (1.0 + rows.both)
     parts, work = _whole(chains, rows), 0
     followed = min(*chains.q, *chains.r) > _RARE and float(cases.losses.sum()) < _FAR
     for _ in range(_MOST_ROUNDS if followed else 0):
@@ -146,7 +147,7 @@ def _search(chains: BinaryChains, cases: Cases, rows: _Rows) -> Floats:
     if len(parts.row):
         ways = chains, BinaryChains(q=chains.r, r=chains.q)
         endless = np.repeat([_endless(way, float(cases.losses.max())) for way in ways], len(rows.own) // 2)
-        safe = (rows.own + np.minimum(rows.sides, endless[:, None]).sum(axis=1)) * (1.0 + 4.0 * OUTWARD)
+        safe = (rows.own + np.minimum(rows.sides, endless[:, None]).sum(axis=1)) * (1.0 + 4.0 * SIXTEEN_ROUNDINGS)
         np.maximum.at(found, parts.row, np.minimum(parts.high, safe[parts.row]))
     return np.maximum(found, seen)
 
@@ -197,7 +198,7 @@ def _bounded(
     turned = np.maximum.reduceat(around, starts).reshape(-1, 2)
     high = rows.own[parts.row] + np.fmin(natural.sum(axis=1), turned.sum(axis=1))
     high = np.fmin(high, rows.own[parts.row] + _by_odds(cases, rows, parts).sum(axis=1))
-    high = np.fmin(high * (1.0 + 2.0 * OUTWARD), parts.high)
+    high = np.fmin(high * (1.0 + 2.0 * SIXTEEN_ROUNDINGS), parts.high)
     # Cases that stay below what was seen of their tick, whatever the other side does, have no say in the face.
     other = natural[:, ::-1].ravel()[side]
     active = ~(over.value.high + other + rows.own[parts.row][part] <= seen[parts.row][part])
@@ -215,7 +216,7 @@ def _by_odds(cases: Cases, rows: _Rows, parts: _Parts) -> Floats:
     root = np.sqrt((1.0 - q) / q) * np.sqrt((1.0 - r) / r)
     g = np.exp(0.5 * cases.losses.max())
     w = (root * (g - 1.0) + np.sqrt((root * (g - 1.0)) ** 2 + 4.0 * g)) / (2.0 * g)
-    side = 2.0 * np.log(w) * (1.0 + 1e-13) + 1e-13
+    side = 2.0 * np.log(w) * (1.0 + SIDE) + SIDE
     return np.asarray(np.minimum(rows.sides[parts.row], side[:, None]))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from contract.chains import BoundedChains
 from contract.guarantee import Adversary
-from contract.rounding import OUTWARD, UNIT
+from contract.rounding import LOGARITHM, OUTWARD, SIDE, UNIT
 from gateway.chain.kernel import Floats
 from gateway.privacy.accountant.closed_form import certified
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES
@@ -78,7 +78,7 @@ def odds_ratio_above(log_odds: float) -> float:
 
 def odds_ratio_loss(odds: float, rate: float) -> float:
     """Epsilon of an endless stream, for every adversary and every start, rounded up."""
-    return (rate + 2.0 * _side(odds, rate)) * (1.0 + 1e-14)
+    return (rate + 2.0 * _side(odds, rate)) * (1.0 + LOGARITHM)
 
 
 def odds_ratio_losses(odds: float, rates: Floats) -> Floats:
@@ -120,4 +120,4 @@ def _side(odds: float, rate: float) -> float:
         return float(np.inf)
     g, root = np.exp(rate / 2.0), np.sqrt(odds)
     w = (root * (g - 1.0) + np.sqrt(odds * (g - 1.0) ** 2 + 4.0 * g)) / (2.0 * g)
-    return float(2.0 * np.log(w)) * (1.0 + 1e-13) + 1e-14
+    return float(2.0 * np.log(w)) * (1.0 + SIDE) + LOGARITHM

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from contract.guarantee import Adversary
+from contract.rounding import LOGARITHM, OUTWARD, SIDE, UNIT, WIDE
 from gateway.chain.kernel import Floats, kernel
 from gateway.privacy.accountant.endless_side import EndlessSide
 from gateway.privacy.accountant.inner_maximum import box_step, closed, exact_step, ratio_order, transport_step
@@ -29,7 +30,6 @@ _LARGEST = 500.0
 _LONGEST_BLOCK = 1024
 _SMALLEST = 1e-280  # below, a product could have lost its accuracy
 _DOWNWARD = 64
-_HAIR = 1e-11
 _EXACT = 18.0  # rounding counts e^bound times in the exact step, so that it is no use for larger bounds
 
 
@@ -85,12 +85,12 @@ def endless_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> flo
     rate = closed(np.asarray(rate * (1.0 - np.eye(chain.states))))
     future = _side(chain.transition, rate, adversary)
     # A walk on a graph is its own reversal up to rounding; probabilities within 1e-12 change a logarithm of a ratio of
-    # means by at most 2e-12, which the hair of `_settled` is above. Quilts have none.
+    # means by at most 2e-12, which the margin of `_settled` is above. Quilts have none.
     same = adversary == "ignorant" and np.allclose(backward[1], chain.transition, rtol=1e-12, atol=0.0)
     past = future if same or future is None else _side(np.ascontiguousarray(backward[1]), rate, adversary)
     if future is None or past is None:
         return None
-    return float((rate + future + past).max()) * (1.0 + 1e-14)
+    return float((rate + future + past).max()) * (1.0 + LOGARITHM)
 
 
 def any_start_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> float | None:
@@ -121,7 +121,7 @@ def any_start_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> f
         future = side.ignorant(rate)
         if adversary == "informed":
             future = side.informed(rate, future)
-    return float((rate + future).max() + past) * (1.0 + 1e-14)
+    return float((rate + future).max() + past) * (1.0 + LOGARITHM)
 
 
 def _any_past(transition: Floats, rate: float) -> float | None:
@@ -137,11 +137,11 @@ def _any_past(transition: Floats, rate: float) -> float | None:
         apart = logs[:, None, :] - logs[None, :, :]
         log_odds = float((apart.max(axis=2) - apart.min(axis=2)).max())
         # every entry of a power is good to k + 2 roundings for each of its products, four of them are in a ratio
-        odds = np.exp(log_odds) * (1.0 + 8.0 * ticks * (len(transition) + 2) * 2.0**-53 + 1e-13)
-        side = (ticks - 1) * rate + float(np.log(odds)) + 1e-12
+        odds = np.exp(log_odds) * (1.0 + 8.0 * ticks * (len(transition) + 2) * UNIT + SIDE)
+        side = (ticks - 1) * rate + float(np.log(odds)) + OUTWARD
         for _ in range(_DOWNWARD):  # a step down from a bound is a bound
             side = min(side, (ticks - 1) * rate + odds_ratio_step(float(odds), rate + side))
-        best = min(best, side * (1.0 + 1e-14))
+        best = min(best, side * (1.0 + LOGARITHM))
     return best if np.isfinite(best) else None
 
 
@@ -163,7 +163,7 @@ def _settled(transition: Floats, rate: Floats, most: Floats) -> Floats | None:
         if bounds.max() > _LARGEST:
             return None
         after = local_step(transition, bounds)
-        after = np.minimum(after + _HAIR * (1.0 - np.eye(len(rate))), most)
+        after = np.minimum(after + WIDE * (1.0 - np.eye(len(rate))), most)
         above = after > side
         if not above.any():
             return after  # a step down from a bound is a bound, and a better one
