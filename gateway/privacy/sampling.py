@@ -79,7 +79,7 @@ def decimated_class(chains: BinaryChains | BoundedChains, step: int) -> BinaryCh
     if isinstance(chains, BoundedChains):
         return _bounded(chains, step)
     (q0, q1), (r0, r1) = chains.q, chains.r
-    if q1 + r1 <= 1.0:
+    if Fraction(q1) + Fraction(r1) <= 1:
         q = (_step_probability(q0, r1, step), _step_probability(q1, r0, step))
         r = (_step_probability(r0, q1, step), _step_probability(r1, q0, step))
     else:

@@ -306,3 +306,9 @@ def test_steps_that_cannot_happen_leave_the_universal_adversary_without_a_bound(
     assert accountant.loss(0.1, "universal", length=5).epsilon == pytest.approx(0.5)
     with pytest.raises(ChainClassError, match="does not forget"):
         accountant.allowance(1.0, "universal")
+
+
+def test_bounded_chains_of_many_states_have_an_allowance() -> None:
+    accountant = ChainAccountant(BoundedChains(states=40, odds_ratio=9.0))
+    rate = accountant.allowance(1.0)
+    assert accountant.loss(rate).epsilon <= 1.0 < accountant.loss(rate * 1.01).epsilon
