@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
+from contract.guarantee import Adversary
 from fugu.errors import CommandError, CommandLineError
-
-if TYPE_CHECKING:
-    from contract.guarantee import Adversary
 
 __all__ = ["adversary", "confidence", "exact_probability", "interval", "number", "objective", "one_of", "positive"]
 
@@ -108,8 +106,6 @@ def adversary(text: str) -> Adversary:
     Raises:
         CommandLineError: there is none of that name.
     """
-    from contract.guarantee import Adversary
-
     words: tuple[Adversary, ...] = get_args(Adversary)
     return one_of(text, "adversary", words)
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from datetime import datetime
+from fugu.commands import arguments
+from fugu.commands.arguments import positive
+from fugu.errors import CommandLineError
+from fugu.view.terminal import warn
+from gateway.deployment.accounts import Account, Role
+from gateway.deployment.errors import InvalidNameError
+from gateway.deployment.places import AGENT, BROKER, GATEWAY
+from gateway.files import new_folder
 
-    from gateway.deployment.accounts import Account, Role
+if TYPE_CHECKING:
     from gateway.deployment.broker_files import BrokerFolder, Credentials
     from gateway.deployment.readers import Promises
     from gateway.service.readers import Bound
@@ -69,7 +76,6 @@ def broker(
       fugu deploy broker --out broker --fleet home --host gw.example --host 192.168.1.5 --mutual
     """
     from gateway.deployment.broker_files import Settings, create_broker
-    from gateway.deployment.places import BROKER
 
     settings = Settings(
         fleet=_named(fleet, "fleet"),
@@ -117,11 +123,7 @@ def device(
     examples:
       fugu deploy device --out watch --broker broker --name watch --policy watch.json --ceiling 1
     """
-    from fugu.commands.arguments import positive
-    from fugu.view.terminal import warn
     from gateway.deployment import folders
-    from gateway.deployment.places import AGENT
-    from gateway.files import new_folder
 
     opened = _opened(broker)
     options = folders.DeviceOptions(
@@ -165,8 +167,6 @@ def gateway(
       fugu deploy gateway --out gateway --broker broker
     """
     from gateway.deployment import folders
-    from gateway.deployment.places import GATEWAY
-    from gateway.files import new_folder
 
     program = _program(program)
     opened = _opened(broker)
@@ -229,8 +229,6 @@ def subscriber(
       fugu deploy subscriber --out news --broker broker --audience street --name news \\
           --releases releases.toml --policies policies
     """
-    from fugu.commands import arguments
-    from fugu.errors import CommandLineError
     from gateway.deployment.readers import new_reader
 
     opened = _opened(broker)
@@ -311,7 +309,6 @@ def remove(
     examples:
       fugu deploy remove --broker broker --name watch
     """
-
     opened = _opened(broker)
     opened.remove(name)
     print(f"{name} may do nothing any more, once the broker has started anew")
@@ -325,7 +322,6 @@ def _add_client(out: Path, broker: Path, name: str, role: Role, ca_key: Path | N
 
 def _add(out: Path, opened: BrokerFolder, account: Account, ca_key: Path | None, renew: bool) -> None:
     from gateway.deployment import folders
-    from gateway.files import new_folder
 
     new_folder(out)
     credentials = opened.add(account, _now(), ca_key=ca_key, renew=renew)
@@ -334,13 +330,10 @@ def _add(out: Path, opened: BrokerFolder, account: Account, ca_key: Path | None,
 
 
 def _account(name: str, role: Role) -> Account:
-    from gateway.deployment.accounts import Account
-
     return Account(name=name, role=role)
 
 
 def _promises(releases: Path | None, policies: Path | None, broker: BrokerFolder) -> Promises:
-    from fugu.errors import CommandLineError
     from gateway.deployment.readers import Promises
 
     if releases is None or policies is None:
@@ -373,9 +366,6 @@ def _program(path: str) -> str:
 @contextmanager
 def _usage() -> Iterator[None]:
     """Let what cannot be a name, an address or a path be a mistake in the command line."""
-    from fugu.errors import CommandLineError
-    from gateway.deployment.errors import InvalidNameError
-
     try:
         yield
     except InvalidNameError as error:
@@ -389,8 +379,6 @@ def _opened(path: Path) -> BrokerFolder:
 
 
 def _now() -> datetime:
-    from datetime import UTC, datetime
-
     return datetime.now(UTC)
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from fugu.commands import fleet_keys, fleet_rollout, fleet_sign
+from contract.fleet_documents import Enrolment
+from contract.topics import RESERVED_DEVICES
+from contract.trust import Trust
+from fugu.commands import arguments, fleet_keys, fleet_rollout, fleet_sign
 from fugu.commands.fleet_options import (
     AsOption,
     DocumentArgument,
@@ -20,10 +25,17 @@ from fugu.commands.fleet_options import (
     user,
 )
 from fugu.commands.options import JsonOption
-
-if TYPE_CHECKING:
-    from gateway.fleet import Registry
-    from gateway.fleet.signing import Signed
+from fugu.errors import CommandError, CommandLineError
+from fugu.view import fleet as view
+from fugu.view.fleet import changes_document, device_document, every, show_changes, show_devices, standing
+from fugu.view.fleet_warnings import read_document, warn_of_clocks, warn_of_rollouts
+from fugu.view.terminal import say, show_table, warn
+from gateway.files import write_public
+from gateway.fleet import Registry
+from gateway.fleet.documents import check_new, enter, reached
+from gateway.fleet.pinning import read_pins
+from gateway.fleet.roots import read_root
+from gateway.fleet.signing import Signed
 
 __all__ = ["app"]
 
@@ -89,18 +101,6 @@ def enrol(
       fugu fleet enrol --root keys/root.envelope --device ring --ceiling 1 --total-ceiling 2 \\
           --policy heart.json --policy slow-heart.json -o ring.json
     """
-    from contextlib import closing
-
-    from contract.fleet_documents import Enrolment
-    from contract.topics import RESERVED_DEVICES
-    from contract.trust import Trust
-    from fugu.commands import arguments
-    from fugu.errors import CommandError
-    from fugu.view.terminal import say, warn
-    from gateway.files import write_public
-    from gateway.fleet.pinning import read_pins
-    from gateway.fleet.roots import read_root
-
     if device in RESERVED_DEVICES:
         raise CommandError(f"no device can have the name {device!r}: it is reserved")
     found = read_root(root)
@@ -123,8 +123,6 @@ def enrol(
     if registry is None:
         write_public(output, text)
     else:
-        from gateway.fleet import Registry
-
         with closing(Registry(registry, fleet=made.fleet)) as opened, opened.transaction():
             opened.enrol(device, made.groups, who=user(operator), time_us=now_us())
             write_public(output, text)
@@ -148,10 +146,6 @@ def remove(
     examples:
       fugu fleet remove watch --registry home-fleet.db
     """
-    from contextlib import closing
-
-    from gateway.fleet import Registry
-
     with closing(Registry(registry)) as opened:
         opened.remove(device, who=user(operator), time_us=now_us())
     print(f"{device} is no device of fleet {opened.fleet} any more")
@@ -173,12 +167,6 @@ def groups(
       fugu fleet groups --registry home-fleet.db
       fugu fleet groups --registry home-fleet.db --device watch --add canaries --remove wrists
     """
-    from contextlib import closing
-
-    from fugu.errors import CommandError, CommandLineError
-    from fugu.view.terminal import warn
-    from gateway.fleet import Registry
-
     if (device is None) != (not add and not take):
         raise CommandLineError("--device goes with --add or --remove (try 'fugu fleet groups --help')")
     with closing(Registry(registry)) as opened:
@@ -214,14 +202,6 @@ def push(
           --enrolment watch.json
       fugu fleet push wrists-1.envelope --registry home-fleet.db --root keys/root.envelope
     """
-    import json
-    from contextlib import closing
-
-    from fugu.view.fleet_warnings import read_document, warn_of_clocks, warn_of_rollouts
-    from fugu.view.terminal import say
-    from gateway.fleet import Registry
-    from gateway.fleet.documents import enter, reached
-
     signed = read_document(document, root, owners(enrolments))
     with closing(Registry(registry)) as opened:
         if dry_run:
@@ -256,13 +236,6 @@ def status(
       fugu fleet status --registry home-fleet.db
       fugu fleet status --registry home-fleet.db --check --json
     """
-    import json
-    from contextlib import closing
-
-    from fugu.errors import CommandError
-    from fugu.view.fleet import device_document, every, show_devices, standing
-    from gateway.fleet import Registry
-
     with closing(Registry(registry)) as opened, opened.snapshot():
         devices = opened.devices(group)
         if group is not None and not devices:
@@ -294,12 +267,6 @@ def history(
       fugu fleet history --registry home-fleet.db
       fugu fleet history --registry home-fleet.db --refusals --json
     """
-    import json
-    from contextlib import closing
-
-    from fugu.view import fleet as view
-    from gateway.fleet import Registry
-
     with closing(Registry(registry)) as opened:
         if refusals:
             refused = list(view.every(opened.refusals))
@@ -314,10 +281,6 @@ def history(
 
 
 def _show_groups(members: dict[str, list[str]], as_json: bool) -> None:
-    import json
-
-    from fugu.view.terminal import show_table
-
     if as_json:
         print(json.dumps(members))
         return
@@ -326,10 +289,6 @@ def _show_groups(members: dict[str, list[str]], as_json: bool) -> None:
 
 
 def _dry_run(registry: Registry, signed: Signed, as_json: bool) -> None:
-    import json
-
-    from fugu.view.fleet import changes_document, show_changes
-    from gateway.fleet.documents import check_new
     from gateway.fleet.dry_run import changes
 
     check_new(registry, signed)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from contract.fleet_documents import RootDocument
+from fugu.commands.arguments import one_of
 from fugu.commands.fleet_options import KeysOption, PassphraseFiles
 from fugu.commands.options import JsonOption
-
-if TYPE_CHECKING:
-    from contract.fleet_documents import RootDocument
-    from gateway.fleet.keystore import KeyFile
+from fugu.commands.passphrases import at_hand
+from fugu.errors import CommandLineError
+from fugu.view.terminal import say, show_table
+from gateway.fleet import roots
+from gateway.fleet.keystore import ROLES, KeyFile, key_files, short
+from gateway.fleet.passphrases import new_passphrase
+from gateway.fleet.roots import ROOT_FILE, initialise, root_in
 
 __all__ = ["app", "init"]
 
@@ -42,11 +48,6 @@ def init(
       fugu fleet init --fleet home --keys keys
       fugu fleet init --fleet home --keys keys --policy-keys 3 --policy-threshold 2 --passphrase-file secret
     """
-    from fugu.commands.passphrases import at_hand
-    from fugu.view.terminal import say
-    from gateway.fleet.passphrases import new_passphrase
-    from gateway.fleet.roots import ROOT_FILE, initialise
-
     passphrase = at_hand(passphrase_file).new()
     online = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
     root = initialise(
@@ -70,10 +71,6 @@ def show(keys: KeysOption, as_json: JsonOption = False) -> None:
       fugu fleet keys show --keys keys
       fugu fleet keys show --keys keys --keys /media/offline/keys --json
     """
-    import json
-
-    from gateway.fleet.roots import root_in
-
     document = root_in(keys).document
     if as_json:
         print(json.dumps(_document(document, keys)))
@@ -107,16 +104,6 @@ def rotate(
       fugu fleet keys rotate --role gateway --keys keys --keys /media/offline/keys
       fugu fleet keys rotate --role policy --key 1f3a99c0 --keys keys --keys /media/offline/keys
     """
-    import json
-
-    from fugu.commands.arguments import one_of
-    from fugu.commands.passphrases import at_hand
-    from fugu.errors import CommandLineError
-    from fugu.view.terminal import say
-    from gateway.fleet import roots
-    from gateway.fleet.keystore import ROLES
-    from gateway.fleet.passphrases import new_passphrase
-
     if key is not None and count is not None:
         raise CommandLineError("--count goes with the replacement of all keys of a role, not with --key")
     passphrases = at_hand(passphrase_file)
@@ -136,8 +123,6 @@ def rotate(
 
 def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
     """The root, and where its private keys are."""
-    from gateway.fleet.keystore import ROLES, key_files, short
-
     files = {file.short: file for file in key_files(folders)}
     roles: dict[str, Any] = {
         role: {
@@ -154,9 +139,6 @@ def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
 
 
 def _show(document: RootDocument, folders: list[Path]) -> None:
-    from fugu.view.terminal import show_table
-    from gateway.fleet.keystore import ROLES, key_files, short
-
     files = key_files(folders)
     by_short = {file.short: str(file.path) for file in files}
     rows: list[tuple[str, str, str, str]] = []
@@ -171,7 +153,5 @@ def _show(document: RootDocument, folders: list[Path]) -> None:
 
 def _retired(document: RootDocument, files: list[KeyFile]) -> list[KeyFile]:
     """Files of keys that the root does not name."""
-    from gateway.fleet.keystore import short
-
     named = {short(name) for name in document.keys}
     return [file for file in files if file.short not in named]

@@ -7,15 +7,13 @@ import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from contract.errors import FuguError
+from contract.fleet_documents import Address, Enrolment, read_enrolment
 from fugu.errors import CommandError, CommandLineError
-
-if TYPE_CHECKING:
-    from contract.fleet_documents import Address, Enrolment
 
 __all__ = [
     "AsOption",
@@ -73,8 +71,6 @@ def owners(files: list[Path] | None) -> list[Enrolment]:
     Raises:
         FuguError: a file cannot be read, or is no enrolment; names the file.
     """
-    from contract.fleet_documents import read_enrolment
-
     found = []
     for file in files or ():
         try:
@@ -123,8 +119,6 @@ def address(text: str) -> Address:
     Raises:
         CommandLineError: it is none of these.
     """
-    from contract.fleet_documents import Address
-
     kind, colon, name = text.partition(":")
     if text == "everyone":
         return Address(everyone=True)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from fugu.commands.arguments import positive
 from fugu.commands.fleet_options import AsOption, NoteOption, RegistryOption, now_us, user
 from fugu.commands.options import JsonOption
-
-if TYPE_CHECKING:
-    from gateway.fleet import Plan, Registry, Stage
-    from gateway.fleet.signing import Signed
+from fugu.errors import CommandError, CommandLineError
+from fugu.view.fleet import changes_document, show_changes
+from fugu.view.fleet_warnings import read_document, warn_of_clocks
+from fugu.view.rollout import rollout_document, show_plan, show_rollout, watch
+from gateway.fleet import Plan, Registry, Rollouts, Stage, share
+from gateway.fleet import share as read_share
+from gateway.fleet.documents import check_new, document_in, enter, target_of
+from gateway.fleet.plan import stages_of
+from gateway.fleet.signing import Signed
 
 __all__ = ["app"]
 
@@ -74,15 +82,6 @@ def start(
       fugu fleet rollout start --version 7 --registry home-fleet.db --stage group:canaries --stage 10%,success=95% \\
           --stage 100%,gate --error 3% --pace 60 --seed spring
     """
-    from contextlib import closing
-
-    from fugu.errors import CommandLineError
-    from fugu.view.fleet_warnings import read_document, warn_of_clocks
-    from fugu.view.rollout import show_rollout
-    from gateway.fleet import Plan, Registry, Rollouts
-    from gateway.fleet import share as read_share
-    from gateway.fleet.documents import document_in, enter
-
     if (document is None) == (version is None) or (document is None) != (root is None):
         raise CommandLineError("name a DOCUMENT with --root, or --version (try 'fugu fleet rollout start --help')")
     signed = None if document is None or root is None else read_document(document, root)
@@ -129,13 +128,6 @@ def show(
       fugu fleet rollout show --registry home-fleet.db
       fugu fleet rollout show 3 --registry home-fleet.db --watch
     """
-    from contextlib import closing
-
-    from fugu.commands.arguments import positive
-    from fugu.errors import CommandError, CommandLineError
-    from fugu.view.rollout import show_rollout, watch
-    from gateway.fleet import Registry, Rollouts
-
     if live and as_json:
         raise CommandLineError("--watch and --json do not go together")
     with closing(Registry(registry)) as opened:
@@ -197,11 +189,6 @@ def abort(registry: RegistryOption, number: NumberArgument = None, operator: AsO
 
 
 def _operate(registry: Path, number: int | None, operator: str | None, what: str) -> None:
-    from contextlib import closing
-
-    from fugu.view.rollout import show_rollout
-    from gateway.fleet import Registry, Rollouts
-
     with closing(Registry(registry)) as opened:
         rollouts = Rollouts(opened)
         chosen = _under_way(opened) if number is None else number
@@ -217,9 +204,6 @@ def _operate(registry: Path, number: int | None, operator: str | None, what: str
 
 def _under_way(registry: Registry) -> int:
     """The one rollout that is under way."""
-    from fugu.errors import CommandError
-    from gateway.fleet import Rollouts
-
     found = Rollouts(registry).active()
     if not found:
         raise CommandError(f"no rollout is under way in fleet {registry.fleet}")
@@ -230,9 +214,6 @@ def _under_way(registry: Registry) -> int:
 
 def _stage(text: str, success: str) -> Stage:
     """Read `SHARE` or `group:NAME`, then `,success=SHARE` and `,gate`."""
-    from fugu.errors import CommandLineError
-    from gateway.fleet import Stage, share
-
     reach, *options = text.split(",")
     gate = False
     for option in options:
@@ -249,13 +230,7 @@ def _stage(text: str, success: str) -> Stage:
 
 def _dry_run(registry: Registry, plan: Plan, signed: Signed | None, as_json: bool) -> None:
     """The stages as they would be, and what would change on the devices."""
-    import json
-
-    from fugu.view.fleet import changes_document, show_changes
-    from fugu.view.rollout import show_plan
-    from gateway.fleet.documents import check_new, document_in, target_of
     from gateway.fleet.dry_run import changes
-    from gateway.fleet.plan import stages_of
 
     if signed is not None:
         check_new(registry, signed)
@@ -273,8 +248,4 @@ def _dry_run(registry: Registry, plan: Plan, signed: Signed | None, as_json: boo
 
 
 def _print_json(registry: Registry, number: int) -> None:
-    import json
-
-    from fugu.view.rollout import rollout_document
-
     print(json.dumps(rollout_document(registry, number)))

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import time
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.commands.fleet_options import EnrolmentsOption, KeysOption, PassphraseFiles, owners
+from contract.errors import FuguError
+from contract.fleet_documents import Address, PolicyDocument
+from fugu.commands.arguments import one_of
+from fugu.commands.fleet_options import EnrolmentsOption, KeysOption, PassphraseFiles, address, moment, owners
 from fugu.commands.options import JsonOption
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from contract.fleet_documents import Address, PolicyDocument
-    from gateway.fleet.roots import Root
-    from gateway.fleet.signing import Signed
+from fugu.commands.passphrases import at_hand
+from fugu.errors import CommandError, CommandLineError
+from fugu.view.terminal import say, show_table
+from gateway.files import write_public
+from gateway.fleet import DocumentError, Registry
+from gateway.fleet.documents import document_in
+from gateway.fleet.keystore import key_files, unlock_some
+from gateway.fleet.roots import Root, root_in
+from gateway.fleet.signing import (
+    Signed,
+    add_signatures,
+    check,
+    make_document,
+    promises,
+    read_bodies,
+    read_signed,
+    sign_document,
+)
 
 __all__ = ["sign"]
 
@@ -64,13 +82,6 @@ def sign(
       fugu fleet sign --add-to all.envelope --keys /media/anna/keys
       fugu fleet sign --restores 3 --registry home-fleet.db --keys keys -o back.envelope
     """
-    import time
-
-    from fugu.errors import CommandLineError
-    from gateway.files import write_public
-    from gateway.fleet.roots import root_in
-    from gateway.fleet.signing import add_signatures, check, sign_document
-
     target = output or add_to
     sources = [bool(policies), restores is not None, add_to is not None]
     if sum(sources) != 1 or target is None or bool(policies) != (to is not None):
@@ -105,13 +116,6 @@ def _document(
     on_expiry: str | None,
 ) -> PolicyDocument:
     """The document that the options of `sign` describe."""
-    import time
-
-    from fugu.commands.arguments import one_of
-    from fugu.commands.fleet_options import address, moment
-    from fugu.errors import CommandError
-    from gateway.fleet.signing import make_document, read_bodies
-
     expiry: _Expiry = one_of(on_expiry or "hold", "--on-expiry", _EXPIRIES)
     until = None if valid_until is None else moment(valid_until, "--valid-until")
     begin = 0 if valid_from is None else moment(valid_from, "--valid-from")
@@ -132,18 +136,12 @@ def _document(
 
 def _version(text: str, restores: int | None, registry: Path | None) -> tuple[int, PolicyDocument | None]:
     """The new document's version, and the document that it brings back."""
-    from contextlib import closing
-
-    from fugu.errors import CommandLineError
-
     if text != "next" and not text.isdecimal():
         raise CommandLineError(f"--version must be a number or 'next', got {text[:40]!r}")
     if registry is None:
         if text == "next" or restores is not None:
             raise CommandLineError("--version next and --restores need --registry")
         return int(text[:20]), None
-    from gateway.fleet import DocumentError, Registry
-    from gateway.fleet.documents import document_in
 
     with closing(Registry(registry)) as opened:
         newest = opened.newest_version()
@@ -157,10 +155,6 @@ def _policy_keys(
     folders: list[Path], root: Root, passphrase_files: list[Path] | None, signed: Signed | None
 ) -> list[Ed25519PrivateKey]:
     """Policy keys that are at hand and have not signed yet, as many as are still needed, at least one."""
-    from fugu.commands.passphrases import at_hand
-    from fugu.errors import CommandError
-    from gateway.fleet.keystore import key_files, unlock_some
-
     files, role = key_files(folders), root.document.policy
     done = set() if signed is None else {one.key.hex() for one in signed.envelope.signatures}
     needed = max(1, role.threshold - len(done))
@@ -174,9 +168,6 @@ def _policy_keys(
 
 
 def _opened(path: Path, root: Root) -> Signed:
-    from contract.errors import FuguError
-    from gateway.fleet.signing import read_signed
-
     try:
         return read_signed(path.read_bytes(), root)
     except FuguError as error:
@@ -184,11 +175,6 @@ def _opened(path: Path, root: Root) -> Signed:
 
 
 def _show_signed(signed: Signed, path: Path, as_json: bool) -> None:
-    import json
-
-    from fugu.view.terminal import say, show_table
-    from gateway.fleet.signing import promises
-
     document, streams = signed.document, promises(signed.document)
     if as_json:
         fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.complete}

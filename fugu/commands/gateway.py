@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -75,9 +78,6 @@ def run(
           --gateway-key keys/gateway-1a2b3c4d.key --passphrase-file passphrase --operator-username operator \\
           --operator-password-file operator.password
     """
-    import logging
-    import sys
-
     connection = broker_of(
         broker,
         username=username,
@@ -97,8 +97,6 @@ def run(
     )
     enrolled = None
     if registry is not None:
-        from dataclasses import replace
-
         from gateway.service import FleetFiles
 
         operator = connection

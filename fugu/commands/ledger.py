@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from fugu.commands.options import JsonOption
-
-if TYPE_CHECKING:
-    from gateway.release.entries import Account, Entry
-    from gateway.release.ledger import Ledger
+from fugu.errors import CommandError
+from fugu.view.terminal import say, show_table
+from gateway.release.audit import verify as audit
+from gateway.release.charges import nats
+from gateway.release.entries import Account, Entry
+from gateway.release.ledger import Ledger
 
 __all__ = ["app"]
 
@@ -32,13 +37,9 @@ def show(ledger: LedgerOption, as_json: JsonOption = False) -> int:
       fugu ledger show --ledger home-ledger.db
       fugu ledger show --ledger home-ledger.db --json
     """
-    from contextlib import closing
-
     with closing(_opened(ledger)) as opened:
         accounts, entries = opened.accounts(), opened.entries()
         if as_json:
-            import json
-
             rows = [{**_entry(entry), "charges": _nats(opened.charges(entry.number))} for entry in entries]
             print(json.dumps({"accounts": [_account(account) for account in accounts], "entries": rows}))
             return 0
@@ -58,10 +59,6 @@ def verify(ledger: LedgerOption, store: StoreOption, as_json: JsonOption = False
     examples:
       fugu ledger verify --ledger home-ledger.db --store home.db
     """
-    from contextlib import closing
-
-    from fugu.errors import CommandError
-    from gateway.release.audit import verify as audit
     from gateway.service.release_record import ledger_problem
 
     with closing(_opened(ledger)) as opened:
@@ -69,14 +66,11 @@ def verify(ledger: LedgerOption, store: StoreOption, as_json: JsonOption = False
         found = audit(opened)
     problems = ((doubt,) if doubt else ()) + found.problems
     if as_json:
-        import json
-
         print(json.dumps({"entries": found.entries, "accounts": found.accounts, "problems": problems}))
         return 1 if problems else 0
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise CommandError(f"{ledger.name}: {problems[0]}{more}")
-    from fugu.view.terminal import say
 
     say(f"{ledger.name} agrees: {found.entries} releases, {found.accounts} accounts, no tick above its allowance.")
     return 0
@@ -106,14 +100,10 @@ def resume(
 
 
 def _opened(path: Path) -> Ledger:
-    from gateway.release.ledger import Ledger
-
     return Ledger(path, create=False)
 
 
 def _account(account: Account) -> dict[str, Any]:
-    from gateway.release.charges import nats
-
     return {
         **account.key._asdict(),
         "allowance": nats(account.allowance),
@@ -131,15 +121,10 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 
 def _nats(charges: dict[str, int]) -> dict[str, float]:
-    from gateway.release.charges import nats
-
     return {device: nats(charge) for device, charge in charges.items()}
 
 
 def _show_accounts(accounts: list[Account]) -> None:
-    from fugu.view.terminal import show_table
-    from gateway.release.charges import nats
-
     rows = []
     for one in accounts:
         ticks = f"{one.first}..{one.last}" if one.runs else "none"
@@ -150,10 +135,6 @@ def _show_accounts(accounts: list[Account]) -> None:
 
 
 def _show_entries(entries: list[Entry]) -> None:
-    from datetime import UTC, datetime
-
-    from fugu.view.terminal import say, show_table
-
     rows = []
     for one in entries[-_SHOWN:]:
         when = datetime.fromtimestamp(one.time_us // 10**6, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
+from fugu.commands.arguments import adversary as named
+from fugu.commands.arguments import exact_probability
 from fugu.commands.options import AdversaryOption, ConfidenceOption, JsonOption, ModelOption, QOption, ROption
 
 __all__ = ["app"]
@@ -41,8 +44,6 @@ def stream(
       fugu loss stream --q .08:.1 --r .1:.12 --rho0 .45 --rho1 .45 --adversary universal
       fugu loss stream --model chain.json --rho0 1/3 --rho1 1/3 --json
     """
-    from fugu.commands.arguments import adversary as named
-    from fugu.commands.arguments import exact_probability
     from fugu.commands.chain_options import chain_source
     from gateway.planning.real_loss import real_loss
 
@@ -51,8 +52,6 @@ def stream(
     source = chain_source(q, r, model, confidence)
     loss = real_loss(source.chains, *flips, notion)
     if as_json:
-        import json
-
         print(json.dumps({**loss._asdict(), "rho0": float(flips[0]), "rho1": float(flips[1])}))
         return
     for note in source.notes:

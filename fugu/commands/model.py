@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fugu.commands.arguments import confidence as checked
+from fugu.commands.arguments import number, positive
 from fugu.commands.options import JsonOption
+from fugu.errors import CommandError, CommandLineError
+from fugu.view.terminal import say, warn
 
 if TYPE_CHECKING:
     from gateway.privacy.chain_model import ChainModel
@@ -65,9 +70,6 @@ def fit(
         _fit_grid(file, cell, cells, period, output, as_json=as_json)
         return
     _refuse(context, "only with --grid", ("cell", "cells", "period"))
-    from fugu.commands.arguments import confidence as checked
-    from fugu.commands.arguments import number
-    from fugu.errors import CommandError
     from gateway.planning.recording import read_recording
     from gateway.privacy.chain_fit import fit as fit_chain
 
@@ -94,15 +96,12 @@ def fit(
         print(model.to_json(), end="")
     else:
         _show(model, level, recording.missing)
-    from fugu.view.terminal import warn
 
     warn(model.warning)
 
 
 def _refuse(context: typer.Context, why: str, names: tuple[str, ...]) -> None:
     """Refuse options of the other way to fit."""
-    from fugu.errors import CommandLineError
-
     for name in names:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
@@ -112,12 +111,7 @@ def _refuse(context: typer.Context, why: str, names: tuple[str, ...]) -> None:
 def _fit_grid(
     file: Path, cell: float | None, cells: int | None, period: float | None, output: Path | None, *, as_json: bool
 ) -> None:
-    import json
-
-    from fugu.commands.arguments import positive
-    from fugu.errors import CommandLineError
     from fugu.view.grid import show_grid
-    from fugu.view.terminal import say, warn
     from gateway.planning.grid_model import WARNING, fit_cells, fit_grid, grid_document
     from gateway.planning.traces import read_traces, resampled
 

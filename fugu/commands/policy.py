@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from contract.errors import PolicyError
+from contract.frames import MAX_TICK
+from contract.guarantee import Guarantee, Loss
+from contract.measure_policy import MeasurePolicy
+from contract.measure_table import WeightNoise
+from contract.measurement import Reach
+from contract.policies import read_policy
+from contract.policy import Policy
+from contract.stretches import Stretch
+from fugu.commands.arguments import positive
 from fugu.commands.options import JsonOption
-
-if TYPE_CHECKING:
-    from contract.guarantee import Guarantee, Loss
-    from contract.measure_policy import MeasurePolicy
-    from contract.policy import Policy
-    from contract.stretches import Stretch
+from fugu.view.missing import missing_sentence
+from fugu.view.stretches import stretch_documents, stretch_lines
 
 __all__ = ["app"]
 
@@ -46,14 +54,6 @@ def check(
       fugu policy check policy.json
       fugu policy check policy.json --ceiling 1
     """
-    import math
-
-    from contract.errors import PolicyError
-    from contract.policies import read_policy
-    from contract.policy import Policy
-    from fugu.commands.arguments import positive
-    from fugu.view.missing import missing_sentence
-
     accepted = math.inf if ceiling is None else positive(ceiling, "ceiling")
     try:
         policy = read_policy(file.read_bytes())
@@ -65,11 +65,8 @@ def check(
         return
     loss, alone = policy.verify(accepted), policy.verify_windows()
     if as_json:
-        import json
-
         print(json.dumps(_document(policy, loss, alone)))
         return
-    from fugu.view.stretches import stretch_lines
 
     holds = "the guarantee holds" if alone is None else "both guarantees hold"
     print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
@@ -89,12 +86,6 @@ def check(
 
 def _show_measurement(policy: MeasurePolicy, as_json: bool) -> None:
     """What a measurement policy promises, and its tables."""
-    from contract.frames import MAX_TICK
-    from contract.measure_table import WeightNoise
-    from contract.measurement import Reach
-    from fugu.view.missing import missing_sentence
-    from fugu.view.stretches import stretch_documents, stretch_lines
-
     reach = Reach(policy.measurement)
     sets, stream = reach.all(), policy.stream_loss
     told: tuple[Stretch, ...] = ()
@@ -119,8 +110,6 @@ def _show_measurement(policy: MeasurePolicy, as_json: bool) -> None:
         for table in policy.measure_tables
     ]
     if as_json:
-        import json
-
         print(
             json.dumps(
                 {
@@ -159,8 +148,6 @@ def _show_measurement(policy: MeasurePolicy, as_json: bool) -> None:
 
 def _document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str, object]:
     """What was found, as an object for JSON; `windows` is there if the policy has any."""
-    from fugu.view.stretches import stretch_documents
-
     document = {
         **loss._asdict(),
         "claimed": policy.guarantee.epsilon,

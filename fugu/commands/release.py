@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from contract.release_frames import ReleaseFrame
 from fugu.commands.options import CaFile, CertFile, JsonOption, KeyFile, PasswordFile, Protocol, Username, broker_of
-
-if TYPE_CHECKING:
-    from contract.release_frames import ReleaseFrame
+from fugu.view.terminal import say, show_table
 
 __all__ = ["app"]
 
@@ -60,8 +61,6 @@ def release(
         config=config, store=store, policies=policies, ledger=ledger, name=name, first=first, broker=connection
     )
     if as_json:
-        import json
-
         print(json.dumps([_fields(frame) for frame in frames]))
     else:
         for frame in frames:
@@ -70,14 +69,10 @@ def release(
 
 
 def _fields(frame: ReleaseFrame) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return asdict(frame)
 
 
 def _show(frame: ReleaseFrame) -> None:
-    from fugu.view.terminal import say, show_table
-
     percent = f"{frame.confidence * 100:g} %"
     labels = frame.states if frame.query == "histogram" else (f"{frame.query} of {', '.join(frame.states)}",)
     columns = zip(labels, frame.values, frame.standard_errors, frame.low, frame.high, strict=True)

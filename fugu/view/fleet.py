@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from contract.stretches import STRETCHES
 from fugu.view.stretches import STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.view.terminal import say, show_table
+from gateway.fleet import Device
+from gateway.fleet.entries import Event, Refusal
 
 if TYPE_CHECKING:
-    from gateway.fleet import Device
     from gateway.fleet.dry_run import Change, StreamChange, Worth
-    from gateway.fleet.entries import Event, Refusal
 
 __all__ = [
     "changes_document",

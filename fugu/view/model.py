@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fugu.view.terminal import say, show_table
 from gateway.privacy.chain_model import ChainModel, LikelihoodRatio
 from gateway.privacy.model_fit import transition_matrix
@@ -44,8 +46,6 @@ def show_model(model: ChainModel, confidence: float, missing: int) -> None:
 
 
 def _estimates(model: ChainModel, confidence: float) -> None:
-    import numpy as np
-
     cells = model.cells(confidence)
     halves = [transition_matrix(np.array(half)) for half in model.halves]
     k = model.states
