@@ -40,7 +40,7 @@ def _demo(
 
 @location.command()
 def _location(
-    seconds: Annotated[float, typer.Option(help="How long the walk takes.")] = 40.0,
+    seconds: Annotated[float, typer.Option(help="The walk ends when so many seconds' points have arrived.")] = 40.0,
     out: OutOption = Path("demo-location"),
     broker_kind: BrokerKindOption = "auto",
 ) -> int:

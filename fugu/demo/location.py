@@ -14,7 +14,7 @@ from contract.measure_policy import MeasurePolicy
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from fugu.demo.broker import start_broker
 from fugu.demo.location_report import html_report, read_walk, walk_table
-from fugu.demo.processes import STOP_SECONDS, DemoError, gateway, subscriber
+from fugu.demo.processes import STOP_SECONDS, DemoError, await_that, gateway, subscriber
 from gateway.planning.measure_planner import make_measure_plan
 from gateway.planning.measure_policy_builder import MeasureHeader, build_measure_policy
 from gateway.planning.measure_spec import read_spec
@@ -24,8 +24,11 @@ __all__ = ["SPECIFICATION", "run"]
 
 FLEET, DEVICE, STREAM = "demo", "phone", "place"
 PERIOD_SECONDS = 0.05
+_DOWN_SECONDS = 1.0
 _LEAD_SECONDS = 8.0
 """From the policy to the first tick: until then gateway and device have started, as a rule."""
+_MOST_TICKS = 20
+"""Ticks of the recording for each point that is to arrive: a machine that is slower than that has no demo."""
 SPECIFICATION = f"""\
 # A walk over 10 x 10 cells of 100 m. At every tick it stays, or steps to a neighbouring cell, all equally likely.
 # No released point is more than e times likelier in one cell than in another within two cells of it.
@@ -47,11 +50,12 @@ frame_ticks = 10
 def run(out: Path, seconds: float, broker: str) -> int:
     """Run the demo and write its report.
 
-    A third of the way the device is killed, and is down for a second; after half of it the same happens to the gateway.
+    After a third of the points the device is killed, and is down for a second; after half of them the same happens to
+    the gateway. On a slow machine ticks pass without a point, and it takes longer.
 
     Args:
         out: folder for `place.toml`, `policy.json`, `report.html` and the processes' logs.
-        seconds: how long the device sends.
+        seconds: so many seconds' points are to reach the subscriber, one in 50 ms.
         broker: "auto", "mosquitto" or "embedded".
 
     Raises:
@@ -66,12 +70,13 @@ def run(out: Path, seconds: float, broker: str) -> int:
         place = Path(folder)
         with ExitStack() as stack:
             port, name = stack.enter_context(start_broker(broker, out))
-            console.print(f"{name} on port {port}; a walk of {seconds:.0f} s ...")
+            points = round(seconds / PERIOD_SECONDS)
+            console.print(f"{name} on port {port}; a walk until {points} points have arrived ...")
             header = MeasureHeader(epoch=round(time.time() + _LEAD_SECONDS, 3))
             policy = build_measure_policy(plan, header)
             (out / "policy.json").write_text(policy.to_json())
-            states = _walk(policy, round(seconds / PERIOD_SECONDS) + 1)
-            _stream(stack, policy, states, place, out, port, seconds)
+            states = _walk(policy, points * _MOST_TICKS)
+            _stream(stack, policy, states, place, out, port, points)
         walk = read_walk(policy, states, place / "readings.jsonl")
     (out / "report.html").write_text(html_report(policy, walk, name))
     console.print(walk_table(policy, walk), "", f"report: {out / 'report.html'}", sep="\n")
@@ -89,34 +94,39 @@ def _walk(policy: MeasurePolicy, ticks: int) -> list[int]:
 
 
 def _stream(
-    stack: ExitStack, policy: MeasurePolicy, states: list[int], folder: Path, out: Path, port: int, seconds: float
+    stack: ExitStack, policy: MeasurePolicy, states: list[int], folder: Path, out: Path, port: int, points: int
 ) -> None:
-    """Run all processes; the device's recording ends after the last of its states."""
+    """Run all processes until so many points have arrived."""
     (folder / "policies").mkdir()
     (folder / "policies" / "place.json").write_text(policy.to_json())
     simulate_recording(folder / "walk.csv", policy, states)
     config = write_device(
         folder / DEVICE, policy, folder / "walk.csv", "value", Broker(port=port, max_backoff=1), status_seconds=0.5
     )
-    stack.enter_context(subscriber(port, FLEET, folder / "readings.jsonl", out))
-    store = folder / "gateway.sqlite"
-    begin = policy.clock.epoch_us / 1e6
+    readings, store = folder / "readings.jsonl", folder / "gateway.sqlite"
+    stack.enter_context(subscriber(port, FLEET, readings, out))
+
+    def arrive(count: int) -> None:
+        def enough() -> bool:
+            if device.process.poll() is not None:
+                raise DemoError(f"the device ended before {count} points arrived: see {out / 'device.log'}")
+            return readings.read_text().count('"kind":"point"') >= count
+
+        await_that(f"{count} points have arrived", enough, _LEAD_SECONDS + len(states) * PERIOD_SECONDS)
+
     with gateway(port, FLEET, folder, store, out / "gateway.log") as serving:
         device = AgentProcess(config, out / "device.log")
         stack.callback(lambda: device.process.kill())
-        _pause_until(begin + seconds / 3)
+        arrive(points // 3)
         device.kill()
-        _pause_until(begin + seconds / 3 + 1.0)
+        time.sleep(_DOWN_SECONDS)
         device = AgentProcess(config, out / "device.log")
-        _pause_until(begin + seconds / 2)
+        arrive(points // 2)
         serving.terminate()
         if serving.wait(STOP_SECONDS) != 0:
             raise DemoError(f"the gateway ended with an error: see {out / 'gateway.log'}")
-    _pause_until(begin + seconds / 2 + 1.0)
+    time.sleep(_DOWN_SECONDS)
     with gateway(port, FLEET, folder, store, out / "gateway-2.log"):
-        if device.process.wait(max(0.0, begin + seconds - time.time()) + STOP_SECONDS) != 0:
+        arrive(points)
+        if device.stop(STOP_SECONDS) != 0:
             raise DemoError(f"the device ended with an error: see {out / 'device.log'}")
-
-
-def _pause_until(moment: float) -> None:
-    time.sleep(max(0.0, moment - time.time()))

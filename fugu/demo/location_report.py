@@ -65,23 +65,23 @@ class Walk(NamedTuple):
 
 
 def read_walk(policy: MeasurePolicy, states: Sequence[int], readings: Path) -> Walk:
-    """Put together what the subscriber has printed.
+    """Put together what the subscriber has printed, up to the last tick of which it has a point.
 
     Raises:
         DemoError: next to nothing arrived.
     """
-    count = len(states)
+    lines = [json.loads(line) for line in readings.read_text().splitlines()]
+    count = min(len(states), 1 + max((line["tick"] for line in lines if line["kind"] == "point"), default=0))
     scale = np.array(policy.resolution)
     walk = Walk(
-        np.array(policy.coordinates)[np.array(states)] * scale,
+        np.array(policy.coordinates)[np.array(states[:count])] * scale,
         np.full((count, 2), np.nan),
         np.full(count, -1),
         np.full((count, 2), np.nan),
         np.full((count, 2, 2), np.nan),
         np.zeros(count, dtype=np.int64),
     )
-    for line in readings.read_text().splitlines():
-        reading = json.loads(line)
+    for reading in lines:
         tick = reading["tick"]
         if tick >= count:
             continue

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.chain import steps
 from gateway.chain.kernel import kernel
+from tests.support.brokers import PATIENCE
 
 _HELPER = """
 from gateway.chain.kernel import kernel
@@ -44,7 +45,7 @@ def _run(folder: Path, step: float, added: float) -> list[str]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(Path.cwd())]), "NUMBA_DISABLE_JIT": "0"}
     command = [sys.executable, "-B", "main.py"]
     return subprocess.run(
-        command, cwd=folder, env=environment, check=True, capture_output=True, text=True, timeout=120
+        command, cwd=folder, env=environment, check=True, capture_output=True, text=True, timeout=PATIENCE
     ).stdout.split()
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.command import Fugu
 from tests.support.release_scenes import scheduled, write_config
 from tests.support.scenes import write_policies
@@ -29,7 +29,7 @@ def test_it_serves_a_planned_fleet_until_told_to_stop(fugu: Fugu, broker: Mosqui
         process = subprocess.Popen(command, cwd=ROOT, stdout=written, stderr=written)
         wait_until(lambda: b"has started" in log.read_bytes() or process.poll() is not None, what="the gateway")
         process.send_signal(signal.SIGTERM)
-        code = process.wait(20)
+        code = process.wait(PATIENCE)
     assert code == 0, log.read_text()
     assert b"Traceback" not in log.read_bytes()
     assert store.exists()

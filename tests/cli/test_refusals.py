@@ -15,6 +15,7 @@ CHAIN = ("--q", ".1", "--r", ".2")
 GATEWAY = ("gateway", "run", "--fleet", "f", "--policies", "p", "--store", "s")
 FEW = "fewer than two different states tell nothing of a chain"
 NO_STATES = "column state does not hold states (whole numbers from 0 to 254): give --threshold"
+UNMINDED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 LOSS = ("loss", "stream", *CHAIN)
 
 
@@ -159,7 +160,7 @@ def test_a_recording_s_values_are_in_no_error(fugu: Fugu, tmp_path: Path) -> Non
 words = st.text("0123456789.:e-/naif +_x", max_size=12) | st.floats().map(str) | st.text(max_size=8)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=UNMINDED)
 @given(words, words, words)
 @example("1e-3000", ".5", "1e999")
 @example("٣", "½", "0x1")
@@ -174,7 +175,7 @@ def test_any_text_as_an_option_gives_a_number_or_one_line(fugu: Fugu, q: str, rh
         assert done.err.count("\n") == (0 if done.code == 0 else 1)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=UNMINDED)
 @given(
     arguments=st.lists(
         words | st.sampled_from(["--q", "--help", "-o", "fit", "stream", "plan", "model", "--", "policy"]), max_size=4

@@ -81,8 +81,8 @@ def test_counts_are_printed_once_as_they_arrive(broker: Mosquitto, as_json: bool
         return process.poll() is not None
 
     try:
-        wait_until(lambda: link.connected, 20)
-        wait_until(step, 30)
+        wait_until(lambda: link.connected)
+        wait_until(step)
     finally:
         link.stop()
     out, err = process.communicate()

@@ -289,7 +289,7 @@ def test_retained_policies_survive_a_power_cut_once_they_are_on_the_disk(tmp_pat
             payload = f"policy of version {version}".encode()
             with broker.client("operator") as operator:
                 assert operator.publish(POLICY, payload, retain=True) == 0
-            wait_until(lambda payload=payload: database.exists() and payload in database.read_bytes(), 20)
+            wait_until(lambda payload=payload: database.exists() and payload in database.read_bytes())
             broker.kill()
             broker.start()
             with broker.client("watch") as watch:

@@ -14,6 +14,7 @@ import pytest
 from gateway.deployment.errors import DeploymentError
 from gateway.deployment.units import unit
 from mqtt_link import Subscription, SymbolReading
+from tests.support.brokers import PATIENCE
 from tests.support.command import Fugu
 from tests.support.processes import policy
 from tests.support.shipped import Shipped
@@ -107,9 +108,9 @@ def test_the_command_of_the_gateway_s_unit_serves_a_device_for_a_subscriber(flee
                 if kinds >= {SymbolReading.__name__, "EstimateReading"}:
                     break
         agent.terminate()
-        assert agent.wait(30) == 0  # an orderly stop waits until the gateway has everything
+        assert agent.wait(PATIENCE) == 0  # an orderly stop waits until the gateway has everything
         gateway.terminate()
-        assert gateway.wait(30) == 0
+        assert gateway.wait(PATIENCE) == 0
         log.close()
         assert kinds == {"SymbolReading", "EstimateReading"}, (tmp_path / "log").read_text()
         assert (tmp_path / "state" / "store.sqlite").exists()

@@ -26,7 +26,7 @@ from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import write_device
 from mqtt_link import Broker, Link
 from tests.support.agents import SECOND, JumpingClock, ScriptedClock, agent_plan, frames_left, run, stream_plan, ticks
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import Recorder, policy
 
 
@@ -114,14 +114,14 @@ def test_only_what_the_gateway_has_is_forgotten_and_gaps_are_sent_again(broker: 
     """A PUBACK is not durability: without the gateway's word every frame stays, and is sent again when it is missed."""
     address = Broker(port=broker.port)
     recorder = Recorder(address)
-    plan = agent_plan(tmp_path, address, forget="committed", drain_seconds=20.0)
+    plan = agent_plan(tmp_path, address, forget="committed", drain_seconds=PATIENCE)
     agent = Agent(plan, [ReplaySensor([0.0, 1.0] * 20, loop=False)], system_entropy(), JumpingClock(0))
     thread = threading.Thread(target=agent.run)
     thread.start()
-    wait_until(lambda: len(recorder.payloads) == 4, 20)
+    wait_until(lambda: len(recorder.payloads) == 4)
     gateway = Link(address, client_id="gateway")
     gateway.start()
-    wait_until(lambda: gateway.connected, 20)
+    wait_until(lambda: gateway.connected)
 
     def say(through: int, *gaps: Gap) -> None:
         message = Committed((StreamCommit("hr", through, gaps),))
@@ -130,11 +130,11 @@ def test_only_what_the_gateway_has_is_forgotten_and_gaps_are_sent_again(broker: 
     gateway.publish(committed_topic("home", "watch"), b"\x02garbage")
     agent._sender._sent_at.clear()
     say(30, Gap(10, 20))
-    wait_until(lambda: len(recorder.payloads) == 5, 20)
+    wait_until(lambda: len(recorder.payloads) == 5)
     assert recorder.payloads[4] == recorder.payloads[1], "the same bytes"
     assert agent.rejected == 1
     say(1000)
-    thread.join(20)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     gateway.stop()
     recorder.link.stop()
@@ -156,11 +156,11 @@ def test_status_is_retained_and_the_last_will_tells_of_a_crash(broker: Mosquitto
     )
     process = subprocess.Popen([sys.executable, "-m", "edge_agent", str(config)])
     observer.start()
-    wait_until(lambda: bool(seen) and decode_status(seen[-1]).online, 20)
+    wait_until(lambda: bool(seen) and decode_status(seen[-1]).online)
     assert decode_status(seen[-1]).streams[0].policy_version == 1
     process.kill()
     process.wait()
-    wait_until(lambda: not decode_status(seen[-1]).online, 20)
+    wait_until(lambda: not decode_status(seen[-1]).online)
     assert decode_status(seen[-1]).codes == (StatusCode.CONNECTION_LOST,)
     observer.stop()
 
@@ -174,14 +174,14 @@ def test_a_full_disk_stops_the_symbols_and_not_the_agent(broker: Mosquitto, tmp_
     (pages,) = agent._outbox._db.execute("PRAGMA page_count").fetchone()
     agent._outbox._db.execute(f"PRAGMA max_page_count = {pages}")
     thread.start()
-    wait_until(lambda: StatusCode.STORAGE_FULL in agent._codes(), 30)
+    wait_until(lambda: StatusCode.STORAGE_FULL in agent._codes())
     until = clock.now + 500 * SECOND
-    wait_until(lambda: clock.now > until, 30)
+    wait_until(lambda: clock.now > until)
     assert thread.is_alive()
     agent._later(lambda: agent._outbox._db.execute("PRAGMA max_page_count = 100000") and None)
-    wait_until(lambda: StatusCode.STORAGE_FULL not in agent._codes(), 30)
+    wait_until(lambda: StatusCode.STORAGE_FULL not in agent._codes())
     agent.stop()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     kept = ticks(frames_left(plan))
     assert len(set(kept)) == len(kept)
@@ -230,7 +230,9 @@ def test_a_policy_that_is_false_too_weak_or_not_ours_is_refused(
         load(config)
     with pytest.raises(ConfigError, match=text):
         check_in_child(config)()
-    done = subprocess.run([sys.executable, "-m", "edge_agent", str(config)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "edge_agent", str(config)], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "outbox.sqlite").exists()

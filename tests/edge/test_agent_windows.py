@@ -30,7 +30,7 @@ from tests.support.agents import (
     ticks,
     window_plan,
 )
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import Recorder
 
 
@@ -151,16 +151,16 @@ def test_a_full_disk_loses_windows_and_repeats_none(tmp_path: Path) -> None:
     (pages,) = agent._outbox._db.execute("PRAGMA page_count").fetchone()
     agent._outbox._db.execute(f"PRAGMA max_page_count = {pages + 1}")
     thread.start()
-    wait_until(lambda: StatusCode.STORAGE_FULL in agent._codes(), 30)
+    wait_until(lambda: StatusCode.STORAGE_FULL in agent._codes())
     full = clock.now
-    wait_until(lambda: clock.now > full + 300 * SECOND, 30)
+    wait_until(lambda: clock.now > full + 300 * SECOND)
     assert thread.is_alive()
     agent._later(lambda: agent._outbox._db.execute("PRAGMA max_page_count = 100000") and None)
-    wait_until(lambda: StatusCode.STORAGE_FULL not in agent._codes(), 30)
+    wait_until(lambda: StatusCode.STORAGE_FULL not in agent._codes())
     room = clock.now
-    wait_until(lambda: clock.now > room + 50 * SECOND, 30)
+    wait_until(lambda: clock.now > room + 50 * SECOND)
     agent.stop()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     kept = windows_left(plan)
     indices = [frame.index for frame in kept]
@@ -179,26 +179,26 @@ def test_windows_stay_until_the_gateway_has_them_and_are_sent_again_when_it_miss
     address = Broker(port=broker.port)
     recorder = Recorder(address, "fugu/2/home/+/window/+")
     stream = stream_plan(windows=(window_plan(),))
-    plan = agent_plan(tmp_path, address, stream, forget="committed", drain_seconds=20.0)
+    plan = agent_plan(tmp_path, address, stream, forget="committed", drain_seconds=PATIENCE)
     agent = Agent(plan, [ReplaySensor([0.0, 1.0] * 20, loop=False)], system_entropy(), JumpingClock(0))
     thread = threading.Thread(target=agent.run, daemon=True)
     thread.start()
-    wait_until(lambda: len(recorder.payloads) == 4, 20)
+    wait_until(lambda: len(recorder.payloads) == 4)
     gateway = Link(address, client_id="gateway")
     gateway.start()
-    wait_until(lambda: gateway.connected, 20)
+    wait_until(lambda: gateway.connected)
 
     def say(*commits: StreamCommit) -> None:
         gateway.publish(committed_topic("home", "watch"), encode_committed(Committed(commits)))
 
     agent._sender._sent_at.clear()
     say(StreamCommit("hr", 1000, ()), StreamCommit("hr/high", 2, (Gap(0, 1),)))
-    wait_until(lambda: len(recorder.payloads) == 5, 20)
+    wait_until(lambda: len(recorder.payloads) == 5)
     assert recorder.payloads[4] == recorder.payloads[1], "the same bytes"
     assert decode_window(recorder.payloads[4]).index == 1
     assert agent._outbox.depth() == 2
     say(StreamCommit("hr/high", 3, ()))
-    thread.join(20)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     gateway.stop()
     recorder.link.stop()

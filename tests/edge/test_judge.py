@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from contract.topics import policy_set_topic
-from edge_agent import fleet_policy
 from edge_agent.fleet_policy import FleetPolicy
 from edge_agent.plan import Managed
 from tests.support.brokers import wait_until
@@ -56,6 +55,6 @@ def test_files_of_the_working_folder_are_not_its_libraries(
     events: list[object] = []
     fleet = FleetPolicy("home", "watch", managed, events.append, lambda _plans, store: store(), lambda *_: False)
     fleet.arrived(policy_set_topic("home", "watch"), PAYLOAD)
-    wait_until(lambda: events, fleet_policy.JUDGE_SECONDS)
+    wait_until(lambda: events)
     events[0]()  # type: ignore[operator]
     assert fleet.managed.version == 5

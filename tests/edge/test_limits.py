@@ -17,6 +17,7 @@ from contract.policies import AnyPolicy
 from contract.policy import Policy
 from edge_agent.config import load
 from edge_agent.config_file import ConfigError
+from tests.support.brokers import PATIENCE
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import Keys
@@ -51,7 +52,7 @@ def device(folder: Path, *streams: tuple[AnyPolicy, str, AnyPolicy | None], **li
 def check(config: Path) -> list[str]:
     """What `fugu-agent --check` prints after its first line."""
     command = [sys.executable, "-m", "edge_agent", str(config), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     first, *lines = done.stdout.splitlines()
     assert "every guarantee holds" in first
     return lines

@@ -18,7 +18,7 @@ from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import write_device
 from mqtt_link import Broker
 from tests.support.agents import JumpingClock, agent_plan
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import policy
 
 SECOND = 1_000_000
@@ -30,7 +30,7 @@ def test_a_second_agent_on_one_outbox_is_told_so_in_one_line(tmp_path: Path) -> 
     config = write_device(tmp_path / "watch", device, tmp_path / "night.csv", "value", Broker(port=9))
     first = Outbox(tmp_path / "watch" / "outbox.sqlite", device.fleet, device.device)
     command = [sys.executable, "-m", "edge_agent", str(config)]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    second = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     first.close()
     assert second.returncode == 1
     assert len(second.stderr.splitlines()) == 1
@@ -47,21 +47,21 @@ def test_an_unreachable_broker_is_told_once_and_again_when_it_is_back(
     thread = threading.Thread(target=agent.run)
     thread.start()
     try:
-        wait_until(lambda: bool(caplog.messages), 20)
+        wait_until(lambda: bool(caplog.messages))
         seen = clock.now
-        wait_until(lambda: clock.now > seen + 1000 * SECOND, 20)
+        wait_until(lambda: clock.now > seen + 1000 * SECOND)
         assert caplog.messages == [
             f"broker 127.0.0.1:{broker.port}: no broker at 127.0.0.1:{broker.port}: Connection refused; "
             "frames wait in the outbox"
         ]
         with broker:
-            wait_until(lambda: len(caplog.messages) == 2, 30)
+            wait_until(lambda: len(caplog.messages) == 2)
             assert caplog.messages[1] == f"broker 127.0.0.1:{broker.port}: connected again"
             agent.stop()
-            thread.join(30)
+            thread.join(PATIENCE)
     finally:
         agent.stop()
-        thread.join(30)
+        thread.join(PATIENCE)
     assert not thread.is_alive()
 
 

@@ -259,7 +259,7 @@ def test_what_a_sensor_s_function_raises_is_in_no_status(tmp_path: Path) -> None
         clock = JumpingClock(1000 * SECOND)
         sensor = CallSensor(lambda pulse=pulse: function(pulse))  # type: ignore[misc]
         agent = Agent(agent_plan(folder, Broker(port=9)), [sensor], Sequence32(), clock)
-        wait_until(lambda sensor=sensor: sensor.trouble != "", 20)  # type: ignore[misc]
+        wait_until(lambda sensor=sensor: sensor.trouble != "")  # type: ignore[misc]
         for _ in range(5):
             clock.now += SECOND
             agent._ticks.catch_up()
@@ -313,7 +313,7 @@ def test_after_a_step_of_the_clock_nothing_is_made_up(tmp_path: Path) -> None:
 def test_the_end_of_standard_input_does_not_end_the_stream(tmp_path: Path) -> None:
     with (tmp_path / "lines").open("wb+") as lines:
         sensor = LineSensor(lines)
-        wait_until(lambda: sensor.trouble != "", 20)
+        wait_until(lambda: sensor.trouble != "")
         clock = JumpingClock(0)
         ticks, outbox = ticker(tmp_path, clock, stream_plan(), sensor)
         for now in range(1, 21):

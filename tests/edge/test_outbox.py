@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from contract.frames import Gap
 from edge_agent.outbox import Outbox, OutboxError
 from tests.support.agents import stream_plan
+from tests.support.brokers import PATIENCE
 
 PLAN = stream_plan()
 
@@ -143,7 +144,9 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
     """Two agents on one outbox would draw the same tick twice."""
     outbox = new_outbox(tmp_path)
     code = "import sys; from edge_agent.outbox import Outbox; Outbox(sys.argv[1], 'home', 'watch')"
-    second = subprocess.run([sys.executable, "-c", code, str(outbox.path)], capture_output=True, text=True, timeout=60)
+    second = subprocess.run(
+        [sys.executable, "-c", code, str(outbox.path)], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert second.returncode != 0
     assert "is in use by another agent that runs" in second.stderr
 

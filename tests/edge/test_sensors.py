@@ -29,7 +29,7 @@ from edge_agent.sensors import (
     open_sensor,
     silence_warning,
 )
-from tests.support.brokers import wait_until
+from tests.support.brokers import PATIENCE, wait_until
 
 
 def value(reading: Reading | None) -> float | str | None:
@@ -90,15 +90,15 @@ def test_the_newest_line_counts_and_is_read_once() -> None:
     with os.fdopen(write_end, "w") as lines:
         lines.write("70\n71\n\n72\n")
         lines.flush()
-        wait_until(lambda: value(sensor.read(0)) == "72", 20)
+        wait_until(lambda: value(sensor.read(0)) == "72")
         assert sensor.read(1) is None
-    wait_until(lambda: sensor.trouble == "its input has ended", 20)
+    wait_until(lambda: sensor.trouble == "its input has ended")
     assert sensor.read(2) is None
 
 
 def test_the_end_of_the_input_is_silence_and_not_the_end_of_the_stream() -> None:
     sensor = LineSensor(io.BytesIO(b"70\n"))
-    wait_until(lambda: sensor.trouble == "its input has ended", 20)
+    wait_until(lambda: sensor.trouble == "its input has ended")
     assert value(sensor.read(0)) == "70"
     assert sensor.read(1) is None
     assert not sensor.finished(1)
@@ -111,10 +111,10 @@ def test_no_line_ends_the_sensor_whatever_its_bytes_and_its_length() -> None:
         with os.fdopen(write_end, "wb") as lines:
             lines.write(line + b"\n")
             lines.flush()
-            wait_until(lambda sensor=sensor: sensor.read(0) is not None, 20)  # type: ignore[misc]
+            wait_until(lambda sensor=sensor: sensor.read(0) is not None)  # type: ignore[misc]
             lines.write(b"71\n")
             lines.flush()
-            wait_until(lambda sensor=sensor: value(sensor.read(1)) == "71", 20)  # type: ignore[misc]
+            wait_until(lambda sensor=sensor: value(sensor.read(1)) == "71")  # type: ignore[misc]
             assert sensor.trouble == ""
 
 
@@ -122,13 +122,13 @@ def test_a_slow_function_delays_nothing_and_its_value_comes_with_a_later_tick() 
     release = threading.Event()
 
     def slow() -> float:
-        release.wait(20)
+        release.wait(PATIENCE)
         return 71.5
 
     sensor = CallSensor(slow)
     assert [sensor.read(t) for t in range(5)] == [None] * 5
     release.set()
-    wait_until(lambda: value(sensor.read(5)) == 71.5, 20)
+    wait_until(lambda: value(sensor.read(5)) == 71.5)
     assert not sensor.finished(6)
 
 
@@ -142,7 +142,7 @@ def test_a_function_that_raises_has_no_reading_and_nothing_of_the_exception_is_k
         raise error
 
     sensor = CallSensor(broken)
-    wait_until(lambda: sensor.read(0) is None and sensor.trouble != "", 20)
+    wait_until(lambda: sensor.read(0) is None and sensor.trouble != "")
     assert sensor.trouble == "its function raises an exception; run it by hand to see which"
     assert sensor.read(0) is None
 
@@ -164,7 +164,7 @@ class Asked:
     def holds(self, tick: int, order: object) -> float | str | None:
         """What holds at a tick before which a call returned a value, or raised an exception."""
         self._orders.put(order)
-        wait_until(lambda: self.source._mailbox._news.works is not None, 20)
+        wait_until(lambda: self.source._mailbox._news.works is not None)
         return value(self.sensor.read(tick))
 
 
@@ -195,13 +195,13 @@ def test_code_of_a_reading_s_own_type_runs_in_the_sensor_s_thread_and_delays_no_
 
     class Slow:
         def __float__(self) -> float:
-            release.wait(20)
+            release.wait(PATIENCE)
             return 71.5
 
     sensor = CallSensor(Slow)
     assert [sensor.read(tick) for tick in range(5)] == [None] * 5
     release.set()
-    wait_until(lambda: value(sensor.read(5)) == 71.5, 20)
+    wait_until(lambda: value(sensor.read(5)) == 71.5)
 
 
 @pytest.mark.parametrize(
@@ -264,13 +264,13 @@ def test_a_keep_alive_line_is_no_reading_and_the_end_of_the_input_ends_what_hold
     with os.fdopen(write_end, "w") as lines:
         lines.write("70\nalive\n")
         lines.flush()
-        wait_until(lambda: value(sensor.read(0)) == "70", 20)
+        wait_until(lambda: value(sensor.read(0)) == "70")
         assert [value(sensor.read(tick)) for tick in (1, 2, 3)] == ["70", "70", None]
         lines.write("alive\n")
         lines.flush()
-        wait_until(lambda: value(sensor.read(4)) == "70", 20)
-    wait_until(lambda: source.trouble == "its input has ended", 20)
-    wait_until(lambda: sensor.read(4) is None, 20)
+        wait_until(lambda: value(sensor.read(4)) == "70")
+    wait_until(lambda: source.trouble == "its input has ended")
+    wait_until(lambda: sensor.read(4) is None)
 
 
 def test_of_a_recording_of_changes_an_empty_cell_holds_and_a_word_ends_it() -> None:
@@ -315,7 +315,7 @@ def test_functions_are_found_by_name(target: str) -> None:
     config = {"kind": "call", "target": target, "silence": "samples"}
     if target == "time:time":
         sensor = open_sensor(config)
-        wait_until(lambda: sensor.read(0) is not None, 20)
+        wait_until(lambda: sensor.read(0) is not None)
     else:
         with pytest.raises(ConfigError, match="sensor"):
             open_sensor(config)

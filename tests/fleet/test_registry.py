@@ -24,6 +24,7 @@ from gateway.fleet.entries import (
 )
 from gateway.fleet.registry import Registry
 from gateway.fleet.registry_rows import MOST_REFUSALS
+from tests.support.brokers import PATIENCE
 from tests.support.simulated_fleets import SECOND, START, document, names, new_registry
 
 ROOT = Path(__file__).parents[2]
@@ -246,7 +247,7 @@ for i in range(100):
 def test_two_processes_make_and_fill_one_file(tmp_path: Path) -> None:
     path = tmp_path / "fleet.sqlite"
     both = [subprocess.Popen([sys.executable, "-c", _WRITER, str(path), who], cwd=ROOT) for who in ("a", "b")]
-    assert [process.wait(60) for process in both] == [0, 0]
+    assert [process.wait(PATIENCE) for process in both] == [0, 0]
     registry = Registry(path)
     assert registry.groups() == {"both": 200}
     assert len(registry.refusals()) == len(registry.history()) == 200

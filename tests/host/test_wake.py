@@ -7,6 +7,7 @@ import sys
 import threading
 
 from host.wake import Wake
+from tests.support.brokers import PATIENCE
 
 INTERRUPTED = """
 import signal
@@ -40,10 +41,12 @@ def test_another_thread_wakes() -> None:
     wake = Wake()
     thread = threading.Thread(target=wake.set)
     thread.start()
-    assert wake.wait(30)
+    assert wake.wait(PATIENCE)
     thread.join()
 
 
 def test_a_signal_between_any_two_instructions_does_not_stop_the_waiting_thread_for_ever() -> None:
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert (done.stdout, done.returncode) == ("awake\n", 0), done.stderr[-500:]

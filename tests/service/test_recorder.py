@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from contract.frames import MAX_GAPS, Committed, SymbolFrame
 from tests.support.scenes import Scene, final_state, frames
 
+UNMINDED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 FRAMES = frames([4, 1, 10, 3, 20, 7, 9, 2], gaps=[0, 0, 3, 0, 30, 8, 7, 0], versions=[1, 1, 1, 2, 2, 3, 1, 1])
 
 
@@ -36,7 +37,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, object]:
     return states
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=UNMINDED)
 @given(st.data())
 def test_any_order_repetition_batching_and_restart_ends_in_the_same_bits(
     undisturbed: dict[int, object], data: st.DataObject

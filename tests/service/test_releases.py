@@ -14,7 +14,7 @@ from contract.release_frames import decode_release
 from gateway.release.audit import verify
 from gateway.release.ledger import Ledger
 from gateway.service import Gateway, GatewaySettings
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.release_scenes import FLEET, Public, scheduled, start_gateway, write_config
 from tests.support.scenes import frames, write_policies
@@ -107,7 +107,7 @@ def test_killed_and_restarted_each_window_is_released_at_most_once(broker: Mosqu
     expected = {(name, first) for name in ("active", "plain") for first in range(0, 580, 20)}
     wait_until(lambda: {(frame.name, frame.first) for frame in public.frames} == expected)
     gateway.send_signal(signal.SIGTERM)
-    assert gateway.wait(30) == 0
+    assert gateway.wait(PATIENCE) == 0
     ledger = Ledger(tmp_path / "l.sqlite", create=False)
     published = {decode_release(payload).entry: payload for payload in public.payloads}
     assert set(published.values()) == set(public.payloads)  # what arrived again had the same bytes
@@ -137,7 +137,7 @@ def test_what_the_broker_refuses_is_published_at_the_next_start_with_the_same_by
         device.send(frames([10] * 3))
         wait_until(lambda: pending(tmp_path))
         gateway.send_signal(signal.SIGTERM)
-        assert gateway.wait(30) == 0
+        assert gateway.wait(PATIENCE) == 0
         assert "publish_refused=1" in (tmp_path / "gateway.log").read_text()
         (reserved,) = pending(tmp_path)
         access.write_text("topic readwrite fugu/2/home/#\n")
@@ -148,7 +148,7 @@ def test_what_the_broker_refuses_is_published_at_the_next_start_with_the_same_by
         assert public.payloads == [reserved]
         wait_until(lambda: not pending(tmp_path))
         gateway.send_signal(signal.SIGTERM)
-        assert gateway.wait(30) == 0
+        assert gateway.wait(PATIENCE) == 0
         public.link.stop()
         device.stop()
 

@@ -205,10 +205,10 @@ def test_a_gateway_stores_windows_and_tells_the_device(broker: Mosquitto, tmp_pa
     client.loop_start()
     gateway.start()
     try:
-        wait_until(lambda: gateway._link.connected and client.is_connected(), 20)
+        wait_until(lambda: gateway._link.connected and client.is_connected())
         for made in (frame(0), frame(1), frame(1), frame(1, counts=(5,)), frame(2, window="none")):
             client.publish(window_topic("home", "watch", "hr"), encode_window(made), qos=1)
-        wait_until(lambda: StreamCommit("hr/high", 1, ()) in heard and gateway.counters["unknown_window"], 20)
+        wait_until(lambda: StreamCommit("hr/high", 1, ()) in heard and gateway.counters["unknown_window"])
         assert {one.stream for one in heard} == {"hr", "steps", *SEQUENCES}
     finally:
         gateway.stop()

@@ -17,7 +17,7 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from host.wake import Wake
 from mqtt_link import Broker
-from tests.support.brokers import wait_until
+from tests.support.brokers import PATIENCE, wait_until
 
 SECOND = 1_000_000
 COIN = ((1 << 31,), (1 << 31,))
@@ -71,7 +71,7 @@ def agent_plan(folder: Path, broker: Broker, *streams: StreamPlan, **changes: An
         outbox=str(folder / "outbox.sqlite"),
         broker=broker,
         forget="puback",
-        drain_seconds=20.0,
+        drain_seconds=PATIENCE,
         status_seconds=1.0,
         streams=streams or (stream_plan(),),
     )
@@ -114,10 +114,10 @@ def run(plan: AgentPlan, clock: JumpingClock, until: Callable[[], bool]) -> None
     thread = threading.Thread(target=agent.run)
     thread.start()
     try:
-        wait_until(until, 30)
+        wait_until(until)
     finally:
         agent.stop()
-        thread.join(60)
+        thread.join(PATIENCE)
     assert not thread.is_alive()
 
 

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.brokers import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -52,9 +54,9 @@ class Page:
         """End what runs in the background."""
         for process in reversed(self._background):
             os.killpg(process.pid, signal.SIGTERM)
-            process.wait(30)
+            process.wait(PATIENCE)
 
-    def run(self, timeout: float = 240.0) -> int:
+    def run(self) -> int:
         """Run all blocks in order; returns how many commands and programs were run."""
         count = 0
         for language, option, body in self.blocks:
@@ -64,7 +66,7 @@ class Page:
                 self._start(body)
                 count += 1
             elif language in ("sh", "python"):
-                self._run(language, body, timeout)
+                self._run(language, body)
                 count += 1
         return count
 
@@ -77,10 +79,10 @@ class Page:
             )
         )
 
-    def _run(self, language: str, body: str, timeout: float) -> None:
+    def _run(self, language: str, body: str) -> None:
         command = ["bash", "-euc", body] if language == "sh" else [sys.executable, "-c", body]
         done = subprocess.run(
-            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=timeout
+            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=PATIENCE
         )
         log = self._folder / "background.log"
         assert done.returncode == 0, (

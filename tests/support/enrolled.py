@@ -77,7 +77,7 @@ class Operator:
             on_message=self._received,
         )
         self.link.start()
-        wait_until(self._subscribed.is_set, 20)
+        wait_until(self._subscribed.is_set)
 
     def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
         if topic.endswith("/status"):
@@ -96,5 +96,5 @@ class Operator:
 
     def until(self, condition: Callable[[PolicyStatus], object]) -> PolicyStatus:
         """Wait until the device has said something."""
-        wait_until(lambda: self.statuses and condition(self.now), 60, "the device's policy status")
+        wait_until(lambda: self.statuses and condition(self.now), "the device's policy status")
         return self.now

@@ -21,7 +21,7 @@ from contract.frames import (
     encode_symbols,
 )
 from contract.topics import committed_topic, estimate_topic, status_topic, symbols_topic
-from tests.support.brokers import Mosquitto
+from tests.support.brokers import PATIENCE, Mosquitto
 
 _PROGRAM = """
 import logging, sys
@@ -56,7 +56,7 @@ class GatewayProcess:
     def stop(self) -> int:
         """End it in order; returns its exit code."""
         self._process.terminate()
-        return self._process.wait(30)
+        return self._process.wait(PATIENCE)
 
     @property
     def log(self) -> str:
@@ -85,7 +85,7 @@ class Device:
         self._client.on_subscribe = lambda *_: self._subscribed.set()
         self._client.connect_async("127.0.0.1", mosquitto.port)
         self._client.loop_start()
-        assert self._subscribed.wait(20)
+        assert self._subscribed.wait(PATIENCE)
 
     def send(self, frames: Sequence[SymbolFrame]) -> None:
         """Publish frames and keep them."""

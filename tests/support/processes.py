@@ -18,7 +18,7 @@ from contract.table import EmissionTable
 from contract.window_frames import WindowFrame
 from contract.windows import Window
 from mqtt_link import Broker, Link
-from tests.support.brokers import wait_until
+from tests.support.brokers import PATIENCE, wait_until
 
 THRESHOLD = 2_050_000_000
 CHAINS = BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35))
@@ -71,7 +71,7 @@ class GatewayProcess:
     def stop(self) -> int:
         """End it in order; returns its exit code."""
         self.process.terminate()
-        return self.process.wait(30)
+        return self.process.wait(PATIENCE)
 
     def frames(self) -> list[SymbolFrame]:
         """What is durable, in the order of the ticks."""
@@ -122,7 +122,7 @@ class Recorder:
             on_message=lambda _topic, payload, _retained: self.payloads.append(payload),
         )
         self.link.start()
-        wait_until(self._subscribed.is_set, 20)
+        wait_until(self._subscribed.is_set)
 
     def frames(self) -> list[SymbolFrame]:
         """All frames so far, with repetitions."""

@@ -22,7 +22,6 @@ __all__ = ["DENIED", "Client", "Shipped", "promises"]
 
 DENIED = 135
 NOBODY = 16
-WAIT_SECONDS = 6.0
 
 
 def fugu(*words: object) -> None:
@@ -157,21 +156,21 @@ class Client:
         """Close the socket without a word, so that the broker publishes the last will."""
         self._client.socket().close()  # type: ignore[union-attr]
 
-    def wait_for(self, topic: str, payload: bytes, seconds: float = WAIT_SECONDS) -> None:
+    def wait_for(self, topic: str, payload: bytes) -> None:
         """Wait until a message has arrived."""
-        self._until(lambda: (topic, payload) in self.received, f"{payload!r} on {topic}", seconds)
+        self._until(lambda: (topic, payload) in self.received, f"{payload!r} on {topic}")
 
     def _wait(self, mid: int) -> int:
         self._until(lambda: mid in self._answers, "an answer")
         return self._answers.pop(mid)
 
-    def _until(self, condition: Callable[[], object], what: str, seconds: float = WAIT_SECONDS) -> None:
+    def _until(self, condition: Callable[[], object], what: str) -> None:
         def reached() -> bool:
             if not condition():
                 self._client.loop(0.05)
             return bool(condition())
 
-        wait_until(reached, seconds, what)
+        wait_until(reached, what)
 
     def _connected(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         self.reason = reason.value

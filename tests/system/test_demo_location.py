@@ -14,7 +14,7 @@ import pytest
 @pytest.mark.parametrize("kind", ["mosquitto", pytest.param("embedded", marks=pytest.mark.soak)])
 def test_the_walk_is_followed_through_restarts_and_losses(tmp_path: Path, kind: str) -> None:
     command = [sys.executable, "-m", "fugu", "demo-location", "--seconds", "20", "--broker-kind", kind]
-    done = subprocess.run([*command, "--out", "walk"], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([*command, "--out", "walk"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     report = (tmp_path / "walk" / "report.html").read_text()
     assert "http://" not in report.replace("http://www.w3.org/2000/svg", "")
@@ -27,9 +27,9 @@ def test_the_walk_is_followed_through_restarts_and_losses(tmp_path: Path, kind: 
         assert shapes.count("rect") == 1 + 100 + 1, "paper, cells, and the true one"
     said = dict(re.findall(r"<tr><td>(.*?)</td><td>(.*?)</td></tr>", report))
     numbers = {name: float(value.partition(" ")[0].rstrip(",")) for name, value in said.items()}
-    assert numbers["ticks of the walk"] == 401
+    assert numbers["points that reached the subscriber"] >= 400
     assert numbers["ticks while the device was down"] >= 10
-    assert numbers["points that reached the subscriber"] >= 300
+    assert numbers["ticks of the walk"] >= 410
     assert numbers["drawn from tables that the gateway sent"] > 0
     assert numbers["a possible cell is hidden among at least"] >= 2
     released, estimated = (numbers[name] for name in said if name.startswith("error of the"))

@@ -14,7 +14,7 @@ import pytest
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from gateway.fleet import Registry
 from mqtt_link import Broker
-from tests.support.brokers import Mosquitto, free_port, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
 from tests.support.documents import ROOT, Page
 from tests.support.processes import GatewayProcess, policy
 
@@ -27,7 +27,7 @@ def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
     replace = {"1883": str(broker.port), "--port 8883": f"--port {port}", "127.0.0.1:8883": f"127.0.0.1:{port}"}
     with Page("docs/deploy.md", tmp_path, replace) as page:
         assert page.run() == 11
-        wait_until(lambda: (tmp_path / "outbox.sqlite").exists(), 30)
+        wait_until(lambda: (tmp_path / "outbox.sqlite").exists())
         listed = subprocess.run(
             [tmp_path / "edge/bin/python", "-m", "pip", "list"], capture_output=True, text=True, check=True
         ).stdout.lower()
@@ -39,7 +39,7 @@ def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
 def test_operating(tmp_path: Path) -> None:
     with Page("docs/operate.md", tmp_path, {"1883": str(free_port())}) as page:
         assert page.run() >= 4
-        wait_until(lambda: (tmp_path / "gateway.sqlite").exists(), 60)
+        wait_until(lambda: (tmp_path / "gateway.sqlite").exists())
 
 
 def test_subscribing(broker: Mosquitto, tmp_path: Path) -> None:
@@ -52,22 +52,22 @@ def test_subscribing(broker: Mosquitto, tmp_path: Path) -> None:
         tmp_path / "watch", device, tmp_path / "night.csv", "value", Broker(port=broker.port), loop=True
     )
     agent = AgentProcess(config, tmp_path / "agent.log")
-    wait_until(lambda: len(gateway.frames()) > 2, 60)
+    wait_until(lambda: len(gateway.frames()) > 2)
     with Page("docs/subscribe.md", tmp_path, {"1883": str(broker.port)}) as page:
-        assert page.run(60) == 3
-    assert agent.stop(60) == 0
+        assert page.run() == 3
+    assert agent.stop(PATIENCE) == 0
     assert gateway.stop() == 0
 
 
 def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
     with Page("docs/measure.md", tmp_path, {"1883": str(broker.port)}) as page:
-        assert page.run(120) == 7
+        assert page.run() == 7
     assert "exposure" not in (tmp_path / "background.log").read_text()
 
 
 def test_fleet_pages(broker: Mosquitto, tmp_path: Path) -> None:
     with Page("docs/fleet.md", tmp_path, {"1883": str(broker.port)}) as page:
-        assert page.run(120) == 9
+        assert page.run() == 9
     with closing(Registry(tmp_path / "fleet.sqlite")) as registry:
         devices = registry.devices()
         assert [one.name for one in devices] == ["ring", "watch"]
@@ -97,7 +97,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
 @pytest.mark.parametrize("kind", ["mosquitto", "embedded"])
 def test_the_demo_shows_an_attack_that_breaks_the_ordinary_promise_and_not_ours(tmp_path: Path, kind: str) -> None:
     command = [sys.executable, "-m", "fugu", "demo", "--seconds", "60", "--no-live", "--broker-kind", kind]
-    done = subprocess.run([*command, "--out", "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([*command, "--out", "demo"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     report = (tmp_path / "demo" / "report.html").read_text()
     assert report.count("<svg") == 4

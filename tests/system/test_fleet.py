@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from contract.policy import Categories
 from firmware_sim.devices import AgentProcess
 from gateway.fleet import Registry
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
@@ -44,7 +44,7 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
     gateway = Gateway(tmp_path, broker.port)
     agent = AgentProcess(tmp_path / "agent.toml", tmp_path / "agent.log")
     try:
-        wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 1, 60, "version 1")
+        wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 1, "version 1")
         assert registry.device("watch").online
         measured = measure_policy(
             3,
@@ -55,25 +55,24 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
             clock={"epoch_us": time.time_ns() // 1000, "period_us": PERIOD_US},
         )
         add(registry, keys, policy_document(symbols, measured, version=2))
-        wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 2, 60, "version 2")
+        wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 2, "version 2")
         wait_until(
             lambda: any(one is not None and one.table > 0 for frame in gateway.points() for one in frame.released),
-            60,
             "a point from a table that the gateway has signed",
         )
         assert {frame.policy_version for frame in gateway.points()} == {2}
-        wait_until(lambda: gateway.versions() == {1, 2}, 30)
+        wait_until(lambda: gateway.versions() == {1, 2})
         too_much = symbols.model_copy(update={"guarantee": symbols.guarantee.model_copy(update={"epsilon": 2.0})})
         add(registry, keys, policy_document(too_much, version=3))
-        wait_until(lambda: registry.refusals("watch"), 60, "a refusal")
+        wait_until(lambda: registry.refusals("watch"), "a refusal")
         assert "ceiling" in registry.refusals("watch")[0].reason
         device = registry.device("watch")
         assert device.reported is not None
         assert (device.reported.in_force, device.reported.stale) == (2, False)
         assert agent.stop() == 0
-        wait_until(lambda: not registry.device("watch").online, 30)
+        wait_until(lambda: not registry.device("watch").online)
         gateway.process.terminate()
-        assert gateway.process.wait(30) == 0
+        assert gateway.process.wait(PATIENCE) == 0
     except BaseException:
         print(gateway.log.read_text(), (tmp_path / "agent.log").read_text())
         raise
@@ -95,7 +94,7 @@ def test_a_gateway_refuses_to_start_with_what_it_cannot_use(broker: Mosquitto, t
 
     def said() -> str:
         gateway = Gateway(tmp_path, broker.port)
-        assert gateway.process.wait(60) == 1
+        assert gateway.process.wait(PATIENCE) == 1
         return gateway.log.read_text().splitlines()[-1]
 
     assert "can be read by others" in said()

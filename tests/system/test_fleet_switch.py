@@ -14,7 +14,7 @@ from contract.trust import Trust, TrustState
 from edge_agent.config import load
 from firmware_sim.devices import AgentProcess
 from mqtt_link import Broker
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Operator
 from tests.support.processes import Recorder, by_tick, policy
 from tests.support.signing import Keys, policy_document
@@ -70,8 +70,8 @@ def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path
     agent = AgentProcess(config, log)
     operator.until(lambda status: status.version == kills)
     count = len(recorder.payloads)
-    wait_until(lambda: len(recorder.payloads) > count + 20, 30)
-    assert agent.stop(60) == 0
+    wait_until(lambda: len(recorder.payloads) > count + 20)
+    assert agent.stop(PATIENCE) == 0
     operator.link.stop()
     recorder.link.stop()
     assert log.read_text() == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -9,11 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from fugu.app import COMMANDS, load
 
 ROOT = Path(__file__).parents[2]
+HELP = """
+import contextlib, io, json, sys
+from fugu.main import main
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        assert main([*words, "--help"]) == 0, words
+    assert "sage: " in said.getvalue(), (words, said.getvalue())
+"""
 
 
 def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -23,10 +30,9 @@ def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
         yield from commands(below, (*words, name))
 
 
-@pytest.mark.timeout(900)
 def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
     def run(*words: str | Path) -> str:
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -38,10 +44,9 @@ def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
     fugu = home / "bin" / "fugu"
     where = run(home / "bin" / "python", "-c", "import fugu, gateway, edge_agent; print(fugu.__file__)")
     assert Path(where.strip()).is_relative_to(home)
-    for name in COMMANDS:
-        for words in commands(load(name), (name,)):
-            assert "sage: " in run(fugu, *words, "--help")
     assert "sage: " in run(fugu, "--help")
+    for name in COMMANDS:
+        run(home / "bin" / "python", "-c", HELP, json.dumps(list(commands(load(name), (name,)))))
     run(fugu, "demo", "--seconds", "8", "--no-live", "--out", "demo")
     assert "<svg" in (tmp_path / "demo" / "report.html").read_text()
     run(fugu, "demo-location", "--seconds", "8", "--out", "walk")

@@ -16,7 +16,7 @@ from firmware_sim.devices import AgentProcess, simulate_recording, simulate_stat
 from gateway.chain import filter_beliefs
 from gateway.service.kinds.symbol_model import model_of
 from mqtt_link import Broker
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import GatewayProcess, Recorder, by_tick, policy
 
 
@@ -32,7 +32,7 @@ class Device:
         broker = Broker(port=port, max_backoff=1)
         self.folder = folder / "watch"
         self.config = write_device(
-            self.folder, self.policy, folder / "night.csv", "value", broker, loop=True, drain_seconds=60.0
+            self.folder, self.policy, folder / "night.csv", "value", broker, loop=True, drain_seconds=PATIENCE
         )
         self.log = folder / "agent.log"
 
@@ -70,8 +70,8 @@ def test_an_agent_killed_at_random_moments_randomises_no_tick_twice(
         span *= 0.87 if in_time else 1.08  # on any machine some kills come before the first frame, and some after
     before = len(recorder.payloads)
     agent = device.start()
-    wait_until(lambda: len(recorder.payloads) > before + 40, 30)  # more than can have been under way
-    assert agent.stop(90) == 0, device.log.read_text()
+    wait_until(lambda: len(recorder.payloads) > before + 40)  # more than can have been under way
+    assert agent.stop(PATIENCE) == 0, device.log.read_text()
     assert device.log.read_text() == ""
     assert device.depth() == 0
     published = by_tick(recorder.frames())
@@ -92,22 +92,22 @@ def test_broker_and_gateway_die_in_the_middle_and_the_beliefs_are_those_of_an_un
     def stored() -> int:
         return len(gateway.frames())
 
-    wait_until(lambda: stored() >= 5, 60)
+    wait_until(lambda: stored() >= 5)
     broker.kill()
     broker.start()
     reached = stored()
-    wait_until(lambda: stored() >= reached + 5, 60)
+    wait_until(lambda: stored() >= reached + 5)
     gateway.kill()
     reached = stored()
     gateway = GatewayProcess(tmp_path, broker.port)
-    wait_until(lambda: stored() >= reached + 5, 60)
+    wait_until(lambda: stored() >= reached + 5)
     broker.kill()
     gateway.kill()
     broker.start()
     gateway = GatewayProcess(tmp_path, broker.port)
     reached = stored()
-    wait_until(lambda: stored() >= reached + 5, 60)
-    assert agent.stop(90) == 0, device.log.read_text()
+    wait_until(lambda: stored() >= reached + 5)
+    assert agent.stop(PATIENCE) == 0, device.log.read_text()
     assert device.depth() == 0
     frames = gateway.frames()
     assert gateway.stop() == 0
@@ -133,11 +133,11 @@ def test_sigterm_sends_what_is_left_and_ends_with_zero(broker: Mosquitto, tmp_pa
     gateway = GatewayProcess(tmp_path, broker.port)
     recorder = Recorder(Broker(port=broker.port))
     agent = device.start()
-    wait_until(lambda: len(recorder.payloads) >= 2, 30)
-    assert agent.stop(90) == 0
+    wait_until(lambda: len(recorder.payloads) >= 2)
+    assert agent.stop(PATIENCE) == 0
     assert device.depth() == 0
     frames = recorder.frames()
     assert {len(frame.symbols) + frame.padding for frame in frames} == {10}
-    wait_until(lambda: by_tick(gateway.frames()) == by_tick(frames), 10)
+    wait_until(lambda: by_tick(gateway.frames()) == by_tick(frames))
     assert gateway.stop() == 0
     recorder.link.stop()

@@ -20,7 +20,7 @@ from firmware_sim.devices import AgentProcess, write_device
 from firmware_sim.wiretap import Wiretap
 from mqtt_link import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import GatewayProcess, Recorder, policy
 from tests.support.register import rows
 from tests.support.whole_fleet import WholeFleet
@@ -53,19 +53,19 @@ def test_no_reading_is_in_any_packet_file_log_or_error(broker: Mosquitto, tmp_pa
     gateway = GatewayProcess(tmp_path, broker.port)
     with Wiretap(broker.port) as tap:
         address = Broker(port=tap.port, max_backoff=1)
-        config = write_device(tmp_path / "watch", device, night, "value", address, loop=True, drain_seconds=60.0)
+        config = write_device(tmp_path / "watch", device, night, "value", address, loop=True, drain_seconds=PATIENCE)
         agent = AgentProcess(config, tmp_path / "agent.log")
-        wait_until(lambda: len(gateway.frames()) > 30, 60)
+        wait_until(lambda: len(gateway.frames()) > 30)
         tap.cut()
         reached = len(gateway.frames())
-        wait_until(lambda: len(gateway.frames()) > reached + 30, 60)
+        wait_until(lambda: len(gateway.frames()) > reached + 30)
         agent.process.kill()
         agent.process.wait()
         during = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
         sent = len(tap.upstream)
         agent = AgentProcess(config, tmp_path / "agent.log")
-        wait_until(lambda: len(tap.upstream) > sent + 1000, 60)
-        assert agent.stop(90) == 0
+        wait_until(lambda: len(tap.upstream) > sent + 1000)
+        assert agent.stop(PATIENCE) == 0
         captured = bytes(tap.upstream), bytes(tap.downstream)
     assert {frame.window for _, frame in gateway.windows()} == {"high", "bars"}
     gateway.stop()
@@ -88,13 +88,13 @@ def test_no_reading_is_in_any_message_of_any_topic_nor_in_a_file_of_device_gatew
     readings = [(value, places[i % len(places)]) for i, value in enumerate(CANARIES * 5)]
     named = {row.kind for row in rows()}
     with WholeFleet(broker, tmp_path, readings) as fleet:
-        wait_until(lambda: fleet.heard.kinds() >= named, 90, "a message of every topic")
+        wait_until(lambda: fleet.heard.kinds() >= named, "a message of every topic")
         statuses = len([topic for topic, _ in fleet.heard.messages if topic.endswith("/watch/status")])
-        wait_until(lambda: sum(t.endswith("/watch/status") for t, _ in list(fleet.heard.messages)) > statuses + 2, 60)
-        assert fleet.agent.stop(60) == 0
+        wait_until(lambda: sum(t.endswith("/watch/status") for t, _ in list(fleet.heard.messages)) > statuses + 2)
+        assert fleet.agent.stop(PATIENCE) == 0
         during = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
         fleet.gateway.process.terminate()
-        assert fleet.gateway.process.wait(30) == 0
+        assert fleet.gateway.process.wait(PATIENCE) == 0
         heard = list(fleet.heard.messages)
     broker.stop()
     everywhere = [*heard, *during.items()]
@@ -143,9 +143,9 @@ def test_a_sensor_function_that_raises_its_reading_does_not_print_it(broker: Mos
                 stderr=output,
                 env={"PYTHONPATH": f"{Path(__file__).parents[2]}:{tmp_path}", "PATH": ""},
             )
-        wait_until(lambda: len(recorder.payloads) >= 3 and b"raises an exception" in log.read_bytes(), 30)
+        wait_until(lambda: len(recorder.payloads) >= 3 and b"raises an exception" in log.read_bytes())
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
         everything = bytes(tap.upstream) + log.read_bytes()
     recorder.link.stop()
     assert b"ValueError" not in everything, "even the type of an exception may tell of a reading"
@@ -162,9 +162,9 @@ def published(broker: Mosquitto, folder: Path, values: list[float]) -> list[byte
     agent = Agent(plan, [ReplaySensor(values, loop=False)], system_entropy(), JumpingClock())
     thread = threading.Thread(target=agent.run)
     thread.start()
-    thread.join(60)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
-    wait_until(lambda: len(recorder.payloads) >= 15, 20)
+    wait_until(lambda: len(recorder.payloads) >= 15)
     recorder.link.stop()
     return sorted(recorder.payloads, key=lambda payload: decode_symbols(payload).first)
 

@@ -35,7 +35,7 @@ def stored(gateway: GatewayProcess) -> list[MeasureFrame]:
 def goes_on(gateway: GatewayProcess) -> None:
     """Wait until more frames than are durable now are."""
     count = len(stored(gateway))
-    wait_until(lambda: len(stored(gateway)) > count + 1, 40)
+    wait_until(lambda: len(stored(gateway)) > count + 1)
 
 
 def points(frames: list[MeasureFrame]) -> dict[int, object]:
@@ -64,11 +64,11 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
     agent = AgentProcess(config, tmp_path / "agent.log")
     gateway = None
     try:
-        wait_until(lambda: len(seen.payloads) >= 2, 20)
+        wait_until(lambda: len(seen.payloads) >= 2)
         first = points([decode_measure(payload) for payload in list(seen.payloads)])
         assert {released.table for released in first.values()} == {0}, "without a gateway only the fallback is there"
         gateway = GatewayProcess(tmp_path, broker.port)
-        wait_until(lambda: any(r.table > 0 for r in points(stored(gateway)).values()), 60)
+        wait_until(lambda: any(r.table > 0 for r in points(stored(gateway)).values()))
         assert sent.payloads
         for _ in range(3):
             agent.kill()

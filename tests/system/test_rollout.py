@@ -50,7 +50,7 @@ class Crowd:
             on_message=self._received,
         )
         self.link.start()
-        wait_until(self._subscribed.is_set, 20)
+        wait_until(self._subscribed.is_set)
         for name in self.trusts.keys() - self.offline:
             self.link.publish(status_topic("home", name), encode_status(Status(True, "1", 0, (), ())), retain=True)
 
@@ -124,16 +124,16 @@ def test_it_completes_although_the_gateway_is_killed_and_the_absent_catch_up(
     begun = time.monotonic()
     try:
         number = rollouts.draft(plan(Fraction(1, 10)), who="me", time_us=time.time_ns() // 1000)
-        wait_until(lambda: sum(device.online for device in registry.devices()) == DEVICES - OFFLINE, 60, "births")
+        wait_until(lambda: sum(device.online for device in registry.devices()) == DEVICES - OFFLINE, "births")
         rollouts.start(number, who="me", time_us=time.time_ns() // 1000)
-        wait_until(lambda: crowd.versions().count(1) > DEVICES // 3, 120, "a third of the devices")
+        wait_until(lambda: crowd.versions().count(1) > DEVICES // 3, "a third of the devices")
         gateway.process.kill()
         gateway.process.wait()
         gateway = Gateway(tmp_path, broker.port)
-        wait_until(lambda: rollouts.show(number).state.phase == "completed", 180, "the end")
+        wait_until(lambda: rollouts.show(number).state.phase == "completed", "the end")
         took = time.monotonic() - begun
         reached = DEVICES - OFFLINE - sum(one.ceiling < 1.0 and one.device not in offline for one in enrolments)
-        wait_until(lambda: crowd.versions().count(1) == reached, 60)
+        wait_until(lambda: crowd.versions().count(1) == reached)
         assert crowd.heard <= DEVICES + 100, "a restart sends little again"
         print(f"{DEVICES} devices in {took:.1f} s, {crowd.heard} documents delivered to those online", file=sys.stderr)
         refusals = {refusal.device for refusal in registry.refusals()}
@@ -141,7 +141,7 @@ def test_it_completes_although_the_gateway_is_killed_and_the_absent_catch_up(
         crowd.link.stop()
         back = Crowd(broker.broker, [one for one in enrolments if one.device in offline], set())
         able = [one for one in enrolments if one.device in offline and one.ceiling == 1.0]
-        wait_until(lambda: back.versions().count(1) == len(able), 60, "the absent catch up")
+        wait_until(lambda: back.versions().count(1) == len(able), "the absent catch up")
         back.link.stop()
     finally:
         gateway.process.kill()
@@ -156,9 +156,9 @@ def test_it_stops_at_its_error_threshold_and_offers_the_way_back(broker: Mosquit
     gateway = Gateway(tmp_path, broker.port)
     try:
         number = rollouts.draft(plan(Fraction(1, 50)), who="me", time_us=time.time_ns() // 1000)
-        wait_until(lambda: sum(device.online for device in registry.devices()) == DEVICES - OFFLINE, 60, "births")
+        wait_until(lambda: sum(device.online for device in registry.devices()) == DEVICES - OFFLINE, "births")
         rollouts.start(number, who="me", time_us=time.time_ns() // 1000)
-        wait_until(lambda: rollouts.show(number).state.phase == "stopped", 180, "the stop")
+        wait_until(lambda: rollouts.show(number).state.phase == "stopped", "the stop")
         shown = rollouts.show(number)
         (stage,) = [tally for tally in shown.tallies if tally.refused * 50 >= tally.size and tally.refused]
         assert stage.refused >= 1

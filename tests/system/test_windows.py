@@ -18,7 +18,7 @@ from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
 from mqtt_link import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import GatewayProcess, Recorder, by_tick, policy
 
 WINDOWS = (
@@ -39,7 +39,7 @@ def test_an_agent_killed_at_random_moments_releases_no_window_twice(
     simulate_recording(tmp_path / "night.csv", device, states)
     address = Broker(port=broker.port, max_backoff=1)
     config = write_device(
-        *(tmp_path / "watch", device, tmp_path / "night.csv", "value", address), loop=True, drain_seconds=60.0
+        *(tmp_path / "watch", device, tmp_path / "night.csv", "value", address), loop=True, drain_seconds=PATIENCE
     )
     log = tmp_path / "agent.log"
     windows, symbols = Recorder(address, "fugu/2/home/+/window/+"), Recorder(address)
@@ -56,8 +56,8 @@ def test_an_agent_killed_at_random_moments_releases_no_window_twice(
         span *= 0.8 if in_time else 1.25  # on any machine some kills come before the first window, and some after
     before = len(windows.payloads)
     agent = AgentProcess(config, log)
-    wait_until(lambda: len(windows.payloads) > before + 20, 60)
-    assert agent.stop(90) == 0, log.read_text()
+    wait_until(lambda: len(windows.payloads) > before + 20)
+    assert agent.stop(PATIENCE) == 0, log.read_text()
     assert log.read_text() == ""
     outbox = Outbox(tmp_path / "watch" / "outbox.sqlite", "home", "watch")
     assert outbox.depth() == 0
@@ -105,9 +105,9 @@ def published(broker: Mosquitto, folder: Path, values: list[float]) -> list[byte
     )
     thread = threading.Thread(target=agent.run)
     thread.start()
-    thread.join(60)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
-    wait_until(lambda: len(recorder.payloads) >= 27, 20)
+    wait_until(lambda: len(recorder.payloads) >= 27)
     recorder.link.stop()
     return sorted(recorder.payloads, key=lambda payload: (decode_window(payload).window, decode_window(payload).index))
 

@@ -1,0 +1,43 @@
+"""How much work a call takes, in the same units on every machine: none of these tests reads a clock."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+
+def lines_run(call: Callable[[], object], most: int) -> int:
+    """How many lines of Python a call runs.
+
+    Raises:
+        AssertionError: more than `most`.
+    """
+    count = 0
+
+    def trace(_frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        assert count <= most, f"more than {most} lines"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    assert count <= most, f"more than {most} lines"  # also where the call has caught it
+    return count
+
+
+def most_memory(call: Callable[[], object]) -> int:
+    """The most bytes that a call holds at a time."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
