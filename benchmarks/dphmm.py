@@ -20,6 +20,8 @@ from functools import partial
 from itertools import cycle
 from typing import NamedTuple
 
+from gateway.chain.arrays import Bools, Ints
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -31,7 +33,7 @@ from contract.measure_table import set_of
 from contract.measurement import Measurement
 from gateway.dphmm.compiled import weight_noise
 from gateway.dphmm.constraints import successors
-from gateway.dphmm.graphs import BoolArray, IntArray, complete, lattice, one_step, within_radius
+from gateway.dphmm.graphs import complete, lattice, one_step, within_radius
 from gateway.dphmm.progress import Progress, Step
 from gateway.dphmm.protection import protect
 from gateway.dphmm.tables import build_table
@@ -60,12 +62,12 @@ class Walk(NamedTuple):
         start: the state at tick 0.
     """
 
-    values: IntArray
+    values: Ints
     transition: FloatArray
     start: int
 
     @property
-    def initial(self) -> BoolArray:
+    def initial(self) -> Bools:
         """The states possible at tick 0, N booleans."""
         return np.asarray(np.arange(len(self.values)) == self.start)
 
@@ -84,13 +86,13 @@ class Series(NamedTuple):
     estimated: FloatArray
 
 
-def walk_over(values: IntArray, reach: float, start: int) -> Walk:
+def walk_over(values: Ints, reach: float, start: int) -> Walk:
     """A walk with steps up to a radius."""
     steps = within_radius(values, reach) | np.eye(len(values), dtype=np.bool_)
     return Walk(values, steps / steps.sum(axis=1, keepdims=True), start)
 
 
-def grid(rows: int, columns: int) -> IntArray:
+def grid(rows: int, columns: int) -> Ints:
     """The cells of a grid, row by row."""
     return lattice(np.indices((rows, columns)).reshape(2, -1).T)
 
@@ -108,11 +110,9 @@ def median_times(tasks: dict[str, Callable[[], object]], calls: int = 1) -> dict
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def naive_step(
-    values: IntArray, graph: BoolArray, transition: FloatArray, before: BoolArray
-) -> tuple[BoolArray, NDArray[np.int64]]:
+def naive_step(values: Ints, graph: Bools, transition: FloatArray, before: Bools) -> tuple[Bools, NDArray[np.int64]]:
     """A tick of the obvious pipeline: the constraint set that follows `before`, and the degrees of protection in it."""
-    constraint: BoolArray = np.asarray(transition[before].any(axis=0))
+    constraint: Bools = np.asarray(transition[before].any(axis=0))
     first, second = np.nonzero(graph & constraint[:, None] & constraint[None, :])
     hull = ConvexHull((values[first] - values[second]).astype(np.float64))
     states = values[constraint].astype(np.float64)
@@ -134,7 +134,7 @@ def beliefs(walk: Walk, count: int) -> list[FloatArray]:
     return found
 
 
-def time_ticks(name: str, walk: Walk, graph: BoolArray) -> None:
+def time_ticks(name: str, walk: Walk, graph: Bools) -> None:
     """Print the times of a tick, for the widest constraint sets of a walk, and for delta-location sets."""
     count = len(walk.values)
     new, old = TARGETS[count]
@@ -240,7 +240,7 @@ def paths(walk: Walk, runs: int) -> NDArray[np.int64]:
     return states
 
 
-def evaluate(walk: Walk, graph: BoolArray, epsilon: float, delta: float = 0.0) -> Series:
+def evaluate(walk: Walk, graph: Bools, epsilon: float, delta: float = 0.0) -> Series:
     """Simulate a policy: draw from certified tables, filter, and compare with the truth."""
     generator = np.random.default_rng(7)
     progress = Progress(walk.values, graph, walk.transition, walk.initial, epsilon=epsilon, delta=delta)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gateway.chain.kernel import Floats, kernel
+from gateway.chain.arrays import Floats
+from gateway.chain.kernel import kernel
 from gateway.chain.model import check_emission, check_symbols, check_transition
 
 __all__ = ["update_devices"]

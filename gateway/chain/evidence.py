@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gateway.chain.kernel import Floats, Ints, kernel
+from gateway.chain.arrays import Floats, Ints
+from gateway.chain.kernel import kernel
 from gateway.chain.model import impossible, pose
 
 __all__ = ["log_likelihood_ratio"]

@@ -1,4 +1,4 @@
-"""How the kernels of this room are compiled: one decorator, one set of flags, one pair of array types.
+"""How the kernels of this room are compiled: one decorator, one set of flags.
 
 A kernel takes arrays whose shapes and types its public wrapper has already made sure of, and holds no
 state. With NUMBA_DISABLE_JIT=1 every kernel is the plain Python function it was written as.
@@ -17,16 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["Floats", "Ints", "kernel"]
+__all__ = ["kernel"]
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 

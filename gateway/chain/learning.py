@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gateway.chain.arrays import Floats, Ints
 from gateway.chain.filtering import run_filter
-from gateway.chain.kernel import Floats, Ints, kernel
+from gateway.chain.kernel import kernel
 from gateway.chain.model import Problem, check_emission, check_law, check_transition, pose
 from gateway.chain.steps import condition_row, lift, lift_row
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gateway.chain.kernel import Floats, Ints
+from gateway.chain.arrays import Floats, Ints
 
 __all__ = [
     "Problem",

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gateway.chain.kernel import Floats, Ints, kernel
+from gateway.chain.arrays import Floats, Ints
+from gateway.chain.kernel import kernel
 from gateway.chain.model import check_emission, check_law, check_transition
 
 __all__ = ["Simulated", "simulate"]

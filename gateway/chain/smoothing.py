@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gateway.chain.arrays import Floats, Ints
 from gateway.chain.filtering import run_filter
-from gateway.chain.kernel import Floats, Ints, kernel
+from gateway.chain.kernel import kernel
 from gateway.chain.model import Problem, impossible, pose, step_tables
 from gateway.chain.steps import (
     Message,

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from gateway.chain.kernel import Floats, kernel
+from gateway.chain.arrays import Floats
+from gateway.chain.kernel import kernel
 
 __all__ = [
     "LIFT",

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.dphmm.graphs import IntArray
+from gateway.chain.arrays import Ints
 from gateway.dphmm.hull import Hull, extended
 from gateway.dphmm.moments import noise_error, simplices
 from gateway.dphmm.wrapping import distinct
@@ -18,7 +18,7 @@ __all__ = ["cheapest"]
 _CLOSE = 1.0 + 1e-9
 
 
-def cheapest(hull: Hull, differences: IntArray, cost: Callable[[Hull], Fraction], *, by_error: bool) -> int:
+def cheapest(hull: Hull, differences: Ints, cost: Callable[[Hull], Fraction], *, by_error: bool) -> int:
     """The difference whose addition makes the cheapest hull.
 
     Args:
@@ -42,7 +42,7 @@ def cheapest(hull: Hull, differences: IntArray, cost: Callable[[Hull], Fraction]
     return min(int(np.argmax(np.all(upright == winner, axis=1))) for winner in winners)
 
 
-def _errors(hull: Hull, differences: IntArray) -> NDArray[np.float64]:
+def _errors(hull: Hull, differences: Ints) -> NDArray[np.float64]:
     """E|n|^2 at epsilon 1 with the hull Conv(K and +-v), for each of n differences v.
 
     Off the span of K that hull is a double pyramid over K: its simplices are those of K with one more corner, +-v,
@@ -58,7 +58,7 @@ def _errors(hull: Hull, differences: IntArray) -> NDArray[np.float64]:
     return estimates
 
 
-def _areas(hull: Hull, differences: IntArray) -> NDArray[np.float64]:
+def _areas(hull: Hull, differences: Ints) -> NDArray[np.float64]:
     """The volume of Conv(K and +-v), up to a constant factor; 0 if it is flat."""
     if hull.rank == hull.dimensions:
         return _grown(hull, differences)[0]
@@ -68,7 +68,7 @@ def _areas(hull: Hull, differences: IntArray) -> NDArray[np.float64]:
     return np.asarray(heights, dtype=np.float64)
 
 
-def _grown(hull: Hull, differences: IntArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _grown(hull: Hull, differences: Ints) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The volume of Conv(K and +-v) and its second moment, up to constant factors, for each of n differences.
 
     K grows by the simplices between v and the facets that v sees, and by their mirror images: a facet that v sees,

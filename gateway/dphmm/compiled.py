@@ -19,8 +19,9 @@ from contract.measure_check import floor_exp
 from contract.measure_table import MAX_TABLE_STATES, Noise, StaircaseNoise, WeightNoise, set_of
 from contract.rounding import OUTWARD
 from contract.table import SCALE
+from gateway.chain.arrays import Bools, Ints
 from gateway.dphmm.constraints import surrogates
-from gateway.dphmm.graphs import BoolArray, GraphError, IntArray
+from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.hull import Hull, ceil_gauges, complete_hull, difference_hull, pairs_within
 from gateway.dphmm.mass import Window, clamped_mass
 from gateway.dphmm.ratios import RATIO_BITS
@@ -60,9 +61,7 @@ def weight_noise(table: MeasurementTable) -> WeightNoise:
     return WeightNoise(tuple(tuple(point) for point in table.outputs.tolist()), rows)
 
 
-def compile_noise(
-    hull: Hull, values: IntArray, constraint: BoolArray, epsilon: float, kept: BoolArray | None = None
-) -> Noise:
+def compile_noise(hull: Hull, values: Ints, constraint: Bools, epsilon: float, kept: Bools | None = None) -> Noise:
     """Compile a hull into what a device draws from.
 
     Args:
@@ -91,14 +90,14 @@ def compile_noise(
     return _staircase_noise(hull, values, kept, epsilon)
 
 
-def fallback_noise(values: IntArray, epsilon: float) -> Noise:
+def fallback_noise(values: Ints, epsilon: float) -> Noise:
     """The noise for ticks without a table; it protects every pair of states. For the rest see `compile_noise`."""
     if len(values) <= MAX_TABLE_STATES:
         return weight_noise(fallback_table(values, epsilon))
     return _staircase_noise(complete_hull(values), values, np.ones(len(values), dtype=np.bool_), epsilon)
 
 
-def emission(noise: Noise, values: IntArray) -> Emission:
+def emission(noise: Noise, values: Ints) -> Emission:
     """The probability of each point given each state; values are f, N x d.
 
     Raises:
@@ -116,7 +115,7 @@ def emission(noise: Noise, values: IntArray) -> Emission:
     return Emission({tuple(point): index for index, point in enumerate(box.points().tolist())}, mass)
 
 
-def noise_loss(noise: Noise, values: IntArray) -> NDArray[np.float64]:
+def noise_loss(noise: Noise, values: Ints) -> NDArray[np.float64]:
     """The per-tick loss of compiled noise for each pair of states, N x N in nats, rounded up; for the accountant."""
     if isinstance(noise, WeightNoise):
         weights = np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64)
@@ -126,7 +125,7 @@ def noise_loss(noise: Noise, values: IntArray) -> NDArray[np.float64]:
     return np.array([ceil_gauges(hull, centre - centres) * step for centre in centres])
 
 
-def noise_pairs(noise: Noise, values: IntArray, constraint: BoolArray, epsilon: float) -> BoolArray:
+def noise_pairs(noise: Noise, values: Ints, constraint: Bools, epsilon: float) -> Bools:
     """The pairs of different states of a set that compiled noise keeps within e^epsilon, N x N, exactly."""
     result = np.zeros((len(values), len(values)), dtype=np.bool_)
     states = np.flatnonzero(constraint)
@@ -142,7 +141,7 @@ def noise_pairs(noise: Noise, values: IntArray, constraint: BoolArray, epsilon: 
     return result
 
 
-def _staircase_noise(hull: Hull, values: IntArray, kept: BoolArray, epsilon: float) -> StaircaseNoise:
+def _staircase_noise(hull: Hull, values: Ints, kept: Bools, epsilon: float) -> StaircaseNoise:
     if hull.rank < hull.dimensions:
         raise GraphError("the states lie in a line or a plane of a larger space: measure fewer dimensions")
     inside = values[kept]
@@ -153,7 +152,7 @@ def _staircase_noise(hull: Hull, values: IntArray, kept: BoolArray, epsilon: flo
         raise GraphError(f"no device draws from this staircase: {error}") from None
 
 
-def _centres(noise: StaircaseNoise, values: IntArray) -> IntArray:
+def _centres(noise: StaircaseNoise, values: Ints) -> Ints:
     kept = np.zeros(len(values), dtype=np.bool_)
     kept[noise.kept_states] = True
     return values[surrogates(values, kept)]

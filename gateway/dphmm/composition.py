@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
@@ -22,7 +22,8 @@ from contract.guarantee import Adversary
 from contract.measure_table import members
 from contract.measurement import Measurement, Reach
 from contract.rounding import OUTWARD
-from gateway.dphmm.graphs import BoolArray, GraphError, IntArray
+from gateway.chain.arrays import Bools, Floats, Ints
+from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.hull import Hull, ceil_gauges
 from gateway.privacy.accountant import ChainLoss, chain_loss
 from gateway.privacy.chain_class import MarkovChain
@@ -39,7 +40,6 @@ __all__ = [
     "trajectory_loss",
 ]
 
-FloatArray = NDArray[np.float64]
 _UP = 1.0 + OUTWARD
 
 
@@ -59,7 +59,7 @@ def between_any(epsilon: float, factor: Fraction | int | float) -> float:
     return float(epsilon * factor) * _UP
 
 
-def staircase_loss(hull: Hull, values: IntArray, epsilon: float) -> FloatArray:
+def staircase_loss(hull: Hull, values: Ints, epsilon: float) -> Floats:
     """The per-tick loss of staircase noise: epsilon * ceil(gauge(f(i) - f(j))).
 
     Not epsilon times the gauge: the power of the ratio is a whole number, so two states half a gauge apart differ at
@@ -77,7 +77,7 @@ def staircase_loss(hull: Hull, values: IntArray, epsilon: float) -> FloatArray:
     return np.asarray(np.where(powers < 0, np.inf, powers * (epsilon * _UP)), dtype=np.float64)
 
 
-def strict_epsilon(loss: FloatArray, constraint: BoolArray) -> float:
+def strict_epsilon(loss: Floats, constraint: Bools) -> float:
     """The least epsilon for which definition 4.4 holds, in its strict form: one other state, the same for every output.
 
     Args:
@@ -97,7 +97,7 @@ def strict_epsilon(loss: FloatArray, constraint: BoolArray) -> float:
     return float(both.min(axis=1).max())
 
 
-def joint_loss(losses: Sequence[FloatArray]) -> FloatArray:
+def joint_loss(losses: Sequence[Floats]) -> Floats:
     """Theorem 7.1, corrected: the loss of several independent releases of one tick, for every pair of states.
 
     It is exact: outputs are drawn independently, so the worst of each can come together. As printed the theorem adds
@@ -114,7 +114,7 @@ def joint_loss(losses: Sequence[FloatArray]) -> FloatArray:
     return np.asarray(np.sum(losses, axis=0) * _UP, dtype=np.float64)
 
 
-def joint_epsilon(protected: Sequence[BoolArray], epsilons: Sequence[float]) -> float:
+def joint_epsilon(protected: Sequence[Bools], epsilons: Sequence[float]) -> float:
     """Theorem 7.1 where it is true: the epsilons of releases that protect the same pairs add up, for those pairs.
 
     Args:
@@ -134,7 +134,7 @@ def joint_epsilon(protected: Sequence[BoolArray], epsilons: Sequence[float]) -> 
     return math.fsum(epsilons) * _UP
 
 
-def trajectory_loss(losses: Sequence[FloatArray], first: Sequence[int], second: Sequence[int]) -> float:
+def trajectory_loss(losses: Sequence[Floats], first: Sequence[int], second: Sequence[int]) -> float:
     """Theorem 7.2, exactly: what a sequence of releases reveals between two trajectories, both fixed.
 
     It says nothing of an adversary who knows how states follow one another and asks about one tick: for that there is
@@ -160,7 +160,7 @@ def sequence_epsilon(epsilons: Sequence[float], factors: Sequence[Fraction | int
     return math.fsum(between_any(*pair) for pair in zip(epsilons, factors, strict=True)) * _UP
 
 
-def accepted_loss(measurement: Measurement) -> FloatArray:
+def accepted_loss(measurement: Measurement) -> Floats:
     """The most that any table may tell of two states which a device accepts, whoever sends it.
 
     That is epsilon for each edge of the policy graph on the shortest way between them inside a set of possible states,
@@ -188,7 +188,7 @@ def accepted_loss(measurement: Measurement) -> FloatArray:
 
 
 def stream_loss(
-    losses: Sequence[FloatArray],
+    losses: Sequence[Floats],
     initial: ArrayLike | Literal["stationary"] | None,
     transition: ArrayLike,
     adversary: Adversary = "ignorant",

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gateway.dphmm.graphs import BoolArray, GraphError, IntArray, lattice
+from gateway.chain.arrays import Bools, Ints
+from gateway.dphmm.graphs import GraphError, lattice
 
 __all__ = ["Schedule", "delta_set", "schedule", "successors", "surrogates"]
 
@@ -26,7 +27,7 @@ class Schedule(NamedTuple):
         start: first tick of the cycle.
     """
 
-    constraints: tuple[BoolArray, ...]
+    constraints: tuple[Bools, ...]
     start: int
 
     @property
@@ -34,7 +35,7 @@ class Schedule(NamedTuple):
         """Ticks of the cycle; 1 if the constraint settles."""
         return len(self.constraints) - self.start
 
-    def at(self, tick: int) -> BoolArray:
+    def at(self, tick: int) -> Bools:
         """C_tick, for any tick from 0 on."""
         return self.constraints[self.position(tick)]
 
@@ -45,7 +46,7 @@ class Schedule(NamedTuple):
         return tick if tick < self.start else self.start + (tick - self.start) % self.period
 
 
-def successors(constraint: BoolArray, transition: ArrayLike) -> BoolArray:
+def successors(constraint: Bools, transition: ArrayLike) -> Bools:
     """C_{t+1}: the states that can follow from a state of C_t.
 
     Args:
@@ -59,7 +60,7 @@ def successors(constraint: BoolArray, transition: ArrayLike) -> BoolArray:
     return np.asarray(possible[constraint].any(axis=0), dtype=np.bool_)
 
 
-def schedule(initial: BoolArray, transition: ArrayLike, *, longest: int = 100_000) -> Schedule:
+def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -> Schedule:
     """All constraint sets of a stream, known before it starts.
 
     They do not depend on what is released as long as every hull keeps a finite factor (theorem 6.3): then every
@@ -76,10 +77,10 @@ def schedule(initial: BoolArray, transition: ArrayLike, *, longest: int = 100_00
     Raises:
         GraphError: A set is empty, or no cycle shows within `longest` ticks.
     """
-    possible: BoolArray = np.asarray(transition) > 0
+    possible: Bools = np.asarray(transition) > 0
     current = np.asarray(initial, dtype=np.bool_)
     seen: dict[bytes, int] = {}
-    sets: list[BoolArray] = []
+    sets: list[Bools] = []
     while (key := np.packbits(current).tobytes()) not in seen:
         if not current.any():
             raise GraphError(f"no state is possible at tick {len(sets)}: every state needs a successor")
@@ -91,7 +92,7 @@ def schedule(initial: BoolArray, transition: ArrayLike, *, longest: int = 100_00
     return Schedule(tuple(sets), seen[key])
 
 
-def delta_set(belief: ArrayLike, delta: float) -> BoolArray:
+def delta_set(belief: ArrayLike, delta: float) -> Bools:
     """The delta-location set: all states but the least likely ones, whose mass together is at most delta.
 
     It depends on the belief, hence on what was released. What is left out stays in the belief: a state outside is
@@ -124,7 +125,7 @@ def delta_set(belief: ArrayLike, delta: float) -> BoolArray:
     return kept
 
 
-def surrogates(coordinates: ArrayLike, constraint: BoolArray) -> IntArray:
+def surrogates(coordinates: ArrayLike, constraint: Bools) -> Ints:
     """The public map of every state to the state whose row it uses.
 
     Args:

@@ -10,7 +10,8 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.dphmm.graphs import BoolArray, GraphError, IntArray, edge_list, restrict
+from gateway.chain.arrays import Bools, Ints
+from gateway.dphmm.graphs import GraphError, edge_list, restrict
 from gateway.dphmm.hull import Hull, graph_hull
 from gateway.dphmm.moments import noise_error
 from gateway.dphmm.protection import Protection, exposed
@@ -41,9 +42,9 @@ text{font:13px system-ui,sans-serif;fill:#222}
 
 
 def graph_svg(
-    values: IntArray,
-    graph: BoolArray,
-    constraint: BoolArray,
+    values: Ints,
+    graph: Bools,
+    constraint: Bools,
     protection: Protection,
     *,
     names: Sequence[str] | None = None,

@@ -11,12 +11,12 @@ from collections.abc import Hashable, Iterable, Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from gateway.chain.arrays import Bools, Ints
 
 __all__ = [
-    "BoolArray",
     "GraphError",
-    "IntArray",
     "categories",
     "complete",
     "components",
@@ -28,8 +28,6 @@ __all__ = [
     "within_radius",
 ]
 
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
 
 COORDINATE_LIMIT = 1 << 16
 """Coordinates stay below this, so that 64-bit integers hold every determinant of a hull in three dimensions."""
@@ -39,7 +37,7 @@ class GraphError(ValueError):
     """A policy graph, a measurement or a constraint set that makes no sense."""
 
 
-def lattice(coordinates: ArrayLike) -> IntArray:
+def lattice(coordinates: ArrayLike) -> Ints:
     """The measurements f of all states, as integer points.
 
     Args:
@@ -63,14 +61,14 @@ def lattice(coordinates: ArrayLike) -> IntArray:
     return points
 
 
-def complete(states: int) -> BoolArray:
+def complete(states: int) -> Bools:
     """Every pair of N states, as N x N; N at least 1."""
     if states < 1:
         raise GraphError(f"a graph needs at least one state, got {states}")
     return ~np.eye(states, dtype=np.bool_)
 
 
-def categories(labels: Sequence[Hashable]) -> BoolArray:
+def categories(labels: Sequence[Hashable]) -> Bools:
     """Pairs of states that carry the same label: the category may be known, the state within it may not.
 
     Args:
@@ -84,7 +82,7 @@ def categories(labels: Sequence[Hashable]) -> BoolArray:
     return _loopless(code[:, None] == code[None, :])
 
 
-def within_radius(coordinates: ArrayLike, radius: int | float | Fraction) -> BoolArray:
+def within_radius(coordinates: ArrayLike, radius: int | float | Fraction) -> Bools:
     """The utility graph: pairs of states at a Euclidean distance of at most a radius.
 
     Args:
@@ -106,7 +104,7 @@ def within_radius(coordinates: ArrayLike, radius: int | float | Fraction) -> Boo
     return _loopless(np.sum(difference * difference, axis=2) <= largest)
 
 
-def one_step(transition: ArrayLike) -> BoolArray:
+def one_step(transition: ArrayLike) -> Bools:
     """The transition graph: pairs of states that can both follow from some one state.
 
     Args:
@@ -122,7 +120,7 @@ def one_step(transition: ArrayLike) -> BoolArray:
     return _loopless(steps.T @ steps > 0.5)
 
 
-def explicit(states: int, edges: Iterable[tuple[int, int]]) -> BoolArray:
+def explicit(states: int, edges: Iterable[tuple[int, int]]) -> Bools:
     """A graph given edge by edge.
 
     Args:
@@ -143,7 +141,7 @@ def explicit(states: int, edges: Iterable[tuple[int, int]]) -> BoolArray:
     return graph
 
 
-def restrict(graph: BoolArray, constraint: BoolArray) -> BoolArray:
+def restrict(graph: Bools, constraint: Bools) -> Bools:
     """The edges inside a constraint set.
 
     Args:
@@ -156,13 +154,13 @@ def restrict(graph: BoolArray, constraint: BoolArray) -> BoolArray:
     return graph & constraint[:, None] & constraint[None, :]
 
 
-def edge_list(graph: BoolArray) -> list[tuple[int, int]]:
+def edge_list(graph: Bools) -> list[tuple[int, int]]:
     """The edges (i, j) with i < j, in ascending order."""
     first, second = np.nonzero(np.triu(graph, 1))
     return list(zip(first.tolist(), second.tolist(), strict=True))
 
 
-def components(graph: BoolArray, constraint: BoolArray | None = None) -> list[list[int]]:
+def components(graph: Bools, constraint: Bools | None = None) -> list[list[int]]:
     """Connected components, each ascending, ordered by their lowest state.
 
     Args:
@@ -186,7 +184,7 @@ def components(graph: BoolArray, constraint: BoolArray | None = None) -> list[li
     return found
 
 
-def _loopless(related: BoolArray) -> BoolArray:
+def _loopless(related: Bools) -> Bools:
     """The relation without its diagonal."""
     related = related.copy()
     np.fill_diagonal(related, False)

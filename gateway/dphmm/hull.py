@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gateway.dphmm.graphs import BoolArray, GraphError, IntArray
+from gateway.chain.arrays import Bools, Ints
+from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.wrapping import distinct, mirrored_polygon, outermost, polygon, span, wrap
 
 __all__ = [
@@ -52,12 +53,12 @@ class Hull(NamedTuple):
         axes: `rank` coordinates that tell the points of the span apart.
     """
 
-    vertices: IntArray
+    vertices: Ints
     scale: int
-    normals: IntArray
-    offsets: IntArray
+    normals: Ints
+    offsets: Ints
     faces: tuple[tuple[int, ...], ...]
-    equations: IntArray
+    equations: Ints
     axes: tuple[int, ...]
 
     @property
@@ -113,7 +114,7 @@ def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
     return Hull(vertices, scale, normals, offsets, faces, equations, axes)
 
 
-def graph_hull(values: IntArray, graph: BoolArray) -> Hull:
+def graph_hull(values: Ints, graph: Bools) -> Hull:
     """The sensitivity hull of a measurement under a policy graph.
 
     Args:
@@ -132,7 +133,7 @@ def graph_hull(values: IntArray, graph: BoolArray) -> Hull:
     return difference_hull((outermost if values.shape[1] == 2 else distinct)(differences))
 
 
-def complete_hull(values: IntArray) -> Hull:
+def complete_hull(values: Ints) -> Hull:
     """The hull of all differences f(i) - f(j) among points.
 
     Args:
@@ -153,7 +154,7 @@ def complete_hull(values: IntArray) -> Hull:
     return difference_hull((corners[:, None, :] - corners[None, :, :]).reshape(-1, values.shape[1]))
 
 
-def extended(hull: Hull, difference: IntArray) -> Hull:
+def extended(hull: Hull, difference: Ints) -> Hull:
     """Conv(K and +-difference); difference has d integers."""
     points = np.concatenate([hull.vertices, hull.scale * difference[None, :]])
     return difference_hull(points, scale=hull.scale)
@@ -201,7 +202,7 @@ def gauge(hull: Hull, point: Sequence[int | Fraction]) -> Fraction | float:
     return max((hull.scale * _dot(normal, exact) / offset for normal, offset in sides), default=Fraction(0))
 
 
-def largest_gauge(hull: Hull, values: IntArray) -> Fraction | float:
+def largest_gauge(hull: Hull, values: Ints) -> Fraction | float:
     """The largest gauge among the differences of points: theorem 6.3's factor over a constraint set.
 
     Args:
@@ -222,7 +223,7 @@ def largest_gauge(hull: Hull, values: IntArray) -> Fraction | float:
     return max((Fraction(width, offset) for width, offset in sides), default=Fraction(0))
 
 
-def differences_within(hull: Hull, left: IntArray, right: IntArray) -> BoolArray:
+def differences_within(hull: Hull, left: Ints, right: Ints) -> Bools:
     """Which differences between points of two lists lie in K, decided in integers.
 
     Args:
@@ -252,7 +253,7 @@ def differences_within(hull: Hull, left: IntArray, right: IntArray) -> BoolArray
     return inside
 
 
-def pairs_within(hull: Hull, values: IntArray) -> BoolArray:
+def pairs_within(hull: Hull, values: Ints) -> Bools:
     """Which differences f(i) - f(j) of points lie in K: n x n, true on the diagonal; values are n x d, n at least 1."""
     leading = hull.normals[np.arange(len(hull.normals)), np.argmax(hull.normals != 0, axis=1)]
     half = hull._replace(normals=hull.normals[leading > 0], offsets=hull.offsets[leading > 0])
@@ -260,7 +261,7 @@ def pairs_within(hull: Hull, values: IntArray) -> BoolArray:
     return inside & inside.T
 
 
-def ceil_gauges(hull: Hull, points: IntArray) -> IntArray:
+def ceil_gauges(hull: Hull, points: Ints) -> Ints:
     """The gauges of points, rounded up to whole numbers.
 
     Args:
@@ -278,7 +279,7 @@ def ceil_gauges(hull: Hull, points: IntArray) -> IntArray:
     return result
 
 
-def _products(hull: Hull, points: IntArray) -> NDArray[Any]:
+def _products(hull: Hull, points: Ints) -> NDArray[Any]:
     """scale * normals . points as n x F integers, of Python's own kind if 62 bits might not hold them."""
     reach = int(np.abs(points).max(initial=0)) * hull.scale * int(np.abs(hull.normals).max(initial=0)) * 6
     kind: Any = np.int64 if reach < _SAFE else object
@@ -286,7 +287,7 @@ def _products(hull: Hull, points: IntArray) -> NDArray[Any]:
     return product
 
 
-def _flat_vertices(points: IntArray, axes: tuple[int, ...]) -> IntArray:
+def _flat_vertices(points: Ints, axes: tuple[int, ...]) -> Ints:
     """The vertices of a hull of rank 0, 1 or 2."""
     if len(axes) == 2:
         return mirrored_polygon(points, axes)

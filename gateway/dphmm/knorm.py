@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from gateway.dphmm.graphs import BoolArray, GraphError, IntArray
+from gateway.chain.arrays import Bools, Floats, Ints
+from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.hull import Hull, gauge
 from gateway.dphmm.moments import measure, simplices
 
 __all__ = ["draw_knorm", "knorm_log_density", "l1_sensitivity", "laplace_error", "randomised_response_error"]
-
-FloatArray = NDArray[np.float64]
 
 
 def knorm_log_density(hull: Hull, epsilon: float, offset: Sequence[int | Fraction]) -> float:
@@ -37,7 +36,7 @@ def knorm_log_density(hull: Hull, epsilon: float, offset: Sequence[int | Fractio
     return -epsilon * float(gauge(hull, offset)) - normaliser
 
 
-def draw_knorm(hull: Hull, epsilon: float, size: int, generator: np.random.Generator) -> FloatArray:
+def draw_knorm(hull: Hull, epsilon: float, size: int, generator: np.random.Generator) -> Floats:
     """Draw continuous K-norm noise: a gamma radius times a uniform point of K.
 
     Args:
@@ -58,17 +57,17 @@ def draw_knorm(hull: Hull, epsilon: float, size: int, generator: np.random.Gener
     # uniform in a simplex with a corner at 0: Dirichlet weights, the one of 0 dropped
     shares = generator.dirichlet(np.ones(hull.rank + 1), size=size)[:, : hull.rank]
     radius = generator.gamma(hull.rank + 1, 1.0 / epsilon, size=size)
-    noise: FloatArray = radius[:, None] * np.einsum("nr,nrd->nd", shares, corners[chosen])
+    noise: Floats = radius[:, None] * np.einsum("nr,nrd->nd", shares, corners[chosen])
     return noise
 
 
-def l1_sensitivity(values: IntArray, graph: BoolArray) -> int:
+def l1_sensitivity(values: Ints, graph: Bools) -> int:
     """The largest |f(i) - f(j)|_1 over the edges of a graph (N x N, within the constraint set); 0 without edges."""
     first, second = np.nonzero(np.triu(graph, 1))
     return int(np.abs(values[first] - values[second]).sum(axis=1).max(initial=0))
 
 
-def laplace_error(values: IntArray, graph: BoolArray, epsilon: float) -> float:
+def laplace_error(values: Ints, graph: Bools, epsilon: float) -> float:
     """E|n|^2 of Laplace noise in every coordinate: 2 d S^2 / epsilon^2, S the L1 sensitivity.
 
     In one or two dimensions it is never below the K-norm mechanism's; in three it can be (corollary 5.1 is false).
@@ -77,7 +76,7 @@ def laplace_error(values: IntArray, graph: BoolArray, epsilon: float) -> float:
     return float(2.0 * values.shape[1] * (l1_sensitivity(values, graph) / epsilon) ** 2)
 
 
-def randomised_response_error(values: IntArray, epsilon: float, prior: ArrayLike | None = None) -> float:
+def randomised_response_error(values: Ints, epsilon: float, prior: ArrayLike | None = None) -> float:
     """The mean squared error of naming the true state with odds e^epsilon to 1 against each other one.
 
     Args:

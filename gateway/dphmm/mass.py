@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.dphmm.graphs import GraphError, IntArray
+from gateway.chain.arrays import Ints
+from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.hull import Hull, ceil_gauges
 
 __all__ = ["Window", "clamped_mass", "window"]
@@ -34,13 +35,13 @@ class Window(NamedTuple):
     step: int
     shape: tuple[int, ...]
 
-    def points(self) -> IntArray:
+    def points(self) -> Ints:
         """All points, M x d."""
         grid = np.indices(self.shape).reshape(len(self.shape), -1).T
         return (np.array(self.low) + self.step * grid).astype(np.int64)
 
 
-def window(values: IntArray, most: int) -> Window:
+def window(values: Ints, most: int) -> Window:
     """The box around points, as fine as a number of outputs allows.
 
     Args:
@@ -59,7 +60,7 @@ def window(values: IntArray, most: int) -> Window:
     return Window(tuple(first.tolist()), step, tuple(shape.tolist()))
 
 
-def clamped_mass(hull: Hull, values: IntArray, outputs: Window, ratio: float) -> NDArray[np.float64]:
+def clamped_mass(hull: Hull, values: Ints, outputs: Window, ratio: float) -> NDArray[np.float64]:
     """The law of f + noise, clamped to a window coordinate by coordinate.
 
     Args:
@@ -94,18 +95,18 @@ def clamped_mass(hull: Hull, values: IntArray, outputs: Window, ratio: float) ->
     return np.array(rows)
 
 
-def _reach(hull: Hull, ratio: float, step: int, least: IntArray, points: int) -> IntArray:
+def _reach(hull: Hull, ratio: float, step: int, least: Ints, points: int) -> Ints:
     """How many steps of the window to follow the noise in each direction: to a negligible tail, if that is feasible."""
     shells = math.log(_TAIL) / math.log(ratio) + 2.0
     extent = np.abs(hull.vertices).max(axis=0) / (hull.scale * step)
     while True:
-        reach: IntArray = np.maximum(np.ceil(shells * extent).astype(np.int64), least)
+        reach: Ints = np.maximum(np.ceil(shells * extent).astype(np.int64), least)
         if math.prod(int(side) for side in 2 * reach + 1) <= points or np.array_equal(reach, least):
             return reach
         shells *= 0.9
 
 
-def _law(hull: Hull, residue: IntArray, step: int, reach: IntArray, ratio: float) -> NDArray[np.float64]:
+def _law(hull: Hull, residue: Ints, step: int, reach: Ints, ratio: float) -> NDArray[np.float64]:
     """q^ceil(gauge(step m - residue)) for -reach <= m <= reach, as an array of d axes."""
     shape = tuple((2 * reach + 1).tolist())
     points = (step * (np.indices(shape).reshape(len(shape), -1).T - reach) - residue).astype(np.int64)

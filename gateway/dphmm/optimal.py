@@ -17,13 +17,14 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import shortest_path
 
+from gateway.chain.arrays import Bools, Floats, Ints
 from gateway.dphmm.constraints import surrogates
-from gateway.dphmm.graphs import BoolArray, IntArray, lattice
+from gateway.dphmm.graphs import lattice
 from gateway.dphmm.hull import Hull, ceil_gauges, largest_gauge, pairs_within
 from gateway.dphmm.protection import protected_pairs
 from gateway.dphmm.ratios import RATIO_BITS, floor_exp
@@ -31,7 +32,6 @@ from gateway.dphmm.tables import MOST_OUTPUTS, MOST_STATES, MeasurementTable, Ta
 
 __all__ = ["optimal_table"]
 
-FloatArray = NDArray[np.float64]
 _MOST_EPSILON = 20
 _TOLERANCE = 1e-9
 _UNUSED = 2.0**-30
@@ -41,14 +41,14 @@ _LIMIT_REACHED = 1
 class _Demand(NamedTuple):
     """Pairs of rows, n x n and symmetric, and the floor(e^epsilon 2^24) that they are to keep."""
 
-    pairs: BoolArray
+    pairs: Bools
     bound: int
 
 
 def optimal_table(
     hull: Hull,
-    values: IntArray,
-    constraint: BoolArray,
+    values: Ints,
+    constraint: Bools,
     epsilon: Fraction | int | float,
     *,
     prior: ArrayLike | None = None,
@@ -109,7 +109,7 @@ def optimal_table(
     return MeasurementTable(weights[rows], choice[used], share)
 
 
-def _law(prior: ArrayLike | None, constraint: BoolArray) -> FloatArray:
+def _law(prior: ArrayLike | None, constraint: Bools) -> Floats:
     """The prior, N probabilities."""
     law = constraint / constraint.sum() if prior is None else np.asarray(prior, dtype=np.float64)
     if law.shape != constraint.shape or not np.all(law >= 0.0) or not abs(math.fsum(law) - 1.0) < 1e-6:
@@ -117,7 +117,7 @@ def _law(prior: ArrayLike | None, constraint: BoolArray) -> FloatArray:
     return np.asarray(law, dtype=np.float64)
 
 
-def _demands(hull: Hull, places: IntArray, epsilon: Fraction | int | float) -> list[_Demand]:
+def _demands(hull: Hull, places: Ints, epsilon: Fraction | int | float) -> list[_Demand]:
     """What the rows of n distinct places must keep: epsilon for pairs within K, and theorem 6.3 for all others."""
     near = pairs_within(hull, places)
     np.fill_diagonal(near, False)
@@ -135,7 +135,7 @@ def _demands(hull: Hull, places: IntArray, epsilon: Fraction | int | float) -> l
     return found
 
 
-def _solved(costs: FloatArray, demands: list[_Demand], seconds: float) -> FloatArray:
+def _solved(costs: Floats, demands: list[_Demand], seconds: float) -> Floats:
     """Rows n x M of least total cost that meet the demands, up to the solver's tolerance."""
     count, choice = costs.shape
     # one block of M variables for each row, then one for each clique; a constraint reads low - high * factor <= 0
@@ -188,7 +188,7 @@ def _solved(costs: FloatArray, demands: list[_Demand], seconds: float) -> FloatA
     return np.asarray(mass / mass.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def _cliques(pairs: BoolArray) -> Iterator[list[int]]:
+def _cliques(pairs: Bools) -> Iterator[list[int]]:
     """Cliques that cover every pair; those of more than two states only where they save constraints."""
     left = pairs.copy()
     while left.any():

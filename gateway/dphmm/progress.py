@@ -19,8 +19,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gateway.chain.arrays import Bools, Ints
 from gateway.dphmm.constraints import delta_set, schedule, surrogates
-from gateway.dphmm.graphs import BoolArray, GraphError, IntArray
+from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.protection import Objective, Protection, degree_of_protection, protect
 from gateway.dphmm.tables import MeasurementTable, build_table, fallback_table
 
@@ -43,10 +44,10 @@ class Step(NamedTuple):
         key: of the table to use: equal keys, equal tables. `FALLBACK` if all of C would share one output.
     """
 
-    reachable: BoolArray
-    kept: BoolArray
+    reachable: Bools
+    kept: Bools
     protection: Protection
-    degrees: IntArray
+    degrees: Ints
     key: str
 
     @property
@@ -64,10 +65,10 @@ class Progress:
 
     def __init__(
         self,
-        values: IntArray,
-        graph: BoolArray,
+        values: Ints,
+        graph: Bools,
         transition: ArrayLike,
-        initial: BoolArray,
+        initial: Bools,
         *,
         epsilon: Fraction | int | float,
         objective: Objective = "error",
@@ -137,7 +138,7 @@ class Progress:
         """
         return self._remember(self._tables, step.key, lambda: self._table(step))
 
-    def _step(self, reachable: BoolArray, kept: BoolArray) -> Step:
+    def _step(self, reachable: Bools, kept: Bools) -> Step:
         stand_in = _stand_ins(self._values, reachable, kept)
         found = _protected(self._values, self._graph, reachable, kept, stand_in, self._objective, self._cap)
         rows = self._values[stand_in]
@@ -165,7 +166,7 @@ class Progress:
         return found
 
 
-def surrogate_graph(values: IntArray, graph: BoolArray, reachable: BoolArray, kept: BoolArray) -> BoolArray:
+def surrogate_graph(values: Ints, graph: Bools, reachable: Bools, kept: Bools) -> Bools:
     """The pairs of rows that the user's graph on C asks to be protected.
 
     Args:
@@ -184,10 +185,10 @@ def surrogate_graph(values: IntArray, graph: BoolArray, reachable: BoolArray, ke
 
 
 def protect_kept(
-    values: IntArray,
-    graph: BoolArray,
-    reachable: BoolArray,
-    kept: BoolArray,
+    values: Ints,
+    graph: Bools,
+    reachable: Bools,
+    kept: Bools,
     *,
     objective: Objective = "error",
     cap: Fraction | int | None = 4,
@@ -212,7 +213,7 @@ def protect_kept(
     return _protected(values, graph, reachable, kept, _stand_ins(values, reachable, kept), objective, cap)
 
 
-def _stand_ins(values: IntArray, reachable: BoolArray, kept: BoolArray) -> IntArray:
+def _stand_ins(values: Ints, reachable: Bools, kept: Bools) -> Ints:
     """The surrogates of all states, N."""
     if not kept.any() or np.any(kept & ~reachable):
         raise GraphError("a delta-location set keeps at least one state, and only states that are possible")
@@ -220,11 +221,11 @@ def _stand_ins(values: IntArray, reachable: BoolArray, kept: BoolArray) -> IntAr
 
 
 def _protected(
-    values: IntArray,
-    graph: BoolArray,
-    reachable: BoolArray,
-    kept: BoolArray,
-    stand_in: IntArray,
+    values: Ints,
+    graph: Bools,
+    reachable: Bools,
+    kept: Bools,
+    stand_in: Ints,
     objective: Objective,
     cap: Fraction | int | None,
 ) -> Protection:
@@ -239,7 +240,7 @@ def _protected(
     return found._replace(graph=final, added=added)
 
 
-def _joined(graph: BoolArray, reachable: BoolArray, kept: BoolArray, stand_in: IntArray) -> BoolArray:
+def _joined(graph: Bools, reachable: Bools, kept: Bools, stand_in: Ints) -> Bools:
     """The graph inside C with all states that share a row made one; every kept state is among those of its row."""
     states = np.flatnonzero(reachable)
     states = states[np.argsort(stand_in[states], kind="stable")]

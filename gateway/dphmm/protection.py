@@ -13,8 +13,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from gateway.chain.arrays import Bools, Ints
 from gateway.dphmm.candidates import cheapest
-from gateway.dphmm.graphs import BoolArray, GraphError, IntArray, restrict
+from gateway.dphmm.graphs import GraphError, restrict
 from gateway.dphmm.hull import (
     Hull,
     capped,
@@ -47,7 +48,7 @@ class Protection(NamedTuple):
         exposed: states that nothing can protect: the only state of a constraint set of one. Use the fallback table.
     """
 
-    graph: BoolArray
+    graph: Bools
     added: tuple[tuple[int, int], ...]
     hull: Hull
     factor: Fraction | float
@@ -55,7 +56,7 @@ class Protection(NamedTuple):
     exposed: tuple[int, ...]
 
 
-def protected_pairs(hull: Hull, values: IntArray, constraint: BoolArray) -> BoolArray:
+def protected_pairs(hull: Hull, values: Ints, constraint: Bools) -> Bools:
     """The pairs (i, j), i != j, of the constraint set with f(i) - f(j) in K: those that noise of K protects.
 
     Args:
@@ -73,7 +74,7 @@ def protected_pairs(hull: Hull, values: IntArray, constraint: BoolArray) -> Bool
     return result
 
 
-def degree_of_protection(hull: Hull, values: IntArray, constraint: BoolArray) -> IntArray:
+def degree_of_protection(hull: Hull, values: Ints, constraint: Bools) -> Ints:
     """How many states of C each state is protected among, itself included.
 
     Args:
@@ -91,20 +92,20 @@ def degree_of_protection(hull: Hull, values: IntArray, constraint: BoolArray) ->
     return counts
 
 
-def exposed(hull: Hull, values: IntArray, constraint: BoolArray) -> list[int]:
+def exposed(hull: Hull, values: Ints, constraint: Bools) -> list[int]:
     """The states of C that K does not protect, ascending; arguments as for `degree_of_protection`."""
     return np.flatnonzero(degree_of_protection(hull, values, constraint) == 1).tolist()
 
 
-def factor(hull: Hull, values: IntArray, constraint: BoolArray) -> Fraction | float:
+def factor(hull: Hull, values: Ints, constraint: Bools) -> Fraction | float:
     """Theorem 6.3's factor: the largest gauge of f(i) - f(j) over the constraint set, `math.inf` off the span."""
     return largest_gauge(hull, values[constraint])
 
 
 def protect(
-    values: IntArray,
-    graph: BoolArray,
-    constraint: BoolArray,
+    values: Ints,
+    graph: Bools,
+    constraint: Bools,
     *,
     objective: Objective = "error",
     cap: Fraction | int | None = 4,
@@ -153,7 +154,7 @@ def protect(
     return Protection(final, tuple(added), hull, within, needs_cap, left)
 
 
-def _from_exposed(hull: Hull, values: IntArray, waiting: IntArray, states: IntArray) -> IntArray:
+def _from_exposed(hull: Hull, values: Ints, waiting: Ints, states: Ints) -> Ints:
     """What is left of a list of states from the first exposed one on."""
     for start in range(0, len(waiting), _AT_ONCE):
         block = waiting[start : start + _AT_ONCE]
@@ -163,7 +164,7 @@ def _from_exposed(hull: Hull, values: IntArray, waiting: IntArray, states: IntAr
     return waiting[:0]
 
 
-def _partner(hull: Hull, values: IntArray, state: int, states: IntArray, objective: Objective) -> int:
+def _partner(hull: Hull, values: Ints, state: int, states: Ints, objective: Objective) -> int:
     """The best partner of an exposed state among the others of the constraint set."""
 
     others = states[states != state]

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gateway.dphmm.graphs import GraphError, IntArray, lattice
+from gateway.chain.arrays import Ints
+from gateway.dphmm.graphs import GraphError, lattice
 
 __all__ = ["scaled", "stacked"]
 
@@ -26,7 +27,7 @@ _HALF = Fraction(1, 2)
 Resolution = Fraction | int | float
 
 
-def scaled(values: ArrayLike, resolution: Resolution | Sequence[Resolution]) -> IntArray:
+def scaled(values: ArrayLike, resolution: Resolution | Sequence[Resolution]) -> Ints:
     """Real measurements as multiples of a declared resolution, each rounded to the nearest.
 
     Numbers are taken as they are written: the float 0.1 counts as one tenth. The division is exact. A value halfway
@@ -62,7 +63,7 @@ def scaled(values: ArrayLike, resolution: Resolution | Sequence[Resolution]) -> 
     return lattice(np.array(rows, dtype=object).reshape(given.shape))
 
 
-def stacked(*queries: ArrayLike) -> IntArray:
+def stacked(*queries: ArrayLike) -> Ints:
     """Several queries as one: each state's answers side by side, to be released together as one point.
 
     Args:

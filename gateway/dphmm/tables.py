@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from contract.rounding import OUTWARD, SIDE
 from contract.table import SCALE
+from gateway.chain.arrays import Bools, Ints
 from gateway.dphmm.constraints import surrogates
-from gateway.dphmm.graphs import BoolArray, IntArray, complete
+from gateway.dphmm.graphs import complete
 from gateway.dphmm.hull import Hull, complete_hull, largest_gauge
 from gateway.dphmm.mass import clamped_mass, window
 from gateway.dphmm.protection import protected_pairs
@@ -56,12 +57,12 @@ class MeasurementTable(NamedTuple):
         share: of the common profile that every row was mixed with, 0..1: the accuracy given up to certification.
     """
 
-    weights: IntArray
-    outputs: IntArray
+    weights: Ints
+    outputs: Ints
     share: float
 
 
-def check_table(weights: ArrayLike, protected: BoolArray, epsilon: Fraction | int | float) -> None:
+def check_table(weights: ArrayLike, protected: Bools, epsilon: Fraction | int | float) -> None:
     """Certify a table, in integers.
 
     Args:
@@ -93,8 +94,8 @@ def check_table(weights: ArrayLike, protected: BoolArray, epsilon: Fraction | in
 
 def build_table(
     hull: Hull,
-    values: IntArray,
-    constraint: BoolArray,
+    values: Ints,
+    constraint: Bools,
     epsilon: Fraction | int | float,
     *,
     most_outputs: int = MOST_OUTPUTS,
@@ -136,7 +137,7 @@ def build_table(
     full, places, basis = unrolled(hull, inside)
     box = window(places, most_outputs)
     exact_ratio = float(noise_ratio(epsilon))
-    best: tuple[IntArray, float] | None = None
+    best: tuple[Ints, float] | None = None
     # Away from the lattice of the differences rows need different normalisers; a little more noise makes up for it.
     for effort in (1.0,) if box.step == 1 else (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5):
         mass = clamped_mass(full, places, box, exact_ratio**effort)
@@ -153,7 +154,7 @@ def build_table(
 
 
 def fallback_table(
-    values: IntArray, epsilon: Fraction | int | float, *, most_outputs: int = MOST_OUTPUTS
+    values: Ints, epsilon: Fraction | int | float, *, most_outputs: int = MOST_OUTPUTS
 ) -> MeasurementTable:
     """The table for ticks whose own table is missing or has expired; arguments and errors as for `build_table`.
 
@@ -164,7 +165,7 @@ def fallback_table(
     return build_table(complete_hull(values), values, everywhere, epsilon, most_outputs=most_outputs)
 
 
-def table_loss(weights: IntArray) -> NDArray[np.float64]:
+def table_loss(weights: Ints) -> NDArray[np.float64]:
     """The per-tick loss of a table, for the chain accountant: max over outputs of log(W[i,z] / W[j,z]).
 
     Args:
@@ -180,7 +181,7 @@ def table_loss(weights: IntArray) -> NDArray[np.float64]:
     return loss
 
 
-def estimate_error(table: MeasurementTable, values: IntArray, prior: ArrayLike | None = None) -> tuple[float, float]:
+def estimate_error(table: MeasurementTable, values: Ints, prior: ArrayLike | None = None) -> tuple[float, float]:
     """The mean squared errors of a table: of the released point, and of the posterior mean.
 
     Args:
@@ -202,7 +203,7 @@ def estimate_error(table: MeasurementTable, values: IntArray, prior: ArrayLike |
     return error(table.outputs.astype(np.float64)), error(means)
 
 
-def certified(mass: NDArray[np.float64], demands: Sequence[tuple[BoolArray, int]]) -> tuple[IntArray, float]:
+def certified(mass: NDArray[np.float64], demands: Sequence[tuple[Bools, int]]) -> tuple[Ints, float]:
     """Round rows to integers, mixed with the least of a common profile that meets every demand.
 
     It ends: with nothing but the profile all rows are equal.
@@ -223,7 +224,7 @@ def certified(mass: NDArray[np.float64], demands: Sequence[tuple[BoolArray, int]
         share *= 2.0
 
 
-def _broken(table: IntArray, protected: BoolArray, bound: int) -> tuple[int, int, int] | None:
+def _broken(table: Ints, protected: Bools, bound: int) -> tuple[int, int, int] | None:
     """A protected pair and an output that separates it by more than bound / 2^24, if there is one."""
     whole, part = divmod(bound, 1 << RATIO_BITS)
     # floor(bound W / 2^24), in two parts so that neither overflows
@@ -237,7 +238,7 @@ def _broken(table: IntArray, protected: BoolArray, bound: int) -> tuple[int, int
     return None
 
 
-def _rounded(rows: NDArray[np.float64]) -> IntArray:
+def _rounded(rows: NDArray[np.float64]) -> Ints:
     """Rows of integers of at least 1 that sum to 2^32; what is left over goes to the largest cell."""
     table = np.maximum(1, np.floor(rows * SCALE)).astype(np.int64)
     largest = np.argmax(table, axis=1)

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from gateway.chain.arrays import Floats
 
 __all__ = ["Filtered", "forward", "moments"]
-
-Floats = NDArray[np.float64]
 
 
 class Filtered(NamedTuple):

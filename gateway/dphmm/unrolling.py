@@ -7,13 +7,14 @@ import math
 import numpy as np
 
 from contract.staircase import bezout
-from gateway.dphmm.graphs import GraphError, IntArray
+from gateway.chain.arrays import Ints
+from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.hull import Hull, difference_hull
 
 __all__ = ["bezout", "lattice_basis", "unrolled"]
 
 
-def lattice_basis(hull: Hull) -> IntArray:
+def lattice_basis(hull: Hull) -> Ints:
     """A short basis of the integer points in the span of a hull.
 
     Args:
@@ -44,7 +45,7 @@ def lattice_basis(hull: Hull) -> IntArray:
             return np.array([first, second], dtype=np.int64)
 
 
-def unrolled(hull: Hull, values: IntArray) -> tuple[Hull, IntArray, IntArray]:
+def unrolled(hull: Hull, values: Ints) -> tuple[Hull, Ints, Ints]:
     """A hull and points in coordinates of the span, where the hull has full rank.
 
     Args:
@@ -68,7 +69,7 @@ def unrolled(hull: Hull, values: IntArray) -> tuple[Hull, IntArray, IntArray]:
     return inner, _coordinates(hull, basis, spread), basis
 
 
-def _coordinates(hull: Hull, basis: IntArray, points: IntArray) -> IntArray:
+def _coordinates(hull: Hull, basis: Ints, points: Ints) -> Ints:
     """Coordinates of points of the span in a basis of its lattice; always whole."""
     seen, axes = points[:, hull.axes], basis[:, hull.axes]
     if hull.rank == 1:

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from gateway.dphmm.graphs import BoolArray, IntArray
+from gateway.chain.arrays import Bools, Ints
 
 __all__ = ["distinct", "mirrored_polygon", "outermost", "polygon", "span", "wrap"]
 
@@ -18,7 +18,7 @@ _FLAGS_PER_POINT = 16
 _DIRECTIONS = np.array([[1, 1, 0, -1], [0, 1, 1, 1]])  # half a turn, as columns
 
 
-def distinct(points: IntArray) -> IntArray:
+def distinct(points: Ints) -> Ints:
     """The different points among integer points, in lexicographic order.
 
     Args:
@@ -45,7 +45,7 @@ def distinct(points: IntArray) -> IntArray:
     return np.asarray(np.stack(cells_of, axis=1) + low, dtype=np.int64)
 
 
-def outermost(points: IntArray) -> IntArray:
+def outermost(points: Ints) -> Ints:
     """Points in the plane without those strictly inside an octagon of far points and their negatives.
 
     The octagon is part of the hull of the points and their negatives, so that loses none of its vertices.
@@ -67,11 +67,11 @@ def outermost(points: IntArray) -> IntArray:
     real = offsets > 0  # the same point may be farthest in two directions; of a flat octagon there is no inside
     if not real.any():
         return points
-    outside: BoolArray = (np.abs(points @ normals[:, real]) >= offsets[real]).any(axis=1)
+    outside: Bools = (np.abs(points @ normals[:, real]) >= offsets[real]).any(axis=1)
     return points[outside]
 
 
-def span(points: IntArray) -> tuple[IntArray, tuple[int, ...]]:
+def span(points: Ints) -> tuple[Ints, tuple[int, ...]]:
     """The span of points: its equations, and coordinates that tell its points apart.
 
     Args:
@@ -101,7 +101,7 @@ def span(points: IntArray) -> tuple[IntArray, tuple[int, ...]]:
     return normal[None, :], tuple(other for other in range(3) if other != dropped)
 
 
-def polygon(points: IntArray) -> list[int]:
+def polygon(points: Ints) -> list[int]:
     """The vertices of the convex hull of points in the plane.
 
     Args:
@@ -116,7 +116,7 @@ def polygon(points: IntArray) -> list[int]:
     return below + (above[:-1] if above[-1] == below[0] else above)
 
 
-def mirrored_polygon(points: IntArray, axes: tuple[int, ...]) -> IntArray:
+def mirrored_polygon(points: Ints, axes: tuple[int, ...]) -> Ints:
     """The vertices of a flat hull that contains -x with every x: half the work of `polygon`.
 
     Args:
@@ -132,7 +132,7 @@ def mirrored_polygon(points: IntArray, axes: tuple[int, ...]) -> IntArray:
     return np.concatenate([below, -below])
 
 
-def wrap(points: IntArray) -> tuple[IntArray, tuple[tuple[int, ...], ...]]:
+def wrap(points: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
     """The convex hull of points in space, by gift wrapping.
 
     Args:
@@ -165,7 +165,7 @@ def wrap(points: IntArray) -> tuple[IntArray, tuple[tuple[int, ...], ...]]:
     return points[used], tuple(tuple(number[corner] for corner in facet) for facet in found)
 
 
-def _first_facet(points: IntArray) -> tuple[int, ...]:
+def _first_facet(points: Ints) -> tuple[int, ...]:
     """Tip the plane x = max about a line in it until it rests on three points."""
     corner = len(points) - 1  # the lexicographically highest
     lowest = int(np.searchsorted(points[:, 0], points[corner, 0]))
@@ -184,7 +184,7 @@ def _first_facet(points: IntArray) -> tuple[int, ...]:
     return _facet(points, corner, normal)
 
 
-def _pivot(points: IntArray, corner: int, edge: IntArray) -> int:
+def _pivot(points: Ints, corner: int, edge: Ints) -> int:
     """The point that a plane through a line meets last: no point is above the plane of the line and it.
 
     The line touches the hull, so the points around it span less than half a turn and the order is total.
@@ -199,7 +199,7 @@ def _pivot(points: IntArray, corner: int, edge: IntArray) -> int:
         best = higher
 
 
-def _facet(points: IntArray, corner: int, normal: IntArray) -> tuple[int, ...]:
+def _facet(points: Ints, corner: int, normal: Ints) -> tuple[int, ...]:
     """The corners of the facet with an outward normal, counter-clockwise from outside, lowest index first."""
     touching = np.flatnonzero((points - points[corner]) @ normal == 0)
     dropped = int(np.argmax(np.abs(normal)))
@@ -211,7 +211,7 @@ def _facet(points: IntArray, corner: int, normal: IntArray) -> tuple[int, ...]:
     return tuple(cycle[turn:] + cycle[:turn])
 
 
-def _turning_left(points: IntArray, chain: list[int]) -> list[int]:
+def _turning_left(points: Ints, chain: list[int]) -> list[int]:
     """What is left of a chain of points in the plane without those where it does not turn left."""
     x, y = points[:, 0].tolist(), points[:, 1].tolist()
     kept: list[int] = []
@@ -225,7 +225,7 @@ def _turning_left(points: IntArray, chain: list[int]) -> list[int]:
     return kept
 
 
-def _columns(points: IntArray) -> tuple[list[int], list[int]]:
+def _columns(points: Ints) -> tuple[list[int], list[int]]:
     """Of each abscissa, from left to right, the lowest and the highest point."""
     order = np.lexsort((points[:, 1], points[:, 0]))
     new = np.diff(points[order, 0]) != 0

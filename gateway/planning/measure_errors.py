@@ -8,12 +8,12 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contract.measure_table import Noise
 from contract.table import SCALE
+from gateway.chain.arrays import Floats, Ints
 from gateway.dphmm.compiled import Emission, compile_noise, emission
-from gateway.dphmm.graphs import GraphError, IntArray, complete
+from gateway.dphmm.graphs import GraphError, complete
 from gateway.dphmm.hull import Hull
 from gateway.dphmm.knorm import draw_knorm, l1_sensitivity, laplace_error
 from gateway.dphmm.moments import area, noise_error
@@ -33,8 +33,6 @@ _MOST_CLASSES = 100_000
 QUICK = "left out by --quick"
 """Why there is no number, if it would have taken long."""
 
-FloatArray = NDArray[np.float64]
-
 
 class Errors(NamedTuple):
     """Root-mean-square errors of a mechanism, in lattice steps; none where they are not known.
@@ -53,7 +51,7 @@ class Errors(NamedTuple):
 
 
 def assess(
-    spec: MeasureSpec, settled: SetPlan, noise: Noise | None, prior: FloatArray, *, endless: bool, quick: bool
+    spec: MeasureSpec, settled: SetPlan, noise: Noise | None, prior: Floats, *, endless: bool, quick: bool
 ) -> tuple[dict[str, Errors], dict[str, str]]:
     """The errors of every mechanism in a set (one that is followed by itself, if endless), and why some have none."""
     values, epsilon, hull = spec.values, spec.epsilon, settled.hull
@@ -63,8 +61,8 @@ def assess(
     scale = max(1, l1_sensitivity(values, graph)) / epsilon
     gauge = _gauge(hull)
 
-    def continuous(raw: float, draw: Callable[[int], FloatArray], cost: Callable[[FloatArray], FloatArray]) -> Errors:
-        def seen(path: IntArray) -> FloatArray:
+    def continuous(raw: float, draw: Callable[[int], Floats], cost: Callable[[Floats], Floats]) -> Errors:
+        def seen(path: Ints) -> Floats:
             return _likelihoods(values, path, draw(len(path)), cost)
 
         alone = generator.choice(spec.states, size=_draws(spec.states), p=prior)
@@ -109,13 +107,13 @@ def assess(
     return errors, reasons
 
 
-def _released(law: Emission, values: IntArray, prior: FloatArray) -> tuple[float, float]:
+def _released(law: Emission, values: Ints, prior: Floats) -> tuple[float, float]:
     """The root-mean-square errors of the released point, and of the posterior mean."""
     joint = prior[:, None] * law.probabilities
     total = joint.sum(axis=0)
     means = (joint.T @ values) / np.where(total > 0.0, total, 1.0)[:, None]
 
-    def error(points: FloatArray) -> float:
+    def error(points: Floats) -> float:
         # |f - o|^2, without a matrix for each dimension
         squares = np.sum(values**2, axis=1)[:, None] - 2.0 * values @ points.T + np.sum(points**2, axis=1)
         return math.sqrt(max(0.0, float(np.sum(joint * squares))))
@@ -130,11 +128,11 @@ def _staircase_error(hull: Hull, epsilon: float) -> float | None:
     return math.sqrt(staircase_error(staircase(hull, epsilon)))
 
 
-def _gauge(hull: Hull) -> Callable[[FloatArray], FloatArray]:
+def _gauge(hull: Hull) -> Callable[[Floats], Floats]:
     """The gauge of points of the span, in floating point: for forecasts only."""
     sides = (hull.scale * hull.normals / hull.offsets[:, None]).T
 
-    def gauge(points: FloatArray) -> FloatArray:
+    def gauge(points: Floats) -> Floats:
         return np.asarray((points @ sides).max(axis=-1), dtype=np.float64)
 
     return gauge
@@ -145,7 +143,7 @@ def _draws(states: int) -> int:
     return max(_LEAST_DRAWS, min(_MOST_DRAWS, _MOST_CELLS // states))
 
 
-def _walk(transition: FloatArray, law: FloatArray, generator: np.random.Generator) -> IntArray:
+def _walk(transition: Floats, law: Floats, generator: np.random.Generator) -> Ints:
     """A path of the chain, from a law."""
     steps = np.cumsum(transition, axis=1)
     path = np.empty(_draws(len(law)) // 2, dtype=np.int64)
@@ -156,9 +154,7 @@ def _walk(transition: FloatArray, law: FloatArray, generator: np.random.Generato
     return path
 
 
-def _likelihoods(
-    values: IntArray, path: IntArray, noise: FloatArray, cost: Callable[[FloatArray], FloatArray]
-) -> FloatArray:
+def _likelihoods(values: Ints, path: Ints, noise: Floats, cost: Callable[[Floats], Floats]) -> Floats:
     """For each tick of a path, how likely its noisy point is under each state, up to a factor.
 
     Args:
@@ -178,17 +174,17 @@ def _likelihoods(
     return np.concatenate(rows)
 
 
-def _tracked(spec: MeasureSpec, law: FloatArray, path: IntArray, likelihoods: FloatArray) -> float:
+def _tracked(spec: MeasureSpec, law: Floats, path: Ints, likelihoods: Floats) -> float:
     """The root-mean-square error of a gateway that filters a path, once it has begun."""
     beliefs = forward(law, spec.transition, list(likelihoods)).beliefs
     begun = len(path) // 20
     return _rms(beliefs[begun:] @ spec.values - spec.values[path[begun:]])
 
 
-def _means(joint: FloatArray, values: IntArray) -> FloatArray:
-    means: FloatArray = (joint @ values) / joint.sum(axis=1, keepdims=True)
+def _means(joint: Floats, values: Ints) -> Floats:
+    means: Floats = (joint @ values) / joint.sum(axis=1, keepdims=True)
     return means
 
 
-def _rms(errors: FloatArray) -> float:
+def _rms(errors: Floats) -> float:
     return math.sqrt(float(np.mean(np.sum(errors**2, axis=1))))

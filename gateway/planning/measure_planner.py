@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contract.errors import FuguError, GuaranteeError
 from contract.guarantee import Adversary
@@ -19,6 +18,7 @@ from contract.measure_table import Noise, set_of
 from contract.measurement import Measurement
 from contract.stretches import Stretch
 from gateway.chain import stationary_law
+from gateway.chain.arrays import Floats
 from gateway.dphmm.compiled import compile_noise, fallback_noise, noise_loss, weight_noise
 from gateway.dphmm.composition import between_any
 from gateway.dphmm.constraints import Schedule, delta_set, schedule
@@ -32,8 +32,6 @@ from gateway.planning.measure_sets import SetPlan, optimum, prior_within, set_pl
 from gateway.planning.measure_spec import MeasureSpec
 
 __all__ = ["MeasurePlan", "StreamEpsilon", "make_measure_plan"]
-
-FloatArray = NDArray[np.float64]
 
 
 class StreamEpsilon(NamedTuple):
@@ -77,12 +75,12 @@ class MeasurePlan:
     sets: tuple[SetPlan, ...]
     settled: SetPlan
     delta: SetPlan | None
-    prior: FloatArray
+    prior: Floats
     prior_name: str
     errors: dict[str, Errors]
     reasons: dict[str, str]
     stream: StreamEpsilon
-    initial: FloatArray
+    initial: Floats
     fallback: Noise | None
     noises: tuple[Noise, ...]
     refused: str | None
@@ -167,14 +165,14 @@ def make_measure_plan(
     )
 
 
-def _long_run(spec: MeasureSpec) -> tuple[FloatArray, str]:
+def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
     try:
         return stationary_law(spec.transition), "the stationary law"
     except ValueError:
         return np.full(spec.states, 1.0 / spec.states), "the uniform law (there is more than one stationary law)"
 
 
-def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], law: FloatArray) -> tuple[Noise, tuple[Noise, ...]]:
+def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], law: Floats) -> tuple[Noise, tuple[Noise, ...]]:
     """What a device draws from: without a table, and in each set."""
     fallback = fallback_noise(spec.values, spec.epsilon)
     found = []
@@ -191,7 +189,7 @@ def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], law: FloatArray) -> tu
     return fallback, tuple(found)
 
 
-def _measurement(spec: MeasureSpec, initial: FloatArray, factor: int) -> Measurement:
+def _measurement(spec: MeasureSpec, initial: Floats, factor: int) -> Measurement:
     """What a policy of this plan promises."""
     return Measurement.of(
         {
@@ -206,7 +204,7 @@ def _measurement(spec: MeasureSpec, initial: FloatArray, factor: int) -> Measure
     )
 
 
-def _promised(spec: MeasureSpec, initial: FloatArray, sets: Sequence[SetPlan], noises: Sequence[Noise]) -> int:
+def _promised(spec: MeasureSpec, initial: Floats, sets: Sequence[SetPlan], noises: Sequence[Noise]) -> int:
     """The least factor with which a device accepts the noise of all sets: in whole steps, because staircases have them.
 
     The rounding of tables, and that of the device's bounds, can take a little more than whole steps, so its check

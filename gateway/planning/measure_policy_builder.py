@@ -13,7 +13,7 @@ from contract.frames import MAX_TICK
 from contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
 from contract.measure_table import MeasureTable, encoded_table, set_of
 from contract.policy_header import MAX_POLICY_BYTES
-from gateway.dphmm.graphs import BoolArray
+from gateway.chain.arrays import Bools
 from gateway.planning.errors import PlanningError
 from gateway.planning.measure_planner import MeasurePlan
 from gateway.planning.measure_spec import MeasureSpec
@@ -145,5 +145,5 @@ def _discretiser(spec: MeasureSpec, given: Any) -> Any:
     return {"kind": "categories", "categories": {name: state for state, name in enumerate(names)}, "states": names}
 
 
-def _set(states: BoolArray) -> int:
+def _set(states: Bools) -> int:
     return set_of(np.flatnonzero(states).tolist())

@@ -6,11 +6,11 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contract.measure_table import MAX_TABLE_STATES
+from gateway.chain.arrays import Bools, Floats, Ints
 from gateway.dphmm.constraints import Schedule
-from gateway.dphmm.graphs import BoolArray, IntArray, restrict
+from gateway.dphmm.graphs import restrict
 from gateway.dphmm.hull import Hull, complete_hull, graph_hull
 from gateway.dphmm.moments import area
 from gateway.dphmm.optimal import optimal_table
@@ -24,8 +24,6 @@ __all__ = ["SetPlan", "optimum", "prior_within", "set_plan", "set_plans"]
 _MOST_SETS = 64
 _CAP = 4
 _SOLVER_SECONDS = 30.0
-
-FloatArray = NDArray[np.float64]
 
 
 class SetPlan(NamedTuple):
@@ -45,12 +43,12 @@ class SetPlan(NamedTuple):
 
     first: int
     repeats: bool
-    possible: BoolArray
-    kept: BoolArray
+    possible: Bools
+    kept: Bools
     exposed: tuple[int, ...]
     protection: Protection
     hull: Hull
-    degrees: IntArray
+    degrees: Ints
     fallback: bool
 
     @property
@@ -70,7 +68,7 @@ def set_plans(spec: MeasureSpec, found: Schedule) -> tuple[SetPlan, ...]:
     )
 
 
-def set_plan(spec: MeasureSpec, first: int, repeats: bool, possible: BoolArray, kept: BoolArray) -> SetPlan:
+def set_plan(spec: MeasureSpec, first: int, repeats: bool, possible: Bools, kept: Bools) -> SetPlan:
     values = spec.values
     # above the size of tables a device draws staircases of whole hulls: those of a cap above 1 are no lattice polygons
     cap = _CAP if spec.states <= MAX_TABLE_STATES else 1
@@ -83,7 +81,7 @@ def set_plan(spec: MeasureSpec, first: int, repeats: bool, possible: BoolArray, 
     return SetPlan(first, repeats, possible, kept, tuple(alone), protection, hull, degrees, fallback)
 
 
-def prior_within(law: FloatArray, name: str, settled: SetPlan) -> tuple[FloatArray, str]:
+def prior_within(law: Floats, name: str, settled: SetPlan) -> tuple[Floats, str]:
     """The long-run law within a set of states."""
     inside = np.where(settled.possible, law, 0.0)
     if inside.sum() <= 0.0:
@@ -92,6 +90,6 @@ def prior_within(law: FloatArray, name: str, settled: SetPlan) -> tuple[FloatArr
     return inside / inside.sum(), name + within
 
 
-def optimum(spec: MeasureSpec, each: SetPlan, prior: FloatArray) -> MeasurementTable:
+def optimum(spec: MeasureSpec, each: SetPlan, prior: Floats) -> MeasurementTable:
     within = np.ones(spec.states, dtype=np.bool_) if each.fallback else each.kept
     return optimal_table(each.hull, spec.values, within, spec.epsilon, prior=prior, seconds=_SOLVER_SECONDS)

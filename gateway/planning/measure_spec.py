@@ -12,20 +12,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contract.measure_policy import StreamStart
-from gateway.dphmm.graphs import (
-    BoolArray,
-    GraphError,
-    IntArray,
-    categories,
-    complete,
-    explicit,
-    lattice,
-    one_step,
-    within_radius,
-)
+from gateway.chain.arrays import Bools, Floats, Ints
+from gateway.dphmm.graphs import GraphError, categories, complete, explicit, lattice, one_step, within_radius
 from gateway.dphmm.protection import Objective
 from gateway.dphmm.queries import scaled
 from gateway.planning.errors import PlanningError
@@ -33,7 +23,6 @@ from gateway.privacy.chain_class import ChainClassError, MarkovChain
 
 __all__ = ["MeasureSpec", "Mechanism", "read_spec"]
 
-FloatArray = NDArray[np.float64]
 Mechanism = Literal["staircase", "optimal"]
 
 _KEYS = ("coordinates", "grid", "transition", "graph", "epsilon", "initial", "names", "resolution", "unit")
@@ -74,12 +63,12 @@ class MeasureSpec:
         notes: what should be known about the model that was read.
     """
 
-    values: IntArray
-    transition: FloatArray
+    values: Ints
+    transition: Floats
     rule: dict[str, Any]
-    graph: BoolArray
+    graph: Bools
     epsilon: float
-    initial: FloatArray | None
+    initial: Floats | None
     start: StreamStart
     names: tuple[str, ...]
     resolution: tuple[float, ...]
@@ -181,7 +170,7 @@ def _model(transition: Any, folder: Path) -> dict[str, Any]:
     return model
 
 
-def _coordinates(given: dict[str, Any], *, fitted: bool) -> tuple[IntArray, tuple[float, ...]]:
+def _coordinates(given: dict[str, Any], *, fitted: bool) -> tuple[Ints, tuple[float, ...]]:
     """Lattice points, and what their steps are worth; those of a grid or a fitted model are on the lattice already."""
     points, size = given.get("coordinates"), given.get("grid")
     if (points is None) == (size is None):
@@ -213,7 +202,7 @@ def _grid_size(size: Any) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _transition(given: dict[str, Any], count: int) -> FloatArray:
+def _transition(given: dict[str, Any], count: int) -> Floats:
     if given.get("transition") is None:
         if given.get("grid") is None:
             raise PlanningError("transition is missing: a matrix, or the name of a file of 'fugu model fit --grid'")
@@ -229,7 +218,7 @@ def _transition(given: dict[str, Any], count: int) -> FloatArray:
     return np.asarray(matrix / sums[:, None], dtype=np.float64)
 
 
-def _walk(columns: int, rows: int) -> FloatArray:
+def _walk(columns: int, rows: int) -> Floats:
     """A random walk over a grid, row by row: stay, or step to a cell beside, all equally likely."""
     place = np.arange(columns * rows).reshape(rows, columns)
     steps = np.eye(columns * rows)
@@ -238,7 +227,7 @@ def _walk(columns: int, rows: int) -> FloatArray:
     return np.asarray(steps / steps.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def _graph(rule: Any, values: IntArray, transition: FloatArray) -> BoolArray:
+def _graph(rule: Any, values: Ints, transition: Floats) -> Bools:
     if not isinstance(rule, dict) or len(rule) != 1:
         raise PlanningError(f"graph must be one of {_GRAPHS}")
     ((kind, value),) = rule.items()
@@ -266,7 +255,7 @@ def _graph(rule: Any, values: IntArray, transition: FloatArray) -> BoolArray:
     raise PlanningError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
 
 
-def _initial(law: Any, transition: FloatArray) -> tuple[FloatArray | None, StreamStart]:
+def _initial(law: Any, transition: Floats) -> tuple[Floats | None, StreamStart]:
     if law is None or law == "any":
         return None, "any"
     count = len(transition)
@@ -295,7 +284,7 @@ def _names(names: Any, count: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _cells(cells: Any, values: IntArray) -> dict[str, Any] | None:
+def _cells(cells: Any, values: Ints) -> dict[str, Any] | None:
     if cells is None:
         return None
     if (
@@ -307,7 +296,7 @@ def _cells(cells: Any, values: IntArray) -> dict[str, Any] | None:
     return cells
 
 
-def _table(rows: Any, name: str, what: str) -> FloatArray:
+def _table(rows: Any, name: str, what: str) -> Floats:
     """A list of lists of numbers (or of numbers, as a column), with nothing else in it."""
     wrong = PlanningError(f"{name} must be {what}, of finite numbers")
     if not isinstance(rows, list) or not rows:

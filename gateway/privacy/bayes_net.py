@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from contract.rounding import OUTWARD
-from gateway.privacy.chain_class import TINY, ChainClassError, Floats
+from gateway.chain.arrays import Floats
+from gateway.privacy.chain_class import TINY, ChainClassError
 
 __all__ = ["BayesNet", "BayesNode", "NetworkQuilt", "network_quilt_scale"]
 

@@ -12,16 +12,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from contract.errors import FuguError
 from contract.rounding import SIXTEEN_ROUNDINGS
 from gateway.chain import stationary_law
+from gateway.chain.arrays import Bools, Floats
 
-__all__ = ["TINY", "ChainClassError", "Floats", "MarkovChain", "Support", "follow", "read_chains"]
+__all__ = ["TINY", "ChainClassError", "MarkovChain", "follow", "read_chains"]
 
-Floats = NDArray[np.float64]
-Support = NDArray[np.bool_]
 TINY = 1e-290
 """What is possible, but rarer than this, has lost its relative accuracy: no ratio is read off it."""
 _SUM_TOLERANCE = 1e-9
@@ -98,7 +97,7 @@ class MarkovChain:
         return bool(np.all(np.abs(self.initial - law) <= SIXTEEN_ROUNDINGS * self.states * law))
 
 
-def follow(reach: Support, possible: Support) -> Support:
+def follow(reach: Bools, possible: Bools) -> Bools:
     """Boolean product: where one gets from `reach` by a step. Products of small floats are the fast ones."""
     return np.asarray((reach.astype(np.float32) @ possible.astype(np.float32)) > 0.0)
 

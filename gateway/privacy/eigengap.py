@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from contract.chains import BinaryChains
 from contract.rounding import OUTWARD
-from gateway.privacy.chain_class import ChainClassError, Floats, MarkovChain
+from gateway.chain.arrays import Floats
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_kernels import smallest_scale
 from gateway.privacy.quilt_tables import settled
 from gateway.privacy.quilts import ENDLESS, QuiltScale, corner_chains

@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
+
+from gateway.chain.arrays import Floats, Ints
 
 __all__ = [
     "GTest",
@@ -29,9 +30,6 @@ __all__ = [
     "sojourns",
     "transition_matrix",
 ]
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
@@ -73,7 +71,7 @@ class Sojourn(NamedTuple):
     geometric_median: float | None
 
 
-def decimate(states: Integers, segments: Integers, step: int) -> tuple[Integers, Integers]:
+def decimate(states: Ints, segments: Ints, step: int) -> tuple[Ints, Ints]:
     """Keep every `step`-th row of each segment, from its first row on.
 
     Args:
@@ -91,7 +89,7 @@ def decimate(states: Integers, segments: Integers, step: int) -> tuple[Integers,
     return states[keep], segments[keep]
 
 
-def count_transitions(states: Integers, segments: Integers, k: int) -> Integers:
+def count_transitions(states: Ints, segments: Ints, k: int) -> Ints:
     """Count the steps x -> y inside segments.
 
     Args:
@@ -107,7 +105,7 @@ def count_transitions(states: Integers, segments: Integers, k: int) -> Integers:
     return np.bincount(pairs, minlength=k * k).reshape(k, k).astype(np.int64)
 
 
-def count_triples(states: Integers, segments: Integers, k: int) -> Integers:
+def count_triples(states: Ints, segments: Ints, k: int) -> Ints:
     """Count the double steps w -> x -> y inside segments; arguments as for `count_transitions`.
 
     Returns:
@@ -118,7 +116,7 @@ def count_triples(states: Integers, segments: Integers, k: int) -> Integers:
     return np.bincount(triples, minlength=k**3).reshape(k, k, k).astype(np.int64)
 
 
-def transition_matrix(counts: Integers) -> Floats:
+def transition_matrix(counts: Ints) -> Floats:
     """Return the maximum-likelihood transition matrix; the row of a state that is never left is uniform.
 
     Args:
@@ -149,7 +147,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
     return Interval(low, high)
 
 
-def homogeneity_test(parts: list[Integers]) -> GTest:
+def homogeneity_test(parts: list[Ints]) -> GTest:
     """Test one chain for all parts of a recording against one chain for each.
 
     Args:
@@ -158,7 +156,7 @@ def homogeneity_test(parts: list[Integers]) -> GTest:
     return _gain(np.stack(parts))
 
 
-def order_test(triples: Integers) -> GTest:
+def order_test(triples: Ints) -> GTest:
     """Test a first-order chain against a second-order one.
 
     Args:
@@ -167,7 +165,7 @@ def order_test(triples: Integers) -> GTest:
     return _gain(triples)
 
 
-def _gain(counts: Integers) -> GTest:
+def _gain(counts: Ints) -> GTest:
     """Test whether the law of y given x depends on w.
 
     Args:
@@ -183,13 +181,13 @@ def _gain(counts: Integers) -> GTest:
     return GTest(statistic, degrees, p_value, statistic / 2.0 / max(int(counts.sum()), 1))
 
 
-def _log_likelihood(counts: Integers) -> float:
+def _log_likelihood(counts: Ints) -> float:
     """Return the largest log-likelihood of independent rows of counts (last axis: outcomes)."""
     rows = counts.sum(axis=-1)
     return float(special.xlogy(counts, counts).sum() - special.xlogy(rows, rows).sum())
 
 
-def sojourns(states: Integers, segments: Integers, counts: Integers) -> list[Sojourn]:
+def sojourns(states: Ints, segments: Ints, counts: Ints) -> list[Sojourn]:
     """Summarise how long each state lasts.
 
     Stays that touch the end of a segment are left out, because their length is not known.
@@ -208,7 +206,7 @@ def sojourns(states: Integers, segments: Integers, counts: Integers) -> list[Soj
     return [_sojourn(lengths[owners == x], counts[x], x) for x in range(counts.shape[0])]
 
 
-def _sojourn(lengths: Integers, row: Integers, state: int) -> Sojourn:
+def _sojourn(lengths: Ints, row: Ints, state: int) -> Sojourn:
     total = int(row.sum())
     stay = int(row[state]) / total if total else 1.0
     mean = median = None

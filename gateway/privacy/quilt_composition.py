@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from contract.rounding import OUTWARD
-from gateway.privacy.chain_class import ChainClassError, Floats, MarkovChain
+from gateway.chain.arrays import Floats
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_kernels import smallest_loss
 from gateway.privacy.quilt_tables import Arms, node_terms, walk
 from gateway.privacy.quilts import influence

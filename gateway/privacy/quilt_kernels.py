@@ -12,7 +12,8 @@ import math
 
 import numpy as np
 
-from gateway.chain.kernel import Floats, kernel
+from gateway.chain.arrays import Floats
+from gateway.chain.kernel import kernel
 
 __all__ = ["grow_tables", "largest_ratio", "smallest_loss", "smallest_scale"]
 

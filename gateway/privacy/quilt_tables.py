@@ -16,7 +16,8 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gateway.privacy.chain_class import ChainClassError, Floats, MarkovChain, Support, follow
+from gateway.chain.arrays import Bools, Floats
+from gateway.privacy.chain_class import ChainClassError, MarkovChain, follow
 from gateway.privacy.quilt_kernels import grow_tables, largest_ratio
 
 __all__ = ["Arms", "NodeTerms", "log_ratio_table", "node_terms", "settled", "walk"]
@@ -113,7 +114,7 @@ class NodeTerms:
     start: Floats
     base: Floats
     spread: float
-    earlier: Sequence[Support] = ()
+    earlier: Sequence[Bools] = ()
     clear: int = 0
 
     def column(self, arms: Arms) -> Floats:
@@ -162,7 +163,7 @@ def walk(chain: MarkovChain, *, support_aware: bool = False) -> Iterator[NodeTer
         yield from repeat(node_terms(chain, 1, support_aware=support_aware))
     fixed, step = _settled_or_none(chain), chain.transition > 0.0
     rows, reach = _first(chain)
-    earlier: list[Support] = []
+    earlier: list[Bools] = []
     clear = 0
     while True:
         terms = _terms(rows, reach, fixed)
@@ -190,13 +191,13 @@ def settled(chain: MarkovChain) -> Floats:
     return chain.initial if chain.is_stationary and chain.initial is not None else chain.stationary_law
 
 
-def _first(chain: MarkovChain) -> tuple[Floats, Support]:
+def _first(chain: MarkovChain) -> tuple[Floats, Bools]:
     """The laws (n, k) of the first tick between which all others lie, and where they are positive."""
     rows = np.eye(chain.states) if chain.initial is None else chain.initial[None, :]
     return rows, rows > 0.0
 
 
-def _terms(rows: Floats, reach: Support, fixed: Floats | None) -> NodeTerms:
+def _terms(rows: Floats, reach: Bools, fixed: Floats | None) -> NodeTerms:
     """Terms from the laws (n, k) that a node may have, where they are positive, and the stationary law."""
     possible = _somewhere(reach)
     pair = possible[:, None] & possible[None, :]
@@ -213,7 +214,7 @@ def _terms(rows: Floats, reach: Support, fixed: Floats | None) -> NodeTerms:
     return NodeTerms(start, np.zeros_like(start), spread)
 
 
-def _aware(terms: NodeTerms, reach: Support, earlier: Sequence[Support], clear: int) -> NodeTerms:
+def _aware(terms: NodeTerms, reach: Bools, earlier: Sequence[Bools], clear: int) -> NodeTerms:
     """The terms with impossible states left out of every quilt."""
     possible = _somewhere(reach)
     base = np.where(possible[:, None] & possible[None, :], 0.0, -np.inf)
@@ -227,12 +228,12 @@ def _settled_or_none(chain: MarkovChain) -> Floats | None:
         return None
 
 
-def _somewhere(reach: Support) -> Support:
+def _somewhere(reach: Bools) -> Bools:
     """(k,): the states that any row (n, k) has."""
     return np.asarray(reach.any(axis=0), dtype=np.bool_)
 
 
-def _boolean_power(step: Support, power: int) -> Support:
+def _boolean_power(step: Bools, power: int) -> Bools:
     """Which states reach which in exactly `power` steps."""
     result, square = np.eye(len(step), dtype=np.bool_), step
     while power:

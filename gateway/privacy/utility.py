@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from contract.table import SCALE, EmissionTable
 from gateway.chain import filter_beliefs, posterior_marginals, simulate, stationary_law
+from gateway.chain.arrays import Floats
 
 __all__ = ["Utility", "utility"]
-
-Floats = NDArray[np.float64]
 
 
 class Utility(NamedTuple):

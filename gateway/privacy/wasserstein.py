@@ -15,7 +15,8 @@ from fractions import Fraction
 from itertools import accumulate, combinations, permutations
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from gateway.privacy.chain_class import ChainClassError, Floats, MarkovChain
+from gateway.chain.arrays import Floats
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_tables import settled
 
 __all__ = [

@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from contract.rounding import OUTWARD
 from contract.table import SCALE, EmissionTable
+from gateway.chain.arrays import Floats
 from gateway.release.charges import PER_NAT, units_above
 
 __all__ = ["LEAST_SCALE", "amplified_loss", "charge", "largest_spread", "smallest_scale"]
@@ -47,8 +48,6 @@ LEAST_SCALE = Fraction(1, 10)
 _UP = 1.0 + OUTWARD  # far above the error of the few operations that follow, each within 2^-52
 _MOST_SPREAD = 200.0  # e^c over a table of 32 bits is the table's own loss by then
 _BISECTIONS = 48
-
-_Floats = NDArray[np.float64]
 
 
 class _Thresholds(NamedTuple):
@@ -60,10 +59,10 @@ class _Thresholds(NamedTuple):
         touch: where it touches the curve, rounded up; 0 likewise.
     """
 
-    above: _Floats
-    below: _Floats
-    slope: _Floats
-    touch: _Floats
+    above: Floats
+    below: Floats
+    slope: Floats
+    touch: Floats
 
 
 def amplified_loss(table: EmissionTable, spread: float) -> float:
@@ -164,7 +163,7 @@ def _undominated(points: NDArray[np.int64]) -> NDArray[np.int64]:
     return points[points[:, 1] < least_before]
 
 
-def _tangents(above: _Floats, below: _Floats) -> tuple[_Floats, _Floats]:
+def _tangents(above: Floats, below: Floats) -> tuple[Floats, Floats]:
     """Slope and end of each curve's tangent from the origin; zeros where the curve is concave.
 
     F(u)/u rises while F' exceeds it and F' = h falls after u1, so the end is where they meet; h(0) = h(2 u1) is less
@@ -184,25 +183,25 @@ def _tangents(above: _Floats, below: _Floats) -> tuple[_Floats, _Floats]:
     return slope, np.where(convex, high * _UP, 0.0)
 
 
-def _curve(sets: _Thresholds, spread: float | _Floats) -> _Floats:
+def _curve(sets: _Thresholds, spread: float | Floats) -> Floats:
     """F at a spread, each set its own; not rounded."""
     growth = np.expm1(spread)
     return np.log1p((sets.above - sets.below) * growth / (SCALE + sets.below * growth))
 
 
-def _derivative(sets: _Thresholds, spread: _Floats) -> _Floats:
+def _derivative(sets: _Thresholds, spread: Floats) -> Floats:
     growth = np.exp(spread)
     parts = [w * growth / (SCALE - w + w * growth) for w in (sets.above, sets.below)]
     return np.asarray(parts[0] - parts[1], dtype=np.float64)
 
 
-def _capped(losses: _Floats, spread: float) -> float:
+def _capped(losses: Floats, spread: float) -> float:
     if not len(losses):  # every state has the same row: symbols say nothing
         return 0.0
     return min(float(losses.max()) * _UP, spread)
 
 
-def _inverse(sets: _Thresholds, loss: float) -> _Floats:
+def _inverse(sets: _Thresholds, loss: float) -> Floats:
     """The spread at which F reaches a loss: e^c - 1 = 2^32 (e^loss - 1) / (a - b e^loss), infinite if it never does."""
     gain = math.expm1(min(loss, _MOST_SPREAD))
     room = sets.above - sets.below - sets.below * gain

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gateway.release.inversion import Floats, Inversion, ReleaseError, inversion
+from gateway.chain.arrays import Floats
+from gateway.release.inversion import Inversion, ReleaseError, inversion
 from gateway.release.parts import Estimates, Part, half_widths, noise_variance
 
 __all__ = ["dwell"]

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from contract.errors import FuguError
 from contract.table import SCALE, EmissionTable
+from gateway.chain.arrays import Floats
 
-__all__ = ["Floats", "Inversion", "ReleaseError", "TwoValued", "inversion", "two_valued"]
+__all__ = ["Inversion", "ReleaseError", "TwoValued", "inversion", "two_valued"]
 
-Floats = NDArray[np.float64]
 _WORST_CONDITION = 1e8
 _EQUAL = 1e-7
 

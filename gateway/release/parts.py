@@ -12,15 +12,12 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contract.release_frames import QueryKind
 from contract.table import EmissionTable
-from gateway.release.inversion import Floats
+from gateway.chain.arrays import Floats, Ints
 
-__all__ = ["Estimates", "Integers", "Part", "Query", "half_widths", "noise_variance"]
-
-Integers = NDArray[np.int64]
+__all__ = ["Estimates", "Part", "Query", "half_widths", "noise_variance"]
 
 
 class Query(NamedTuple):
@@ -49,7 +46,7 @@ class Part(NamedTuple):
     table: EmissionTable
     ticks: int
     pairs: int
-    counts: Integers
+    counts: Ints
 
 
 class Estimates(NamedTuple):

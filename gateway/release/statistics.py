@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from contract.discrete_laplace import discrete_laplace
 from contract.table import EmissionTable
+from gateway.chain.arrays import Floats, Ints
 from gateway.release.dwell import dwell
-from gateway.release.inversion import Floats, ReleaseError, inversion, two_valued
-from gateway.release.parts import Estimates, Integers, Part, Query, half_widths, noise_variance
+from gateway.release.inversion import ReleaseError, inversion, two_valued
+from gateway.release.parts import Estimates, Part, Query, half_widths, noise_variance
 
 __all__ = ["Tally", "estimate", "noisy"]
 
@@ -40,7 +41,7 @@ class Tally:
         self.query = query
         self._parts: dict[EmissionTable, Part] = {}
 
-    def add(self, symbols: Integers, table: EmissionTable) -> None:
+    def add(self, symbols: Ints, table: EmissionTable) -> None:
         """Count consecutive ticks (n,) of one device; -1 is a tick without a symbol.
 
         Raises:
@@ -58,9 +59,7 @@ class Tally:
             table, before.ticks + int(seen.sum()), before.pairs + int(both.sum()), before.counts + counts
         )
 
-    def _counts(
-        self, symbols: Integers, seen: NDArray[np.bool_], both: NDArray[np.bool_], table: EmissionTable
-    ) -> Integers:
+    def _counts(self, symbols: Ints, seen: NDArray[np.bool_], both: NDArray[np.bool_], table: EmissionTable) -> Ints:
         m = table.symbols
         if self.query.kind == "dwell":
             inversion(table)

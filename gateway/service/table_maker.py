@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from contract.errors import FuguError
 from contract.measure_check import check_noise
 from contract.measure_table import Noise, set_of
+from gateway.chain.arrays import Bools
 from gateway.dphmm.compiled import compile_noise
 from gateway.dphmm.constraints import surrogates
-from gateway.dphmm.graphs import BoolArray, GraphError
+from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.hull import capped, complete_hull
 from gateway.dphmm.progress import protect_kept
 from gateway.dphmm.tables import TableError
@@ -35,7 +36,7 @@ class Made(NamedTuple):
     reason: str = ""
 
 
-def make_noise(model: MeasureModel, possible: BoolArray, kept: BoolArray) -> Made:
+def make_noise(model: MeasureModel, possible: Bools, kept: Bools) -> Made:
     """Make what the device may draw from while some states are possible.
 
     Args:

@@ -20,8 +20,8 @@ from contract.frames import MAX_TICK
 from contract.measure_policy import MeasurePolicy
 from contract.measure_table import MOST_HELD, MeasureTable, encode_table, set_of
 from contract.topics import table_topic
+from gateway.chain.arrays import Bools
 from gateway.dphmm.constraints import delta_set
-from gateway.dphmm.graphs import BoolArray
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.policies import Catalogue, UnknownPolicyVersionError
 from gateway.service.recorder import Recorder
@@ -184,7 +184,7 @@ class TableSender:
             yield table
 
     def _table(
-        self, key: _Key, model: MeasureModel, possible: BoolArray, kept: BoolArray, ticks: tuple[int, int], room: int
+        self, key: _Key, model: MeasureModel, possible: Bools, kept: Bools, ticks: tuple[int, int], room: int
     ) -> MeasureTable | None:
         """The table for some states, as it was made before or made now; none if the device has no room for it.
 

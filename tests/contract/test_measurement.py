@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from contract.errors import PolicyError
 from contract.measure_table import members, set_of
 from contract.measurement import MOST_SETS, Measurement, Reach, neighbours_of
+from gateway.chain.arrays import Bools
 from gateway.dphmm import graphs
 from gateway.dphmm.constraints import schedule, surrogates
-from gateway.dphmm.graphs import BoolArray
 
 
-def matrix(neighbours: tuple[int, ...]) -> BoolArray:
+def matrix(neighbours: tuple[int, ...]) -> Bools:
     """Sets of neighbours as a matrix."""
     count = len(neighbours)
     return np.array([[bool(others >> y & 1) for y in range(count)] for others in neighbours])
@@ -49,7 +49,7 @@ def test_graphs_are_those_of_the_gateway(seed: int) -> None:
     labels = generator.integers(0, 4, count).tolist()
     pairs = [(a, b) for a, b in generator.integers(0, count, (count, 2)).tolist() if a != b]
 
-    def check(graph: dict[str, Any], expected: BoolArray) -> None:
+    def check(graph: dict[str, Any], expected: Bools) -> None:
         assert np.array_equal(matrix(neighbours_of(graph, points, successors)), expected)
 
     check({"complete": True}, graphs.complete(count))

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from gateway.dphmm.graphs import BoolArray, GraphError, IntArray, complete, lattice, one_step, within_radius
+from gateway.chain.arrays import Bools, Ints
+from gateway.dphmm.graphs import GraphError, complete, lattice, one_step, within_radius
 from gateway.dphmm.hull import ceil_gauges, graph_hull
 from gateway.dphmm.optimal import optimal_table
 from gateway.dphmm.protection import protect, protected_pairs
@@ -24,7 +25,7 @@ WALK = within_radius(ROOM, 1.5) | np.eye(36, dtype=np.bool_)
 PRIOR = WALK.sum(axis=1) / WALK.sum()
 
 
-def graph_of(name: str) -> BoolArray:
+def graph_of(name: str) -> Bools:
     return {"8nbr": within_radius(ROOM, 1.5), "trs": one_step(WALK), "cplt": complete(36)}[name]
 
 
@@ -73,7 +74,7 @@ def test_a_golden_optimum_of_a_hundred_states(epsilon: float) -> None:
     assert golden * (1.0 - 1e-9) < math.sqrt(estimate_error(table, values, prior)[0]) < golden * (1.0 + 1e-6)
 
 
-def optimum(values: IntArray, pairs: BoolArray, epsilon: float) -> float:
+def optimum(values: Ints, pairs: Bools, epsilon: float) -> float:
     """The same programme written out pair by pair, for a uniform prior: the oracle."""
     count, ratio = len(values), math.exp(epsilon)
     rows = []

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from gateway.chain.arrays import Bools, Ints
 from gateway.dphmm.constraints import surrogates
-from gateway.dphmm.graphs import BoolArray, GraphError, IntArray, complete, edge_list, explicit, lattice, restrict
+from gateway.dphmm.graphs import GraphError, complete, edge_list, explicit, lattice, restrict
 from gateway.dphmm.hull import difference_hull, gauge, graph_hull
 from gateway.dphmm.progress import FALLBACK, Progress, Step, protect_kept, surrogate_graph
 from gateway.dphmm.protection import protect
@@ -20,12 +21,12 @@ LINE = lattice(range(6))
 ROUND = np.roll(np.eye(6), 1, axis=1)
 
 
-def random_graph(generator: np.random.Generator, count: int, share: float) -> BoolArray:
+def random_graph(generator: np.random.Generator, count: int, share: float) -> Bools:
     upper = np.triu(generator.random((count, count)) < share, 1)
     return np.asarray(upper | upper.T)
 
 
-def random_chain(generator: np.random.Generator, count: int, periods: int) -> IntArray:
+def random_chain(generator: np.random.Generator, count: int, periods: int) -> Ints:
     """Integer weights of steps; with several periods each class of states leads to the next one only."""
     weights = generator.integers(1, 9, (count, count)) * (generator.random((count, count)) < 0.35)
     place = np.arange(count) % periods
@@ -138,13 +139,13 @@ def test_a_table_for_a_delta_set_keeps_every_promise_on_all_reachable_states(see
         assert all(np.array_equal(table.weights[x], table.weights[rows[x]]) for x in inside)
 
 
-def close(weights: IntArray, i: int, j: int) -> bool:
+def close(weights: Ints, i: int, j: int) -> bool:
     bound = floor_exp(1)
     pairs = list(zip(weights[i].tolist(), weights[j].tolist(), strict=True))
     return all(a << RATIO_BITS <= bound * b and b << RATIO_BITS <= bound * a for a, b in pairs)
 
 
-def brute_degrees(step: Step, values: IntArray) -> list[int]:
+def brute_degrees(step: Step, values: Ints) -> list[int]:
     rows = values[surrogates(values, step.kept)].tolist()
     inside = np.flatnonzero(step.reachable).tolist()
     hull = step.protection.hull

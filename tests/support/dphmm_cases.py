@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from gateway.dphmm.graphs import BoolArray, IntArray, explicit, lattice
+from gateway.chain.arrays import Bools, Ints
+from gateway.dphmm.graphs import explicit, lattice
 from gateway.dphmm.tables import MeasurementTable
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "dphmm.json").read_text())
@@ -20,14 +21,14 @@ OBJECTIVES = ("error", "nearest", "area")
 GRAPH = explicit(6, [(1, 2), (3, 4), (3, 5), (4, 5)])
 
 
-def states(count: int, *chosen: int) -> BoolArray:
+def states(count: int, *chosen: int) -> Bools:
     """A constraint set, from states counted from 1 as in the paper; all of them by default."""
     constraint = np.zeros(count, dtype=np.bool_)
     constraint[[state - 1 for state in chosen or range(1, count + 1)]] = True
     return constraint
 
 
-def grid(side: int) -> IntArray:
+def grid(side: int) -> Ints:
     """The cells of a square grid, row by row."""
     return lattice([(index // side, index % side) for index in range(side * side)])
 
@@ -37,7 +38,7 @@ def exact(written: str | None) -> Fraction | float:
     return math.inf if written in (None, "inf") else Fraction(written)
 
 
-def random_case(seed: int) -> tuple[IntArray, BoolArray, BoolArray]:
+def random_case(seed: int) -> tuple[Ints, Bools, Bools]:
     """Up to six states on a lattice whose rank may be too low, some edges, and at least two possible states."""
     generator = np.random.default_rng(seed)
     count, space = int(generator.integers(2, 7)), int(generator.integers(1, 4))

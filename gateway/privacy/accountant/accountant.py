@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from contract.guarantee import Adversary
 from contract.rounding import OUTWARD
-from gateway.chain.kernel import Floats
+from gateway.chain.arrays import Floats
 from gateway.privacy.accountant import closed_form
 from gateway.privacy.accountant.finite import MOST_WORK, KnownChains
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES, closed

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from contract.rounding import SIDE, UNIT, WIDE, reversal_error
-from gateway.chain.kernel import Floats
+from gateway.chain.arrays import Floats
 from gateway.privacy.accountant.endless_side import log_ratios
 from gateway.privacy.accountant.inner_maximum import closed, step
 from gateway.privacy.accountant.odds_ratio import odds_ratio_step

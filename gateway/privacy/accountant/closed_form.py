@@ -11,7 +11,7 @@ from fractions import Fraction
 from contract.chains import BinaryChains, BoundedChains
 from contract.guarantee import Adversary, ratio_loss
 from contract.rounding import FOUR_ROUNDINGS
-from gateway.chain.kernel import Floats
+from gateway.chain.arrays import Floats
 
 __all__ = ["allowance", "certified"]
 

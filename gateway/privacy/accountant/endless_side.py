@@ -20,7 +20,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from contract.rounding import LOGARITHM, UNIT
-from gateway.chain.kernel import Floats, kernel
+from gateway.chain.arrays import Floats
+from gateway.chain.kernel import kernel
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES, Order, ratio_order, step
 from gateway.privacy.chain_class import TINY, follow
 

@@ -14,7 +14,7 @@ import numpy as np
 from contract.chains import BinaryChains
 from contract.guarantee import Adversary
 from contract.rounding import SIDE, UPWARD, reversal_error
-from gateway.chain.kernel import Floats, Ints
+from gateway.chain.arrays import Floats, Ints
 from gateway.privacy.accountant.endless_side import EndlessSide, log_ratios
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES, step
 from gateway.privacy.accountant.intervals import ALTERNATING, IntervalChains

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from contract.rounding import UNIT
 from contract.simplex import Tree, largest_ratio, widening
-from gateway.chain.kernel import Floats, Ints, kernel
+from gateway.chain.arrays import Floats, Ints
+from gateway.chain.kernel import kernel
 
 __all__ = ["EXACT_STATES", "Order", "box_step", "closed", "exact_step", "ratio_order", "step", "transport_step"]
 

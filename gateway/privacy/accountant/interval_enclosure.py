@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.rounding import FOUR_ROUNDINGS, SIXTEEN_ROUNDINGS
-from gateway.chain.kernel import Floats, Ints
+from gateway.chain.arrays import Floats, Ints
 
 __all__ = ["Box", "Cases", "Enclosure", "Interval", "enclosure"]
 

@@ -21,7 +21,7 @@ from contract.chains import BinaryChains
 from contract.exponential import exp_up
 from contract.rounding import SIDE, SIXTEEN_ROUNDINGS
 from contract.sides import informed_side
-from gateway.chain.kernel import Floats, Ints
+from gateway.chain.arrays import Floats, Ints
 from gateway.privacy.accountant.interval_enclosure import Box, Cases, Interval, enclosure
 
 __all__ = ["worst_informed_losses"]

@@ -13,7 +13,7 @@ import numpy as np
 from contract.chains import BinaryChains
 from contract.guarantee import Adversary
 from contract.rounding import UNIT
-from gateway.chain.kernel import Floats
+from gateway.chain.arrays import Floats
 from gateway.privacy.accountant.closed_form import certified
 from gateway.privacy.accountant.interval_search import worst_informed_losses
 from gateway.privacy.accountant.odds_ratio import (

@@ -12,7 +12,7 @@ import numpy as np
 from contract.chains import BoundedChains
 from contract.guarantee import Adversary
 from contract.rounding import LOGARITHM, OUTWARD, SIDE, UNIT
-from gateway.chain.kernel import Floats
+from gateway.chain.arrays import Floats
 from gateway.privacy.accountant.closed_form import certified
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES
 

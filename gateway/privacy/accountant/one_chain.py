@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from contract.guarantee import Adversary
 from contract.rounding import OUTWARD
-from gateway.chain.kernel import Floats
+from gateway.chain.arrays import Floats
 from gateway.privacy.accountant.accountant import ChainAccountant, ChainLoss
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES
 from gateway.privacy.accountant.walks import any_start_bound, endless_bound

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from gateway.chain.kernel import Floats, Ints
+from gateway.chain.arrays import Bools, Floats, Ints
 from gateway.privacy.accountant.inner_maximum import Order, ratio_order
-from gateway.privacy.chain_class import TINY, ChainClassError, MarkovChain, Support
+from gateway.privacy.chain_class import TINY, ChainClassError, MarkovChain
 
 __all__ = ["reversed_kernel", "reversed_stationary"]
 
 
-def reversed_kernel(transition: Floats, possible: Support, law: Floats, rows: Ints, columns: Ints) -> Floats | None:
+def reversed_kernel(transition: Floats, possible: Bools, law: Floats, rows: Ints, columns: Ints) -> Floats | None:
     """Pr(earlier state = y | later state = x), x in rows and y in columns; none if a product is too rare for a float.
 
     Args:

@@ -12,12 +12,12 @@ from __future__ import annotations
 import numpy as np
 
 from contract.rounding import UNIT, reversal_error
-from gateway.chain.kernel import Floats
+from gateway.chain.arrays import Bools, Floats
 from gateway.privacy.accountant.any_start import left_any
 from gateway.privacy.accountant.endless_side import log_ratios
 from gateway.privacy.accountant.inner_maximum import closed, ratio_order, step
 from gateway.privacy.accountant.reversal import reversed_kernel, reversed_stationary
-from gateway.privacy.chain_class import TINY, MarkovChain, Support, follow
+from gateway.privacy.chain_class import TINY, MarkovChain, follow
 
 __all__ = ["informed_losses", "left_sides", "losses", "pair_rates"]
 
@@ -44,7 +44,7 @@ def losses(chain: MarkovChain, rates: Floats) -> Floats:
     return _without_impossible(rates + right + left, supports)
 
 
-def _without_impossible(total: Floats, supports: list[Support]) -> Floats:
+def _without_impossible(total: Floats, supports: list[Bools]) -> Floats:
     """Losses (n, k, k) without those of states that cannot occur."""
     for tick, possible in enumerate(supports):
         total[tick][~possible] = 0.0
@@ -62,12 +62,12 @@ def left_sides(chain: MarkovChain, rates: Floats) -> Floats:
     return _left(chain, rates, _supports(chain, len(rates)))
 
 
-def _supports(chain: MarkovChain, ticks: int) -> list[Support]:
+def _supports(chain: MarkovChain, ticks: int) -> list[Bools]:
     """For each tick, which states are possible: reachability, not floating point."""
     reached = np.ones(chain.states, dtype=np.bool_)
     if chain.initial is not None:
         reached = np.asarray(chain.initial > 0.0)
-    supports: list[Support] = []
+    supports: list[Bools] = []
     for _ in range(ticks):
         supports.append(reached)
         reached = np.asarray((chain.transition[reached] > 0.0).any(axis=0))
@@ -97,7 +97,7 @@ def _right(transition: Floats, rates: Floats, error: float = 0.0) -> Floats:
     return sides
 
 
-def _left(chain: MarkovChain, rates: Floats, supports: list[Support]) -> Floats:
+def _left(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
     """What the past adds, (n, k, k), for a given initial law."""
     assert chain.initial is not None
     sides = np.zeros_like(rates)
@@ -148,7 +148,7 @@ class _Powers:
         self._tables: list[Floats] = []
         self._stacked = np.empty((0, *transition.shape))
 
-    def power(self, distance: int) -> tuple[Floats, Support]:
+    def power(self, distance: int) -> tuple[Floats, Bools]:
         """P^distance, and which of its entries are possible."""
         while len(self._powers) <= distance:
             self._powers.append(np.ascontiguousarray(self._powers[-1] @ self._powers[1]))
@@ -188,7 +188,7 @@ def informed_losses(chain: MarkovChain, rates: Floats) -> Floats:
     return _without_impossible(rates + right + left, supports)
 
 
-def _follow(sides: Floats, rates: Floats, ticks: range, kernel: Floats, weights: list[tuple[Floats, Support]]) -> None:
+def _follow(sides: Floats, rates: Floats, ticks: range, kernel: Floats, weights: list[tuple[Floats, Bools]]) -> None:
     """Raise `sides` by those of all ticks on the way away from a known state.
 
     Args:

@@ -14,7 +14,8 @@ import numpy as np
 
 from contract.guarantee import Adversary
 from contract.rounding import LOGARITHM, OUTWARD, SIDE, UNIT, WIDE
-from gateway.chain.kernel import Floats, kernel
+from gateway.chain.arrays import Floats
+from gateway.chain.kernel import kernel
 from gateway.privacy.accountant.endless_side import EndlessSide
 from gateway.privacy.accountant.inner_maximum import box_step, closed, exact_step, ratio_order, transport_step
 from gateway.privacy.accountant.odds_ratio import odds_ratio_step

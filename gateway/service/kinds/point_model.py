@@ -15,12 +15,12 @@ from contract.measure_policy import MeasurePolicy
 from contract.measure_table import MAX_TABLE_STATES, MeasureTable, StaircaseNoise
 from contract.measurement import Reach
 from gateway.chain import predict
+from gateway.chain.arrays import Floats
 from gateway.dphmm.compiled import MOST_CELLS, Emission, emission, noise_pairs
 from gateway.dphmm.tracking import Filtered, forward, moments
 
 __all__ = ["MeasureModel", "Tables"]
 
-Floats = NDArray[np.float64]
 _REMEMBERED = 32
 Tables = Callable[[int], MeasureTable | None]
 """The table of a number of one policy version, none if it is not known."""

@@ -17,8 +17,9 @@ from contract.errors import FuguError, Reason
 from contract.frames import refuse_other_clock
 from contract.measure_frames import MeasureEstimate, MeasureFrame, decode_measure, encode_measure_estimate
 from contract.measure_table import MeasureTable
+from gateway.chain.arrays import Floats
 from gateway.service.kinds.kind import Place, Span
-from gateway.service.kinds.point_model import Floats, MeasureModel, Tables
+from gateway.service.kinds.point_model import MeasureModel, Tables
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
 from gateway.service.store.points import Measured

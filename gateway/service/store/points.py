@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, decode_measure, encode_measure
 from contract.measure_table import MeasureTable, decode_table, encode_table
+from gateway.chain.arrays import Floats
 
 __all__ = ["Measured", "PointStore"]
-
-Floats = NDArray[np.float64]
 
 
 class Measured(NamedTuple):
