@@ -24,6 +24,7 @@ from contract.window_frames import WindowFrame, decode_window, encode_window, se
 from edge_agent.framing import framed, stored
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.window import ClosedWindow
+from host.database import open_database, transaction
 
 __all__ = ["Outbox", "OutboxError"]
 
@@ -66,41 +67,30 @@ class Outbox:
 
     def __init__(self, path: str | Path, fleet: str, device: str) -> None:
         self.path = Path(path)
+        self._db = open_database(
+            self.path,
+            OUTBOX,
+            _SCHEMA,
+            OutboxError,
+            wait_seconds=2.0,
+            settings=("locking_mode=EXCLUSIVE", "synchronous=NORMAL", "cache_size=-256"),
+            shown=str(path),
+            in_use=f"outbox {path} is in use by another agent that runs: stop that one, "
+            "or give this one an outbox and a device name of its own",
+        )
         try:
-            self._db = sqlite3.connect(path, timeout=2.0, isolation_level=None, check_same_thread=False)
-        except sqlite3.Error as error:
-            raise OutboxError(f"cannot open outbox {path}: {error}") from None
-        try:
-            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            self._db.execute("PRAGMA cache_size = -256")
-            self._open(fleet, device)
+            self._belong_to(fleet, device)
         except sqlite3.Error as error:
             self.close()
-            if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise OutboxError(
-                    f"outbox {path} is in use by another agent that runs: stop that one, "
-                    "or give this one an outbox and a device name of its own"
-                ) from None
-            raise OutboxError(f"cannot open outbox {path}: {error}") from None
+            raise OutboxError(f"cannot open the outbox {path}: {error}") from None
         except OutboxError:
             self.close()
             raise
 
-    def _open(self, fleet: str, device: str) -> None:
-        (application,) = self._db.execute("PRAGMA application_id").fetchone()
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        (tables,) = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-        if problem := OUTBOX.problem(str(self.path), application, version, tables):
-            raise OutboxError(problem)
-        self._db.execute("BEGIN EXCLUSIVE")
-        if not tables:
-            for statement in (_SCHEMA + OUTBOX.stamps).split(";"):
-                self._db.execute(statement)
-            self._db.execute("INSERT INTO device VALUES (?, ?)", (fleet, device))
-        owner = self._db.execute("SELECT fleet, device FROM device").fetchone()
-        self._db.execute("COMMIT")
+    def _belong_to(self, fleet: str, device: str) -> None:
+        with transaction(self._db):
+            self._db.execute("INSERT INTO device SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM device)", (fleet, device))
+            owner = self._db.execute("SELECT fleet, device FROM device").fetchone()
         if owner != (fleet, device):
             raise OutboxError(f"outbox {self.path} belongs to {owner[0]}/{owner[1]}, not to {fleet}/{device}")
 
@@ -153,7 +143,7 @@ class Outbox:
         try:
             yield
         except BaseException:
-            with suppress(sqlite3.Error), self._transaction():
+            with suppress(sqlite3.Error), transaction(self._db):
                 for (table, key), known in zip(tables, before, strict=True):
                     new = [row for row in self._db.execute(f"SELECT {key} FROM {table}") if row not in known]
                     places = ", ".join("?" for _ in key.split(", "))
@@ -178,7 +168,7 @@ class Outbox:
         if count and (tick != last + 1 or version != plan.version or count >= plan.frame_ticks):
             closed = self.close_frame(plan)
             count = 0
-        with self._transaction():
+        with transaction(self._db):
             changed = self._db.execute(
                 "UPDATE streams SET last_tick = ? WHERE stream = ? AND last_tick < ?", (tick, plan.stream, tick)
             )
@@ -206,7 +196,7 @@ class Outbox:
         last = rows[-1][0]
         (previous,) = self._db.execute("SELECT last_framed FROM streams WHERE stream = ?", (plan.stream,)).fetchone()
         payload = framed(version, previous, first, [row[1] for row in rows], frame_ticks, bits)
-        with self._forced_to_disk(), self._transaction():
+        with self._forced_to_disk(), transaction(self._db):
             self._db.execute(
                 "INSERT INTO frames (stream, previous, last, payload) VALUES (?, ?, ?, ?)",
                 (plan.stream, previous, last, payload),
@@ -222,7 +212,7 @@ class Outbox:
             sqlite3.Error: if they could not be made durable; they must not be released any other way.
             OutboxError: if a window is not later than every committed one of its name.
         """
-        with self._forced_to_disk(), self._transaction():
+        with self._forced_to_disk(), transaction(self._db):
             for one in closed:
                 window, index = one.window, one.index
                 key = (plan.stream, window.name)
@@ -270,7 +260,7 @@ class Outbox:
             in_gap = any(previous < gap.through and last > gap.after for gap in gaps)
             (missing if in_gap else durable).append(frame_id)
         if durable:
-            with self._transaction():
+            with transaction(self._db):
                 self._db.executemany("DELETE FROM frames WHERE id = ?", [(frame_id,) for frame_id in durable])
         return len(durable), missing
 
@@ -306,14 +296,3 @@ class Outbox:
             yield
         finally:
             self._db.execute("PRAGMA synchronous = NORMAL")
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise

@@ -3,55 +3,54 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from contract.file_format import REGISTRY
 from gateway.fleet.entries import RegistryError, checked_name
+from host.database import open_database, snapshot, transaction
 
 __all__ = ["BUSY_SECONDS", "open_registry", "reading", "writing"]
 
 BUSY_SECONDS = 5.0
-_POLL_SECONDS = 0.01
 _FINAL = """
-CREATE TRIGGER IF NOT EXISTS {table}_stay BEFORE UPDATE ON {table}
+CREATE TRIGGER {table}_stay BEFORE UPDATE ON {table}
     BEGIN SELECT RAISE(ABORT, '{table} are never changed'); END;
-CREATE TRIGGER IF NOT EXISTS {table}_last BEFORE DELETE ON {table}
+CREATE TRIGGER {table}_last BEFORE DELETE ON {table}
     BEGIN SELECT RAISE(ABORT, '{table} are never removed'); END;
 """
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS fleet (id INTEGER PRIMARY KEY CHECK (id = 1), name TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS devices (
+CREATE TABLE fleet (id INTEGER PRIMARY KEY CHECK (id = 1), name TEXT NOT NULL);
+CREATE TABLE devices (
     name TEXT PRIMARY KEY, enrolled_us INTEGER NOT NULL, last_seen_us INTEGER NOT NULL DEFAULT 0,
     online INTEGER NOT NULL DEFAULT 0, outbox_depth INTEGER NOT NULL DEFAULT 0, codes TEXT NOT NULL DEFAULT '',
     agent_version TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS members (
+CREATE TABLE members (
     device TEXT NOT NULL, in_group TEXT NOT NULL, PRIMARY KEY (device, in_group)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS documents (
+CREATE TABLE documents (
     version INTEGER PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, digest TEXT NOT NULL, payload BLOB NOT NULL,
     description TEXT NOT NULL, added_by TEXT NOT NULL, added_us INTEGER NOT NULL, restores INTEGER);
-CREATE TABLE IF NOT EXISTS desired (
+CREATE TABLE desired (
     device TEXT PRIMARY KEY, version INTEGER NOT NULL, since_us INTEGER NOT NULL,
     published INTEGER NOT NULL DEFAULT 0, rollout INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS unpublished ON desired (since_us, device) WHERE published = 0;
-CREATE TABLE IF NOT EXISTS reported (
+CREATE INDEX unpublished ON desired (since_us, device) WHERE published = 0;
+CREATE TABLE reported (
     device TEXT PRIMARY KEY, in_force INTEGER, version INTEGER NOT NULL, outcome TEXT NOT NULL, reason TEXT NOT NULL,
     since_us INTEGER NOT NULL, stale INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS refusals (
+CREATE TABLE refusals (
     number INTEGER PRIMARY KEY AUTOINCREMENT, time_us INTEGER NOT NULL, device TEXT NOT NULL,
     version INTEGER NOT NULL, outcome TEXT NOT NULL, reason TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS refused ON refusals (device, version);
-CREATE TABLE IF NOT EXISTS history (
+CREATE INDEX refused ON refusals (device, version);
+CREATE TABLE history (
     number INTEGER PRIMARY KEY AUTOINCREMENT, time_us INTEGER NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL,
     subject TEXT NOT NULL, detail TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS rollouts (
+CREATE TABLE rollouts (
     number INTEGER PRIMARY KEY AUTOINCREMENT, plan TEXT NOT NULL, phase TEXT NOT NULL, stage INTEGER NOT NULL,
     approved INTEGER NOT NULL, clock_us INTEGER NOT NULL, seen_us INTEGER NOT NULL, slot_us INTEGER NOT NULL,
     cause TEXT NOT NULL, created_us INTEGER NOT NULL, ended_us INTEGER);
-CREATE INDEX IF NOT EXISTS active ON rollouts (number) WHERE phase IN ('running', 'waiting', 'paused');
-CREATE TABLE IF NOT EXISTS rollout_devices (
+CREATE INDEX active ON rollouts (number) WHERE phase IN ('running', 'waiting', 'paused');
+CREATE TABLE rollout_devices (
     rollout INTEGER NOT NULL, device TEXT NOT NULL, stage INTEGER NOT NULL, place INTEGER NOT NULL, at_us INTEGER,
     time_us INTEGER, former INTEGER, reached_us INTEGER, PRIMARY KEY (rollout, device)) WITHOUT ROWID;
 """ + "".join(_FINAL.format(table=table) for table in ("documents", "refusals", "history"))
@@ -72,56 +71,20 @@ def open_registry(path: Path, fleet: str | None, busy_seconds: float = BUSY_SECO
         RegistryError: it cannot be opened, is no registry or another fleet's, or is of another version.
         UnknownNameError: the fleet's name is none.
     """
-    if fleet is not None:
-        checked_name(fleet, "fleet")
-    elif not path.exists():
-        raise RegistryError(f"there is no fleet registry {path.name}")
+    first = "" if fleet is None else f"INSERT INTO fleet VALUES (1, '{checked_name(fleet, 'fleet')}');"
+    schema = _SCHEMA + first  # a checked name holds no quote
+    db = open_database(path, REGISTRY, schema, RegistryError, create=fleet is not None, wait_seconds=busy_seconds)
     try:
-        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=busy_seconds)
-    except sqlite3.Error as error:
-        raise RegistryError(f"cannot open the fleet registry {path.name}: {error}") from None
-    try:
-        return db, _prepare_patiently(db, path.name, fleet, busy_seconds)
+        (found,) = db.execute("SELECT name FROM fleet").fetchone()
+        if fleet is not None and found != fleet:
+            raise RegistryError(f"{path.name} is the registry of fleet {found}, not of {fleet}")
     except sqlite3.Error as error:
         db.close()
         raise RegistryError(f"cannot open the fleet registry {path.name}: {error}") from None
-    except RegistryError:
+    except BaseException:
         db.close()
         raise
-
-
-def _prepare_patiently(db: sqlite3.Connection, name: str, fleet: str | None, busy_seconds: float) -> str:
-    """Try again while another process makes the file: SQLite does not wait by itself before a change to WAL."""
-    deadline = time.monotonic() + busy_seconds
-    while True:
-        try:
-            return _prepare(db, name, fleet)
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() >= deadline:
-                raise
-            _roll_back(db)
-            time.sleep(_POLL_SECONDS)
-
-
-def _prepare(db: sqlite3.Connection, name: str, fleet: str | None) -> str:
-    db.execute("BEGIN")
-    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    (application,) = db.execute("PRAGMA application_id").fetchone()
-    db.execute("COMMIT")
-    if fleet is None and not tables:
-        raise RegistryError(f"{name} is no fleet registry")
-    if problem := REGISTRY.problem(name, application, version, tables):
-        raise RegistryError(problem)
-    db.execute("PRAGMA journal_mode=WAL")
-    db.execute("PRAGMA synchronous=FULL")
-    if not version:
-        first = f"INSERT OR IGNORE INTO fleet VALUES (1, '{fleet}');"  # a checked name holds no quote
-        db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}{first}{REGISTRY.stamps}COMMIT;")
-    (found,) = db.execute("SELECT name FROM fleet").fetchone()
-    if fleet is not None and found != fleet:
-        raise RegistryError(f"{name} is the registry of fleet {found}, not of {fleet}")
-    return str(found)
+    return db, str(found)
 
 
 @contextmanager
@@ -135,15 +98,10 @@ def writing(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         yield db
         return
     try:
-        db.execute("BEGIN IMMEDIATE")
-        yield db
-        db.execute("COMMIT")
+        with transaction(db):
+            yield db
     except (sqlite3.Error, OverflowError) as error:
-        _roll_back(db)
         raise RegistryError(f"the fleet registry does not take the change, nothing was done: {error}") from None
-    except BaseException:
-        _roll_back(db)
-        raise
 
 
 @contextmanager
@@ -157,17 +115,7 @@ def reading(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         yield db
         return
     try:
-        db.execute("PRAGMA query_only=1")  # a change in here would be lost without a word
-        db.execute("BEGIN")
-        yield db
+        with snapshot(db):
+            yield db
     except (sqlite3.Error, OverflowError) as error:
         raise RegistryError(f"the fleet registry cannot be read: {error}") from None
-    finally:
-        _roll_back(db)
-        db.execute("PRAGMA query_only=0")
-
-
-def _roll_back(db: sqlite3.Connection) -> None:
-    """End a transaction; some errors, a full disk among them, have ended it already."""
-    if db.in_transaction:
-        db.execute("ROLLBACK")

@@ -16,13 +16,14 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from gateway.release.entries import Account, Allowance, Entry, Key, LedgerError, Release, State, refusal
 from gateway.release.ledger_file import open_ledger
 from gateway.release.runs import Run, clipped, overlay, peak
+from host.database import snapshot, transaction
 
 __all__ = ["Ledger"]
 
@@ -49,26 +50,15 @@ class Ledger:
         """Close the file."""
         self._db.close()
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> AbstractContextManager[None]:
         """All of it becomes durable, or nothing does."""
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield self._db
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
+        return transaction(self._db)
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
         """Reads see one state of the ledger, and hold nobody up."""
-        self._db.execute("BEGIN")
-        try:
+        with snapshot(self._db):
             yield self._db
-        finally:
-            self._db.execute("COMMIT")
 
     def set_allowances(self, allowances: Iterable[Allowance], *, time_us: int) -> None:
         """Open accounts, or change them; every change is recorded.

@@ -162,7 +162,7 @@ def test_an_outbox_of_another_device_or_clock_is_refused(tmp_path: Path) -> None
 
 def test_a_file_that_is_no_outbox_is_refused(tmp_path: Path) -> None:
     (tmp_path / "outbox.sqlite").write_bytes(b"not a database, but long enough to look like one" * 50)
-    with pytest.raises(OutboxError, match="cannot open outbox"):
+    with pytest.raises(OutboxError, match="cannot open the outbox"):
         Outbox(tmp_path / "outbox.sqlite", "home", "watch")
 
 

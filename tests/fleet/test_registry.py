@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway.fleet import registry_file
 from gateway.fleet.entries import (
     Desired,
     DocumentError,
@@ -24,6 +23,7 @@ from gateway.fleet.entries import (
 )
 from gateway.fleet.registry import Registry
 from gateway.fleet.registry_rows import MOST_REFUSALS
+from host import database
 from tests.support.brokers import PATIENCE
 from tests.support.simulated_fleets import SECOND, START, document, names, new_registry
 
@@ -267,6 +267,6 @@ def test_a_file_that_another_process_is_making_is_waited_for(tmp_path: Path, mon
         pauses.append(seconds)
         other.execute("ROLLBACK")
 
-    monkeypatch.setattr(registry_file.time, "sleep", let_go)
+    monkeypatch.setattr(database.time, "sleep", let_go)
     Registry(tmp_path / "fleet.sqlite", fleet="home").close()
     assert len(pauses) == 1

@@ -8,9 +8,8 @@ disk (WAL, synchronous=FULL) before anybody is told.
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from gateway.service.store.points import PointStore
 from gateway.service.store.releases import ReleaseStore
 from gateway.service.store.symbols import SymbolStore
 from gateway.service.store.windows import WindowStore
+from host.database import open_database, transaction
 
 __all__ = ["Outgoing", "Store", "StoreError"]
 
@@ -69,48 +69,19 @@ class Store:
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
-        except sqlite3.Error as error:
-            raise StoreError(f"cannot open the store {path.name}: {error}") from None
-        try:
-            self._prepare(path.name)
-        except sqlite3.Error as error:
-            self._db.close()
-            raise StoreError(f"cannot open the store {path.name}: {error}") from None
-        except StoreError:
-            self._db.close()
-            raise
+        self._db = open_database(path, STORE, _SCHEMA + _PARTS, StoreError)
         self.symbols = SymbolStore(self._db)
         self.points = PointStore(self._db)
         self.windows = WindowStore(self._db)
         self.releases = ReleaseStore(self._db)
 
-    def _prepare(self, name: str) -> None:
-        (application,), (version,) = self._one("PRAGMA application_id"), self._one("PRAGMA user_version")
-        (tables,) = self._one("SELECT count(*) FROM sqlite_master")
-        if problem := STORE.problem(name, application, version, tables):
-            raise StoreError(problem)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
-        if not tables:
-            self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}{_PARTS}{STORE.stamps}COMMIT;")
-
     def close(self) -> None:
         """Close the file."""
         self._db.close()
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """All of it becomes durable, or nothing does."""
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:  # some errors, a full disk among them, have rolled back already
-                self._db.execute("ROLLBACK")
-            raise
+        return transaction(self._db)
 
     def stream_id(self, device: str, stream: str) -> int | None:
         """The number of a stream or of a sequence of windows, none if nothing of it is stored."""

@@ -1,0 +1,155 @@
+"""Database files: made whole or not at all, by one of several processes; what is another's is not touched."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from contract.errors import FuguError
+from contract.file_format import FORMAT, LEDGER, STORE
+from host.database import open_database, snapshot, transaction
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = """
+CREATE TABLE drops (number INTEGER PRIMARY KEY, text TEXT NOT NULL);
+CREATE TRIGGER stay BEFORE DELETE ON drops BEGIN SELECT RAISE(ABORT, 'drops; stay'); END;
+INSERT INTO drops (text) VALUES ('first; of all');
+"""
+OPENS = """
+import sys
+from pathlib import Path
+from contract.file_format import LEDGER
+from host.database import open_database
+from tests.host.test_database import SCHEMA, RefusedError
+
+sys.stdin.readline()
+open_database(Path(sys.argv[1]), LEDGER, SCHEMA, RefusedError, wait_seconds=60).close()
+"""
+
+
+class RefusedError(FuguError):
+    """The file cannot be used."""
+
+
+def opened(path: Path, **options: object) -> sqlite3.Connection:
+    return open_database(path, LEDGER, SCHEMA, RefusedError, **options)  # type: ignore[arg-type]
+
+
+def rows(db: sqlite3.Connection) -> list[str]:
+    return [text for (text,) in db.execute("SELECT text FROM drops ORDER BY number")]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Of a file that is not there yet."""
+    return tmp_path / "drops.sqlite"
+
+
+def test_a_new_file_says_what_it_is_and_survives_a_power_cut(path: Path) -> None:
+    for _ in range(2):  # the second time it is there
+        with closing(opened(path)) as db:
+            assert rows(db) == ["first; of all"]
+            facts = {name: db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")}
+            assert facts == {"journal_mode": "wal", "synchronous": 2}
+            assert db.execute("PRAGMA application_id").fetchone() == (LEDGER.application,)
+            assert db.execute("PRAGMA user_version").fetchone() == (FORMAT,)
+            with pytest.raises(sqlite3.IntegrityError, match="drops; stay"):
+                db.execute("DELETE FROM drops")
+
+
+def test_several_processes_make_it_once(path: Path) -> None:
+    words = [sys.executable, "-c", OPENS, str(path)]
+    processes = [subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE) for _ in range(4)]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.close()
+    assert [process.wait(120) for process in processes] == [0] * 4
+    with closing(opened(path)) as db:
+        assert rows(db) == ["first; of all"]
+
+
+@pytest.mark.parametrize("script", ["CREATE TABLE others (a)", "PRAGMA user_version=1;CREATE TABLE others (a)"])
+def test_what_is_of_another_kind_is_refused_and_stays_as_it_was(path: Path, script: str) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(script)
+    before = path.read_bytes()
+    with pytest.raises(RefusedError, match=r"drops\.sqlite"):
+        opened(path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_of_another_kind_of_this_project_is_refused(path: Path) -> None:
+    opened(path).close()
+    with pytest.raises(RefusedError, match=r"drops\.sqlite is no store"):
+        open_database(path, STORE, SCHEMA, RefusedError)
+
+
+def test_what_may_not_be_made_has_to_be_there(path: Path) -> None:
+    with pytest.raises(RefusedError, match=r"there is no ledger drops\.sqlite"):
+        opened(path, create=False)
+    path.touch()
+    with pytest.raises(RefusedError, match=r"drops\.sqlite is no ledger"):
+        opened(path, create=False)
+    assert path.read_bytes() == b""
+
+
+def test_no_database_and_no_folder_are_one_clear_line(path: Path, tmp_path: Path) -> None:
+    path.write_bytes(b"no database, and long enough to be seen as none" * 100)
+    with pytest.raises(RefusedError, match=r"cannot open the ledger drops\.sqlite: file is not a database"):
+        opened(path)
+    with pytest.raises(RefusedError, match="cannot open the ledger here: unable to open"):
+        opened(tmp_path / "nowhere" / "l", shown="here")
+
+
+def test_a_file_that_another_holds_is_refused_in_the_words_of_the_caller(path: Path) -> None:
+    exclusive = ("locking_mode=EXCLUSIVE",)
+    with closing(opened(path, settings=exclusive)) as db:
+        db.execute("INSERT INTO drops (text) VALUES ('mine')")
+        with pytest.raises(RefusedError, match="it is taken"):
+            opened(path, settings=exclusive, wait_seconds=0, in_use="it is taken")
+    opened(path, settings=exclusive, in_use="it is taken").close()
+
+
+def test_a_schema_that_fails_leaves_nothing_behind(path: Path) -> None:
+    with pytest.raises(RefusedError, match="cannot open the ledger"):
+        open_database(path, LEDGER, "CREATE TABLE a (b);CREATE TABLE a (b);", RefusedError)
+    with closing(opened(path)) as db:
+        assert rows(db) == ["first; of all"]
+
+
+def test_a_transaction_is_all_or_nothing_also_inside_another(path: Path) -> None:
+    with closing(opened(path)) as db, closing(opened(path)) as other:
+
+        def fails() -> None:
+            with transaction(db):
+                with transaction(db):
+                    db.execute("INSERT INTO drops (text) VALUES ('inner')")
+                assert len(rows(db)) == 2
+                assert len(rows(other)) == 1, "the inner one has not ended anything"
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fails()
+        assert len(rows(db)) == 1
+        with transaction(db):
+            db.execute("INSERT INTO drops (text) VALUES ('second')")
+        assert rows(other) == ["first; of all", "second"]
+
+
+def test_a_snapshot_sees_one_state_and_changes_nothing(path: Path) -> None:
+    with closing(opened(path)) as db, closing(opened(path)) as other:
+        with snapshot(db):
+            assert len(rows(db)) == 1
+            other.execute("INSERT INTO drops (text) VALUES ('meanwhile')")
+            assert len(rows(db)) == 1
+            with pytest.raises(sqlite3.OperationalError, match="readonly"):
+                db.execute("INSERT INTO drops (text) VALUES ('lost')")
+        assert len(rows(db)) == 2
+        db.execute("INSERT INTO drops (text) VALUES ('third')")
+        assert len(rows(other)) == 3
