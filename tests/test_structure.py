@@ -143,6 +143,19 @@ def test_no_test_imports_another() -> None:
     assert wrong == []
 
 
+def test_commands_import_in_a_function_only_what_is_slow_to_load() -> None:
+    """Numbers, certificates, connections and other commands wait until a command runs; the rest is at the top."""
+    found = []
+    for file in (ROOT / "fugu").rglob("*.py"):
+        for function in ast.walk(ast.parse(file.read_text())):
+            if isinstance(function, ast.FunctionDef):
+                inside = (node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom))
+                found += [(str(file.relative_to(ROOT)), ast.unparse(node)) for node in inside]
+    slow = ("from gateway.", "from fugu.", "from edge_agent.", "from mqtt_link ", "from amqtt.")
+    assert [entry for entry in found if not entry[1].startswith(slow)] == []
+    assert len(found) < 50
+
+
 def test_a_running_agent_loads_no_parser_and_no_command_line() -> None:
     """Everything the running agent needs, loaded in a fresh interpreter."""
     code = (

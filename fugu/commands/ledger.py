@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fugu.commands.options import JsonOption
 from fugu.errors import CommandError
-from fugu.view.terminal import say, show_table
+from fugu.view.ledger import account_document, entry_document, show_accounts, show_entries
+from fugu.view.terminal import say
 from gateway.release.audit import verify as audit
-from gateway.release.charges import nats
-from gateway.release.entries import Account, Entry
 from gateway.release.ledger import Ledger
 
 __all__ = ["app"]
@@ -25,7 +23,6 @@ app = typer.Typer(
 )
 LedgerOption = Annotated[Path, typer.Option("--ledger", metavar="FILE", help="The gateway's ledger.")]
 StoreOption = Annotated[Path, typer.Option("--store", metavar="FILE", help="The gateway's store.")]
-_SHOWN = 20
 
 
 @app.command("show")
@@ -40,11 +37,11 @@ def show(ledger: LedgerOption, as_json: JsonOption = False) -> int:
     with closing(_opened(ledger)) as opened:
         accounts, entries = opened.accounts(), opened.entries()
         if as_json:
-            rows = [{**_entry(entry), "charges": _nats(opened.charges(entry.number))} for entry in entries]
-            print(json.dumps({"accounts": [_account(account) for account in accounts], "entries": rows}))
+            rows = [entry_document(entry, opened.charges(entry.number)) for entry in entries]
+            print(json.dumps({"accounts": [account_document(account) for account in accounts], "entries": rows}))
             return 0
-    _show_accounts(accounts)
-    _show_entries(entries)
+    show_accounts(accounts)
+    show_entries(entries)
     return 0
 
 
@@ -101,44 +98,3 @@ def resume(
 
 def _opened(path: Path) -> Ledger:
     return Ledger(path, create=False)
-
-
-def _account(account: Account) -> dict[str, Any]:
-    return {
-        **account.key._asdict(),
-        "allowance": nats(account.allowance),
-        "base": nats(account.base),
-        "spent": nats(account.spent),
-        "remaining": nats(account.remaining),
-        "first": account.first if account.runs else None,
-        "last": account.last if account.runs else None,
-        "exclusive": account.exclusive or None,
-    }
-
-
-def _entry(entry: Entry) -> dict[str, Any]:
-    return {name: value for name, value in entry._asdict().items() if name != "payload"}
-
-
-def _nats(charges: dict[str, int]) -> dict[str, float]:
-    return {device: nats(charge) for device, charge in charges.items()}
-
-
-def _show_accounts(accounts: list[Account]) -> None:
-    rows = []
-    for one in accounts:
-        ticks = f"{one.first}..{one.last}" if one.runs else "none"
-        amounts = (f"{nats(units):.6g}" for units in (one.allowance, one.base, one.spent, one.remaining))
-        rows.append((f"{one.key.device}/{one.key.stream}", one.key.audience, *amounts, ticks))
-    columns = ("stream", "audience", "allowance", "standing", "most spent", "remaining", "ticks charged")
-    show_table("Nats per tick, by stream and audience", columns, rows)
-
-
-def _show_entries(entries: list[Entry]) -> None:
-    rows = []
-    for one in entries[-_SHOWN:]:
-        when = datetime.fromtimestamp(one.time_us // 10**6, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        rows.append((str(one.number), one.name, one.audience, f"{one.first}..{one.last}", one.scale, one.state, when))
-    show_table("Releases", ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)"), rows)
-    if len(entries) > _SHOWN:
-        say(f"The newest {_SHOWN} of {len(entries)} releases; --json shows all.")

@@ -9,7 +9,9 @@ import typer
 
 from fugu.commands.arguments import adversary as named
 from fugu.commands.arguments import exact_probability
-from fugu.commands.options import AdversaryOption, ConfidenceOption, JsonOption, ModelOption, QOption, ROption
+from fugu.commands.groups import grouped
+from fugu.commands.options import JsonOption
+from fugu.commands.plan_options import AdversaryOption, ChainOptions
 
 __all__ = ["app"]
 
@@ -24,13 +26,11 @@ def _group() -> None:
 
 
 @app.command("stream")
+@grouped
 def stream(
     rho0: Annotated[str, typer.Option(metavar="P", help="Pr(symbol 1 | state 0), read exactly.")],
     rho1: Annotated[str, typer.Option(metavar="P", help="Pr(symbol 0 | state 1), read exactly.")],
-    q: QOption = None,
-    r: ROption = None,
-    model: ModelOption = None,
-    confidence: ConfidenceOption = 0.99,
+    chains: ChainOptions,
     adversary: AdversaryOption = "informed",
     as_json: JsonOption = False,
 ) -> None:
@@ -49,7 +49,7 @@ def stream(
 
     notion = named(adversary)
     flips = exact_probability(rho0, "rho0"), exact_probability(rho1, "rho1")
-    source = chain_source(q, r, model, confidence)
+    source = chain_source(chains)
     loss = real_loss(source.chains, *flips, notion)
     if as_json:
         print(json.dumps({**loss._asdict(), "rho0": float(flips[0]), "rho1": float(flips[1])}))

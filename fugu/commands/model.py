@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from fugu.commands.arguments import confidence as checked
-from fugu.commands.arguments import number, positive
 from fugu.commands.options import JsonOption
-from fugu.errors import CommandError, CommandLineError
-from fugu.view.terminal import say, warn
-
-if TYPE_CHECKING:
-    from gateway.privacy.chain_model import ChainModel
+from fugu.errors import CommandLineError
 
 __all__ = ["app"]
-
-_METRES = 500.0
 
 app = typer.Typer(
     help="Chains that describe readings.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
@@ -67,37 +58,14 @@ def fit(
     """
     if grid:
         _refuse(context, "with --grid, places make the states", ("column", "threshold", "decimate", "confidence"))
-        _fit_grid(file, cell, cells, period, output, as_json=as_json)
+        from fugu.commands.model_fit import fit_places
+
+        fit_places(file, cell, cells, period, output, as_json=as_json)
         return
     _refuse(context, "only with --grid", ("cell", "cells", "period"))
-    from gateway.planning.recording import read_recording
-    from gateway.privacy.chain_fit import fit as fit_chain
+    from fugu.commands.model_fit import fit_chain
 
-    level = checked(confidence)
-    if decimate < 1:
-        raise CommandError(f"decimate must be at least 1, got {decimate}")
-    edge = threshold if threshold in (None, "mean") else number(str(threshold), "threshold")
-    recording = read_recording(file, column, edge)
-    model = fit_chain(
-        recording.states,
-        recording.segments,
-        decimate=decimate,
-        period_seconds=recording.period_seconds,
-        source=file.name,
-        column=recording.column,
-        threshold=recording.threshold,
-        missing_state=recording.missing_state,
-        missing_share=recording.missing_share,
-        confidences=tuple(sorted({0.9, 0.95, 0.99, 0.999, level})),
-    )
-    if output is not None:
-        output.write_text(model.to_json(), encoding="utf-8")
-    if as_json:
-        print(model.to_json(), end="")
-    else:
-        _show(model, level, recording.missing)
-
-    warn(model.warning)
+    fit_chain(file, column, threshold, decimate, confidence, output, as_json=as_json)
 
 
 def _refuse(context: typer.Context, why: str, names: tuple[str, ...]) -> None:
@@ -106,38 +74,3 @@ def _refuse(context: typer.Context, why: str, names: tuple[str, ...]) -> None:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             raise CommandLineError(f"--{name}: {why}")
-
-
-def _fit_grid(
-    file: Path, cell: float | None, cells: int | None, period: float | None, output: Path | None, *, as_json: bool
-) -> None:
-    from fugu.view.grid import show_grid
-    from gateway.planning.grid_model import WARNING, fit_cells, fit_grid, grid_document
-    from gateway.planning.traces import read_traces, resampled
-
-    if cell is not None and cells is not None:
-        raise CommandLineError("give either --cell or --cells, not both")
-    metres = _METRES if cell is None else positive(cell, "cell")
-    traces = read_traces(file)
-    if period is not None:
-        traces = resampled(traces, positive(period, "period"))
-    if cells is None:
-        model = fit_grid(traces, metres, period_seconds=period)
-    else:
-        model = fit_cells(traces, cells, period_seconds=period)
-    document = grid_document(model, traces)
-    if output is not None:
-        output.write_text(json.dumps(document) + "\n", encoding="utf-8")
-    if as_json:
-        print(json.dumps(document))
-    else:
-        show_grid(model, traces)
-        if output is not None:
-            say(f'chain written to {output}; plan with it by: transition = "{output.name}"')
-    warn(WARNING)
-
-
-def _show(model: ChainModel, confidence: float, missing: int) -> None:
-    from fugu.view.model import show_model
-
-    show_model(model, confidence, missing)

@@ -3,69 +3,49 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from fugu.commands import arguments
 from fugu.commands.chain_options import chain_source
+from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions, StreamOptions
 from fugu.errors import CommandError, CommandLineError
 from fugu.view.missing import missing_sentence
 from fugu.view.stream_plan import plan_document, show_plan
-from fugu.view.terminal import say, warn
+from fugu.view.terminal import say, warn, working
 from gateway.planning.chain_source import ChainSource
 from gateway.planning.comparison import compare
 from gateway.planning.planner import Plan, Request, make_plan
 from gateway.planning.policy_builder import PolicyHeader, build_policy
 
-__all__ = ["PlanOptions", "PolicyOptions", "plan_stream"]
+__all__ = ["plan_stream"]
 
 _LONGEST = 1_000_000
+_FRAME_TICKS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """The options of a plan as they were written."""
-
-    q: str | None
-    r: str | None
-    model: str | None
-    confidence: float
-    epsilon: float
-    adversary: str
-    objective: str
-    every: int
-    period: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyOptions:
-    """The options of a policy as they were written."""
-
-    fleet: str | None
-    device: str | None
-    stream: str | None
-    threshold: str | None
-    states: str | None
-    hysteresis: float
-    frame_ticks: int
-    version: int
-    epoch: float | None
-    valid_until: int | None
-
-
-def plan_stream(options: PlanOptions, *, as_json: bool, output: Path | None, policy: PolicyOptions) -> None:
+def plan_stream(
+    options: StreamOptions,
+    chains: ChainOptions,
+    header: HeaderOptions,
+    discretiser: DiscretiserOptions,
+    *,
+    output: Path | None,
+    as_json: bool,
+) -> None:
     """Plan a stream, print the plan, and write its policy if a file is named.
 
     Raises:
         FuguError: something cannot be read, or there is no such plan.
         OSError: a file cannot be read or written.
     """
-    request, source = _request(options)
-    plan = make_plan(request)
+    request, source = _request(options, chains)
+    with working("planning a stream"):
+        plan = make_plan(request)
     if output is not None:
-        document = build_policy(plan, _header(plan, source, policy))
+        document = build_policy(plan, _header(plan, source, header, discretiser))
         output.write_text(document.to_json(), encoding="utf-8")
-    others = compare(plan)
+    with working("comparing with other noise"):
+        others = compare(plan)
     if as_json:
         print(json.dumps(plan_document(plan, source, others), indent=2))
     else:
@@ -76,9 +56,9 @@ def plan_stream(options: PlanOptions, *, as_json: bool, output: Path | None, pol
         warn(warning)
 
 
-def _request(options: PlanOptions) -> tuple[Request, ChainSource]:
+def _request(options: StreamOptions, chains: ChainOptions) -> tuple[Request, ChainSource]:
     adversary, objective = arguments.adversary(options.adversary), arguments.objective(options.objective)
-    source = chain_source(options.q, options.r, options.model, options.confidence)
+    source = chain_source(chains)
     if not 1 <= options.every <= _LONGEST:
         raise CommandError(f"every must be from 1 to {_LONGEST}, got {options.every}")
     period = source.period_seconds if options.period is None else arguments.positive(options.period, "period")
@@ -94,13 +74,13 @@ def _request(options: PlanOptions) -> tuple[Request, ChainSource]:
     return request, source
 
 
-def _header(plan: Plan, source: ChainSource, options: PolicyOptions) -> PolicyHeader:
+def _header(plan: Plan, source: ChainSource, options: HeaderOptions, discretiser: DiscretiserOptions) -> PolicyHeader:
     """What the policy needs beside the plan.
 
     Raises:
         CommandLineError: something of it was not given.
     """
-    edges, period = _edges(options.threshold, source), plan.request.period_seconds
+    edges, period = _edges(discretiser.threshold, source), plan.request.period_seconds
     fleet, device, stream = options.fleet, options.device, options.stream
     if fleet is None or device is None or stream is None or period is None or edges is None:
         wanted = {"--fleet": fleet, "--device": device, "--stream": stream, "--period": period, "--threshold": edges}
@@ -112,10 +92,10 @@ def _header(plan: Plan, source: ChainSource, options: PolicyOptions) -> PolicyHe
         stream=stream,
         edges=edges,
         period_seconds=period,
-        states=None if options.states is None else tuple(name.strip() for name in options.states.split(",")),
-        hysteresis=options.hysteresis,
-        frame_ticks=options.frame_ticks,
-        version=options.version,
+        states=None if discretiser.states is None else tuple(name.strip() for name in discretiser.states.split(",")),
+        hysteresis=discretiser.hysteresis,
+        frame_ticks=_FRAME_TICKS if options.frame_ticks is None else options.frame_ticks,
+        version=1 if options.version is None else options.version,
         epoch=options.epoch,
         valid_until=options.valid_until,
         missing_state=source.missing_state,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from fugu.commands import arguments
 from fugu.commands.chain_options import chain_source
+from fugu.commands.plan_options import ChainOptions, WindowOptions
 from fugu.errors import CommandLineError
 from fugu.view.terminal import warn, working
 from fugu.view.window_plan import noise_document, show_noise
@@ -17,27 +16,11 @@ from gateway.planning.window_plan import compare_noise, plan_noise
 from gateway.privacy.accountant import Chains
 from gateway.privacy.window_mechanisms import MECHANISMS, Query, WindowRequest
 
-__all__ = ["WindowOptions", "plan_window"]
+__all__ = ["plan_window"]
 
+_SLOW_STATES = 6
 _NAMES: tuple[Any, ...] = (*MECHANISMS, "auto")
 _QUERIES: tuple[Query, ...] = ("count", "histogram")
-
-
-@dataclass(frozen=True, slots=True)
-class WindowOptions:
-    """The options of a plan as they were written."""
-
-    chain: Path | None
-    q: str | None
-    r: str | None
-    confidence: float
-    epsilon: float
-    mechanism: str | None
-    length: int | None
-    endless: bool
-    query: str
-    adversary: str
-    period: float | None
 
 
 class _Plan(NamedTuple):
@@ -59,6 +42,10 @@ def plan_window(options: WindowOptions, *, as_json: bool) -> None:
     if options.endless and options.length is not None:
         raise CommandLineError("give either --length or --endless, not both")
     plan = _plan(options)
+    if isinstance(plan.request.chains, tuple) and plan.request.adversary == "informed":
+        states = plan.request.chains[0].states
+        if states >= _SLOW_STATES:
+            warn(f"what a device accepts for known chains of {states} states, informed adversary, can take minutes")
     if options.mechanism is None:
         _compare(plan, as_json=as_json)
     else:
@@ -96,11 +83,11 @@ def _chains(options: WindowOptions) -> tuple[Chains, float | None, tuple[str, ..
         if bare is not None:
             what = "the chain" if len(bare) == 1 else f"the {len(bare)} chains"
             return bare, None, (f"class of chains: {what} of {options.chain}, taken as it is",), ()
-        source = chain_source(None, None, str(options.chain), options.confidence)
+        source = chain_source(ChainOptions(model=options.chain, confidence=options.confidence))
         return source.chains, source.period_seconds, source.notes, source.warnings
     if options.q is None or options.r is None:
         raise CommandLineError("give --q and --r, or --chain")
-    return chain_source(options.q, options.r, None, options.confidence).chains, None, (), ()
+    return chain_source(ChainOptions(options.q, options.r)).chains, None, (), ()
 
 
 def _compare(plan: _Plan, *, as_json: bool) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -254,3 +257,28 @@ def test_broken_chain_files(fugu: Fugu, tmp_path: Path, text: str, reason: str) 
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert str(file) in done.err
     assert reason in done.err
+
+
+def test_at_a_terminal_work_that_takes_long_shows_that_it_goes_on() -> None:
+    """Stderr is a terminal of its own, so that what is printed on stdout can be read by a program all the same."""
+    master, slave = os.openpty()
+    words = ("plan", "window", "--q", "0.1", "--r", "0.4", "--epsilon", "1", "--json")
+    done = subprocess.run([sys.executable, "-m", "fugu", *words], stdout=subprocess.PIPE, stderr=slave, check=True)
+    os.close(slave)
+    shown = os.read(master, 1 << 16).decode()
+    os.close(master)
+    assert json.loads(done.stdout)["mechanism"] == "chain"
+    assert "planning windows" in shown
+    assert "0:00:0" in shown
+
+
+@pytest.mark.parametrize(("states", "adversary", "told"), [(6, "informed", True), (2, "informed", False)])
+def test_known_chains_of_many_states_say_that_they_take_long(
+    fugu: Fugu, tmp_path: Path, states: int, adversary: str, told: bool
+) -> None:
+    file = tmp_path / "chain.json"
+    uniform = [[1.0 / states] * states] * states
+    file.write_text(json.dumps({"transition": uniform, "initial": "stationary"}))
+    done = fugu("plan", "window", "--chain", file, "--epsilon", 1, "--adversary", adversary, "--mechanism", "chain")
+    assert done.code == 0
+    assert ("can take minutes" in done.err) == told

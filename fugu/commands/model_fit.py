@@ -1,0 +1,94 @@
+"""The work of `fugu model fit`: a recording to a chain of states, or traces to one of places."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from fugu.commands.arguments import confidence as checked
+from fugu.commands.arguments import number, positive
+from fugu.errors import CommandError, CommandLineError
+from fugu.view.grid import show_grid
+from fugu.view.model import show_model
+from fugu.view.terminal import say, warn
+from gateway.planning.grid_model import WARNING, fit_cells, fit_grid, grid_document
+from gateway.planning.recording import read_recording
+from gateway.planning.traces import read_traces, resampled
+from gateway.privacy.chain_fit import fit
+
+__all__ = ["fit_chain", "fit_places"]
+
+_METRES = 500.0
+
+
+def fit_chain(
+    file: Path,
+    column: str | None,
+    threshold: str | None,
+    decimate: int,
+    confidence: float,
+    output: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Fit a chain to a recording, print it, and write it if a file is named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such chain.
+        OSError: a file cannot be read or written.
+    """
+    level = checked(confidence)
+    if decimate < 1:
+        raise CommandError(f"decimate must be at least 1, got {decimate}")
+    edge = threshold if threshold in (None, "mean") else number(str(threshold), "threshold")
+    recording = read_recording(file, column, edge)
+    model = fit(
+        recording.states,
+        recording.segments,
+        decimate=decimate,
+        period_seconds=recording.period_seconds,
+        source=file.name,
+        column=recording.column,
+        threshold=recording.threshold,
+        missing_state=recording.missing_state,
+        missing_share=recording.missing_share,
+        confidences=tuple(sorted({0.9, 0.95, 0.99, 0.999, level})),
+    )
+    if output is not None:
+        output.write_text(model.to_json(), encoding="utf-8")
+    if as_json:
+        print(model.to_json(), end="")
+    else:
+        show_model(model, level, recording.missing)
+    warn(model.warning)
+
+
+def fit_places(
+    file: Path, cell: float | None, cells: int | None, period: float | None, output: Path | None, *, as_json: bool
+) -> None:
+    """Fit a chain over square cells to traces, print it, and write it if a file is named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such chain.
+        OSError: a file cannot be read or written.
+    """
+    if cell is not None and cells is not None:
+        raise CommandLineError("give either --cell or --cells, not both")
+    metres = _METRES if cell is None else positive(cell, "cell")
+    traces = read_traces(file)
+    if period is not None:
+        traces = resampled(traces, positive(period, "period"))
+    if cells is None:
+        model = fit_grid(traces, metres, period_seconds=period)
+    else:
+        model = fit_cells(traces, cells, period_seconds=period)
+    document = grid_document(model, traces)
+    if output is not None:
+        output.write_text(json.dumps(document) + "\n", encoding="utf-8")
+    if as_json:
+        print(json.dumps(document))
+    else:
+        show_grid(model, traces)
+        if output is not None:
+            say(f'chain written to {output}; plan with it by: transition = "{output.name}"')
+    warn(WARNING)

@@ -1,0 +1,124 @@
+"""The options of plans and of the policies that are made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "AdversaryOption",
+    "ChainOptions",
+    "DiscretiserOptions",
+    "HeaderOptions",
+    "OutputOption",
+    "StreamOptions",
+    "WindowOptions",
+]
+
+AdversaryOption = Annotated[
+    str,
+    typer.Option(
+        "--adversary",
+        help="ignorant (knows no state), informed (may know any states: Bayesian DP) or universal "
+        "(any side information, chains that change).",
+    ),
+]
+OutputOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a policy.")]
+_EpsilonOption = Annotated[float, typer.Option(help="The most that may be lost about one reading, in nats.")]
+_QOption = Annotated[str | None, typer.Option("--q", metavar="Q", help="Pr(state 0 -> 1), as NUMBER or LOW:HIGH.")]
+_ROption = Annotated[str | None, typer.Option("--r", metavar="R", help="Pr(state 1 -> 0), as NUMBER or LOW:HIGH.")]
+_ConfidenceOption = Annotated[
+    float, typer.Option(help="With a fitted chain: its class holds the chain with this confidence.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ChainOptions:
+    """A class of chains: intervals of q and r, or a file."""
+
+    q: _QOption = None
+    r: _ROption = None
+    model: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Chain written by 'fugu model fit', instead of Q and R.")
+    ] = None
+    confidence: _ConfidenceOption = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What a stream is planned for."""
+
+    epsilon: _EpsilonOption
+    adversary: AdversaryOption = "informed"
+    objective: Annotated[
+        str, typer.Option(help="information (most informative symbols) or flips (fewest wrong symbols, rho <= 1/2).")
+    ] = "information"
+    every: Annotated[int, typer.Option(metavar="D", help="Take one reading every D ticks of the chain.")] = 1
+    period: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Length of one tick of the chain (default: the model's).")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOptions:
+    """What windows are planned for, and the class of chains."""
+
+    epsilon: _EpsilonOption
+    chain: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help='JSON: "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list of such, taken '
+            "as they are; a file of 'fugu model fit' stands for its class at the given confidence.",
+        ),
+    ] = None
+    q: _QOption = None
+    r: _ROption = None
+    confidence: _ConfidenceOption = 0.99
+    mechanism: Annotated[
+        str | None,
+        typer.Option(help="chain, mqm-exact, mqm-approx, wasserstein, group, entry or auto (default: compare all)."),
+    ] = None
+    length: Annotated[
+        int | None, typer.Option(metavar="T", min=1, help="Ticks of the only window that will ever be released.")
+    ] = None
+    endless: Annotated[
+        bool, typer.Option("--endless", help="Windows one after another for ever, under one epsilon (the default).")
+    ] = False
+    query: Annotated[str, typer.Option(help="count (ticks in some states) or histogram (ticks in each state).")] = (
+        "count"
+    )
+    adversary: AdversaryOption = "ignorant"
+    period: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Length of one tick (default: the fitted model's).")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderOptions:
+    """What every policy says of itself."""
+
+    fleet: Annotated[str | None, typer.Option(help="Policy: name of the fleet.")] = None
+    device: Annotated[str | None, typer.Option(help="Policy: name of the device.")] = None
+    stream: Annotated[str | None, typer.Option(help="Policy: name of the stream.")] = None
+    frame_ticks: Annotated[int | None, typer.Option(help="Policy: symbols or points in a frame (default: 32).")] = None
+    version: Annotated[int | None, typer.Option(help="Policy: its version (default: 1).")] = None
+    epoch: Annotated[
+        float | None, typer.Option(metavar="UNIX", help="Policy: time of tick 0 (default: now, to the second).")
+    ] = None
+    valid_until: Annotated[int | None, typer.Option(metavar="UNIX", help="Policy: when it expires.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiscretiserOptions:
+    """How a policy makes states of readings."""
+
+    threshold: Annotated[
+        str | None,
+        typer.Option(metavar="NUMBER[,NUMBER...]", help="Policy: edges between states (default: the model's)."),
+    ] = None
+    states: Annotated[str | None, typer.Option(metavar="NAME,NAME...", help="Policy: names of the states.")] = None
+    hysteresis: Annotated[float, typer.Option(help="Policy: how far past an edge a value must be.")] = 0.0

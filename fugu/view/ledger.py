@@ -1,0 +1,56 @@
+"""A ledger as JSON, or as tables."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from fugu.view.terminal import say, show_table
+from gateway.release.charges import nats
+from gateway.release.entries import Account, Entry
+
+__all__ = ["account_document", "entry_document", "show_accounts", "show_entries"]
+
+_SHOWN = 20
+
+
+def account_document(account: Account) -> dict[str, Any]:
+    """An account as an object for JSON, in nats."""
+    return {
+        **account.key._asdict(),
+        "allowance": nats(account.allowance),
+        "base": nats(account.base),
+        "spent": nats(account.spent),
+        "remaining": nats(account.remaining),
+        "first": account.first if account.runs else None,
+        "last": account.last if account.runs else None,
+        "exclusive": account.exclusive or None,
+    }
+
+
+def entry_document(entry: Entry, charges: dict[str, int]) -> dict[str, Any]:
+    """A release as an object for JSON, with what it charges to each device."""
+    fields = {name: value for name, value in entry._asdict().items() if name != "payload"}
+    return {**fields, "charges": {device: nats(charge) for device, charge in charges.items()}}
+
+
+def show_accounts(accounts: list[Account]) -> None:
+    """Print what is allowed, spent and left."""
+    rows = []
+    for one in accounts:
+        ticks = f"{one.first}..{one.last}" if one.runs else "none"
+        amounts = (f"{nats(units):.6g}" for units in (one.allowance, one.base, one.spent, one.remaining))
+        rows.append((f"{one.key.device}/{one.key.stream}", one.key.audience, *amounts, ticks))
+    columns = ("stream", "audience", "allowance", "standing", "most spent", "remaining", "ticks charged")
+    show_table("Nats per tick, by stream and audience", columns, rows)
+
+
+def show_entries(entries: list[Entry]) -> None:
+    """Print the newest of the releases."""
+    rows = []
+    for one in entries[-_SHOWN:]:
+        when = datetime.fromtimestamp(one.time_us // 10**6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        rows.append((str(one.number), one.name, one.audience, f"{one.first}..{one.last}", one.scale, one.state, when))
+    show_table("Releases", ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)"), rows)
+    if len(entries) > _SHOWN:
+        say(f"The newest {_SHOWN} of {len(entries)} releases; --json shows all.")

@@ -1,0 +1,130 @@
+"""A policy that was checked, as JSON or as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from contract.frames import MAX_TICK
+from contract.guarantee import Guarantee, Loss
+from contract.measure_policy import MeasurePolicy
+from contract.measure_table import WeightNoise
+from contract.measurement import Reach
+from contract.policy import Policy
+from contract.stretches import Stretch
+from fugu.view.missing import missing_sentence
+from fugu.view.stretches import stretch_documents, stretch_lines
+
+__all__ = ["measure_policy_document", "policy_document", "show_measure_policy", "show_policy"]
+
+
+def policy_document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str, object]:
+    """What was found, as an object for JSON; `windows` is there if the policy has any."""
+    document = {
+        **loss._asdict(),
+        "claimed": policy.guarantee.epsilon,
+        "stretches": stretch_documents(policy.stretches(loss.epsilon)),
+        "weights": policy.table.weights(),
+    }
+    if policy.windows_guarantee is not None and alone is not None:
+        rates = {window.name: str(window.rate) for window in policy.windows}
+        document["windows"] = {
+            **alone._asdict(),
+            "claimed": policy.windows_guarantee.epsilon,
+            "stretches": stretch_documents(policy.window_stretches(alone.epsilon)),
+            "rates": rates,
+        }
+    return document
+
+
+def show_policy(policy: Policy, loss: Loss, alone: Loss | None) -> None:
+    """Print what a policy claims, and what was derived.
+
+    Args:
+        policy: of symbols, and perhaps windows.
+        loss: of all of it.
+        alone: of the windows alone, if there are any.
+    """
+    holds = "the guarantee holds" if alone is None else "both guarantees hold"
+    print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
+    _show_guarantee(policy.guarantee, loss, "" if alone is None else ", for symbols and windows together")
+    for line in stretch_lines(policy.stretches(loss.epsilon)):
+        print(f"  {line}")
+    for state, (name, weights) in enumerate(zip(policy.discretiser.states, policy.table.weights(), strict=True)):
+        print(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
+    print(f"  {missing_sentence(policy)}")
+    if policy.windows_guarantee is not None and alone is not None:
+        _show_guarantee(policy.windows_guarantee, alone, ", for windows alone")
+        for line in stretch_lines(policy.window_stretches(alone.epsilon)):
+            print(f"  {line}")
+    for window in policy.windows:
+        print(f"  window {window.name}: scale {window.scale}, adds {float(window.rate):.6g} to the loss of every tick")
+
+
+def measure_policy_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> dict[str, Any]:
+    """What a measurement policy promises, as an object for JSON.
+
+    Args:
+        policy: of points.
+        told: what the stream loses about whole stretches of time; empty if no bound is claimed.
+    """
+    reach, stream = Reach(policy.measurement), policy.stream_loss
+    return {
+        "epsilon_tick": policy.epsilon,
+        "factor": policy.factor,
+        "epsilon_stream": stream.epsilon,
+        "adversary": stream.adversary,
+        "start": stream.start,
+        "stretches": stretch_documents(told),
+        "sets": [states.bit_count() for states in reach.all()],
+        "repeats_from": reach.start,
+        "tables": _tables(policy),
+    }
+
+
+def show_measure_policy(policy: MeasurePolicy, how: str, told: Sequence[Stretch]) -> None:
+    """Print what a measurement policy promises, and its tables.
+
+    Args:
+        policy: of points.
+        how: what the whole stream loses, in words.
+        told: what it loses about whole stretches of time.
+    """
+    reach = Reach(policy.measurement)
+    sets = reach.all()
+    edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
+    print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise")
+    print(f"  {len(policy.coordinates)} states, {edges} pairs joined by the policy graph")
+    print(
+        f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
+    )
+    print(f"  whole stream: {how}")
+    for line in stretch_lines(told):
+        print(f"  {line}")
+    print(f"  {missing_sentence(policy)}")
+    counts = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
+    print(f"  possible states from tick 0 on: {counts}; the sets repeat from tick {reach.start} on")
+    for table in _tables(policy):
+        name = "fallback" if table["number"] == 0 else f"table {table['number']}"
+        until = "" if table["until"] is None else f" to {table['until'] - 1}"
+        drawn = "a staircase" if table["points"] is None else f"{table['points']} points"
+        states = "any set of" if table["possible_states"] is None else table["possible_states"]
+        print(f"  {name}: {drawn}, for {states} possible states, from tick {table['first']}{until}")
+
+
+def _tables(policy: MeasurePolicy) -> list[dict[str, Any]]:
+    return [
+        {
+            "number": table.number,
+            "possible_states": table.constraint.bit_count() or None,
+            "first": table.first,
+            "until": table.until if table.until <= MAX_TICK else None,
+            "points": len(table.noise.points) if isinstance(table.noise, WeightNoise) else None,
+        }
+        for table in policy.measure_tables
+    ]
+
+
+def _show_guarantee(claimed: Guarantee, derived: Loss, what: str) -> None:
+    print(f"  claimed  epsilon {claimed.epsilon:.10g}, {claimed.adversary} adversary{what}")
+    print(f"  derived  epsilon {derived.epsilon:.10g} ({derived.bound})")
