@@ -11,7 +11,7 @@ demo-location: setup-demo
 
 test: setup-test lint
 	.venv/bin/python -m pytest $(TWO)
-	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest $(TWO) tests/chain tests/privacy/test_inner_maximum.py
+	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest $(TWO) tests/chain tests/privacy/accountant/test_inner_maximum.py
 
 soak:
 	deploy/bootstrap.sh fuzz mosquitto=mosquitto

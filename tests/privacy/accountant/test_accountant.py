@@ -20,7 +20,7 @@ from tests.support.oracle import (
     worst_release_loss,
 )
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "mqm.json").read_text())
 THETA = {"theta1": np.array([[0.9, 0.1], [0.4, 0.6]]), "theta2": np.array([[0.8, 0.2], [0.3, 0.7]])}
 EPSILONS = (0.2, 1.0, 5.0)
 
