@@ -144,6 +144,8 @@ class ChainAccountant:
         if length is not None and self._class.follows(length, adversary):
             return self.schedule_loss(np.broadcast_to(pairs, (length, *pairs.shape)), adversary)
         epsilon, bound = self._class.endless(pairs, adversary)
+        if length is not None and bound == "exact":
+            bound = "endless bound"  # which a stream that ends need not reach
         if length is None or epsilon <= length * float(pairs.max()):
             return ChainLoss(epsilon, adversary, bound, self._class.words, length)
         everything = length * float(pairs.max()) * (1.0 + OUTWARD)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from contract.chains import BinaryChains
+from contract.guarantee import Adversary
 from gateway.chain import stationary_law
 from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.accountant.endless_side import EndlessSide
@@ -166,6 +167,19 @@ def test_a_positively_correlated_count_is_exact() -> None:
         assert claim.bound == "exact"
         assert found == pytest.approx(claim.epsilon, rel=1e-9)
     assert ChainAccountant(BinaryChains(q=(0.1, 0.2), r=(0.3, 0.4))).loss(0.5).bound == "exact"
+
+
+@pytest.mark.parametrize(
+    ("adversary", "ticks", "q", "rate"), [("informed", 20, 0.04, 0.2), ("ignorant", 257, 0.003, 0.02)]
+)
+def test_what_an_endless_stream_loses_is_only_a_bound_for_one_that_ends(
+    adversary: Adversary, ticks: int, q: float, rate: float
+) -> None:
+    """A stream too long to follow gets the loss of one without end, which it may be far from."""
+    accountant = ChainAccountant((MarkovChain.stationary(np.array([[1.0 - q, q], [q, 1.0 - q]])),))
+    claim, real = accountant.loss(rate, adversary, ticks), accountant.schedule_loss([rate] * ticks, adversary)
+    assert (real.bound, claim.bound) == ("exact", "endless bound")
+    assert real.epsilon < 0.9 * claim.epsilon < ticks * rate
 
 
 # Calculations that broke, or did not end
