@@ -31,7 +31,7 @@ from scipy.spatial import ConvexHull
 from contract.measure_check import check_noise
 from contract.measure_table import set_of
 from contract.measurement import Measurement
-from gateway.dphmm.compiled import weight_noise
+from gateway.dphmm.compiled import noise_table
 from gateway.dphmm.constraints import successors
 from gateway.dphmm.graphs import complete, lattice, one_step, within_radius
 from gateway.dphmm.progress import Progress, Step
@@ -214,7 +214,7 @@ def show_certification() -> None:
     everywhere = np.ones(36, dtype=np.bool_)
     for name, graph in (("radius 2", within_radius(values, 2)), ("complete", complete(36))):
         found = protect(values, graph, everywhere)
-        noise = weight_noise(build_table(found.hull, values, everywhere, 1))
+        noise = noise_table(build_table(found.hull, values, everywhere, 1))
         measurement = Measurement(
             coordinates=tuple((int(x), int(y)) for x, y in values),
             neighbours=tuple(set_of(np.flatnonzero(row).tolist()) for row in graph),

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from contract.chains import BinaryChains
 from contract.frames import decode_symbols
+from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy, Thresholds
 from edge_agent.randomiser import randomiser, system_entropy
 from firmware_sim.devices import simulate_recording, write_device
@@ -49,7 +50,7 @@ def main() -> int:
 def per_reading() -> dict[str, float | str]:
     """Nanoseconds of processor time per reading, medians of interleaved rounds."""
     rows = ((round(0.73 * 2**32),), (round(0.27 * 2**32),))
-    calls: dict[str, Callable[[int], object]] = {"fugu": randomiser(rows, system_entropy())}
+    calls: dict[str, Callable[[int], object]] = {"fugu": randomiser(NoiseTable(rows), system_entropy())}
     calls.update(_peers())
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from contract.measure_frames import decode_measure as decode_measure
     from contract.measure_frames import decode_measure_estimate as decode_measure_estimate
     from contract.measure_policy import MeasurePolicy as MeasurePolicy
-    from contract.measure_table import MeasureTable as MeasureTable
+    from contract.measure_table import TimedTable as TimedTable
     from contract.measure_table import decode_table as decode_table
+    from contract.noise_table import NoiseTable as NoiseTable
     from contract.policies import read_policy as read_policy
     from contract.policy import Policy as Policy
     from contract.release_frames import ReleaseFrame as ReleaseFrame
     from contract.release_frames import decode_release as decode_release
-    from contract.table import EmissionTable as EmissionTable
     from contract.topics import Topic as Topic
     from contract.topics import estimate_topic as estimate_topic
     from contract.topics import parse_topic as parse_topic
@@ -66,11 +66,11 @@ _HOME = {
     "guarantee": ("Adversary", "Guarantee", "Loss", "check_guarantee", "loss"),
     "measure_frames": ("MeasureEstimate", "MeasureFrame", "decode_measure", "decode_measure_estimate"),
     "measure_policy": ("MeasurePolicy",),
-    "measure_table": ("MeasureTable", "decode_table"),
+    "measure_table": ("TimedTable", "decode_table"),
     "policies": ("read_policy",),
     "policy": ("Policy",),
     "release_frames": ("ReleaseFrame", "decode_release"),
-    "table": ("EmissionTable",),
+    "noise_table": ("NoiseTable",),
     "topics": (
         "Topic",
         "estimate_topic",

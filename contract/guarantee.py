@@ -22,8 +22,8 @@ from contract._document import Document
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from contract.errors import GuaranteeError
 from contract.finite_sides import finite_loss
+from contract.noise_table import NoiseTable
 from contract.sides import CONTEXT, Way, as_decimal, ignorant_side, informed_side, universal_side, worst_odds_ratio
-from contract.table import EmissionTable
 
 __all__ = [
     "Adversary",
@@ -74,12 +74,12 @@ class Loss(NamedTuple):
     bound: str
 
 
-def check_guarantee(chains: ChainClass, table: EmissionTable, guarantee: Guarantee) -> Loss:
+def check_guarantee(chains: ChainClass, table: NoiseTable, guarantee: Guarantee) -> Loss:
     """Refuse a table that loses more than its guarantee allows, alone or in turns with others that pass as well.
 
     Args:
         chains: The class of chains that the readings belong to.
-        table: The emission table.
+        table: The noise table.
         guarantee: The promised epsilon, in nats, and its adversary.
 
     Returns:
@@ -144,12 +144,12 @@ def lasting_ratios(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction) -
     return ratio_01, ratio_10
 
 
-def loss(chains: ChainClass, table: EmissionTable, adversary: Adversary) -> Loss:
+def loss(chains: ChainClass, table: NoiseTable, adversary: Adversary) -> Loss:
     """Return the epsilon of a randomised symbol stream, one symbol per tick, from this table alone, for ever.
 
     Args:
         chains: The class of chains that the readings belong to.
-        table: The emission table.
+        table: The noise table.
         adversary: What the adversary knows.
 
     Returns:
@@ -164,16 +164,16 @@ def loss(chains: ChainClass, table: EmissionTable, adversary: Adversary) -> Loss
     return ratio_loss(chains, *tick_ratios(table), adversary)
 
 
-def _check_states(chains: ChainClass, table: EmissionTable) -> None:
+def _check_states(chains: ChainClass, table: NoiseTable) -> None:
     if table.states != chains.states:
         raise GuaranteeError(f"the table has {table.states} states and its class of chains {chains.states}")
 
 
-def tick_ratios(table: EmissionTable) -> tuple[Fraction, Fraction]:
+def tick_ratios(table: NoiseTable) -> tuple[Fraction, Fraction]:
     """Return the exact likelihood ratios of one symbol.
 
     Args:
-        table: The emission table.
+        table: The noise table.
 
     Returns:
         max_z B[0,z]/B[1,z] and max_z B[1,z]/B[0,z]; with more than two states, the largest ratio of any

@@ -28,8 +28,9 @@ from operator import le
 from contract.errors import GuaranteeError
 from contract.exponential import exp_up
 from contract.measure_frames import Point
-from contract.measure_table import Noise, StaircaseNoise, WeightNoise, members
+from contract.measure_table import Noise, StaircaseNoise, members
 from contract.measurement import Measurement
+from contract.noise_table import NoiseTable
 
 __all__ = ["RATIO_BITS", "check_noise", "floor_exp"]
 
@@ -77,13 +78,13 @@ def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None
     if len(states) < 2:
         raise GuaranteeError("a table for one possible state protects nothing: only the fallback may be used then")
     bound = floor_exp(measurement.epsilon)
-    if isinstance(noise, WeightNoise):
+    if isinstance(noise, NoiseTable):
         if noise.states != measurement.states:
             raise GuaranteeError(f"the table has {noise.states} states, the policy {measurement.states}")
         together, within = _weights(measurement, noise, states, bound)
     else:
         together, within = _staircase(measurement, noise, states, bound)
-    if len(noise.points[0] if isinstance(noise, WeightNoise) else noise.low) != len(measurement.coordinates[0]):
+    if len(noise.points[0] if isinstance(noise, NoiseTable) else noise.low) != len(measurement.coordinates[0]):
         raise GuaranteeError("the table's points have other dimensions than the policy's measurements")
     if not constraint and not together:
         raise GuaranteeError("a fallback table has to protect every pair of states")
@@ -118,11 +119,11 @@ def _hidden(measurement: Measurement, state: int, states: list[int], within: Wit
     return hidden if hidden < least else None
 
 
-def _weights(measurement: Measurement, noise: WeightNoise, states: list[int], bound: int) -> tuple[bool, Within]:
+def _weights(measurement: Measurement, noise: NoiseTable, states: list[int], bound: int) -> tuple[bool, Within]:
     """Whether a table protects every pair of the states; and the test of one pair."""
-    row_of: dict[bytes, int] = {}
-    place = [row_of.setdefault(row.tobytes(), len(row_of)) for row in noise.rows]
-    weights = {index: noise.weights(state) for state, index in enumerate(place)}
+    row_of: dict[tuple[int, ...], int] = {}
+    place = [row_of.setdefault(tuple(row), len(row_of)) for row in noise.rows]
+    weights = {index: noise.row_weights(state) for state, index in enumerate(place)}
     columns = list(zip(*(weights[index] for index in {place[state] for state in states}), strict=True))
     low, high = [min(column) for column in columns], [max(column) for column in columns]
     _check_factor(measurement, low, high)

@@ -19,7 +19,7 @@ from contract.frames import MAX_TICK
 from contract.guarantee import Adversary
 from contract.measure_check import MOST_EPSILON, check_noise
 from contract.measure_frames import MAX_MEASURE_TICKS
-from contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, MeasureTable, decoded_table
+from contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, TimedTable, decoded_table
 from contract.measurement import Measurement, Reach
 from contract.policy_header import PolicyHeader
 
@@ -151,7 +151,7 @@ class MeasurePolicy(PolicyHeader):
         return self
 
     @cached_property
-    def measure_tables(self) -> tuple[MeasureTable, ...]:
+    def measure_tables(self) -> tuple[TimedTable, ...]:
         """The fallback and the other tables, by number."""
         return tuple(decoded_table(text) for text in (self.fallback, *self.tables))
 
@@ -164,7 +164,7 @@ class MeasurePolicy(PolicyHeader):
         """
         return Measurement.of(self.model_dump(mode="json"))
 
-    def table(self, number: int) -> MeasureTable | None:
+    def table(self, number: int) -> TimedTable | None:
         """The table of a number, if the policy has it."""
         return self.measure_tables[number] if 0 <= number < len(self.measure_tables) else None
 
@@ -186,7 +186,7 @@ class MeasurePolicy(PolicyHeader):
             )
 
 
-def verify_tables(measurement: Measurement, tables: tuple[MeasureTable, ...]) -> None:
+def verify_tables(measurement: Measurement, tables: tuple[TimedTable, ...]) -> None:
     """Check the tables of a policy, the fallback first; errors as for `MeasurePolicy.verify`."""
     fallback, *others = tables
     if fallback.constraint or fallback.first or fallback.until <= MAX_TICK:

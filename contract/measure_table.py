@@ -9,30 +9,26 @@ from __future__ import annotations
 import base64
 import sys
 from array import array
-from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 from contract._wire import array as fixed
 from contract._wire import binary, each, fields, identity, integer, length, pack
-from contract.discrete_laplace import SCALE
-from contract.errors import FrameLengthError, FrameRangeError, MalformedFrameError
+from contract.errors import FrameRangeError, MalformedFrameError
 from contract.frames import MAX_TICK
 from contract.measure_frames import Point
+from contract.noise_table import MAX_POINTS, MAX_TABLE_STATES, NoiseTable, check_dimensions
 from contract.staircase import Below, Staircase, draw
 
 __all__ = [
-    "MAX_POINTS",
-    "MAX_TABLE_STATES",
     "MOST_HELD",
     "MOST_VERTICES",
-    "MeasureTable",
     "Noise",
     "StaircaseNoise",
-    "WeightNoise",
+    "TimedTable",
     "decode_table",
     "decoded_table",
     "encode_table",
@@ -43,8 +39,6 @@ __all__ = [
 
 TABLE = 8
 MAX_MEASURED_STATES = 1024
-MAX_TABLE_STATES = 100
-MAX_POINTS = 1024
 COORDINATE_LIMIT = 1 << 16
 MOST_HELD = 32
 """Tables that a device holds beside those of its policy."""
@@ -72,45 +66,6 @@ def members(states: int) -> list[int]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class WeightNoise:
-    """A row of weights for each state: the released point is drawn by one 32-bit word.
-
-    Attributes:
-        points: M points, d integers each.
-        rows: for each state the M - 1 strictly increasing cumulative thresholds within (0, 2^32).
-    """
-
-    points: tuple[Point, ...]
-    rows: tuple[array[int], ...]
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be drawn from, and cells without weight."""
-        length(self.points, 2, MAX_POINTS, "points")
-        length(self.rows, 2, MAX_TABLE_STATES, "rows")
-        _check_points(self.points, "a point")
-        if len(set(self.points)) != len(self.points):
-            raise FrameRangeError("a table names a point twice")
-        for row in self.rows:
-            if len(row) != len(self.points) - 1:
-                raise FrameLengthError(f"{len(row)} thresholds for {len(self.points)} points")
-            if row[0] < 1 or any(low >= high for low, high in pairwise(row)):
-                raise FrameRangeError("thresholds must increase strictly: an empty cell would reveal its state")
-
-    @property
-    def states(self) -> int:
-        """N."""
-        return len(self.rows)
-
-    def weights(self, state: int) -> list[int]:
-        """Pr(point | state) * 2^32 for every point."""
-        return [high - low for low, high in pairwise((0, *self.rows[state], SCALE))]
-
-    def draw(self, state: int, below: Below) -> Point:
-        """The point to release for a state."""
-        return self.points[bisect_right(self.rows[state], below(SCALE))]
-
-
 @dataclass(frozen=True)
 class StaircaseNoise:
     """Staircase noise around a state's centre, then clamped to a box; for more states than a table can hold.
@@ -130,7 +85,7 @@ class StaircaseNoise:
     def __post_init__(self) -> None:
         """Refuse an empty box, or one of other dimensions."""
         integer(self.kept, 1, (1 << MAX_MEASURED_STATES) - 1, "kept")
-        _check_points((*self.noise.vertices, self.low, self.high), "a vertex or corner")
+        check_dimensions((*self.noise.vertices, self.low, self.high), "a vertex or corner")
         length(self.noise.vertices, 2, MOST_VERTICES, "vertices")
         if any(low > high for low, high in zip(self.low, self.high, strict=True)):
             raise FrameRangeError("the box is empty")
@@ -150,18 +105,19 @@ class StaircaseNoise:
         return members(self.kept)
 
 
-Noise = WeightNoise | StaircaseNoise
+Noise = NoiseTable | StaircaseNoise
 
 
 @dataclass(frozen=True, slots=True)
-class MeasureTable:
-    """A table, and when it may be used.
+class TimedTable:
+    """Noise around points, and when it may be used.
 
     Attributes:
         policy_version: version of the policy that it belongs to.
         number: its name in frames; 0 is the policy's fallback.
         constraint: the states that the adversary holds possible at the ticks it is for; 0 for any set.
         first, until: ticks first <= t < until.
+        noise: a table of points, or a staircase.
     """
 
     policy_version: int
@@ -178,24 +134,26 @@ class MeasureTable:
         integer(self.constraint, 0, (1 << MAX_MEASURED_STATES) - 1, "constraint")
         integer(self.first, 0, MAX_TICK, "first")
         integer(self.until, self.first + 1, MAX_TICK + 1, "until")
+        if isinstance(self.noise, NoiseTable):
+            length(self.noise.points, 2, MAX_POINTS, "points")
 
     def covers(self, tick: int, constraint: int) -> bool:
         """Whether it is for a tick at which the adversary holds this set possible."""
         return self.first <= tick < self.until and self.constraint in (0, constraint)
 
 
-def encode_table(table: MeasureTable) -> bytes:
+def encode_table(table: TimedTable) -> bytes:
     """Bytes of a table's message."""
     noise = table.noise
     head = [table.policy_version, table.number, _set_bytes(table.constraint), table.first, table.until]
-    if isinstance(noise, WeightNoise):
+    if isinstance(noise, NoiseTable):
         rows = b"".join(_big_endian(row).tobytes() for row in noise.rows)
         return pack(TABLE, [*head, 0, [noise.points, len(noise.rows), rows]])
     p, r = noise.noise.ratio.as_integer_ratio()
     return pack(TABLE, [*head, 1, [_set_bytes(noise.kept), noise.noise.vertices, p, r, noise.low, noise.high]])
 
 
-def decode_table(payload: bytes) -> MeasureTable:
+def decode_table(payload: bytes) -> TimedTable:
     """Parse a table's message.
 
     Raises:
@@ -204,15 +162,15 @@ def decode_table(payload: bytes) -> MeasureTable:
     version, number, constraint, first, until, kind, body = fields(payload, TABLE, 7)
     integer(kind, 0, 1, "kind")
     noise = _staircase(body) if kind else _weights(body)
-    return MeasureTable(version, number, _set(constraint, "constraint"), first, until, noise)
+    return TimedTable(version, number, _set(constraint, "constraint"), first, until, noise)
 
 
-def encoded_table(table: MeasureTable) -> str:
+def encoded_table(table: TimedTable) -> str:
     """A table as a policy carries it."""
     return base64.b64encode(encode_table(table)).decode()
 
 
-def decoded_table(text: str) -> MeasureTable:
+def decoded_table(text: str) -> TimedTable:
     """A table that a policy carries.
 
     Raises:
@@ -224,7 +182,7 @@ def decoded_table(text: str) -> MeasureTable:
         raise MalformedFrameError("no base64") from None
 
 
-def _weights(body: Any) -> WeightNoise:
+def _weights(body: Any) -> NoiseTable:
     points, count, packed = fixed(body, 3, "weights")
     integer(count, 2, MAX_TABLE_STATES, "states")
     found = each(points, _point, "points")
@@ -236,7 +194,7 @@ def _weights(body: Any) -> WeightNoise:
         row = array("I")
         row.frombytes(packed[start : start + size])
         rows.append(_big_endian(row))
-    return WeightNoise(found, tuple(rows))
+    return NoiseTable(tuple(rows), found)
 
 
 def _staircase(body: Any) -> StaircaseNoise:
@@ -256,12 +214,6 @@ def _point(value: Any) -> Point:
     return point
 
 
-def _check_points(points: tuple[Point, ...], name: str) -> None:
-    for point in points:
-        if len(point) != len(points[0]):
-            raise FrameLengthError(f"{name} has {len(point)} dimensions beside {len(points[0])}")
-
-
 def _set(value: Any, name: str) -> int:
     binary(value, 0, MAX_MEASURED_STATES // 8, name)
     return int.from_bytes(value, "little")
@@ -271,7 +223,7 @@ def _set_bytes(states: int) -> bytes:
     return states.to_bytes((states.bit_length() + 7) // 8, "little")
 
 
-def _big_endian(row: array[int]) -> array[int]:
+def _big_endian(row: Sequence[int]) -> array[int]:
     """A row of 32-bit numbers in the other byte order, on machines whose own is little-endian."""
     turned = array("I", row)
     if sys.byteorder == "little":

@@ -14,7 +14,7 @@ from contract.exponential import exp_up, log_up
 from contract.guarantee import Adversary, Guarantee, Loss, check_ratios, tick_ratios
 from contract.policy_header import Clock, PolicyHeader
 from contract.stretches import Stretch, stretches
-from contract.table import EmissionTable
+from contract.symbol_table import SymbolTable
 from contract.windows import MAX_OPEN_COUNTS, MAX_WINDOWS, Window, total_rate
 
 __all__ = ["Categories", "Cells", "Clock", "Discretiser", "Policy", "Thresholds"]
@@ -33,7 +33,7 @@ class Policy(PolicyHeader):
     """
 
     kind: Literal["symbols"] = "symbols"
-    table: EmissionTable
+    table: SymbolTable
     chains: ChainClass
     guarantee: Guarantee
     windows: tuple[Window, ...] = Field(default=(), max_length=MAX_WINDOWS)

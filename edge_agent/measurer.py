@@ -14,9 +14,10 @@ from contract.discrete_laplace import SCALE, uniform_below
 from contract.errors import FuguError
 from contract.measure_check import check_noise
 from contract.measure_frames import Point, Released
-from contract.measure_table import MOST_HELD, MeasureTable, WeightNoise, decode_table, decoded_table
+from contract.measure_table import MOST_HELD, TimedTable, decode_table, decoded_table
 from contract.measurement import Measurement, Reach
 from contract.missing import public_row
+from contract.noise_table import NoiseTable
 
 __all__ = ["MeasurePlan", "Measurer", "TableRefusedError"]
 
@@ -39,7 +40,7 @@ class MeasurePlan:
 
     version: int
     measurement: Measurement
-    tables: tuple[MeasureTable, ...]
+    tables: tuple[TimedTable, ...]
 
     @classmethod
     def of(cls, policy: dict[str, Any]) -> MeasurePlan:
@@ -55,7 +56,7 @@ class _Held(NamedTuple):
     not kept takes longer than to find that it is, and the time of a draw must not tell.
     """
 
-    table: MeasureTable
+    table: TimedTable
     centres: tuple[Point, ...]
 
 
@@ -81,13 +82,13 @@ class Measurer:
         if state is None:
             state = public_row(self._below(SCALE), len(self._plan.measurement.coordinates))
         noise = table.noise
-        if isinstance(noise, WeightNoise):
-            return Released(table.number, noise.draw(state, self._below))
+        if isinstance(noise, NoiseTable):
+            return Released(table.number, noise.points[noise.draw(state, self._below(SCALE))])
         return Released(table.number, noise.draw(centres[state], self._below))
 
-    def _held(self, table: MeasureTable) -> _Held:
+    def _held(self, table: TimedTable) -> _Held:
         noise = table.noise
-        return _Held(table, () if isinstance(noise, WeightNoise) else self._plan.measurement.centres(noise.kept))
+        return _Held(table, () if isinstance(noise, NoiseTable) else self._plan.measurement.centres(noise.kept))
 
     def _in_force(self, tick: int) -> _Held:
         """The table for a tick that came last; the fallback if there is none, or if only one state is possible."""

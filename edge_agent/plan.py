@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from contract.frames import symbol_bits
+from contract.noise_table import NoiseTable
 
 if TYPE_CHECKING:
     from edge_agent.measurer import MeasurePlan
@@ -77,7 +78,7 @@ class StreamPlan:
         valid_from, valid_until: Unix time in seconds within which symbols may be made.
         epoch_us, period_us: tick t happens at epoch_us + t * period_us, in microseconds of Unix time.
         frame_ticks: symbols in a frame.
-        rows: for each state the cumulative thresholds over 2^32; empty for a measured stream.
+        table: what symbols are drawn from; none for a measured stream.
         discretiser: the discretiser's document, as plain values.
         sensor: the sensor's configuration, as plain values.
         windows: what is counted beside the symbols.
@@ -91,7 +92,7 @@ class StreamPlan:
     epoch_us: int
     period_us: int
     frame_ticks: int
-    rows: tuple[tuple[int, ...], ...]
+    table: NoiseTable | None
     discretiser: dict[str, Any]
     sensor: dict[str, Any]
     windows: tuple[WindowPlan, ...] = ()
@@ -109,7 +110,7 @@ class StreamPlan:
             epoch_us=policy["clock"]["epoch_us"],
             period_us=policy["clock"]["period_us"],
             frame_ticks=policy["frame_ticks"],
-            rows=() if measured else tuple(tuple(row) for row in policy["table"]["rows"]),
+            table=None if measured else NoiseTable(tuple(tuple(row) for row in policy["table"]["rows"])),
             discretiser=policy["discretiser"],
             sensor=sensor,
             windows=tuple(
@@ -121,7 +122,7 @@ class StreamPlan:
     @property
     def symbol_bits(self) -> int:
         """Bits of a symbol in a frame; 1 for a measured stream, which has none."""
-        return symbol_bits(len(self.rows[0]) + 1) if self.rows else 1
+        return 1 if self.table is None else symbol_bits(self.table.symbols)
 
     def tick_at(self, now_us: int) -> int:
         """The last tick that has happened at `now_us`; negative before the epoch."""

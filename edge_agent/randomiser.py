@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import io
 import os
-from bisect import bisect_right
 from collections.abc import Callable
 
 from contract.missing import public_row
+from contract.noise_table import NoiseTable
 
 __all__ = ["randomiser", "system_entropy"]
 
@@ -37,15 +37,14 @@ def system_entropy() -> Callable[[memoryview], None]:
     return fill
 
 
-def randomiser(rows: tuple[tuple[int, ...], ...], entropy: Callable[[memoryview], None]) -> Callable[[int | None], int]:
-    """A function that draws the symbol for a state, or for a tick without one, from an emission table.
+def randomiser(table: NoiseTable, entropy: Callable[[memoryview], None]) -> Callable[[int | None], int]:
+    """A function that draws the symbol for a state, or for a tick without one, from a noise table.
 
     Every draw takes one word from a block and overwrites it with zero, so that a later look into memory does not
     tell which words made the symbols. After a fork the child throws the block away: no word is ever used twice.
 
     Args:
-        rows: for each state the increasing cumulative thresholds over 2^32; the symbol is the number of thresholds
-            that do not exceed the word.
+        table: of symbols.
         entropy: fills a writable buffer with independent uniform bytes.
     """
     block = memoryview(bytearray(4 * BLOCK_WORDS))
@@ -63,8 +62,8 @@ def randomiser(rows: tuple[tuple[int, ...], ...], entropy: Callable[[memoryview]
         return taken
 
     def draw(state: int | None) -> int:
-        row = public_row(word(), len(rows)) if state is None else state
-        return bisect_right(rows[row], word())
+        row = public_row(word(), table.states) if state is None else state
+        return table.draw(row, word())
 
     def discard() -> None:
         nonlocal left

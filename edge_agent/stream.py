@@ -70,7 +70,8 @@ class Stream:
             self._measurer = Measurer(plan.measure, entropy)
             self.draw = self._measurer.draw
         else:
-            symbol = randomiser(plan.rows, entropy)
+            assert plan.table is not None
+            symbol = randomiser(plan.table, entropy)
             self.draw = lambda _tick, state: symbol(state)
 
     def observe(self, tick: int) -> int | None:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from contract.guarantee import loss
+from contract.noise_table import NoiseTable
 from contract.policy import Policy
-from contract.table import EmissionTable
 from fugu.demo.people import Person
 from gateway.chain import posterior_marginals
 from gateway.privacy.attack_bound import success_bound
@@ -59,13 +59,13 @@ class Price(NamedTuple):
     ordinary_attack: float
 
 
-def randomise(states: Ints, table: EmissionTable, generator: np.random.Generator) -> Ints:
+def randomise(states: Ints, table: NoiseTable, generator: np.random.Generator) -> Ints:
     """Symbols for known states of a binary chain, for simulations only."""
     flip = np.array([table.threshold0, table.threshold1]) / 2**32
     return np.where(generator.random(len(states)) < flip[states], 1 - states, states)
 
 
-def smoothed_accuracy(states: Ints, symbols: Ints, table: EmissionTable) -> float:
+def smoothed_accuracy(states: Ints, symbols: Ints, table: NoiseTable) -> float:
     """How often the most likely state, given all symbols and the person's own chain, is the true one."""
     initial, transition = _own_chain(states)
     emission = np.array(table.weights()) / 2.0**32
@@ -97,7 +97,7 @@ def price(person: Person, epsilon: float, generator: np.random.Generator) -> Pri
     ours = calibrate_binary(person.chains, epsilon)
     average = calibrate_binary(person.average, epsilon)
 
-    def accuracy(table: EmissionTable) -> float:
+    def accuracy(table: NoiseTable) -> float:
         return smoothed_accuracy(person.states, randomise(person.states, table, generator), table)
 
     tables = (ours.table, average.table, _ordinary_table(epsilon))
@@ -112,7 +112,7 @@ def _own_chain(states: Ints) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.fl
     return np.array([r, q]) / (q + r), transition
 
 
-def _ordinary_table(epsilon: float) -> EmissionTable:
+def _ordinary_table(epsilon: float) -> NoiseTable:
     """Ordinary randomised response, rounded to the nearest threshold."""
     threshold = round(2**32 / (1 + math.exp(epsilon)))
-    return EmissionTable.binary(threshold, threshold)
+    return NoiseTable.binary(threshold, threshold)

@@ -9,8 +9,8 @@ from contract.chains import BinaryChains
 from contract.errors import FuguError, GuaranteeError
 from contract.exponential import exp_up
 from contract.guarantee import Adversary, Guarantee, check_ratios, tick_ratios
+from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Clock, Policy, Thresholds
-from contract.table import SCALE, EmissionTable
 from contract.windows import Window
 from fugu.demo.people import FLEET, STREAM, Person
 from gateway.privacy.accountant import ChainAccountant
@@ -73,7 +73,7 @@ def policy_for(person: Person, *, epoch_us: int, period_us: int) -> Policy:
     return policy
 
 
-def table_beside(chains: BinaryChains, guarantee: Guarantee, rate: Fraction) -> EmissionTable:
+def table_beside(chains: BinaryChains, guarantee: Guarantee, rate: Fraction) -> NoiseTable:
     """The table that keeps most of each reading, beside something else that adds a rate to the loss of every tick.
 
     The likelihood ratios that the guarantee allows a tick are divided by e^rate; flips are rounded up.
@@ -92,7 +92,7 @@ def table_beside(chains: BinaryChains, guarantee: Guarantee, rate: Fraction) -> 
     if min(v01, v10) > 1:
         least = [math.ceil((ratio - 1) / (v01 * v10 - 1) * SCALE) for ratio in (v01, v10)]
         for bump in range(_BUMPS):
-            table = EmissionTable.binary(least[0] + bump, least[1] + bump)
+            table = NoiseTable.binary(least[0] + bump, least[1] + bump)
             ratio_01, ratio_10 = tick_ratios(table)
             try:
                 check_ratios(chains, (ratio_01 * growth, ratio_10 * growth), guarantee, "the table")

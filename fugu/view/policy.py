@@ -8,8 +8,8 @@ from typing import Any
 from contract.frames import MAX_TICK
 from contract.guarantee import Guarantee, Loss
 from contract.measure_policy import MeasurePolicy
-from contract.measure_table import WeightNoise
 from contract.measurement import Reach
+from contract.noise_table import NoiseTable
 from contract.policy import Policy
 from contract.stretches import Stretch
 from fugu.view.missing import missing_sentence
@@ -119,7 +119,7 @@ def _tables(policy: MeasurePolicy) -> list[dict[str, Any]]:
             "possible_states": table.constraint.bit_count() or None,
             "first": table.first,
             "until": table.until if table.until <= MAX_TICK else None,
-            "points": len(table.noise.points) if isinstance(table.noise, WeightNoise) else None,
+            "points": len(table.noise.points) if isinstance(table.noise, NoiseTable) else None,
         }
         for table in policy.measure_tables
     ]

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from contract.chains import BinaryChains
-from contract.table import SCALE
+from contract.noise_table import SCALE
 from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.view.terminal import say, show_table
 from gateway.planning.chain_source import ChainSource

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from contract.errors import FrameError
 from contract.measure_check import floor_exp
-from contract.measure_table import MAX_TABLE_STATES, Noise, StaircaseNoise, WeightNoise, set_of
+from contract.measure_table import Noise, StaircaseNoise, set_of
+from contract.noise_table import MAX_TABLE_STATES, SCALE, NoiseTable
 from contract.rounding import OUTWARD
-from contract.table import SCALE
 from gateway.chain.arrays import Bools, Ints
 from gateway.dphmm.constraints import surrogates
 from gateway.dphmm.graphs import GraphError
@@ -26,7 +26,7 @@ from gateway.dphmm.hull import Hull, ceil_gauges, complete_hull, difference_hull
 from gateway.dphmm.mass import Window, clamped_mass
 from gateway.dphmm.ratios import RATIO_BITS
 from gateway.dphmm.staircase import staircase
-from gateway.dphmm.tables import MeasurementTable, build_table, fallback_table, table_loss
+from gateway.dphmm.tables import TableWeights, build_table, fallback_table, table_loss
 
 __all__ = [
     "Emission",
@@ -35,7 +35,7 @@ __all__ = [
     "fallback_noise",
     "noise_loss",
     "noise_pairs",
-    "weight_noise",
+    "noise_table",
 ]
 
 MOST_CELLS = 1 << 25
@@ -54,11 +54,11 @@ class Emission(NamedTuple):
     probabilities: NDArray[np.float64]
 
 
-def weight_noise(table: MeasurementTable) -> WeightNoise:
+def noise_table(table: TableWeights) -> NoiseTable:
     """A certified table in the form in which it travels."""
     thresholds = np.cumsum(table.weights, axis=1)[:, :-1]
     rows = tuple(array("I", row) for row in thresholds.tolist())
-    return WeightNoise(tuple(tuple(point) for point in table.outputs.tolist()), rows)
+    return NoiseTable(rows, tuple(tuple(point) for point in table.outputs.tolist()))
 
 
 def compile_noise(hull: Hull, values: Ints, constraint: Bools, epsilon: float, kept: Bools | None = None) -> Noise:
@@ -83,7 +83,7 @@ def compile_noise(hull: Hull, values: Ints, constraint: Bools, epsilon: float, k
     """
     kept = constraint if kept is None else kept
     if len(values) <= MAX_TABLE_STATES:
-        return weight_noise(build_table(hull, values, kept, epsilon))
+        return noise_table(build_table(hull, values, kept, epsilon))
     spread = values[kept] - values[kept][0]
     if hull.scale != 1 or hull.rank < hull.dimensions or np.any(spread @ hull.equations.T):
         hull = complete_hull(values[kept])
@@ -93,7 +93,7 @@ def compile_noise(hull: Hull, values: Ints, constraint: Bools, epsilon: float, k
 def fallback_noise(values: Ints, epsilon: float) -> Noise:
     """The noise for ticks without a table; it protects every pair of states. For the rest see `compile_noise`."""
     if len(values) <= MAX_TABLE_STATES:
-        return weight_noise(fallback_table(values, epsilon))
+        return noise_table(fallback_table(values, epsilon))
     return _staircase_noise(complete_hull(values), values, np.ones(len(values), dtype=np.bool_), epsilon)
 
 
@@ -103,7 +103,7 @@ def emission(noise: Noise, values: Ints) -> Emission:
     Raises:
         GraphError: the matrix would be too large.
     """
-    if isinstance(noise, WeightNoise):
+    if isinstance(noise, NoiseTable):
         rows = np.array(noise.rows, dtype=np.int64).reshape(noise.states, -1)
         weights = np.diff(rows, prepend=0, append=SCALE, axis=1)
         return Emission({point: index for index, point in enumerate(noise.points)}, weights / SCALE)
@@ -117,7 +117,7 @@ def emission(noise: Noise, values: Ints) -> Emission:
 
 def noise_loss(noise: Noise, values: Ints) -> NDArray[np.float64]:
     """The per-tick loss of compiled noise for each pair of states, N x N in nats, rounded up; for the accountant."""
-    if isinstance(noise, WeightNoise):
+    if isinstance(noise, NoiseTable):
         weights = np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64)
         return table_loss(weights)
     centres, hull = _centres(noise, values), _hull(noise)
@@ -129,7 +129,7 @@ def noise_pairs(noise: Noise, values: Ints, constraint: Bools, epsilon: float) -
     """The pairs of different states of a set that compiled noise keeps within e^epsilon, N x N, exactly."""
     result = np.zeros((len(values), len(values)), dtype=np.bool_)
     states = np.flatnonzero(constraint)
-    if isinstance(noise, WeightNoise):
+    if isinstance(noise, NoiseTable):
         weights = np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64)[states]
         whole, part = divmod(floor_exp(epsilon), 1 << RATIO_BITS)
         most = whole * weights + (part * weights >> RATIO_BITS)

@@ -1,4 +1,4 @@
-"""Optimal tables: the emission table of least expected error, from a linear programme, and certified like any other.
+"""Optimal tables: the noise table of least expected error, from a linear programme, and certified like any other.
 
 Raw solver output is not private: log-ratios near 660 were seen where 1 was asked for, at cells that are 0 up to a
 tolerance. So what the solver returns is only a proposal, which is rounded and mixed until the integer check passes.
@@ -28,7 +28,7 @@ from gateway.dphmm.graphs import lattice
 from gateway.dphmm.hull import Hull, ceil_gauges, largest_gauge, pairs_within
 from gateway.dphmm.protection import protected_pairs
 from gateway.dphmm.ratios import RATIO_BITS, floor_exp
-from gateway.dphmm.tables import MOST_OUTPUTS, MOST_STATES, MeasurementTable, TableError, certified, check_table
+from gateway.dphmm.tables import MOST_OUTPUTS, MOST_STATES, TableError, TableWeights, certified, check_table
 
 __all__ = ["optimal_table"]
 
@@ -55,7 +55,7 @@ def optimal_table(
     outputs: ArrayLike | None = None,
     most_outputs: int = MOST_OUTPUTS,
     seconds: float = 60.0,
-) -> MeasurementTable:
+) -> TableWeights:
     """Compile a hull into the certified table with the least expected squared error.
 
     It minimises the sum over states of prior[i] W[i,z] |f(i) - o_z|^2 under the constraints of every protected pair.
@@ -106,7 +106,7 @@ def optimal_table(
     mass = mass[:, used] / mass[:, used].sum(axis=1, keepdims=True)
     weights, share = certified(mass, demands)
     check_table(weights[rows], protected_pairs(hull, values, constraint), epsilon)
-    return MeasurementTable(weights[rows], choice[used], share)
+    return TableWeights(weights[rows], choice[used], share)
 
 
 def _law(prior: ArrayLike | None, constraint: Bools) -> Floats:

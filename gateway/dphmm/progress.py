@@ -23,7 +23,7 @@ from gateway.chain.arrays import Bools, Ints
 from gateway.dphmm.constraints import delta_set, schedule, surrogates
 from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.protection import Objective, Protection, degree_of_protection, protect
-from gateway.dphmm.tables import MeasurementTable, build_table, fallback_table
+from gateway.dphmm.tables import TableWeights, build_table, fallback_table
 
 __all__ = ["FALLBACK", "Progress", "Step", "protect_kept", "surrogate_graph"]
 
@@ -108,7 +108,7 @@ class Progress:
         self._epsilon, self._objective, self._cap, self._delta = epsilon, objective, cap, delta
         self._remembered = remembered
         self._steps: OrderedDict[Hashable, Step] = OrderedDict()
-        self._tables: OrderedDict[Hashable, MeasurementTable] = OrderedDict()
+        self._tables: OrderedDict[Hashable, TableWeights] = OrderedDict()
 
     def at(self, tick: int, belief: ArrayLike | None = None) -> Step:
         """The step of a tick.
@@ -130,7 +130,7 @@ class Progress:
         kept = delta_set(belief, self._delta) & reachable
         return self._remember(self._steps, (position, kept.tobytes()), lambda: self._step(reachable, kept))
 
-    def table(self, step: Step) -> MeasurementTable:
+    def table(self, step: Step) -> TableWeights:
         """The certified table of a step, the same object for the same key; it has at most 100 states.
 
         Raises:
@@ -151,7 +151,7 @@ class Progress:
             name = blake2b(b"".join(part.tobytes() for part in parts), digest_size=16).hexdigest()
         return Step(reachable, kept, found, degrees, name)
 
-    def _table(self, step: Step) -> MeasurementTable:
+    def _table(self, step: Step) -> TableWeights:
         if step.key == FALLBACK:
             return fallback_table(self._values, self._epsilon)
         return build_table(step.protection.hull, self._values, step.kept, self._epsilon)

@@ -1,4 +1,4 @@
-"""Certified emission tables: measurements protected by a table of integers that anyone can check.
+"""Certified noise tables: measurements protected by a table of integers that anyone can check.
 
 A table has one row of weights per state, each summing to 2^32, and no cell is empty. It protects a pair (i, j) if
 W[i,z] 2^24 <= floor(e^epsilon 2^24) W[j,z] for every output z, and the same with i and j swapped. The check decides
@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from contract.noise_table import SCALE
 from contract.rounding import OUTWARD, SIDE
-from contract.table import SCALE
 from gateway.chain.arrays import Bools, Ints
 from gateway.dphmm.constraints import surrogates
 from gateway.dphmm.graphs import complete
@@ -29,8 +29,8 @@ from gateway.dphmm.unrolling import unrolled
 __all__ = [
     "MOST_OUTPUTS",
     "MOST_STATES",
-    "MeasurementTable",
     "TableError",
+    "TableWeights",
     "build_table",
     "certified",
     "check_table",
@@ -48,7 +48,7 @@ class TableError(ValueError):
     """A table that cannot be built, or that does not keep its promise."""
 
 
-class MeasurementTable(NamedTuple):
+class TableWeights(NamedTuple):
     """Emission weights of all states, and what the outputs stand for.
 
     Attributes:
@@ -99,7 +99,7 @@ def build_table(
     epsilon: Fraction | int | float,
     *,
     most_outputs: int = MOST_OUTPUTS,
-) -> MeasurementTable:
+) -> TableWeights:
     """Compile a hull into a certified table.
 
     Every pair of the constraint set with f(i) - f(j) in K is protected, and no two of its states are further apart than
@@ -150,12 +150,10 @@ def build_table(
     order = np.cumsum(constraint) - 1
     rows = best[0][order[surrogates(values, constraint)]]
     check_table(rows, protected, epsilon)
-    return MeasurementTable(rows, inside[0] + box.points() @ basis, best[1])
+    return TableWeights(rows, inside[0] + box.points() @ basis, best[1])
 
 
-def fallback_table(
-    values: Ints, epsilon: Fraction | int | float, *, most_outputs: int = MOST_OUTPUTS
-) -> MeasurementTable:
+def fallback_table(values: Ints, epsilon: Fraction | int | float, *, most_outputs: int = MOST_OUTPUTS) -> TableWeights:
     """The table for ticks whose own table is missing or has expired; arguments and errors as for `build_table`.
 
     Its hull is that of all differences over all states, so it protects every pair: it is valid for every graph and
@@ -181,7 +179,7 @@ def table_loss(weights: Ints) -> NDArray[np.float64]:
     return loss
 
 
-def estimate_error(table: MeasurementTable, values: Ints, prior: ArrayLike | None = None) -> tuple[float, float]:
+def estimate_error(table: TableWeights, values: Ints, prior: ArrayLike | None = None) -> tuple[float, float]:
     """The mean squared errors of a table: of the released point, and of the posterior mean.
 
     Args:

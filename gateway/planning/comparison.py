@@ -9,7 +9,7 @@ from typing import NamedTuple
 from contract.chains import BinaryChains
 from contract.errors import GuaranteeError
 from contract.guarantee import Adversary, Loss
-from contract.table import SCALE, EmissionTable
+from contract.noise_table import SCALE, NoiseTable
 from gateway.planning.planner import Chains, Plan, assess
 from gateway.planning.real_loss import real_loss
 from gateway.privacy import baselines as published
@@ -53,7 +53,7 @@ def compare(plan: Plan) -> list[Comparison]:
         if not isinstance(chosen.chains, BinaryChains):
             real = _loss(chosen.chains, other, request.adversary)
         thresholds = [min(max(round(rho * SCALE), 1), SCALE - 1) for rho in (other.rho0, other.rho1)]
-        worth = assess(EmissionTable.binary(*thresholds), chosen.transition, sampled, request.ticks)
+        worth = assess(NoiseTable.binary(*thresholds), chosen.transition, sampled, request.ticks)
         found.append(Comparison(other.name, other.rho0, other.rho1, real, worth))
     return found
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contract.measure_table import Noise
-from contract.table import SCALE
+from contract.noise_table import SCALE
 from gateway.chain.arrays import Floats, Ints
 from gateway.dphmm.compiled import Emission, compile_noise, emission
 from gateway.dphmm.graphs import GraphError, complete

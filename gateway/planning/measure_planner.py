@@ -19,7 +19,7 @@ from contract.measurement import Measurement
 from contract.stretches import Stretch
 from gateway.chain import stationary_law
 from gateway.chain.arrays import Floats
-from gateway.dphmm.compiled import compile_noise, fallback_noise, noise_loss, weight_noise
+from gateway.dphmm.compiled import compile_noise, fallback_noise, noise_loss, noise_table
 from gateway.dphmm.composition import between_any
 from gateway.dphmm.constraints import Schedule, delta_set, schedule
 from gateway.dphmm.graphs import GraphError
@@ -183,7 +183,7 @@ def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], law: Floats) -> tuple[
             best = optimum(spec, each, prior_within(law, "", each)[0])
             if len(best.outputs) < 2:
                 raise TableError("the optimal table always releases the same point: raise epsilon, or use staircases")
-            found.append(weight_noise(best))
+            found.append(noise_table(best))
         else:
             found.append(compile_noise(each.hull, spec.values, each.possible, spec.epsilon, each.kept))
     return fallback, tuple(found)

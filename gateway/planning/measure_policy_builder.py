@@ -11,7 +11,7 @@ import numpy as np
 
 from contract.frames import MAX_TICK
 from contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
-from contract.measure_table import MeasureTable, encoded_table, set_of
+from contract.measure_table import TimedTable, encoded_table, set_of
 from contract.policy_header import MAX_POLICY_BYTES
 from gateway.chain.arrays import Bools
 from gateway.planning.errors import PlanningError
@@ -66,10 +66,10 @@ def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePol
     found = [(each, noise) for each, noise in zip(plan.sets, plan.noises, strict=True) if not each.fallback]
     wanted = sorted(found, key=lambda pair: not pair[0].repeats)[:MAX_TABLES]
     version = fields["version"]
-    tables = [MeasureTable(version, 0, 0, 0, MAX_TICK + 1, plan.fallback)]
+    tables = [TimedTable(version, 0, 0, 0, MAX_TICK + 1, plan.fallback)]
     for number, (each, noise) in enumerate(wanted, start=1):
         until = MAX_TICK + 1 if each.repeats else each.first + 1
-        tables.append(MeasureTable(version, number, _set(each.possible), each.first, until, noise))
+        tables.append(TimedTable(version, number, _set(each.possible), each.first, until, noise))
     encoded = [encoded_table(table) for table in tables]
     document = {
         "format": "fugu/2",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.measure_table import MAX_TABLE_STATES
+from contract.noise_table import MAX_TABLE_STATES
 from gateway.chain.arrays import Bools, Floats, Ints
 from gateway.dphmm.constraints import Schedule
 from gateway.dphmm.graphs import restrict
@@ -16,7 +16,7 @@ from gateway.dphmm.moments import area
 from gateway.dphmm.optimal import optimal_table
 from gateway.dphmm.progress import protect_kept
 from gateway.dphmm.protection import Protection, degree_of_protection, exposed
-from gateway.dphmm.tables import MeasurementTable
+from gateway.dphmm.tables import TableWeights
 from gateway.planning.measure_spec import MeasureSpec
 
 __all__ = ["SetPlan", "optimum", "prior_within", "set_plan", "set_plans"]
@@ -90,6 +90,6 @@ def prior_within(law: Floats, name: str, settled: SetPlan) -> tuple[Floats, str]
     return inside / inside.sum(), name + within
 
 
-def optimum(spec: MeasureSpec, each: SetPlan, prior: Floats) -> MeasurementTable:
+def optimum(spec: MeasureSpec, each: SetPlan, prior: Floats) -> TableWeights:
     within = np.ones(spec.states, dtype=np.bool_) if each.fallback else each.kept
     return optimal_table(each.hull, spec.values, within, spec.epsilon, prior=prior, seconds=_SOLVER_SECONDS)

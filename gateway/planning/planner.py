@@ -12,8 +12,8 @@ from contract.chains import BinaryChains, BoundedChains, odds_ratio
 from contract.errors import FuguError
 from contract.exponential import log_up
 from contract.guarantee import Adversary, Loss, tick_ratios
+from contract.noise_table import NoiseTable
 from contract.stretches import Stretch, stretches
-from contract.table import EmissionTable
 from gateway.chain import stationary_law
 from gateway.planning.chain_source import Matrix
 from gateway.privacy.randomised_response import Objective, calibrate_binary, calibrate_kary
@@ -65,7 +65,7 @@ class Option(NamedTuple):
         every: one reading every so many ticks.
         chains: the class of the chain of readings.
         transition: the typical chain of readings.
-        table: the emission table.
+        table: the noise table.
         loss: what it loses.
         flips: share of symbols that are not the state, for the typical chain.
         utility: what the symbols are worth.
@@ -76,7 +76,7 @@ class Option(NamedTuple):
     every: int
     chains: Chains
     transition: NDArray[np.float64]
-    table: EmissionTable
+    table: NoiseTable
     loss: Loss
     flips: float
     utility: Utility
@@ -123,7 +123,7 @@ def make_plan(request: Request) -> Plan:
     return Plan(request, chosen, tuple(periods), _better(chosen, periods))
 
 
-def assess(table: EmissionTable, transition: NDArray[np.float64], chains: Chains, ticks: int) -> Utility:
+def assess(table: NoiseTable, transition: NDArray[np.float64], chains: Chains, ticks: int) -> Utility:
     """Measure what a table leaves of a typical chain, to a gateway that estimates with the middle of the class.
 
     Every call uses the same random numbers, so that options differ by what they are and less by chance.

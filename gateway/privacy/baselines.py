@@ -12,7 +12,7 @@ from typing import NamedTuple
 from contract.chains import BinaryChains
 from contract.errors import GuaranteeError
 from contract.guarantee import Adversary, Loss, loss
-from contract.table import EmissionTable
+from contract.noise_table import NoiseTable
 from gateway.privacy.randomised_response import calibrate_binary
 
 __all__ = ["Baseline", "baselines", "corollary_2", "ordinary_dp", "zhao_eps3", "zhao_eps6"]
@@ -112,6 +112,6 @@ def _real_loss(chains: BinaryChains, rho0: float, rho1: float, adversary: Advers
     if min(thresholds) < 1:
         return None
     try:
-        return loss(chains, EmissionTable.binary(*thresholds), adversary)
+        return loss(chains, NoiseTable.binary(*thresholds), adversary)
     except GuaranteeError:
         return None

@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from contract.errors import FuguError, GuaranteeError
 from contract.guarantee import Adversary, Guarantee, Loss, check_guarantee, ratio_loss
-from contract.table import EmissionTable
+from contract.noise_table import NoiseTable
 
 __all__ = ["Calibration", "CalibrationError", "Objective", "allowed_ratios", "calibrate_binary", "calibrate_kary"]
 
@@ -36,14 +36,14 @@ class Calibration(NamedTuple):
     """A certified 2x2 table.
 
     Attributes:
-        table: the emission table.
+        table: the noise table.
         rho0, rho1: flip probabilities of states 0 and 1, before rounding.
         ratio_01, ratio_10: allowed likelihood ratios of a tick, state 0 over state 1 and the reverse.
         loss: what the table really loses, in nats.
         guarantee: what it is certified for.
     """
 
-    table: EmissionTable
+    table: NoiseTable
     rho0: float
     rho1: float
     ratio_01: float
@@ -94,7 +94,7 @@ def calibrate_binary(
         thresholds = [_rounded_up(Fraction(rho) * _SCALE) + bump for rho in (rho0, rho1)]
         if sum(thresholds) >= _SCALE:
             break
-        table = EmissionTable.binary(*thresholds)
+        table = NoiseTable.binary(*thresholds)
         try:
             achieved = check_guarantee(chains, table, guarantee)
         except GuaranteeError:  # the last digit of rho was rounded the wrong way: a step more is safe
@@ -105,7 +105,7 @@ def calibrate_binary(
 
 def calibrate_kary(
     chains: BoundedChains | FiniteChains, epsilon: float, adversary: Adversary = "universal"
-) -> tuple[EmissionTable, Loss]:
+) -> tuple[NoiseTable, Loss]:
     """k-ary randomised response: every wrong symbol is equally likely.
 
     Args:
@@ -127,7 +127,7 @@ def calibrate_kary(
     for weight in range(flip, flip + _BUMPS):
         if weight * k >= _SCALE:
             break
-        table = EmissionTable.randomised_response(k, weight)
+        table = NoiseTable.randomised_response(k, weight)
         try:
             return table, check_guarantee(chains, table, guarantee)
         except GuaranteeError:

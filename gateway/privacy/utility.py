@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from contract.table import SCALE, EmissionTable
+from contract.noise_table import SCALE, NoiseTable
 from gateway.chain import filter_beliefs, posterior_marginals, simulate, stationary_law
 from gateway.chain.arrays import Floats
 
@@ -30,7 +30,7 @@ class Utility(NamedTuple):
 
 def utility(
     transition: Floats,
-    table: EmissionTable,
+    table: NoiseTable,
     generator: np.random.Generator,
     *,
     assumed: Floats | None = None,

@@ -36,8 +36,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.noise_table import SCALE, NoiseTable
 from contract.rounding import OUTWARD
-from contract.table import SCALE, EmissionTable
 from gateway.chain.arrays import Floats
 from gateway.release.charges import PER_NAT, units_above
 
@@ -65,7 +65,7 @@ class _Thresholds(NamedTuple):
     touch: Floats
 
 
-def amplified_loss(table: EmissionTable, spread: float) -> float:
+def amplified_loss(table: NoiseTable, spread: float) -> float:
     """The per-tick loss of one release over symbols, rounded up: exact for one release, no bound for several.
 
     Args:
@@ -79,7 +79,7 @@ def amplified_loss(table: EmissionTable, spread: float) -> float:
     return _capped(_curve(sets, min(spread, _MOST_SPREAD)), spread)
 
 
-def charge(table: EmissionTable, spread: float) -> float:
+def charge(table: NoiseTable, spread: float) -> float:
     """The per-tick loss to charge for a release over symbols, rounded up: charges of several releases add up.
 
     Args:
@@ -95,7 +95,7 @@ def charge(table: EmissionTable, spread: float) -> float:
     return _capped(curve, spread)
 
 
-def largest_spread(table: EmissionTable, loss: float) -> float:
+def largest_spread(table: NoiseTable, loss: float) -> float:
     """The inverse of `amplified_loss`: the most spread of one release whose loss is within a bound.
 
     Args:
@@ -108,7 +108,7 @@ def largest_spread(table: EmissionTable, loss: float) -> float:
     return float(_inverse(_thresholds(table), loss).min())
 
 
-def smallest_scale(tables: Iterable[EmissionTable], sensitivity: int, budget: int) -> Fraction:
+def smallest_scale(tables: Iterable[NoiseTable], sensitivity: int, budget: int) -> Fraction:
     """The least noise whose charge is within a budget, for symbols of any of the tables.
 
     Args:
@@ -142,7 +142,7 @@ def _short(scale: Fraction) -> Fraction:
 
 
 @lru_cache(maxsize=256)
-def _thresholds(table: EmissionTable) -> _Thresholds:
+def _thresholds(table: NoiseTable) -> _Thresholds:
     """The threshold sets of every ordered pair of states, but for those that another one dominates."""
     weights = np.array(table.weights(), dtype=np.int64)
     points: list[NDArray[np.int64]] = []

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.errors import FuguError
-from contract.table import SCALE, EmissionTable
+from contract.noise_table import SCALE, NoiseTable
 from gateway.chain.arrays import Floats
 
 __all__ = ["Inversion", "ReleaseError", "TwoValued", "inversion", "two_valued"]
@@ -48,7 +48,7 @@ class TwoValued(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def inversion(table: EmissionTable) -> Inversion:
+def inversion(table: NoiseTable) -> Inversion:
     """Invert a table.
 
     Raises:
@@ -62,7 +62,7 @@ def inversion(table: EmissionTable) -> Inversion:
     return Inversion(emission, np.linalg.solve(gram, weighted))
 
 
-def two_valued(table: EmissionTable, states: tuple[int, ...]) -> TwoValued | None:
+def two_valued(table: NoiseTable, states: tuple[int, ...]) -> TwoValued | None:
     """How to count states from one count of symbols, if that can be done; so it can for randomised response.
 
     Args:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from contract.noise_table import NoiseTable
 from contract.release_frames import QueryKind
-from contract.table import EmissionTable
 from gateway.chain.arrays import Floats, Ints
 
 __all__ = ["Estimates", "Part", "Query", "half_widths", "noise_variance"]
@@ -43,7 +43,7 @@ class Part(NamedTuple):
             ones.
     """
 
-    table: EmissionTable
+    table: NoiseTable
     ticks: int
     pairs: int
     counts: Ints

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.discrete_laplace import discrete_laplace
-from contract.table import EmissionTable
+from contract.noise_table import NoiseTable
 from gateway.chain.arrays import Floats, Ints
 from gateway.release.dwell import dwell
 from gateway.release.inversion import ReleaseError, inversion, two_valued
@@ -39,9 +39,9 @@ class Tally:
 
     def __init__(self, query: Query) -> None:
         self.query = query
-        self._parts: dict[EmissionTable, Part] = {}
+        self._parts: dict[NoiseTable, Part] = {}
 
-    def add(self, symbols: Ints, table: EmissionTable) -> None:
+    def add(self, symbols: Ints, table: NoiseTable) -> None:
         """Count consecutive ticks (n,) of one device; -1 is a tick without a symbol.
 
         Raises:
@@ -59,7 +59,7 @@ class Tally:
             table, before.ticks + int(seen.sum()), before.pairs + int(both.sum()), before.counts + counts
         )
 
-    def _counts(self, symbols: Ints, seen: NDArray[np.bool_], both: NDArray[np.bool_], table: EmissionTable) -> Ints:
+    def _counts(self, symbols: Ints, seen: NDArray[np.bool_], both: NDArray[np.bool_], table: NoiseTable) -> Ints:
         m = table.symbols
         if self.query.kind == "dwell":
             inversion(table)

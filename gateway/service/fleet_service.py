@@ -11,7 +11,7 @@ from pathlib import Path
 from contract.envelope import encode_roots
 from contract.errors import FuguError
 from contract.frames import decode_status
-from contract.measure_table import MeasureTable, encode_table
+from contract.measure_table import TimedTable, encode_table
 from contract.topics import parse_topic, policy_status_topic, root_topic, time_topic
 from gateway.fleet import Registry, RegistryError
 from gateway.service.fleet_link import FleetLink
@@ -134,7 +134,7 @@ class FleetService:
             connected = self._operator.publish(root_topic(self._fleet), self._chain, retain=True) is not None
         self._operator_connected = connected
 
-    def sealed(self, device: str, stream: str, table: MeasureTable) -> bytes:
+    def sealed(self, device: str, stream: str, table: TimedTable) -> bytes:
         """A table as a device believes it: signed, if the device is enrolled."""
         if self._signer is None or device not in self._enrolled:
             return encode_table(table)

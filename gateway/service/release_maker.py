@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from contract.noise_table import NoiseTable
 from contract.release_frames import Mechanism, ReleaseFrame, encode_release
-from contract.table import EmissionTable
 from gateway.release.amplification import charge, float_above, smallest_scale
 from gateway.release.charges import nats, units_above
 from gateway.release.entries import SITE, Entry, Key, LedgerError, Release
@@ -68,7 +68,7 @@ class Maker:
             sqlite3.Error: a file cannot be used.
         """
         tally = Tally(job.query)
-        tables: dict[str, set[EmissionTable]] = {}
+        tables: dict[str, set[NoiseTable]] = {}
         for device in job.devices:
             if used := self._count(job, device, first, tally):
                 tables[device] = used
@@ -103,11 +103,11 @@ class Maker:
             progress=progress,
         )
 
-    def _count(self, job: Job, device: str, first: int, tally: Tally) -> set[EmissionTable]:
+    def _count(self, job: Job, device: str, first: int, tally: Tally) -> set[NoiseTable]:
         """Count a device's symbols, those of each table apart; returns the tables."""
         stream, length = job.plan.stream, job.plan.length
         number = self.store.stream_id(device, stream)
-        ticks: dict[EmissionTable, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
+        ticks: dict[NoiseTable, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
         frames = [] if number is None else self.store.symbols.holding(number, first, first + length - 1)
         for frame in frames:
             policy = self.catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy
@@ -123,7 +123,7 @@ class Maker:
             tally.add(laid_out, table)
         return {table for table, laid_out in ticks.items() if laid_out.max() >= 0}
 
-    def _scale(self, job: Job, tables: dict[str, set[EmissionTable]], sensitivity: int) -> Fraction:
+    def _scale(self, job: Job, tables: dict[str, set[NoiseTable]], sensitivity: int) -> Fraction:
         if job.plan.scale is not None:
             return Fraction(job.plan.scale)
         assert job.plan.share is not None

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from contract.envelope import Kind, encode_envelope, sign
 from contract.errors import FuguError
 from contract.fleet_documents import TableDocument, TimeDocument, write_document
-from contract.measure_table import MeasureTable, encoded_table
+from contract.measure_table import TimedTable, encoded_table
 
 __all__ = ["Signer", "SignerError"]
 
@@ -48,7 +48,7 @@ class Signer:
         """The public key, 32 bytes."""
         return self._key.public_key().public_bytes_raw()
 
-    def table(self, device: str, stream: str, table: MeasureTable) -> bytes:
+    def table(self, device: str, stream: str, table: TimedTable) -> bytes:
         """The envelope of a table."""
         document = TableDocument(fleet=self._fleet, device=device, stream=stream, table=encoded_table(table))
         return self._sealed("table", write_document(document))

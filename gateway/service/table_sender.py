@@ -18,7 +18,7 @@ import numpy as np
 
 from contract.frames import MAX_TICK
 from contract.measure_policy import MeasurePolicy
-from contract.measure_table import MOST_HELD, MeasureTable, encode_table, set_of
+from contract.measure_table import MOST_HELD, TimedTable, encode_table, set_of
 from contract.topics import table_topic
 from gateway.chain.arrays import Bools
 from gateway.dphmm.constraints import delta_set
@@ -64,7 +64,7 @@ class TableSender:
         link: Link,
         counters: Counter[str],
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
-        sealed: Callable[[str, str, MeasureTable], bytes] | None = None,
+        sealed: Callable[[str, str, TimedTable], bytes] | None = None,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
@@ -78,7 +78,7 @@ class TableSender:
         self._versions: dict[_Key, int] = {}
         self._look_at: dict[_Key, float] = {}
         self._failed: set[tuple[_Key, int, bytes]] = set()
-        self._made: dict[tuple[_Key, int, bytes], MeasureTable] = {}
+        self._made: dict[tuple[_Key, int, bytes], TimedTable] = {}
 
     def renew(self) -> None:
         """The catalogue has new policies."""
@@ -143,7 +143,7 @@ class TableSender:
         assert model is not None
         return model
 
-    def _wanted(self, key: _Key, model: MeasureModel, tick: int) -> Iterator[MeasureTable]:
+    def _wanted(self, key: _Key, model: MeasureModel, tick: int) -> Iterator[TimedTable]:
         """The tables for the ticks that are near."""
         policy = model.policy
         ahead = max(2 * policy.frame_ticks, int(_LEAST_SECONDS * 1e6) // policy.clock.period_us)
@@ -151,7 +151,7 @@ class TableSender:
         if policy.delta > 0.0:
             yield from self._likely(key, model, tick, ahead)
 
-    def _scheduled(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[MeasureTable]:
+    def _scheduled(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[TimedTable]:
         sets, start = model.reach.all(), model.reach.start
         ours = {table.constraint for table in model.policy.measure_tables}
         for later in range(tick, tick + min(ahead, len(sets)) + 1):
@@ -165,7 +165,7 @@ class TableSender:
             if table is not None:
                 yield table
 
-    def _likely(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[MeasureTable]:
+    def _likely(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[TimedTable]:
         newest = self._points.newest(*key)
         if newest is None or newest.frame.last >= tick:
             return
@@ -185,7 +185,7 @@ class TableSender:
 
     def _table(
         self, key: _Key, model: MeasureModel, possible: Bools, kept: Bools, ticks: tuple[int, int], room: int
-    ) -> MeasureTable | None:
+    ) -> TimedTable | None:
         """The table for some states, as it was made before or made now; none if the device has no room for it.
 
         So a device never has to give up a table that is still valid: it could not say which one it misses then.
@@ -219,7 +219,7 @@ class TableSender:
             number, noise = store.next_number(stream, policy.version, self._least_number(policy)), made.noise
             self._counters["tables_made"] += 1
         constraint = set_of(np.flatnonzero(possible).tolist())
-        table = MeasureTable(policy.version, number, constraint, ticks[0], ticks[1], noise)
+        table = TimedTable(policy.version, number, constraint, ticks[0], ticks[1], noise)
         with self._store.transaction():
             store.put_table(stream, name, table)
         self._remember((key, policy.version, name), table)
@@ -229,7 +229,7 @@ class TableSender:
         """What a new table may be called: numbers follow the clock, so that a lost store repeats none."""
         return min(max(len(policy.measure_tables), self._now_us() // 1_000_000), _MOST_NUMBER)
 
-    def _remember(self, name: tuple[_Key, int, bytes], table: MeasureTable) -> None:
+    def _remember(self, name: tuple[_Key, int, bytes], table: TimedTable) -> None:
         if name not in self._made and len(self._made) >= _MOST_REMEMBERED:
             del self._made[next(iter(self._made))]
         self._made[name] = table

@@ -13,8 +13,8 @@ from contract.chains import BoundedChains, FiniteChains
 from contract.envelope import decode_envelope
 from contract.fleet_documents import Address, read_enrolment
 from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
 from contract.policy import Clock
-from contract.table import EmissionTable
 from contract.trust import Trust
 from gateway.fleet import Registry
 from gateway.fleet.dry_run import worth
@@ -23,7 +23,7 @@ from tests.support.fleet_home import HEART, KEYS, Home
 from tests.support.measured import measure_policy
 
 WEAK = HEART.model_copy(update={"guarantee": Guarantee(epsilon=2.0, adversary="universal")})
-QUIET = HEART.model_copy(update={"table": EmissionTable.binary(2_140_000_000, 2_140_000_000)})
+QUIET = HEART.model_copy(update={"table": NoiseTable.binary(2_140_000_000, 2_140_000_000)})
 PLACE = measure_policy(3)
 
 
@@ -174,7 +174,7 @@ def test_what_devices_would_refuse_is_not_pushed(
 
 
 def test_a_false_guarantee_is_not_pushed_whoever_signed_it(fugu: Fugu, home: Home) -> None:
-    false = HEART.model_copy(update={"table": EmissionTable.binary(1_000_000_000, 1_000_000_000)})
+    false = HEART.model_copy(update={"table": NoiseTable.binary(1_000_000_000, 1_000_000_000)})
     done = fugu("fleet", "push", home.write(1, false), *home.options)
     assert done.code == 1
     assert "epsilon" in done.err
@@ -212,7 +212,7 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(fugu: Fugu, home:
     squares = 0.0
     for state, at in enumerate(PLACE.coordinates):  # the law that the chain settles at is by numbers of neighbours
         share = len(PLACE.transition[state]) / sum(map(len, PLACE.transition))
-        for point, weight in zip(table.points, table.weights(state), strict=True):  # type: ignore[union-attr]
+        for point, weight in zip(table.points, table.row_weights(state), strict=True):  # type: ignore[union-attr]
             squares += share * weight / 2**32 * sum((a - b) ** 2 for a, b in zip(at, point, strict=True))
     assert place["before"]["error"] == pytest.approx(squares**0.5, rel=1e-6)
     shown = fugu("fleet", "push", path, *home.options, "--dry-run").out
@@ -260,7 +260,7 @@ FILLED = ((0.8, 0.1, 0.1), (0.1, 0.8, 0.1), (0.1, 0.1, 0.8))
     ],
 )
 def test_the_worth_of_streams_of_more_states(chains: FiniteChains | BoundedChains, known: bool) -> None:
-    clear = EmissionTable(rows=((4_000_000_000, 4_100_000_000), (100_000_000, 4_100_000_000), (50_000, 100_000)))
+    clear = NoiseTable(rows=((4_000_000_000, 4_100_000_000), (100_000_000, 4_100_000_000), (50_000, 100_000)))
     found = worth(HEART.model_copy(update={"chains": chains, "table": clear}))
     assert (found.accuracy is not None) == known
     assert found.accuracy is None or 0.9 < found.accuracy < 1.0

@@ -19,8 +19,8 @@ from contract.chains import BinaryChains
 from contract.envelope import decode_envelope, encode_envelope, encode_roots, sign
 from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, read_enrolment, write_document
 from contract.measure_table import decoded_table
+from contract.noise_table import NoiseTable
 from contract.pins import pins_of
-from contract.table import EmissionTable
 from contract.trust import Trust, Verdict
 from contract.trust_errors import ThresholdError
 from fugu.main import main
@@ -391,7 +391,7 @@ def test_a_colleague_who_signs_a_false_guarantee_gets_no_second_signature(
     assert out.read_bytes() == before
 
 
-FALSE = POLICY.model_copy(update={"table": EmissionTable.binary(1_000_000_000, 1_000_000_000)})
+FALSE = POLICY.model_copy(update={"table": NoiseTable.binary(1_000_000_000, 1_000_000_000)})
 MEASURED = measure_policy(3)
 MIXED = {**json.loads(MEASURED.to_json()), "tables": [MEASURED.fallback]}
 

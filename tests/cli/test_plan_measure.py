@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from contract.measure_policy import MeasurePolicy
-from contract.measure_table import StaircaseNoise, WeightNoise
+from contract.measure_table import StaircaseNoise
 from contract.measurement import Reach
+from contract.noise_table import NoiseTable
 from edge_agent.discretiser import Discretiser
 from edge_agent.reading import Reading
 from gateway.planning import measure_errors
@@ -370,7 +371,7 @@ def test_a_policy_survives_the_check_of_a_device(planner: Planner) -> None:
     assert (policy.epsilon, policy.factor, policy.graph.model_dump()["edges"][0]) == (1.0, 2, (1, 2))
     assert policy.discretiser.states == ("s0", "s1", "s2", "s3", "s4", "s5")
     assert policy.stream_loss.epsilon == pytest.approx(2)
-    assert all(isinstance(table.noise, WeightNoise) for table in policy.measure_tables)
+    assert all(isinstance(table.noise, NoiseTable) for table in policy.measure_tables)
 
 
 def test_the_optimal_table_can_be_the_policys(planner: Planner) -> None:

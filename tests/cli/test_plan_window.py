@@ -17,8 +17,8 @@ import pytest
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from contract.errors import GuaranteeError
 from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy, Thresholds
-from contract.table import EmissionTable
 from contract.windows import Window
 from fugu.demo.people import RECORDINGS
 from gateway.privacy.chain_class import ChainClassError
@@ -116,7 +116,7 @@ def accepts(chains: ChainClass, scale: str, epsilon: float, adversary: Any, stat
         **{"fleet": "home", "device": "watch", "stream": "hr", "version": 1, "frame_ticks": 10},
         clock=Clock(epoch_us=0, period_us=1_000_000),
         discretiser=Thresholds(edges=tuple(range(count - 1)), states=tuple(f"s{x}" for x in range(count))),
-        table=EmissionTable(rows=((1 << 31,),) * count),
+        table=NoiseTable(rows=((1 << 31,),) * count),
         chains=chains,
         guarantee=promise,
         windows=(Window(name="w", length=60, stride=60, states=states, scale=scale),),

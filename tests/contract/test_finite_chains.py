@@ -10,7 +10,7 @@ from contract.chains import BinaryChains, FiniteChains
 from contract.errors import GuaranteeError
 from contract.finite_sides import finite_loss, stationary_law
 from contract.guarantee import Guarantee, check_guarantee, loss
-from contract.table import EmissionTable
+from contract.noise_table import NoiseTable
 from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.chain_class import MarkovChain
 from tests.support.oracle import histogram_density, worst_release_loss
@@ -58,7 +58,7 @@ def test_a_class_is_as_bad_as_its_worst_chain() -> None:
 
 def test_steps_may_be_impossible() -> None:
     chains = FiniteChains(transitions=(THREE,))
-    table = EmissionTable.randomised_response(3, 1_300_000_000)
+    table = NoiseTable.randomised_response(3, 1_300_000_000)
     exact = ChainAccountant((MarkovChain.stationary(THREE),)).loss(float(np.log(1_694_967_296 / 1_300_000_000))).epsilon
     found = loss(chains, table, "ignorant")
     assert exact * (1 - 1e-9) <= found.epsilon <= exact * (1 + 1e-5)
@@ -68,7 +68,7 @@ def test_steps_may_be_impossible() -> None:
 
 def test_a_table_is_held_to_its_guarantee_from_both_sides() -> None:
     chains = FiniteChains(transitions=(tuple(map(tuple, random_chain(5, 4))),))
-    table = EmissionTable.randomised_response(4, 1_000_000_000)
+    table = NoiseTable.randomised_response(4, 1_000_000_000)
     achieved = loss(chains, table, "ignorant").epsilon
     check_guarantee(chains, table, Guarantee(epsilon=achieved, adversary="ignorant"))
     with pytest.raises(GuaranteeError, match="above"):
@@ -77,7 +77,7 @@ def test_a_table_is_held_to_its_guarantee_from_both_sides() -> None:
 
 def test_two_known_states_are_as_in_closed_form() -> None:
     q, r = 0.1, 0.4
-    table = EmissionTable.binary(2**31 - 2**28, 2**31 - 2**28)
+    table = NoiseTable.binary(2**31 - 2**28, 2**31 - 2**28)
     closed = loss(BinaryChains(q=(q, q), r=(r, r)), table, "ignorant").epsilon
     known = loss(FiniteChains(transitions=(((1 - q, q), (r, 1 - r)),)), table, "ignorant").epsilon
     assert closed <= known <= closed * (1 + 1e-5)

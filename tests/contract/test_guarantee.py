@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from contract.chains import BinaryChains, BoundedChains
 from contract.errors import GuaranteeError
 from contract.guarantee import Adversary, Guarantee, check_guarantee, loss, ratio_loss, tick_ratios
+from contract.noise_table import SCALE, NoiseTable
 from contract.sides import informed_side
-from contract.table import SCALE, EmissionTable
 from tests.support.oracle import best_attack
 from tests.support.work import lines_run
 
@@ -27,11 +27,11 @@ def point(q: float, r: float) -> BinaryChains:
     return BinaryChains(q=(q, q), r=(r, r))
 
 
-def flips(rho0: float, rho1: float) -> EmissionTable:
-    return EmissionTable.binary(round(rho0 * SCALE), round(rho1 * SCALE))
+def flips(rho0: float, rho1: float) -> NoiseTable:
+    return NoiseTable.binary(round(rho0 * SCALE), round(rho1 * SCALE))
 
 
-def emission(table: EmissionTable) -> np.ndarray:
+def emission(table: NoiseTable) -> np.ndarray:
     return np.array(table.weights()) / SCALE
 
 
@@ -111,15 +111,15 @@ def test_one_threshold_step_is_told_apart(adversary: Adversary, q: float, r: flo
         ((1 << 30, 1 << 29), ((1 << 30) - 1, (1 << 29) - 1)),
         ((SCALE // 2, SCALE // 2 - 1), (SCALE // 2 - 1, SCALE // 2 - 1)),
     ):
-        more_noise, less_noise = (loss(chains, EmissionTable.binary(*pair), adversary) for pair in (thresholds, fewer))
+        more_noise, less_noise = (loss(chains, NoiseTable.binary(*pair), adversary) for pair in (thresholds, fewer))
         assert more_noise.epsilon < less_noise.epsilon
 
 
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 def test_merging_symbols_never_loses_more(adversary: Adversary) -> None:
     """Four symbols, then the same with the last two merged: less is said."""
-    fine = EmissionTable(rows=((1 << 31, 3 << 30, 7 << 29), (1 << 29, 1 << 30, 1 << 31)))
-    coarse = EmissionTable(rows=((1 << 31, 3 << 30), (1 << 29, 1 << 30)))
+    fine = NoiseTable(rows=((1 << 31, 3 << 30, 7 << 29), (1 << 29, 1 << 30, 1 << 31)))
+    coarse = NoiseTable(rows=((1 << 31, 3 << 30), (1 << 29, 1 << 30)))
     for q, r in ((0.2, 0.35), (0.9, 0.6)):
         a, b = loss(point(q, r), fine, adversary), loss(point(q, r), coarse, adversary)
         assert a.epsilon_01 >= b.epsilon_01
@@ -127,8 +127,8 @@ def test_merging_symbols_never_loses_more(adversary: Adversary) -> None:
 
 
 def test_the_ratios_of_a_tick_are_exact() -> None:
-    assert tick_ratios(EmissionTable.binary(1 << 30, 1 << 31)) == (Fraction(3, 2), Fraction(2))
-    assert tick_ratios(EmissionTable.randomised_response(3, 1 << 30)) == (Fraction(2), Fraction(2))
+    assert tick_ratios(NoiseTable.binary(1 << 30, 1 << 31)) == (Fraction(3, 2), Fraction(2))
+    assert tick_ratios(NoiseTable.randomised_response(3, 1 << 30)) == (Fraction(2), Fraction(2))
 
 
 @pytest.mark.parametrize("ratio", [Fraction(3), 1 + Fraction(1, 10**6), Fraction(10**6)])
@@ -180,7 +180,7 @@ def test_a_table_above_its_guarantee_is_refused_with_both_numbers() -> None:
 @pytest.mark.parametrize(("chains", "states"), [(point(0.1, 0.1), 3), (BoundedChains(states=3, odds_ratio=9.0), 2)])
 def test_a_table_with_another_number_of_states_is_refused(chains: BinaryChains | BoundedChains, states: int) -> None:
     with pytest.raises(GuaranteeError, match=f"the table has {states} states and its class of chains {5 - states}"):
-        loss(chains, EmissionTable.randomised_response(states, 1 << 28), "informed")
+        loss(chains, NoiseTable.randomised_response(states, 1 << 28), "informed")
 
 
 def test_a_likelihood_ratio_below_one_is_refused() -> None:
@@ -202,7 +202,7 @@ def test_a_guarantee_names_its_adversary() -> None:
 
 
 def test_a_bounded_class_answers_for_every_adversary_with_the_universal_bound() -> None:
-    chains, table = BoundedChains(states=3, odds_ratio=16.0), EmissionTable.randomised_response(3, 1 << 28)
+    chains, table = BoundedChains(states=3, odds_ratio=16.0), NoiseTable.randomised_response(3, 1 << 28)
     found = [loss(chains, table, adversary) for adversary in ADVERSARIES]
     assert {f.epsilon for f in found} == {f.epsilon_01 for f in found} == {f.epsilon_10 for f in found}
     assert [f.adversary for f in found] == list(ADVERSARIES)

@@ -18,8 +18,9 @@ from contract.discrete_laplace import SCALE
 from contract.errors import GuaranteeError
 from contract.measure_check import RATIO_BITS, check_noise, floor_exp
 from contract.measure_frames import Point
-from contract.measure_table import Noise, StaircaseNoise, WeightNoise, members, set_of
+from contract.measure_table import Noise, StaircaseNoise, members, set_of
 from contract.measurement import Measurement, neighbours_of
+from contract.noise_table import NoiseTable
 from contract.staircase import Staircase
 from gateway.dphmm.compiled import compile_noise, emission, fallback_noise, noise_pairs
 from gateway.dphmm.graphs import lattice
@@ -40,11 +41,11 @@ def promise(
     return Measurement(tuple(points), neighbours, (everywhere,) * len(points), everywhere, epsilon, factor)
 
 
-def table(rows: Sequence[Sequence[int]], points: Sequence[Point] | None = None) -> WeightNoise:
+def table(rows: Sequence[Sequence[int]], points: Sequence[Point] | None = None) -> NoiseTable:
     """A table of weights, each row summing to 2^32."""
     assert all(sum(row) == SCALE for row in rows)
     named = points or [(z,) for z in range(len(rows[0]))]
-    return WeightNoise(tuple(named), tuple(array("I", [*accumulate(row)][:-1]) for row in rows))
+    return NoiseTable(tuple(array("I", [*accumulate(row)][:-1]) for row in rows), tuple(named))
 
 
 def accepts(measurement: Measurement, noise: Noise, constraint: int) -> bool:
@@ -239,9 +240,9 @@ def test_what_the_gateway_compiles_passes(seed: int) -> None:
     except TableError:
         assert len({points[x] for x in members(constraint)}) == 1, "nothing but one measurement cannot be protected"
         return
-    assert isinstance(noise, WeightNoise)
+    assert isinstance(noise, NoiseTable)
     check_noise(measurement, noise, constraint)
-    weights = np.array([noise.weights(x) for x in range(count)])
+    weights = np.array([noise.row_weights(x) for x in range(count)])
     pairs = noise_pairs(noise, values, possible, epsilon)
     check_table(weights, pairs, epsilon)
     inside = members(constraint)

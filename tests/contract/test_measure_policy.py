@@ -15,7 +15,8 @@ from contract.errors import GuaranteeError, PolicyError
 from contract.frames import MAX_TICK
 from contract.measure_frames import MAX_MEASURE_TICKS
 from contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
-from contract.measure_table import MeasureTable, StaircaseNoise, WeightNoise, encoded_table, members
+from contract.measure_table import StaircaseNoise, TimedTable, encoded_table, members
+from contract.noise_table import NoiseTable
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from contract.staircase import Staircase
@@ -24,7 +25,7 @@ from tests.support.scenes import policy as symbol_policy
 
 Document = dict[str, Any]
 POLICY = measure_policy(2, epsilon=0.5)
-EXPOSED = WeightNoise(((0, 0), (1, 1)), tuple(array("I", [low]) for low in (1, 1, 1, SCALE - 1)))
+EXPOSED = NoiseTable(tuple(array("I", [low]) for low in (1, 1, 1, SCALE - 1)), ((0, 0), (1, 1)))
 
 
 def document(**changes: Any) -> Document:
@@ -41,7 +42,7 @@ def coded(noise: Any, number: int = 1, constraint: int = 0b1111, **changes: int)
     """A table as a policy carries it."""
     version = changes.get("version", 1)
     return encoded_table(
-        MeasureTable(version, number, constraint, changes.get("first", 0), changes.get("until", MAX_TICK + 1), noise)
+        TimedTable(version, number, constraint, changes.get("first", 0), changes.get("until", MAX_TICK + 1), noise)
     )
 
 

@@ -29,13 +29,10 @@ from contract.errors import (
 )
 from contract.frames import MAX_TICK
 from contract.measure_table import (
-    MAX_POINTS,
-    MAX_TABLE_STATES,
     MOST_VERTICES,
     TABLE,
-    MeasureTable,
     StaircaseNoise,
-    WeightNoise,
+    TimedTable,
     decode_table,
     decoded_table,
     encode_table,
@@ -43,17 +40,18 @@ from contract.measure_table import (
     members,
     set_of,
 )
+from contract.noise_table import MAX_POINTS, MAX_TABLE_STATES, NoiseTable
 from contract.staircase import Staircase
 from tests.support.work import lines_run, most_memory
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
 ROWS = (array("I", [1 << 30, 3 << 30]), array("I", [1, SCALE - 1]), array("I", [5, 6]))
-WEIGHTS = WeightNoise(((0, -1), (70_000, 2), (3, 3)), ROWS)
+WEIGHTS = NoiseTable(ROWS, ((0, -1), (70_000, 2), (3, 3)))
 SQUARE = ((-1, -1), (1, -1), (1, 1), (-1, 1))
 STAIRCASE = StaircaseNoise(0b1011, Staircase(SQUARE, Fraction(3, 8)), (-5, 0), (5, 7))
 TABLES = {
-    "table": MeasureTable(7, 12, 0b101, 600, 1200, WEIGHTS),
-    "table_staircase": MeasureTable(7, 0, 0, 0, MAX_TICK + 1, STAIRCASE),
+    "table": TimedTable(7, 12, 0b101, 600, 1200, WEIGHTS),
+    "table_staircase": TimedTable(7, 0, 0, 0, MAX_TICK + 1, STAIRCASE),
 }
 
 
@@ -79,7 +77,7 @@ def staircase(**changes: Any) -> bytes:
 
 
 @st.composite
-def weight_tables(draw: st.DrawFn) -> MeasureTable:
+def weight_tables(draw: st.DrawFn) -> TimedTable:
     """Any table of weights, with few points."""
     dimensions, states = draw(st.integers(1, 3)), draw(st.integers(2, 5))
     point = st.tuples(*[st.integers(-(1 << 17), 1 << 17)] * dimensions)
@@ -90,7 +88,7 @@ def weight_tables(draw: st.DrawFn) -> MeasureTable:
     until = draw(st.integers(first + 1, MAX_TICK + 1))
     constraint = draw(st.integers(0, (1 << 1024) - 1) | st.integers(0, 31))
     numbers = draw(st.integers(1, 2**32 - 1)), draw(st.integers(0, 2**32 - 1))
-    return MeasureTable(*numbers, constraint, first, until, WeightNoise(tuple(points), rows))
+    return TimedTable(*numbers, constraint, first, until, NoiseTable(rows, tuple(points)))
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -108,10 +106,10 @@ def test_the_fields_are_as_documented() -> None:
 
 
 @given(weight_tables())
-def test_a_table_comes_back(table: MeasureTable) -> None:
+def test_a_table_comes_back(table: TimedTable) -> None:
     assert decode_table(encode_table(table)) == table
-    for state, row in enumerate(table.noise.rows if isinstance(table.noise, WeightNoise) else ()):
-        found = table.noise.weights(state)  # type: ignore[union-attr]
+    for state, row in enumerate(table.noise.rows if isinstance(table.noise, NoiseTable) else ()):
+        found = table.noise.row_weights(state)  # type: ignore[union-attr]
         assert sum(found) == SCALE
         assert min(found) >= 1
         assert len(found) == len(row) + 1
@@ -305,7 +303,7 @@ def test_what_cannot_be_decoded_cannot_be_made(changes: dict[str, int]) -> None:
     with pytest.raises(FrameError):
         replace(TABLES["table"], **changes)  # type: ignore[arg-type]
     with pytest.raises(FrameError):
-        WeightNoise(((0,), (1,)), (array("I", [5]), array("I", [5, 6])))
+        NoiseTable((array("I", [5]), array("I", [5, 6])), ((0,), (1,)))
 
 
 @pytest.mark.parametrize("text", ["", "no base64!", "AAAA", "ünicode", "QQ", "CA=="])

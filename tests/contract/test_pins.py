@@ -18,12 +18,12 @@ from contract.errors import GuaranteeError
 from contract.frames import MAX_TICK
 from contract.guarantee import Guarantee, ratio_loss, tick_ratios
 from contract.measure_policy import MeasurePolicy, sparse_rows
-from contract.measure_table import MeasureTable, WeightNoise, encoded_table, set_of
+from contract.measure_table import TimedTable, encoded_table, set_of
+from contract.noise_table import NoiseTable
 from contract.pins import MeasuredPins, SymbolPins, contains, pins_of, violations
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 from contract.policy_header import Clock
-from contract.table import EmissionTable
 from contract.trust import Trust
 from contract.trust_errors import PinnedError
 from contract.windows import Window
@@ -87,7 +87,7 @@ def marked(pairs: tuple[tuple[int, int], ...] = ((0, 1), (2, 3))) -> MeasurePoli
     """A policy of four states whose table names the pair that the state is in."""
     low, high = array("I", [SCALE - 1]), array("I", [1])
     rows = tuple(low if state in pairs[0] else high for state in range(4))
-    table = MeasureTable(5, 1, set_of(range(4)), 0, MAX_TICK + 1, WeightNoise(((0, 0), (1, 1)), rows))
+    table = TimedTable(5, 1, set_of(range(4)), 0, MAX_TICK + 1, NoiseTable(rows, ((0, 0), (1, 1))))
     made = place(graph={"edges": [list(pair) for pair in pairs]}, factor=1000, tables=False)
     return MeasurePolicy.model_validate({**made.model_dump(), "tables": (encoded_table(table),)})
 
@@ -110,7 +110,7 @@ def test_a_stolen_key_cannot_name_the_pair_of_states() -> None:
     attack = marked()
     attack.verify(1.0)
     accepted(attack)
-    here, there = (attack.measure_tables[1].noise.weights(state)[0] for state in (0, 2))  # type: ignore[union-attr]
+    here, there = (attack.measure_tables[1].noise.row_weights(state)[0] for state in (0, 2))  # type: ignore[union-attr]
     assert here / (here + there) > 0.9999999984, "the pair is known, from one point"
     assert "does not join the pinned pair" in refused(attack, place())
 
@@ -276,7 +276,7 @@ def test_a_class_that_contains_another_promises_at_least_as_much(
 ) -> None:
     """Whatever of a class is in another does not lose more there than the other says."""
     pinned = BinaryChains(q=q, r=r)
-    ratios = tick_ratios(EmissionTable.binary(1 << 31, 1 << 30))
+    ratios = tick_ratios(NoiseTable.binary(1 << 31, 1 << 30))
     members = [BinaryChains(q=(x, x), r=(y, y)) for x in q for y in r]
     wider = [BinaryChains(q=own_q, r=own_r), BoundedChains(states=2, odds_ratio=9.0)]
     for one in wider:

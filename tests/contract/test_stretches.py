@@ -13,9 +13,9 @@ import pytest
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from contract.exponential import log_up
 from contract.guarantee import Adversary, Guarantee, loss, tick_ratios
+from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Clock, Policy, Thresholds
 from contract.stretches import covered, stretch_epsilon, stretch_ticks
-from contract.table import SCALE, EmissionTable
 from contract.windows import Window
 from tests.support.oracle import Array, joint_law, known_states
 
@@ -47,7 +47,7 @@ def stationary(transition: Array) -> Array:
     return np.asarray(np.linalg.matrix_power(transition, 4096)[0])
 
 
-def bound(chains: ChainClass, table: EmissionTable, adversary: Adversary, ticks: int) -> float:
+def bound(chains: ChainClass, table: NoiseTable, adversary: Adversary, ticks: int) -> float:
     single = loss(chains, table, adversary)
     alike = adversary == "universal" or not isinstance(chains, FiniteChains)
     return stretch_epsilon(single.epsilon, ticks, log_up(max(tick_ratios(table))), sides_alike=alike)
@@ -62,7 +62,7 @@ def bound(chains: ChainClass, table: EmissionTable, adversary: Adversary, ticks:
 def test_no_stretch_of_two_states_loses_more(
     q: float, r: float, flips: tuple[float, float], adversary: Adversary, ticks: int
 ) -> None:
-    table = EmissionTable.binary(*(round(flip * SCALE) for flip in flips))
+    table = NoiseTable.binary(*(round(flip * SCALE) for flip in flips))
     transition = np.array([[1 - q, q], [r, 1 - r]])
     emission = np.array(table.weights()) / SCALE
     paths, joint = joint_law(stationary(transition), [transition] * 5, emission)
@@ -80,7 +80,7 @@ def test_no_stretch_of_two_states_loses_more(
 @pytest.mark.parametrize("ticks", [1, 2, 3])
 def test_the_bound_of_a_stretch_is_reached(ticks: int) -> None:
     """A symmetric table on a sticky chain: all outputs 0 are the worst of a stretch, and of each of its sides."""
-    table = EmissionTable.binary(round(0.2 * SCALE), round(0.2 * SCALE))
+    table = NoiseTable.binary(round(0.2 * SCALE), round(0.2 * SCALE))
     q = 0.3
     transition = np.array([[1 - q, q], [q, 1 - q]])
     length = ticks + 40
@@ -99,7 +99,7 @@ def test_the_bound_of_a_stretch_is_reached(ticks: int) -> None:
 def test_past_and_future_that_differ_count_apart(adversary: Adversary, ticks: int) -> None:
     """A chain that turns one way: its stretches can lose more than epsilon and a tick for each further one."""
     weights = round(0.3 * SCALE)
-    table = EmissionTable.randomised_response(3, weights)
+    table = NoiseTable.randomised_response(3, weights)
     transition = np.array(TURNING)
     paths, joint = joint_law(stationary(transition), [transition] * 4, np.array(table.weights()) / SCALE)
     truth = stretch_truth(np.asarray(paths, dtype=np.float64), joint, ticks, informed=adversary == "informed")
@@ -137,7 +137,7 @@ def policy(windows: tuple[Window, ...], chains: ChainClass, period_us: int = 60_
         **fields,
         clock=Clock(epoch_us=0, period_us=period_us),
         discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
-        table=EmissionTable.binary(round(0.48 * SCALE), round(0.45 * SCALE)),
+        table=NoiseTable.binary(round(0.48 * SCALE), round(0.45 * SCALE)),
         chains=chains,
         guarantee=promise,
         windows=windows,
@@ -198,7 +198,7 @@ def test_epsilon_and_a_tick_for_each_further_one_is_no_bound_where_past_and_futu
     Six ticks before and six after, all outputs: the past of a first tick, and the future of a last one.
     """
     transition = ((0.34, 0.07, 0.59), (0.01, 0.0, 0.99), (0.01, 0.0, 0.99))
-    table = EmissionTable.randomised_response(3, round(0.3 * SCALE))
+    table = NoiseTable.randomised_response(3, round(0.3 * SCALE))
     future, emission = np.array(transition), np.array(table.weights()) / SCALE
     law = stationary(future)
     past = (law[:, None] * future).T / law[:, None]

@@ -16,16 +16,16 @@ from contract.chains import BinaryChains
 from contract.errors import GuaranteeError
 from contract.exponential import exp_up
 from contract.guarantee import Adversary, Guarantee, check_guarantee, check_ratios, loss, tick_ratios
-from contract.table import SCALE, EmissionTable
+from contract.noise_table import SCALE, NoiseTable
 from tests.support.oracle import Array, count_density, together, worst_release_loss, worst_switched
 
 ALTERNATING = BinaryChains(q=(0.32532548795182986,) * 2, r=(0.9810878198834825,) * 2)
-STRONG_0 = EmissionTable(rows=((3037014152,), (4255144774,)))
-STRONG_1 = EmissionTable(rows=((47676151,), (893117453,)))
+STRONG_0 = NoiseTable(rows=((3037014152,), (4255144774,)))
+STRONG_1 = NoiseTable(rows=((47676151,), (893117453,)))
 ANY = {a: Guarantee(epsilon=1e6, adversary=a) for a in ("ignorant", "informed", "universal")}
 
 
-def emission(table: EmissionTable) -> Array:
+def emission(table: NoiseTable) -> Array:
     return np.array(table.weights()) / SCALE
 
 
@@ -49,13 +49,13 @@ def test_tables_that_are_strong_in_opposite_directions_cannot_take_turns() -> No
     assert max(check_guarantee(ALTERNATING, t, ANY["ignorant"]).epsilon for t in (STRONG_0, STRONG_1)) >= in_turns
 
 
-def random_table(generator: np.random.Generator, symbols: int) -> EmissionTable:
+def random_table(generator: np.random.Generator, symbols: int) -> NoiseTable:
     """Flips of any size, often strong in one direction only."""
     while True:
         weights = generator.dirichlet(np.full(symbols, 0.4), size=2)
         cuts = (np.cumsum(weights, axis=1)[:, :-1] * SCALE).astype(np.int64)
         if (weights > 1e-5).all():
-            return EmissionTable(rows=tuple(tuple(int(c) for c in row) for row in cuts))
+            return NoiseTable(rows=tuple(tuple(int(c) for c in row) for row in cuts))
 
 
 def enumerate_switches(seeds: range, ticks: int) -> float:
@@ -121,7 +121,7 @@ def test_windows_may_come_and_go_with_versions(seed: int, adversary: Adversary) 
 
 def test_the_larger_ratio_counts_from_the_first_class_that_can_alternate() -> None:
     """At q + r = 1 a table is held to its own two ratios; one float above, to the larger of them."""
-    table = EmissionTable.binary(1 << 30, 1 << 29)
+    table = NoiseTable.binary(1 << 30, 1 << 29)
     larger = Fraction(max(tick_ratios(table)))
     at, above = (BinaryChains(q=(0.25, 0.5), r=(0.25, r)) for r in (0.5, math.nextafter(0.5, 1.0)))
     assert check_guarantee(at, table, ANY["ignorant"]) == loss(at, table, "ignorant")

@@ -15,8 +15,8 @@ from contract.chains import BinaryChains
 from contract.envelope import MAX_ENVELOPE_BYTES, Envelope, encode_envelope, encode_roots, sign
 from contract.fleet_documents import Address, PolicyDocument, RootDocument, write_document
 from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
 from contract.policy import Policy
-from contract.table import EmissionTable
 from contract.trust import Trust, TrustState
 from contract.trust_errors import (
     AddressError,
@@ -289,7 +289,7 @@ def test_a_root_of_another_fleet() -> None:
 
 
 FALSE = {
-    "thresholds too small": {"table": EmissionTable.binary(1_000_000_000, 1_000_000_000)},
+    "thresholds too small": {"table": NoiseTable.binary(1_000_000_000, 1_000_000_000)},
     "wrong chain class": {"chains": BinaryChains(q=(0.001, 0.2), r=(0.001, 0.35))},
     "epsilon too small": {"guarantee": Guarantee(epsilon=0.2, adversary="universal")},
 }

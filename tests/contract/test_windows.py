@@ -16,11 +16,11 @@ from contract.chains import BinaryChains, BoundedChains
 from contract.errors import GuaranteeError, PolicyError
 from contract.exponential import exp_up
 from contract.guarantee import Adversary, Guarantee, ratio_loss, tick_ratios
+from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy, Thresholds
-from contract.table import EmissionTable
 from contract.windows import Window
 
-TABLE = EmissionTable.binary(2_050_000_000, 2_000_000_000)
+TABLE = NoiseTable.binary(2_050_000_000, 2_000_000_000)
 CHAINS = BinaryChains(q=(0.2, 0.25), r=(0.35, 0.4))
 
 
@@ -142,7 +142,7 @@ def test_more_counts_than_a_small_device_can_hold_are_refused() -> None:
     labels = tuple(f"level {state}" for state in range(20))
     fields = {
         "discretiser": Thresholds(edges=tuple(float(edge) for edge in range(1, 20)), states=labels),
-        "table": EmissionTable.randomised_response(20, 200_000_000),
+        "table": NoiseTable.randomised_response(20, 200_000_000),
         "chains": BoundedChains(states=20, odds_ratio=4.0),
     }
     wide = [window(name=f"w{i}", length=64, stride=1, states="histogram") for i in range(13)]
@@ -229,7 +229,7 @@ def test_windows_alone_lose_less_than_symbols_and_windows() -> None:
 
 def test_beside_symbols_that_say_nothing_windows_lose_what_they_lose_alone() -> None:
     """A table with equal rows: how a policy lets out windows only."""
-    one = policy(window(), table=EmissionTable.binary(1 << 31, 1 << 31))
+    one = policy(window(), table=NoiseTable.binary(1 << 31, 1 << 31))
     assert one.verify(50.0) == one.verify_windows()
 
 
@@ -242,7 +242,7 @@ def test_for_independent_ticks_the_loss_is_the_sum_of_rates_and_of_the_table() -
 
 def test_chains_of_many_states_are_verified_too() -> None:
     states = Thresholds(edges=(1.0, 2.0), states=("low", "middle", "high"))
-    changes = {"discretiser": states, "table": EmissionTable.randomised_response(3, 1_400_000_000)}
+    changes = {"discretiser": states, "table": NoiseTable.randomised_response(3, 1_400_000_000)}
     one = policy(window(states="histogram"), chains=BoundedChains(states=3, odds_ratio=4.0), **changes)
     assert policy(chains=one.chains, **changes).verify(50.0).epsilon < one.verify(50.0).epsilon
 

@@ -11,9 +11,8 @@ import pytest
 from contract.errors import GuaranteeError
 from contract.measure_check import check_noise
 from contract.measure_policy import StreamLoss, StreamStart
-from contract.measure_table import WeightNoise
 from contract.measurement import Measurement
-from contract.table import SCALE
+from contract.noise_table import SCALE, NoiseTable
 from gateway.dphmm.composition import accepted_loss
 from gateway.dphmm.stream_check import measured_loss, verify_stream
 from tests.support.measured import measure_policy
@@ -31,9 +30,9 @@ def test_a_start_in_states_that_the_policy_takes_for_impossible_has_no_epsilon()
     """A table that is accepted for states 0 and 1 tells state 2 from one of them by twice what a pair counts for."""
     promise = measurement(FIRST_TWO, (FIRST_TWO,) * 3)
     hits = [0.1, 0.1 * math.exp(0.999 * EPSILON), 0.1 * math.exp(1.998 * EPSILON)]
-    noise = WeightNoise(((0,), (2,)), tuple(array("I", [int(p * SCALE)]) for p in hits))
+    noise = NoiseTable(tuple(array("I", [int(p * SCALE)]) for p in hits), ((0,), (2,)))
     check_noise(promise, noise, FIRST_TWO)
-    real = math.log(noise.weights(2)[0] / noise.weights(0)[0])
+    real = math.log(noise.row_weights(2)[0] / noise.row_weights(0)[0])
     assert real > 1.9 * EPSILON > accepted_loss(promise).max()
     steps = np.array([[0.5, 0.5, 0.0]] * 3)  # nothing else speaks about tick 0
     with pytest.raises(GuaranteeError, match="any start may be state 2, which is not possible at tick 0"):

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.table import SCALE
+from contract.noise_table import SCALE
 from gateway.dphmm.graphs import GraphError, complete, lattice, one_step, within_radius
 from gateway.dphmm.hull import difference_hull, graph_hull
 from gateway.dphmm.mass import clamped_mass, window
 from gateway.dphmm.protection import protect, protected_pairs
 from gateway.dphmm.ratios import floor_exp
 from gateway.dphmm.tables import (
-    MeasurementTable,
     TableError,
+    TableWeights,
     build_table,
     certified,
     check_table,
@@ -41,7 +41,7 @@ def test_the_golden_table_passes_and_has_the_golden_figures() -> None:
     assert loss[pairs].max() == pytest.approx(golden["worst_protected_logratio"], abs=1e-9)
     assert loss.max() == pytest.approx(golden["all_pairs_logratio"], abs=1e-9)
     outputs = lattice([(x, y) for y in range(3) for x in range(5)])
-    raw, _ = estimate_error(MeasurementTable(GOLDEN_TABLE, outputs, 0.0), VALUES)
+    raw, _ = estimate_error(TableWeights(GOLDEN_TABLE, outputs, 0.0), VALUES)
     assert math.sqrt(raw) == pytest.approx(golden["rmse_uniform_prior"], abs=1e-9)
 
 
@@ -151,7 +151,7 @@ def test_errors_of_clamped_staircases_on_grids(side: int, epsilon: float, name: 
     hull, box = graph_hull(values, graph), window(values, 255)
     golden = GOLDEN[f"mechanisms_{side}x{side}"][f"{side}|{name}|{epsilon}"]
     mass = clamped_mass(hull, values, box, math.exp(-epsilon))
-    unrounded = MeasurementTable(mass * SCALE, box.points(), 0.0)  # type: ignore[arg-type]
+    unrounded = TableWeights(mass * SCALE, box.points(), 0.0)  # type: ignore[arg-type]
     raw, estimated = (math.sqrt(error) for error in estimate_error(unrounded, values, prior))
     assert raw == pytest.approx(golden["stair_clamp"], rel=1e-9)
     assert estimated == pytest.approx(golden["stair_remap"], rel=1e-9)
@@ -184,7 +184,7 @@ def test_golden_costs_of_rounding(name: str) -> None:
     check_table(weights, pairs, size)
     prior = walk.sum(axis=1) / walk.sum()
     errors = [
-        math.sqrt(estimate_error(MeasurementTable(rows, box.points(), share), values, prior)[0])
+        math.sqrt(estimate_error(TableWeights(rows, box.points(), share), values, prior)[0])
         for rows in (mass * SCALE, weights)
     ]
     assert errors[0] == pytest.approx(golden["rmse_cont_matrix"], rel=1e-9)

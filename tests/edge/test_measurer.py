@@ -24,16 +24,8 @@ from contract.errors import FrameError, FuguError, GuaranteeError
 from contract.frames import MAX_TICK, decode_status
 from contract.measure_frames import MeasureFrame, Released
 from contract.measure_policy import MeasurePolicy
-from contract.measure_table import (
-    MOST_HELD,
-    MeasureTable,
-    Noise,
-    StaircaseNoise,
-    WeightNoise,
-    encode_table,
-    members,
-    set_of,
-)
+from contract.measure_table import MOST_HELD, Noise, StaircaseNoise, TimedTable, encode_table, members, set_of
+from contract.noise_table import NoiseTable
 from contract.staircase import Staircase
 from contract.status_codes import StatusCode
 from contract.topics import committed_topic, status_topic, table_topic
@@ -95,7 +87,7 @@ def made(tick: int, policy: MeasurePolicy = WALK, kept: int | None = None) -> No
 
 def message(noise: Noise, number: int = 7, constraint: int = SETS[4], **changes: int) -> bytes:
     fields = {"policy_version": 1, "first": 0, "until": FOR_EVER} | changes
-    return encode_table(MeasureTable(number=number, constraint=constraint, noise=noise, **fields))
+    return encode_table(TimedTable(number=number, constraint=constraint, noise=noise, **fields))
 
 
 FULL = made(4)
@@ -125,9 +117,10 @@ def fits(counts: Counter[tuple[int, ...]], expected: dict[tuple[int, ...], float
 def test_points_follow_the_table(state: int) -> None:
     drawer = measurer()
     drawer.offer(message(FULL), 0)
-    assert isinstance(FULL, WeightNoise)
+    assert isinstance(FULL, NoiseTable)
     laws = [
-        {point: weight / SCALE for point, weight in zip(FULL.points, FULL.weights(x), strict=True)} for x in range(9)
+        {point: weight / SCALE for point, weight in zip(FULL.points, FULL.row_weights(x), strict=True)}
+        for x in range(9)
     ]
     drawn = law(drawer, 4, state)
     assert fits(drawn, laws[state])
@@ -208,7 +201,7 @@ def test_the_tables_of_the_policy_need_nobody() -> None:
 
 # What is refused
 
-MARKED = WeightNoise(((0, 0), (1, 1)), tuple(array("I", [1 if x < 8 else SCALE - 1]) for x in range(9)))
+MARKED = NoiseTable(tuple(array("I", [1 if x < 8 else SCALE - 1]) for x in range(9)), ((0, 0), (1, 1)))
 """Tells state 8 from all others."""
 
 
@@ -475,7 +468,7 @@ def test_with_consent_it_starts_with_what_was_verified(tmp_path: Path) -> None:
     for found in (load(path), check_in_child(path)()):
         (stream,) = found.streams
         assert stream.measure == plan(policy)
-        assert stream.rows == ()
+        assert stream.table is None
 
 
 def test_a_policy_whose_table_is_bad_does_not_start(tmp_path: Path) -> None:

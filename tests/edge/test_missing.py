@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from contract.discrete_laplace import SCALE
 from contract.frames import decode_symbols, encode_status
 from contract.missing import public_row, public_weights
+from contract.noise_table import NoiseTable
 from contract.status_codes import StatusCode
-from contract.table import EmissionTable
 from contract.window_frames import decode_window
 from edge_agent.agent import Agent
 from edge_agent.measurer import Measurer
@@ -33,7 +33,7 @@ from tests.support.measured import measure_policy
 
 SECOND = 1_000_000
 NAN = float("nan")
-RESPONSE = EmissionTable.binary(SCALE // 4, SCALE // 4).rows
+RESPONSE = NoiseTable.binary(SCALE // 4, SCALE // 4)
 
 
 class Sequence32:
@@ -74,7 +74,7 @@ def symbols(folder: Path, readings: Sequence[Any], plan: StreamPlan | None = Non
     """The symbols of consecutive ticks from 1 on, with the same random bytes every time."""
     folder.mkdir()
     clock = JumpingClock(0)
-    ticks, outbox = ticker(folder, clock, plan or stream_plan(rows=RESPONSE), ReplaySensor(readings, loop=False))
+    ticks, outbox = ticker(folder, clock, plan or stream_plan(table=RESPONSE), ReplaySensor(readings, loop=False))
     for now in range(1, len(readings)):
         clock.now = now * SECOND
         ticks.catch_up()
@@ -110,7 +110,7 @@ def test_a_device_draws_a_tick_without_a_state_from_that_law() -> None:
     def entropy(buffer: memoryview) -> None:
         buffer.cast("B").cast("I")[:] = memoryview(b"".join(word.to_bytes(4, "little") for word in words)).cast("I")
 
-    draw = randomiser(rows, entropy)
+    draw = randomiser(NoiseTable(rows), entropy)
     for row, word in zip(words[::-2], words[-2::-2], strict=True):  # a block is used up from its end
         assert draw(None) == (word >= rows[row * 3 // SCALE][0])
 
@@ -224,8 +224,8 @@ def test_but_for_covered_payloads_nothing_depends_on_readings_or_on_whether_they
 ) -> None:
     """Tick for tick and byte for byte; and covered payloads have one size."""
     plans = {
-        "symbols": stream_plan(rows=RESPONSE),
-        "windows": stream_plan(rows=RESPONSE, windows=(window_plan(), window_plan(name="all", length=7, stride=3))),
+        "symbols": stream_plan(table=RESPONSE),
+        "windows": stream_plan(table=RESPONSE, windows=(window_plan(), window_plan(name="all", length=7, stride=3))),
         "points": measured_plan(measure_policy(), epoch_us=0, period_us=SECOND),
     }
     cells: tuple[list[Any], ...] = (["c0", "c0", "c0"], ["c1", "c4", "c2"], ["c3", "c3", "c0"])
@@ -328,11 +328,11 @@ def test_missing_as_a_state_of_its_own_is_drawn_from_its_row(tmp_path: Path) -> 
     """Rows that nearly tell: state 2 is that of a missing reading, in symbols and in windows."""
     rows = ((SCALE - 2, SCALE - 1), (1, SCALE - 1), (1, 2))
     states = {"states": ["low", "high", "gone"], "missing": "gone"}
-    plan = stream_plan(rows=rows, discretiser={**stream_plan().discretiser, **states})
+    plan = stream_plan(table=NoiseTable(rows), discretiser={**stream_plan().discretiser, **states})
     assert symbols(tmp_path / "a", [0.0, 0.0, 1.0, NAN, "", 1.0], plan) == bytes([0, 1, 2, 2, 1])
     gone = window_plan(places=(None, None, 0))
     seen, payloads = everything(
-        tmp_path / "b", stream_plan(rows=rows, discretiser=plan.discretiser, windows=(gone,)), [NAN]
+        tmp_path / "b", stream_plan(table=NoiseTable(rows), discretiser=plan.discretiser, windows=(gone,)), [NAN]
     )
     assert seen
     assert decode_symbols(payloads[1]).symbols == bytes([2] * 10)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.frames import Gap
+from contract.noise_table import NoiseTable
 from edge_agent.outbox import Outbox, OutboxError
 from tests.support.agents import stream_plan
 from tests.support.brokers import PATIENCE
@@ -56,7 +57,7 @@ def test_frames_of_a_table_have_one_size_whatever_its_symbols_and_the_policy_tha
         folder = tmp_path / str(number)
         folder.mkdir()
         outbox = new_outbox(folder)
-        outbox.append(stream_plan(rows=((1, 2), (3, 4))), 1, symbol)
+        outbox.append(stream_plan(table=NoiseTable(((1, 2), (3, 4)))), 1, symbol)
         outbox.close()
         outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
         outbox.append(stream_plan(version=2, frame_ticks=40), 2, 0)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from contract.noise_table import NoiseTable
 from edge_agent.randomiser import BLOCK_WORDS, randomiser, system_entropy
 
 T0, T1 = 1_000_000_007, 3_000_000_001
@@ -37,12 +38,12 @@ def words_source(*words: int) -> Callable[[memoryview], None]:
     ],
 )
 def test_a_symbol_changes_exactly_at_its_threshold(state: int, word: int, symbol: int) -> None:
-    assert randomiser(((2**32 - T0,), (T1,)), words_source(word))(state) == symbol
+    assert randomiser(NoiseTable(((2**32 - T0,), (T1,))), words_source(word))(state) == symbol
 
 
 def test_a_wide_row_gives_each_symbol_its_own_words() -> None:
     rows = ((10, 20, 30), (1, 2, 3))
-    draw = randomiser(rows, words_source(9, 10, 19, 20, 29, 30, 2**32 - 1))
+    draw = randomiser(NoiseTable(rows), words_source(9, 10, 19, 20, 29, 30, 2**32 - 1))
     assert [draw(0) for _ in range(7)] == [0, 1, 1, 2, 2, 3, 3]
 
 
@@ -55,7 +56,7 @@ def test_every_word_is_used_once_and_wiped() -> None:
         for place in range(BLOCK_WORDS):
             view[place] = 2**32 - 1
 
-    draw = randomiser(((1 << 31,), (1 << 31,)), fill)
+    draw = randomiser(NoiseTable(((1 << 31,), (1 << 31,))), fill)
     for used in range(1, BLOCK_WORDS + 1):
         assert draw(0) == 1
         view = block[0].cast("I")
@@ -67,7 +68,7 @@ def test_every_word_is_used_once_and_wiped() -> None:
 
 def test_a_child_process_never_uses_its_parents_words() -> None:
     """Without the precaution, both would draw the same symbols for the next thousand ticks."""
-    draw = randomiser(((1 << 31,), (1 << 31,)), system_entropy())
+    draw = randomiser(NoiseTable(((1 << 31,), (1 << 31,))), system_entropy())
     draw(0)
     reader, writer = os.pipe()
     child = os.fork()
@@ -89,12 +90,12 @@ def test_without_randomness_there_is_no_symbol() -> None:
         raise OSError("no entropy")
 
     with pytest.raises(OSError, match="no entropy"):
-        randomiser(((1 << 31,), (1 << 31,)), broken)(0)
+        randomiser(NoiseTable(((1 << 31,), (1 << 31,))), broken)(0)
 
 
 def test_the_systems_words_have_the_tables_frequencies() -> None:
     """400,000 draws; the bound is six standard deviations."""
-    draw = randomiser(((1 << 30,), (3 << 30,)), system_entropy())
+    draw = randomiser(NoiseTable(((1 << 30,), (3 << 30,))), system_entropy())
     ones = [sum(draw(state) for _ in range(200_000)) for state in (0, 1)]
     assert abs(ones[0] - 150_000) < 6 * 194
     assert abs(ones[1] - 50_000) < 6 * 194

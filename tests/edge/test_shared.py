@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from contract.noise_table import NoiseTable
 from edge_agent.agent import Agent
 from edge_agent.config_file import ConfigError
 from edge_agent.plan import StreamPlan
@@ -24,9 +25,9 @@ from tests.support.brokers import wait_until
 SECOND = 1_000_000
 CALL = {"kind": "call", "target": "builtins:float", "silence": "samples", "keep_alive_ticks": None}
 LINES = {"kind": "stdin", "silence": "samples", "keep_alive": None, "keep_alive_ticks": None}
-TELLS = (((1 << 32) - 1,), (1,))
+TELLS = NoiseTable((((1 << 32) - 1,), (1,)))
 """Symbols are states, but for one draw in 2^32."""
-ONE = stream_plan(stream="one", version=1, rows=TELLS, frame_ticks=1, sensor=CALL)
+ONE = stream_plan(stream="one", version=1, table=TELLS, frame_ticks=1, sensor=CALL)
 TWO = replace(ONE, stream="two", version=2)
 
 

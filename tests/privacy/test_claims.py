@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from contract.chains import BinaryChains, BoundedChains, odds_ratio
 from contract.errors import GuaranteeError
 from contract.guarantee import Adversary, Guarantee, check_guarantee, loss
-from contract.table import EmissionTable
+from contract.noise_table import NoiseTable
 from gateway.privacy.randomised_response import calibrate_binary
 from tests.support.oracle import best_attack, worst_loss
 
@@ -25,24 +25,24 @@ def point(q: float, r: float) -> BinaryChains:
     return BinaryChains(q=(q, q), r=(r, r))
 
 
-def emission(table: EmissionTable) -> np.ndarray:
+def emission(table: NoiseTable) -> np.ndarray:
     return np.array(table.weights()) / SCALE
 
 
-def flips(rho0: float, rho1: float) -> EmissionTable:
-    return EmissionTable.binary(round(rho0 * SCALE), round(rho1 * SCALE))
+def flips(rho0: float, rho1: float) -> NoiseTable:
+    return NoiseTable.binary(round(rho0 * SCALE), round(rho1 * SCALE))
 
 
 def stationary(transition: np.ndarray) -> np.ndarray:
     return np.linalg.matrix_power(transition, 4096)[0]
 
 
-def random_table(generator: np.random.Generator, states: int, symbols: int) -> EmissionTable:
+def random_table(generator: np.random.Generator, states: int, symbols: int) -> NoiseTable:
     while True:
         weights = generator.dirichlet(np.ones(symbols), size=states)
         cuts = (np.cumsum(weights, axis=1)[:, :-1] * SCALE).astype(np.int64)
         if (weights > 0.02).all():
-            return EmissionTable(rows=tuple(tuple(int(c) for c in row) for row in cuts))
+            return NoiseTable(rows=tuple(tuple(int(c) for c in row) for row in cuts))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -151,7 +151,7 @@ def test_just_inside_certifies_and_one_threshold_step_outside_is_refused(
 
     def certifies(threshold0: int, threshold1: int) -> bool:
         try:
-            check_guarantee(chains, EmissionTable.binary(threshold0, threshold1), promise)
+            check_guarantee(chains, NoiseTable.binary(threshold0, threshold1), promise)
         except GuaranteeError:
             return False
         return True

@@ -12,8 +12,8 @@ import pytest
 
 from contract.chains import BinaryChains, BoundedChains
 from contract.guarantee import Adversary, loss, ratio_loss
+from contract.noise_table import NoiseTable
 from contract.sides import informed_side
-from contract.table import EmissionTable
 from gateway.privacy.attack_bound import success_bound
 from gateway.privacy.baselines import baselines, corollary_2, ordinary_dp, zhao_eps3, zhao_eps6
 from gateway.privacy.randomised_response import allowed_ratios, calibrate_binary, calibrate_kary
@@ -91,7 +91,7 @@ def test_thresholds_exactly(row: dict[str, Any]) -> None:
 def test_coarser_thresholds(row: dict[str, Any]) -> None:
     """Tables of 8 and 16 bits are tables of 32 bits too."""
     scale = 2 ** (32 - row["bits"])
-    table = EmissionTable.binary(row["T0"] * scale, row["T1"] * scale)
+    table = NoiseTable.binary(row["T0"] * scale, row["T1"] * scale)
     assert loss(point(row), table, TIERS[row["tier"]]).epsilon == close(row["eps_real"])
 
 

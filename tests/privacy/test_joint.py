@@ -14,8 +14,8 @@ from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChain
 from contract.errors import GuaranteeError
 from contract.guarantee import Adversary, Guarantee, ratio_loss
 from contract.joint import NoJointBoundError, joint_epsilon
+from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Categories, Clock, Policy, Thresholds
-from contract.table import SCALE, EmissionTable
 from contract.trust import Trust
 from contract.trust_errors import CeilingError, JointBoundError
 from contract.windows import Window
@@ -28,7 +28,7 @@ KEYS = Keys()
 OFFICE = BinaryChains(q=(0.0036, 0.0036), r=(0.012, 0.012))
 
 
-def stream(name: str, table: EmissionTable, chains: ChainClass, adversary: Adversary, **fields: Any) -> Policy:
+def stream(name: str, table: NoiseTable, chains: ChainClass, adversary: Adversary, **fields: Any) -> Policy:
     """A policy that promises what its table loses."""
     states = tuple(f"s{x}" for x in range(chains.states))
     given: dict[str, Any] = {
@@ -45,8 +45,8 @@ def stream(name: str, table: EmissionTable, chains: ChainClass, adversary: Adver
     return draft.model_copy(update={"guarantee": Guarantee(epsilon=epsilon, adversary=adversary)})
 
 
-def flips(*rho: float) -> EmissionTable:
-    return EmissionTable.binary(*(round(one * SCALE) for one in rho))
+def flips(*rho: float) -> NoiseTable:
+    return NoiseTable.binary(*(round(one * SCALE) for one in rho))
 
 
 def together(policies: Sequence[Policy]) -> Array:
@@ -64,7 +64,7 @@ ALTERNATING = ((0.95, 0.9), [flips(0.3, 0.4), flips(0.45, 0.2)])
 @pytest.mark.parametrize("adversary", ["ignorant", "informed"])
 @pytest.mark.parametrize(("chain", "tables"), [STICKY, OPPOSITE, THREE, ALTERNATING])
 def test_streams_of_one_sensor_tell_no_more_than_is_computed(
-    chain: tuple[float, float], tables: list[EmissionTable], adversary: Adversary
+    chain: tuple[float, float], tables: list[NoiseTable], adversary: Adversary
 ) -> None:
     q, r = chain
     chains = BinaryChains(q=(q, q), r=(r, r))
@@ -100,7 +100,7 @@ def test_more_states_windows_and_the_larger_of_two_classes() -> None:
     known, bounded = FiniteChains(transitions=(steps,)), BoundedChains(states=3, odds_ratio=400.0)
     weights = [(2, 1, 1), (1, 2, 1), (1, 1, 2)]
     rows = [tuple(sum(row[: z + 1]) * SCALE // 4 for z in range(2)) for row in weights]
-    table = EmissionTable(rows=tuple(rows))
+    table = NoiseTable(rows=tuple(rows))
     first, second = (stream(f"s{n}", table, known, "ignorant") for n in range(2))
     stationary = np.linalg.matrix_power(np.array(steps), 1000)[0]
     found = worst_loss(stationary, [np.array(steps)] * 2, together([first, second]), informed=False).max()

@@ -56,7 +56,7 @@ def test_recorded_hearts_through_the_devices_randomiser(name: str) -> None:
     before, after = states[:-1], states[1:]
     q, r = float(after[before == 0].mean()), float((1 - after[before == 1]).mean())
     calibration = calibrate_binary(BinaryChains(q=(q * 0.8, q * 1.2), r=(r * 0.8, r * 1.2)), 1.0)
-    draw = randomiser(calibration.table.rows, system_entropy())
+    draw = randomiser(calibration.table, system_entropy())
     symbols = np.array([draw(int(state)) for state in states])
     for inside_q, inside_r in ((q, r), (q * 0.8, r * 0.8), (q * 1.2, r * 0.8)):
         assert_kept(calibration, evidence(calibration, inside_q, inside_r, symbols))

@@ -11,8 +11,8 @@ import pytest
 
 from contract.chains import BinaryChains
 from contract.guarantee import Adversary, Guarantee
+from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Clock, Policy, Thresholds
-from contract.table import SCALE, EmissionTable
 from contract.windows import Window
 from tests.support.oracle import Array, joint_law, known_states
 
@@ -53,7 +53,7 @@ def document(case: Case, adversary: Adversary) -> Policy:
         **{"fleet": "home", "device": "watch", "stream": "hr", "version": 1, "frame_ticks": 10},
         clock=Clock(epoch_us=0, period_us=1_000_000),
         discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
-        table=EmissionTable.binary(*(round(flip * SCALE) for flip in case.flips)),
+        table=NoiseTable.binary(*(round(flip * SCALE) for flip in case.flips)),
         chains=BinaryChains(q=(case.q, case.q), r=(case.r, case.r)),
         guarantee=promise,
         windows=windows,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from contract.chains import BinaryChains
 from contract.guarantee import tick_ratios
-from contract.table import SCALE, EmissionTable
+from contract.noise_table import SCALE, NoiseTable
 from gateway.privacy.randomised_response import allowed_ratios
 from gateway.release.amplification import LEAST_SCALE, amplified_loss, charge, largest_spread, smallest_scale
 from gateway.release.charges import PER_NAT, units_above
@@ -26,8 +26,8 @@ GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_tex
 THETA = {"theta1": (0.1, 0.4), "theta2": (0.2, 0.3)}
 
 
-def binary(rho0: float, rho1: float) -> EmissionTable:
-    return EmissionTable.binary(round(rho0 * SCALE), round(rho1 * SCALE))
+def binary(rho0: float, rho1: float) -> NoiseTable:
+    return NoiseTable.binary(round(rho0 * SCALE), round(rho1 * SCALE))
 
 
 def close(value: float) -> Any:
@@ -35,7 +35,7 @@ def close(value: float) -> Any:
     return pytest.approx(value, rel=2e-9, abs=1e-9)
 
 
-def named(text: str) -> tuple[float, EmissionTable]:
+def named(text: str) -> tuple[float, NoiseTable]:
     number, rho0, rho1 = text.partition("=")[2].split("|")
     return float(number), binary(float(rho0), float(rho1))
 
@@ -67,20 +67,20 @@ def test_golden_scales_of_chains(name: str) -> None:
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> EmissionTable:
+def tables(draw: st.DrawFn) -> NoiseTable:
     states, symbols = draw(st.integers(2, 4)), draw(st.integers(2, 5))
     rows = []
     for _ in range(states):
         cells = draw(st.lists(st.integers(1, 1000) | st.just(10**6), min_size=symbols, max_size=symbols))
         edges = np.cumsum(cells)[:-1] * (SCALE / sum(cells))
         rows.append(tuple(int(edge) for edge in edges))
-    return EmissionTable(rows=tuple(rows))
+    return NoiseTable(rows=tuple(rows))
 
 
 SPREADS = st.floats(1e-6, 30.0)
 
 
-def enumerated(table: EmissionTable, spread: float) -> float:
+def enumerated(table: NoiseTable, spread: float) -> float:
     """The largest of all pairs of states and all sets of symbols, to the last digit of a float."""
     growth, worst = Decimal(spread).exp(), Decimal(1)
     symbols = range(table.symbols)
@@ -95,7 +95,7 @@ def enumerated(table: EmissionTable, spread: float) -> float:
 
 @given(tables(), SPREADS)
 @settings(deadline=None)
-def test_thresholds_find_the_worst_set_of_symbols(table: EmissionTable, spread: float) -> None:
+def test_thresholds_find_the_worst_set_of_symbols(table: NoiseTable, spread: float) -> None:
     found, worst = amplified_loss(table, spread), enumerated(table, spread)
     assert found == pytest.approx(worst, rel=1e-9, abs=1e-12)
     assert found <= spread
@@ -104,7 +104,7 @@ def test_thresholds_find_the_worst_set_of_symbols(table: EmissionTable, spread: 
 
 @given(tables(), SPREADS)
 @settings(deadline=None)
-def test_the_inverse_is_the_inverse(table: EmissionTable, spread: float) -> None:
+def test_the_inverse_is_the_inverse(table: NoiseTable, spread: float) -> None:
     loss = amplified_loss(table, spread)
     own = math.log(max(tick_ratios(table)))
     if 1e-9 < loss < own * 0.999:
@@ -115,7 +115,7 @@ def test_the_inverse_is_the_inverse(table: EmissionTable, spread: float) -> None
 @given(tables(), st.lists(SPREADS, min_size=2, max_size=5))
 @settings(deadline=None)
 def test_charges_of_several_releases_add_up_to_no_less_than_they_lose_together(
-    table: EmissionTable, spreads: list[float]
+    table: NoiseTable, spreads: list[float]
 ) -> None:
     together = sum(spreads)
     assert charge(table, together) >= amplified_loss(table, together) * (1 - 1e-15)
@@ -141,7 +141,7 @@ def test_for_symmetric_randomised_response_a_charge_is_what_one_release_loses(rh
 @given(tables(), st.integers(1, 4), st.integers(10**8, 5 * 10**12))
 @settings(deadline=None)
 def test_the_smallest_scale_is_within_the_budget_and_a_smaller_one_is_not(
-    table: EmissionTable, sensitivity: int, budget: int
+    table: NoiseTable, sensitivity: int, budget: int
 ) -> None:
     scale = smallest_scale([table], sensitivity, budget)
     assert units_above(charge(table, sensitivity / float(scale) * (1 + 1e-15))) <= budget
@@ -152,11 +152,11 @@ def test_the_smallest_scale_is_within_the_budget_and_a_smaller_one_is_not(
 
 
 def test_symbols_that_say_nothing_are_charged_nothing_to_speak_of() -> None:
-    table = EmissionTable(rows=((SCALE // 2,), (SCALE // 2,)))
+    table = NoiseTable(rows=((SCALE // 2,), (SCALE // 2,)))
     assert amplified_loss(table, 5.0) == charge(table, 5.0) == 0.0
     assert smallest_scale([table], 1, 1) == LEAST_SCALE
 
 
 def test_many_states_take_no_time() -> None:
-    table = EmissionTable.randomised_response(255, SCALE // 1000)
+    table = NoiseTable.randomised_response(255, SCALE // 1000)
     assert amplified_loss(table, 0.1) < charge(table, 0.1) * (1 + 1e-9) < 0.1

@@ -11,8 +11,8 @@ import pytest
 
 from contract.chains import BinaryChains, BoundedChains, odds_ratio
 from contract.guarantee import Adversary, ratio_loss
+from contract.noise_table import SCALE, NoiseTable
 from contract.release_frames import QueryKind
-from contract.table import SCALE, EmissionTable
 from gateway.release.allowance import allowance
 from gateway.release.amplification import charge, smallest_scale
 from gateway.release.charges import nats, units_above
@@ -27,7 +27,7 @@ from tests.support.sanitised_counts import stationary, worst_loss
 @pytest.mark.parametrize("epsilon", [0.3, 1.5])
 def test_two_states(adversary: Adversary, n: int, q: float, r: float, rho: tuple[float, float], epsilon: float) -> None:
     chains = BinaryChains(q=(q, q), r=(r, r))
-    table = EmissionTable.binary(round(rho[0] * SCALE), round(rho[1] * SCALE))
+    table = NoiseTable.binary(round(rho[0] * SCALE), round(rho[1] * SCALE))
     allowed = allowance(chains, epsilon, adversary)
     transition = np.array([[1 - q, q], [r, 1 - r]])
     hit = np.array([rho[0], 1 - rho[1]])
@@ -49,7 +49,7 @@ def test_three_states(seed: int, epsilon: float) -> None:
     transition = np.array(rows)
     chains = BoundedChains(states=3, odds_ratio=odds_ratio(rows))
     weights = generator.dirichlet([2.0, 2.0, 2.0], size=3)
-    table = EmissionTable(rows=tuple((int(w[0] * SCALE), int((w[0] + w[1]) * SCALE)) for w in weights))
+    table = NoiseTable(rows=tuple((int(w[0] * SCALE), int((w[0] + w[1]) * SCALE)) for w in weights))
     allowed = allowance(chains, epsilon, "universal")
     emission = np.array(table.weights()) / SCALE
     for symbol in range(3):
@@ -70,7 +70,7 @@ def test_the_allowance_is_the_boundary(adversary: Adversary) -> None:
 
 def test_a_release_in_every_window_that_takes_the_whole_allowance_reaches_epsilon() -> None:
     """On a sticky chain the bound is attained: with 1 % less noise, the accountant's loss is above epsilon."""
-    chains, table = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)), EmissionTable.binary(SCALE // 10, SCALE // 10)
+    chains, table = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)), NoiseTable.binary(SCALE // 10, SCALE // 10)
     scale = smallest_scale([table], 1, allowance(chains, 1.0, "ignorant"))
     for factor, holds in ((1.0, True), (0.99, False)):
         ratio = Fraction(math.exp(units_above(charge(table, 1 / (float(scale) * factor))) / 10**12))
@@ -90,7 +90,7 @@ def test_histograms_and_pairs_of_symbols(kind: QueryKind, rho: tuple[float, floa
     """Every path of four ticks; outputs near, and so far outside on any side that only their direction counts."""
     n, epsilon = 4, 1.0
     chains = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4))
-    table = EmissionTable.binary(round(rho[0] * SCALE), round(rho[1] * SCALE))
+    table = NoiseTable.binary(round(rho[0] * SCALE), round(rho[1] * SCALE))
     query = Query(kind, (0, 1) if kind == "histogram" else (1,))
     paths = np.array(list(product((0, 1), repeat=n)))
     tallies = [Tally(query) for _ in paths]

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from contract.chains import BinaryChains
-from contract.table import SCALE, EmissionTable
+from contract.noise_table import SCALE, NoiseTable
 from gateway.release.allowance import allowance
 from gateway.release.amplification import smallest_scale
 from gateway.release.charges import nats
 from gateway.release.joint import joint_charge, joint_loss
 from tests.support.sanitised_counts import stationary, worst_loss
 
-TABLE = EmissionTable.binary(SCALE // 100, SCALE // 100)
+TABLE = NoiseTable.binary(SCALE // 100, SCALE // 100)
 
 
 def test_two_audiences_are_within_the_joint_bound_and_not_within_the_sum_of_their_epsilons() -> None:

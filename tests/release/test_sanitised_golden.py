@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.table import SCALE, EmissionTable
+from contract.noise_table import SCALE, NoiseTable
 from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.chain_class import MarkovChain
 from gateway.privacy.quilts import mqm_exact
@@ -22,7 +22,7 @@ def test_scales_over_symbols(key: str) -> None:
     """A scale of 0: the table alone does not lose more than the allowance."""
     name, rho, epsilon = key.split("|")
     threshold = round(float(rho[4:]) * SCALE)
-    table = EmissionTable.binary(threshold, threshold)
+    table = NoiseTable.binary(threshold, threshold)
     chains = (MarkovChain.stationary(THETA[name]),)
     allowance = ChainAccountant(chains).allowance(float(epsilon[4:]))
     quilts = mqm_exact(chains, None, float(epsilon[4:])).scale

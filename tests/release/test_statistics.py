@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from contract.table import SCALE, EmissionTable
+from contract.noise_table import SCALE, NoiseTable
 from gateway.release.inversion import ReleaseError, inversion, two_valued
 from gateway.release.parts import Estimates, Part, Query, half_widths, noise_variance
 from gateway.release.statistics import Tally, estimate, noisy
 
-BINARY = EmissionTable.binary(1_200_000_000, 900_000_000)
-SHARP = EmissionTable.binary(400_000_000, 500_000_000)
-TERNARY = EmissionTable.randomised_response(3, 600_000_000)
-WIDE = EmissionTable(
+BINARY = NoiseTable.binary(1_200_000_000, 900_000_000)
+SHARP = NoiseTable.binary(400_000_000, 500_000_000)
+TERNARY = NoiseTable.randomised_response(3, 600_000_000)
+WIDE = NoiseTable(
     rows=tuple(
         (int(a * SCALE), int(b * SCALE), int(c * SCALE))
         for a, b, c in ((0.5, 0.75, 0.875), (0.125, 0.625, 0.75), (0.125, 0.25, 0.5))
@@ -42,7 +42,7 @@ def walk(generator: np.random.Generator, states: int, n: int) -> Integers:
     return np.array(path)
 
 
-def randomise(generator: np.random.Generator, table: EmissionTable, states: Integers) -> Integers:
+def randomise(generator: np.random.Generator, table: NoiseTable, states: Integers) -> Integers:
     cumulative = (np.array(table.weights()) / SCALE).cumsum(axis=1)[states]
     return np.asarray((generator.random(len(states))[:, None] >= cumulative).sum(axis=1), dtype=np.int64)
 
@@ -57,7 +57,7 @@ def truth(query: Query, states: Integers) -> NDArray[np.float64]:
 
 
 def simulate(
-    query: Query, table: EmissionTable, states: int, n: int, scale: Fraction, windows: int
+    query: Query, table: NoiseTable, states: int, n: int, scale: Fraction, windows: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], list[Estimates]]:
     """Errors (windows, values) and whether the interval holds the truth, a new walk every 20 windows."""
     generator, draws = np.random.default_rng(11), random.Random(12)
@@ -88,7 +88,7 @@ def simulate(
     ids=lambda value: value.kind if isinstance(value, Query) else None,
 )
 def test_estimates_are_unbiased_and_intervals_cover(
-    query: Query, table: EmissionTable, states: int, scale: Fraction
+    query: Query, table: NoiseTable, states: int, scale: Fraction
 ) -> None:
     windows = 2000
     errors, covered, found = simulate(query, table, states, 250, scale, windows)
@@ -105,7 +105,7 @@ def test_estimates_are_unbiased_and_intervals_cover(
     ("table", "states", "chosen"), [(BINARY, 2, (1,)), (SHARP, 2, (1,)), (TERNARY, 3, (0, 2)), (WIDE, 3, (1,))]
 )
 def test_dwell_times_are_right_within_their_intervals(
-    table: EmissionTable, states: int, chosen: tuple[int, ...], scale: Fraction
+    table: NoiseTable, states: int, chosen: tuple[int, ...], scale: Fraction
 ) -> None:
     query = Query("dwell", chosen)
     errors, covered, found = simulate(query, table, states, 4000, scale, 400)
@@ -179,15 +179,15 @@ def test_a_count_of_states_needs_one_count_of_symbols_where_randomised_response_
 
 
 @pytest.mark.parametrize("table", [BINARY, TERNARY, WIDE])
-def test_the_inverse_is_one_and_keeps_totals(table: EmissionTable) -> None:
+def test_the_inverse_is_one_and_keeps_totals(table: NoiseTable) -> None:
     emission, inverse = inversion(table)
     assert emission @ inverse.T == pytest.approx(np.eye(table.states), abs=1e-9)
     assert inverse.sum(axis=0) == pytest.approx(np.ones(table.symbols))
 
 
 def test_what_cannot_be_answered_is_refused_in_one_line() -> None:
-    same = EmissionTable(rows=((SCALE // 2,), (SCALE // 2,)))
-    narrow = EmissionTable(rows=((10,), (20,), (30,)))
+    same = NoiseTable(rows=((SCALE // 2,), (SCALE // 2,)))
+    narrow = NoiseTable(rows=((10,), (20,), (30,)))
     for query, table in (
         (Query("count", (1,)), same),
         (Query("histogram", (0, 1, 2)), narrow),

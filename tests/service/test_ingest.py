@@ -9,7 +9,7 @@ import pytest
 from contract.chains import BoundedChains
 from contract.errors import FrameError
 from contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame, encode_status, encode_symbols
-from contract.table import EmissionTable
+from contract.noise_table import NoiseTable
 from gateway.service.ingest import MAX_PAYLOAD_BYTES, Birth, Ingest, Received
 from tests.support.scenes import BOUNDED, TERNARY, catalogue, policy
 
@@ -67,7 +67,7 @@ def test_a_frame_is_received_with_its_device_and_stream() -> None:
 
 
 def test_the_largest_frame_is_not_oversized() -> None:
-    table, chains = EmissionTable.randomised_response(17, 200_000_000), BoundedChains(states=17, odds_ratio=9.0)
+    table, chains = NoiseTable.randomised_response(17, 200_000_000), BoundedChains(states=17, odds_ratio=9.0)
     frame = SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS), bits=8)
     assert len(encode_symbols(frame)) == MAX_PAYLOAD_BYTES
     ingest = Ingest(catalogue([policy(table=table, chains=chains)]), Counter())

@@ -30,7 +30,8 @@ from contract.measure_frames import (
     encode_measure,
 )
 from contract.measure_policy import MeasurePolicy
-from contract.measure_table import MOST_HELD, MeasureTable, decode_table, encoded_table, members
+from contract.measure_table import MOST_HELD, TimedTable, decode_table, encoded_table, members
+from contract.noise_table import SCALE, NoiseTable
 from contract.topics import symbols_topic, table_topic
 from gateway.service.ingest import Ingest, Received
 from gateway.service.kinds.kind import Place
@@ -94,7 +95,7 @@ class Scene:
 
 
 def by_paths(
-    policy: MeasurePolicy, frames: list[MeasureFrame], tables: dict[int, MeasureTable]
+    policy: MeasurePolicy, frames: list[MeasureFrame], tables: dict[int, TimedTable]
 ) -> dict[int, tuple[float, Floats, Floats, float]]:
     """For each tick of the frames probability, mean and covariance by adding up all paths, and the probability before.
 
@@ -112,7 +113,7 @@ def by_paths(
         one = released.get(tick)
         if one is None or one.table not in tables or one.point not in (noise := tables[one.table].noise).points:  # type: ignore[union-attr]
             return 1.0
-        return noise.weights(state)[noise.points.index(one.point)] / 2**32  # type: ignore[union-attr]
+        return noise.row_weights(state)[noise.points.index(one.point)] / 2**32  # type: ignore[union-attr]
 
     sums = np.zeros((last + 1, count))
     for path in product(range(count), repeat=last + 1):
@@ -177,7 +178,7 @@ def test_protection_counts_the_states_that_each_is_hidden_among(tmp_path: Path) 
         table = policy.table(one.table)
         assert table is not None
         states = members(reach.at(tick))
-        rows = {x: np.array(table.noise.weights(x)) for x in states}  # type: ignore[union-attr]
+        rows = {x: np.array(table.noise.row_weights(x)) for x in states}  # type: ignore[union-attr]
         hidden = [
             sum(max((rows[i] / rows[j]).max(), (rows[j] / rows[i]).max()) <= bound for j in states) for i in states
         ]
@@ -370,7 +371,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.connected = True
-        self.sent: list[tuple[str, MeasureTable]] = []
+        self.sent: list[tuple[str, TimedTable]] = []
 
     def publish(self, topic: str, payload: bytes) -> int | None:
         if not self.connected:
@@ -378,7 +379,7 @@ class Wire:
         self.sent.append((topic, decode_table(payload)))
         return len(self.sent)
 
-    def take(self) -> list[MeasureTable]:
+    def take(self) -> list[TimedTable]:
         found = [table for _, table in self.sent]
         self.sent.clear()
         return found
@@ -404,7 +405,7 @@ class Sending:
         self.scene.reopen()
         self.open()
 
-    def pump(self) -> list[MeasureTable]:
+    def pump(self) -> list[TimedTable]:
         self.sender.stored("watch", "place")
         self.sender.pump()
         return self.wire.take()
@@ -420,7 +421,7 @@ def test_tables_are_sent_ahead_of_their_ticks(tmp_path: Path) -> None:
     """Each set gets its own, at least a frame before it comes; none is sent twice, and none that the policy has."""
     sending = Sending(tmp_path, policy := at_epoch())
     model = MeasureModel(policy)
-    sent: dict[int, MeasureTable] = {}
+    sent: dict[int, TimedTable] = {}
     for tick in range(12):
         sending.now = (1_900_000_000 + 10 * tick) * SECOND
         for table in sending.pump():
@@ -532,7 +533,7 @@ def cyclic(count: int) -> MeasurePolicy:
         "graph": {"complete": True},
         "clock": {"epoch_us": 1_900_000_000 * SECOND, "period_us": SECOND // 10},
         "factor": 1000,
-        "fallback": encoded_table(MeasureTable(1, 0, 0, 0, MAX_TICK + 1, noise)),
+        "fallback": encoded_table(TimedTable(1, 0, 0, 0, MAX_TICK + 1, noise)),
         "tables": (),
     }
     document = policy.model_dump() | changes
@@ -558,7 +559,7 @@ def test_a_table_for_likely_states_keeps_the_promise_and_follows_the_belief(tmp_
     clock = {"epoch_us": 1_900_000_000 * SECOND - 600 * SECOND, "period_us": SECOND}
     policy = measure_policy(8, clock=clock, frame_ticks=2, delta=0.2, epsilon=3.0, factor=30)
     sending = Sending(tmp_path, policy)
-    found: list[MeasureTable] = []
+    found: list[TimedTable] = []
     seen: dict[int, tuple[object, object]] = {}
     for frame in measure_frames(policy, [4] * 12, seed=3):
         moved = replace(frame, first=frame.first + 560, previous=frame.previous + 560)
@@ -585,7 +586,10 @@ def test_frames_drawn_from_sent_tables_are_estimated_with_them(tmp_path: Path) -
     sending.now += 30 * SECOND
     table = next(one for one in sending.pump() if one.constraint == (1 << 9) - 1)
     generator = random.Random(4)
-    points = tuple(Released(table.number, table.noise.draw(4, generator.randrange)) for _ in range(5))  # type: ignore[arg-type]
+    noise = table.noise
+    assert isinstance(noise, NoiseTable)
+    drawn = [noise.draw(4, generator.randrange(SCALE)) for _ in range(5)]
+    points = tuple(Released(table.number, noise.points[output]) for output in drawn)
     frame = MeasureFrame(1, -1, 10, 2, points)
     sending.scene.record(frame)
     assert sending.scene.counters["unknown_points"] == 0

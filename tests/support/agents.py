@@ -10,6 +10,7 @@ from typing import Any
 
 from contract.frames import SymbolFrame
 from contract.measure_policy import MeasurePolicy
+from contract.noise_table import NoiseTable
 from edge_agent.agent import Agent
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, StreamPlan, WindowPlan
@@ -20,7 +21,7 @@ from mqtt_link import Broker
 from tests.support.brokers import PATIENCE, wait_until
 
 SECOND = 1_000_000
-COIN = ((1 << 31,), (1 << 31,))
+COIN = NoiseTable(((1 << 31,), (1 << 31,)))
 THRESHOLD = {
     "kind": "thresholds",
     "edges": [0.5],
@@ -41,7 +42,7 @@ def stream_plan(**changes: Any) -> StreamPlan:
         epoch_us=0,
         period_us=1_000_000,
         frame_ticks=10,
-        rows=COIN,
+        table=COIN,
         discretiser=THRESHOLD,
         sensor={},
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from gateway.chain.arrays import Bools, Ints
 from gateway.dphmm.graphs import explicit, lattice
-from gateway.dphmm.tables import MeasurementTable
+from gateway.dphmm.tables import TableWeights
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "dphmm.json").read_text())
 VALUES = lattice([(1, 0), (2, 1), (3, 0), (0, 1), (4, 2), (1, 2)])
@@ -50,7 +50,7 @@ def random_case(seed: int) -> tuple[Ints, Bools, Bools]:
     return values, explicit(count, pairs), constraint
 
 
-def close(table: MeasurementTable, i: int, k: int, bound: int) -> bool:
+def close(table: TableWeights, i: int, k: int, bound: int) -> bool:
     """Whether no output separates i and k by more than bound / 2^24, one output at a time."""
     return all(
         int(a) * 2**24 <= bound * int(b) and int(b) * 2**24 <= bound * int(a)

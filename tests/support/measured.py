@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from contract.frames import MAX_TICK
 from contract.measure_frames import MeasureFrame, Released
 from contract.measure_policy import MeasurePolicy, StreamLoss, sparse_rows
-from contract.measure_table import MeasureTable, encoded_table, set_of
+from contract.measure_table import TimedTable, encoded_table, set_of
 from contract.measurement import Measurement
+from contract.noise_table import SCALE
 from contract.policy import Categories, Clock
 from gateway.dphmm.compiled import compile_noise, fallback_noise
 from gateway.dphmm.hull import capped, complete_hull
@@ -73,7 +74,7 @@ def measure_policy(
         **fields,
     }
     version = given["version"]
-    fallback = MeasureTable(version, 0, 0, 0, MAX_TICK + 1, fallback_noise(values, epsilon))
+    fallback = TimedTable(version, 0, 0, 0, MAX_TICK + 1, fallback_noise(values, epsilon))
     encoded = []
     if tables:
         everywhere = np.ones(count, dtype=np.bool_)
@@ -82,7 +83,7 @@ def measure_policy(
         found = protect(values, neighbours, everywhere)
         hull = found.hull if found.factor <= factor else capped(found.hull, complete_hull(values), factor)
         noise = compile_noise(hull, values, everywhere, epsilon)
-        encoded = [encoded_table(MeasureTable(version, 1, set_of(range(count)), 0, MAX_TICK + 1, noise))]
+        encoded = [encoded_table(TimedTable(version, 1, set_of(range(count)), 0, MAX_TICK + 1, noise))]
     return MeasurePolicy.model_validate({**given, "fallback": encoded_table(fallback), "tables": tuple(encoded)})
 
 
@@ -108,7 +109,8 @@ def measure_frames(
         for tick in range(first, first + size):
             table = policy.table(tables[tick % len(tables)])
             assert table is not None
-            released.append(Released(table.number, table.noise.draw(states[tick], generator.randrange)))
+            output = table.noise.draw(states[tick], generator.randrange(SCALE))
+            released.append(Released(table.number, table.noise.points[output]))
         made.append(MeasureFrame(policy.version, previous, first, 2, tuple(released)))
         previous = made[-1].last
     return made

@@ -13,8 +13,8 @@ from pathlib import Path
 from contract.chains import BinaryChains
 from contract.frames import SymbolFrame, decode_symbols
 from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy, Thresholds
-from contract.table import EmissionTable
 from contract.window_frames import WindowFrame
 from contract.windows import Window
 from mqtt_link import Broker, Link
@@ -43,7 +43,7 @@ def policy(
         clock=Clock(epoch_us=epoch_us, period_us=period_us),
         frame_ticks=frame_ticks,
         discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
-        table=EmissionTable.binary(THRESHOLD, THRESHOLD),
+        table=NoiseTable.binary(THRESHOLD, THRESHOLD),
         chains=CHAINS,
         guarantee=promise,
         windows=windows,

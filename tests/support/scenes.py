@@ -14,8 +14,8 @@ import numpy as np
 from contract.chains import BinaryChains, BoundedChains, ChainClass
 from contract.frames import Committed, SymbolFrame
 from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy, Thresholds
-from contract.table import EmissionTable
 from contract.windows import Window
 from gateway.service.ingest import Received
 from gateway.service.kinds.symbol_model import model_of
@@ -23,9 +23,9 @@ from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
 
-BINARY = EmissionTable.binary(1_200_000_000, 900_000_000)
-OTHER = EmissionTable.binary(1_500_000_000, 1_400_000_000)
-TERNARY = EmissionTable.randomised_response(3, 900_000_000)
+BINARY = NoiseTable.binary(1_200_000_000, 900_000_000)
+OTHER = NoiseTable.binary(1_500_000_000, 1_400_000_000)
+TERNARY = NoiseTable.randomised_response(3, 900_000_000)
 STICKY = BinaryChains(q=(0.1, 0.2), r=(0.2, 0.3))
 BOUNDED = BoundedChains(states=3, odds_ratio=9.0)
 
@@ -36,7 +36,7 @@ def policy(
     device: str = "watch",
     stream: str = "hr",
     fleet: str = "home",
-    table: EmissionTable = BINARY,
+    table: NoiseTable = BINARY,
     chains: ChainClass = STICKY,
     windows: tuple[Window, ...] = (),
 ) -> Policy:

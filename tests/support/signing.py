@@ -20,7 +20,7 @@ from contract.fleet_documents import (
     TimeDocument,
     write_document,
 )
-from contract.measure_table import MeasureTable, encoded_table
+from contract.measure_table import TimedTable, encoded_table
 from contract.policies import AnyPolicy
 
 NOW = 1_800_000_000
@@ -83,7 +83,7 @@ class Keys:
         """The time, signed by the gateway."""
         return encode_envelope(sign("time", write_document(TimeDocument(fleet=fleet, time=time)), self.gateway))
 
-    def signed_table(self, table: MeasureTable, device: str = "watch", stream: str = "place") -> bytes:
+    def signed_table(self, table: TimedTable, device: str = "watch", stream: str = "place") -> bytes:
         """A table, signed by the gateway."""
         document = TableDocument(fleet="home", device=device, stream=stream, table=encoded_table(table))
         return encode_envelope(sign("table", write_document(document), self.gateway))

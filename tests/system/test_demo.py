@@ -14,8 +14,8 @@ from rich.console import Console
 
 from contract.errors import FuguError, GuaranteeError
 from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
 from contract.release_frames import ReleaseFrame, encode_release
-from contract.table import EmissionTable
 from contract.topics import release_topic, window_topic
 from contract.window_frames import WindowFrame, encode_window
 from fugu.demo.counts import LedgerLines, ledger_lines
@@ -81,7 +81,7 @@ def test_symbols_and_windows_together_use_up_what_the_device_promises_and_no_mor
     assert alone is not None
     assert 0.9 * WINDOWS_EPSILON < alone.epsilon <= WINDOWS_EPSILON
     thresholds = (policy.table.threshold0 - 100, policy.table.threshold1 - 100)
-    eager = policy.model_copy(update={"table": EmissionTable.binary(*thresholds)})
+    eager = policy.model_copy(update={"table": NoiseTable.binary(*thresholds)})
     with pytest.raises(GuaranteeError, match="windows beside it"):
         eager.verify(person.epsilon)
 

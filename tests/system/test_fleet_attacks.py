@@ -17,9 +17,9 @@ from contract.chains import BinaryChains
 from contract.envelope import MAX_ENVELOPE_BYTES, encode_roots
 from contract.fleet_documents import PolicyDocument
 from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
 from contract.pins import pins_of
 from contract.policy import Policy
-from contract.table import EmissionTable
 from contract.topics import root_topic, table_topic, time_topic
 from firmware_sim.devices import AgentProcess
 from mqtt_link import Broker
@@ -67,7 +67,7 @@ def document(version: int, *, frame_ticks: int = 10, period_us: int = PERIOD_US,
 def false_policy() -> Policy:
     """One that claims what is not true."""
     good = policy(epoch_us=0, period_us=PERIOD_US)
-    return Policy.model_construct(**{**dict(good), "table": EmissionTable.binary(1_000_000_000, 1_000_000_000)})
+    return Policy.model_construct(**{**dict(good), "table": NoiseTable.binary(1_000_000_000, 1_000_000_000)})
 
 
 def strong_policy() -> Policy:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from contract.errors import PolicyError
 from contract.measure_frames import MeasureEstimate, MeasureFrame, Released
 from contract.measure_policy import MeasurePolicy
-from contract.measure_table import MAX_TABLE_STATES, MeasureTable, StaircaseNoise
+from contract.measure_table import StaircaseNoise, TimedTable
 from contract.measurement import Reach
+from contract.noise_table import MAX_TABLE_STATES
 from gateway.chain import predict
 from gateway.chain.arrays import Floats
 from gateway.dphmm.compiled import MOST_CELLS, Emission, emission, noise_pairs
@@ -22,7 +23,7 @@ from gateway.dphmm.tracking import Filtered, forward, moments
 __all__ = ["MeasureModel", "Tables"]
 
 _REMEMBERED = 32
-Tables = Callable[[int], MeasureTable | None]
+Tables = Callable[[int], TimedTable | None]
 """The table of a number of one policy version, none if it is not known."""
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from contract.errors import FuguError, Reason
 from contract.frames import refuse_other_clock
 from contract.measure_frames import MeasureEstimate, MeasureFrame, decode_measure, encode_measure_estimate
-from contract.measure_table import MeasureTable
+from contract.measure_table import TimedTable
 from gateway.chain.arrays import Floats
 from gateway.service.kinds.kind import Place, Span
 from gateway.service.kinds.point_model import MeasureModel, Tables
@@ -130,7 +130,7 @@ class Points:
         """The tables of a policy version: its own, and those that were sent."""
         return partial(self._table, place.number, model)
 
-    def _table(self, number: int, model: MeasureModel, table: int) -> MeasureTable | None:
+    def _table(self, number: int, model: MeasureModel, table: int) -> TimedTable | None:
         policy = model.policy
         return policy.table(table) or self._frames.table(number, policy.version, table)
 

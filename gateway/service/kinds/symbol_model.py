@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from contract.chains import BinaryChains, ChainClass, FiniteChains
 from contract.frames import symbol_bits
+from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Policy
-from contract.table import SCALE, EmissionTable
 from gateway.chain import fixed_lag_marginals, predict, stationary_law
 from gateway.chain.filtering import run_filter
 from gateway.chain.model import Problem, likelihood_rows
@@ -69,7 +69,7 @@ def model_of(policy: Policy) -> Model:
 
 
 @cache
-def _model(chains: ChainClass, table: EmissionTable, meaning: object) -> Model:
+def _model(chains: ChainClass, table: NoiseTable, meaning: object) -> Model:
     transition = _transition(chains)
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
     return Model(transition, emission, likelihood_rows(emission), stationary_law(transition), meaning)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, decode_measure, encode_measure
-from contract.measure_table import MeasureTable, decode_table, encode_table
+from contract.measure_table import TimedTable, decode_table, encode_table
 from gateway.chain.arrays import Floats
 
 __all__ = ["Measured", "PointStore"]
@@ -82,13 +82,13 @@ CREATE TABLE sent_tables (
         """Store the belief at a frame's last tick."""
         self._db.execute("UPDATE measured SET belief=? WHERE stream=? AND first=?", (belief.tobytes(), stream, first))
 
-    def table(self, stream: int, version: int, number: int) -> MeasureTable | None:
+    def table(self, stream: int, version: int, number: int) -> TimedTable | None:
         """A table that was sent."""
         query = "SELECT message FROM sent_tables WHERE stream=? AND policy_version=? AND number=?"
         row = self._db.execute(query, (stream, version, number)).fetchone()
         return None if row is None else decode_table(row[0])
 
-    def table_for(self, stream: int, version: int, key: bytes) -> MeasureTable | None:
+    def table_for(self, stream: int, version: int, key: bytes) -> TimedTable | None:
         """The table that was made for a key."""
         query = "SELECT message FROM sent_tables WHERE stream=? AND policy_version=? AND key=?"
         row = self._db.execute(query, (stream, version, key)).fetchone()
@@ -100,7 +100,7 @@ CREATE TABLE sent_tables (
         (largest,) = self._db.execute(query, (stream, version)).fetchone()
         return least if largest is None else max(least, largest + 1)
 
-    def put_table(self, stream: int, key: bytes, table: MeasureTable) -> None:
+    def put_table(self, stream: int, key: bytes, table: TimedTable) -> None:
         """Keep a table, before it is sent."""
         row = (stream, table.policy_version, table.number, key, encode_table(table))
         self._db.execute("INSERT OR REPLACE INTO sent_tables VALUES (?, ?, ?, ?, ?)", row)

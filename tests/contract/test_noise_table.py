@@ -1,4 +1,4 @@
-"""Emission tables and classes of chains: what is refused, and why."""
+"""Noise tables and classes of chains: what is refused, and why."""
 
 from __future__ import annotations
 
@@ -8,27 +8,31 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
-from contract.table import SCALE, EmissionTable
+from contract.errors import FrameLengthError
+from contract.measure_table import TimedTable
+from contract.noise_table import SCALE, NoiseTable
+from contract.symbol_table import SymbolTable
 
 ONE_HALF = SCALE // 2
+JSON: TypeAdapter[NoiseTable] = TypeAdapter(SymbolTable)
 
 
 def test_a_word_below_the_threshold_is_the_lower_symbol() -> None:
     """Symbol = number of thresholds <= word: the word equal to a threshold is already the next symbol."""
-    table = EmissionTable.binary(1, SCALE - 1)
+    table = NoiseTable.binary(1, SCALE - 1)
     assert table.rows == ((SCALE - 1,), (SCALE - 1,))
     assert table.weights() == ((SCALE - 1, 1), (SCALE - 1, 1))
     assert (table.threshold0, table.threshold1) == (1, SCALE - 1)
 
 
 def test_rows_sum_to_the_number_of_words() -> None:
-    table = EmissionTable(rows=((10, 20, 30), (1, 2, SCALE - 1)))
+    table = NoiseTable(rows=((10, 20, 30), (1, 2, SCALE - 1)))
     assert (table.states, table.symbols) == (2, 4)
     assert table.weights() == ((10, 10, 10, SCALE - 30), (1, 1, SCALE - 3, 1))
 
 
 def test_randomised_response_keeps_with_what_is_left() -> None:
-    table = EmissionTable.randomised_response(3, 1000)
+    table = NoiseTable.randomised_response(3, 1000)
     assert table.weights() == (
         (SCALE - 2000, 1000, 1000),
         (1000, SCALE - 2000, 1000),
@@ -47,14 +51,14 @@ def test_randomised_response_keeps_with_what_is_left() -> None:
     ],
 )
 def test_a_symbol_that_a_state_can_never_emit_is_refused(rows: tuple[tuple[int, ...], ...]) -> None:
-    with pytest.raises(ValidationError, match="would reveal with certainty"):
-        EmissionTable(rows=rows)
+    with pytest.raises(ValueError, match="would reveal with certainty"):
+        NoiseTable(rows=rows)
 
 
 @pytest.mark.parametrize("thresholds", [(0, ONE_HALF), (ONE_HALF, 0), (SCALE, 1), (1, SCALE)])
 def test_a_flip_probability_of_zero_or_one_is_refused(thresholds: tuple[int, int]) -> None:
-    with pytest.raises(ValidationError, match="would reveal with certainty"):
-        EmissionTable.binary(*thresholds)
+    with pytest.raises(ValueError, match="would reveal with certainty"):
+        NoiseTable.binary(*thresholds)
 
 
 @pytest.mark.parametrize(
@@ -68,26 +72,51 @@ def test_a_flip_probability_of_zero_or_one_is_refused(thresholds: tuple[int, int
     ],
 )
 def test_a_table_of_the_wrong_shape_is_refused(rows: tuple[tuple[int, ...], ...], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        EmissionTable(rows=rows)
+    with pytest.raises(ValueError, match=message):
+        NoiseTable(rows=rows)
 
 
 @pytest.mark.parametrize("text", ['{"rows":[[1.0],[2]]}', '{"rows":[["1"],[2]]}', '{"rows":[[true],[2]]}'])
 def test_a_threshold_that_is_no_integer_is_refused(text: str) -> None:
     with pytest.raises(ValidationError):
-        EmissionTable.model_validate_json(text)
+        JSON.validate_json(text)
 
 
 def test_a_table_survives_json_and_unknown_fields_are_refused() -> None:
-    table = EmissionTable.binary(3, 5)
-    assert EmissionTable.model_validate_json(table.model_dump_json()) == table
+    table = NoiseTable.binary(3, 5)
+    assert JSON.validate_json(JSON.dump_json(table)) == table
     with pytest.raises(ValidationError, match="Extra inputs"):
-        EmissionTable.model_validate_json(json.dumps({"rows": [[1], [2]], "seed": 1}))
+        JSON.validate_json(json.dumps({"rows": [[1], [2]], "seed": 1}))
+
+
+def test_a_table_of_points_is_no_table_of_a_policy_of_symbols() -> None:
+    points = NoiseTable(((ONE_HALF,), (ONE_HALF,)), ((0,), (1,)))
+    with pytest.raises(ValidationError, match="a table of points"):
+        JSON.validate_python(points)
+    assert JSON.validate_python(symbols := NoiseTable(points.rows)) is symbols
+
+
+def test_a_table_of_symbols_is_no_table_of_a_measured_stream() -> None:
+    symbols = NoiseTable(((ONE_HALF,), (ONE_HALF,)))
+    with pytest.raises(FrameLengthError, match="points"):
+        TimedTable(1, 0, 0, 0, 1, symbols)
+    assert TimedTable(1, 0, 0, 0, 1, NoiseTable(symbols.rows, ((0,), (1,)))).noise.rows == symbols.rows
+
+
+def test_symbols_and_points_are_drawn_alike() -> None:
+    """The output of a word is the number of thresholds that are not above it, from both sides of each."""
+    rows = ((10, 20, SCALE - 1), (1, 2, 3))
+    table = NoiseTable(rows, ((0, 0), (0, 1), (1, 0), (1, 1)))
+    for state, row in enumerate(rows):
+        for output, threshold in enumerate(row):
+            assert table.draw(state, threshold - 1) == NoiseTable(rows).draw(state, threshold - 1) == output
+            assert table.draw(state, threshold) == NoiseTable(rows).draw(state, threshold) == output + 1
+        assert sum(table.row_weights(state)) == SCALE
 
 
 def test_flip_thresholds_belong_to_tables_of_two_by_two() -> None:
     with pytest.raises(ValueError, match="3x3"):
-        _ = EmissionTable.randomised_response(3, 7).threshold0
+        _ = NoiseTable.randomised_response(3, 7).threshold0
 
 
 @pytest.mark.parametrize("interval", [(0.0, 0.5), (0.5, 1.0), (0.6, 0.5), (-0.1, 0.2)])
