@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import csv
-import gzip
 import struct
 import sys
 import zipfile
@@ -13,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edge_agent.config_file import ConfigError
+from host.csv_file import csv_rows
 
 __all__ = ["read_recording"]
 
@@ -32,16 +31,14 @@ def read_recording(path: Path, column: str) -> Sequence[float | str]:
     try:
         if path.suffix == ".npz":
             return _read_npz(path, column)
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file)
-            header = rows.fieldnames or ()
+        with csv_rows(path, ConfigError, uneven=True) as (header, rows):
             names = [column] if column in header else [name.strip() for name in column.split(",")]
             for name in names:
                 if name not in header:
                     raise ConfigError(f"{path} has no column {name!r}")
-            texts = [",".join(row[name] or "" for name in names) for row in rows]
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zipfile.BadZipFile) as error:
+            at = [header.index(name) for name in names]
+            texts = [",".join(row[place] for place in at) for _, row in rows]
+    except (OSError, EOFError, zipfile.BadZipFile) as error:
         raise ConfigError(f"cannot read {path}: {type(error).__name__}") from None
     if not texts:
         raise ConfigError(f"{path} has no rows")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from contract.chains import BinaryChains
+from contract.errors import FuguError
+from host.csv_file import csv_rows
 
 __all__ = ["FLEET", "RECORDINGS", "STREAM", "Person", "load_people"]
 
@@ -54,8 +54,8 @@ def load_people() -> list[Person]:
     people = []
     for name, epsilon in _EPSILONS.items():
         path = RECORDINGS / f"hr_sleep_{name}.csv.gz"
-        with gzip.open(path, "rt", newline="") as file:
-            values = np.array([float(row["value"]) for row in csv.DictReader(file)])
+        with csv_rows(path, FuguError) as (header, rows):
+            values = np.array([float(row[header.index("value")]) for _, row in rows])
         mean = float(values.mean())
         states = (values >= mean).astype(np.int64)
         people.append(Person(name, path, mean, states, *_classes(states), epsilon))

@@ -9,16 +9,17 @@ rows and columns, never a value.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.planning.csv_file import column_missing, csv_rows
 from gateway.planning.errors import PlanningError
+from host.csv_file import csv_rows
 
-__all__ = ["MOST_MISSING", "Recording", "read_recording"]
+__all__ = ["MOST_MISSING", "Recording", "column_missing", "read_recording"]
 
 MOST_MISSING = 0.01
 """The share of missing readings above which they are a state of their own."""
@@ -95,8 +96,15 @@ def read_recording(path: Path, column: str | None, threshold: float | str | None
     return Recording(states, segments, _period(times, segments), edge, name, missing, None, share)
 
 
+def column_missing(file: str, name: str, header: Sequence[str]) -> PlanningError:
+    """What to say of a column that is not there; a first row with numbers or times is no header, but readings."""
+    named = all(cell[:1].isalpha() for cell in header if cell)
+    shown = ", ".join(header)[:200] if named else ""
+    return PlanningError(f"{file} has no column {name!r}; it has {shown or 'no header'}")
+
+
 def _read(path: Path, name: str) -> _Rows:
-    with csv_rows(path) as (header, rows):
+    with csv_rows(path, PlanningError) as (header, rows):
         if name not in header:
             raise column_missing(path.name, name, header)
         boundaries = [header.index(boundary) for boundary in _BOUNDARIES if boundary in header]

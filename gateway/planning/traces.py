@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.planning.csv_file import column_missing, csv_rows
 from gateway.planning.errors import PlanningError
-from gateway.planning.recording import MOST_MISSING
+from gateway.planning.recording import MOST_MISSING, column_missing
+from host.csv_file import csv_rows
 
 __all__ = ["Traces", "read_traces", "resampled"]
 
@@ -74,7 +74,7 @@ def read_traces(path: Path) -> Traces:
         PlanningError: a column is missing, or a row holds no place on earth; rows are named, never a value.
         OSError: the file cannot be read.
     """
-    with csv_rows(path) as (columns, rows):
+    with csv_rows(path, PlanningError) as (columns, rows):
         header = [column.lower() for column in columns]
         at = [_column(header, names, path.name) for names in (_LATITUDE, _LONGITUDE)]
         time = next((header.index(name) for name in _TIME if name in header), None)

@@ -1,0 +1,47 @@
+"""CSV files with a header, plain or gzip: recordings and traces. Errors name rows and columns, never a value."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from contract.errors import FuguError
+
+__all__ = ["NumberedRows", "csv_rows"]
+
+NumberedRows = Iterator[tuple[int, list[str]]]
+
+
+@contextmanager
+def csv_rows(path: Path, refused: type[FuguError], *, uneven: bool = False) -> Iterator[tuple[list[str], NumberedRows]]:
+    """Open a CSV file: its header, and its other rows with their line numbers; empty lines are left out.
+
+    Args:
+        path: the file; compressed if its name ends in .gz.
+        refused: raised if it is no CSV file, or a row is not as long as the header.
+        uneven: take such rows all the same: cells that are missing are empty.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file)
+            header = [cell.strip() for cell in next(rows, [])]
+            yield header, _numbered(rows, len(header), path.name, refused, uneven)
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise refused(f"{path.name} is no CSV file: {type(error).__name__}") from None
+
+
+def _numbered(rows: Iterator[list[str]], width: int, file: str, refused: type[FuguError], uneven: bool) -> NumberedRows:
+    for line, row in enumerate(rows, start=2):
+        if not row:
+            continue
+        if len(row) != width and not uneven:
+            raise refused(f"{file}: line {line} has {len(row)} columns, not {width}")
+        yield line, row + [""] * (width - len(row))

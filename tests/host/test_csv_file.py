@@ -1,0 +1,53 @@
+"""CSV files, plain or gzip; what is wrong with one is said without any of its values."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from contract.errors import FuguError
+from host.csv_file import csv_rows
+
+
+class RefusedError(FuguError):
+    """The file cannot be used."""
+
+
+def read(path: Path, *, uneven: bool = False) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    with csv_rows(path, RefusedError, uneven=uneven) as (header, rows):
+        return header, list(rows)
+
+
+@pytest.mark.parametrize("name", ["r.csv", "r.csv.gz"])
+def test_rows_have_the_numbers_of_their_lines(tmp_path: Path, name: str) -> None:
+    content = '\ufeff t, value\r\n1,2\r\n\r\n"3,5",4\r\n'.encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert read(tmp_path / name) == (["t", "value"], [(2, ["1", "2"]), (4, ["3,5", "4"])])
+
+
+def test_an_empty_file_has_no_header(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").touch()
+    assert read(tmp_path / "r.csv") == ([], [])
+
+
+@pytest.mark.parametrize(("row", "columns"), [("61.5", 1), ("61.5,62.5,63.5", 3)])
+def test_a_row_of_another_length_is_refused_unless_it_may_be(tmp_path: Path, row: str, columns: int) -> None:
+    (tmp_path / "r.csv").write_text(f"t,value\n1,2\n{row}\n")
+    with pytest.raises(RefusedError) as caught:
+        read(tmp_path / "r.csv")
+    assert str(caught.value) == f"r.csv: line 3 has {columns} columns, not 2"
+    _, rows = read(tmp_path / "r.csv", uneven=True)
+    assert rows[1] == (3, [*row.split(","), ""] if columns == 1 else row.split(","))
+
+
+@pytest.mark.parametrize("content", [b"t,value\n1,\xff61.5\n", gzip.compress(b"t,value\n1,61.5\n")[:-9]])
+def test_what_is_no_csv_file_is_refused_without_its_values(tmp_path: Path, content: bytes) -> None:
+    name = "r.csv.gz" if content[:2] == b"\x1f\x8b" else "r.csv"
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(RefusedError, match="is no CSV file: ") as caught:
+        read(tmp_path / name)
+    assert "61" not in str(caught.value)
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / "none.csv")
