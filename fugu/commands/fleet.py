@@ -29,7 +29,7 @@ from fugu.errors import CommandError, CommandLineError
 from fugu.view import fleet as view
 from fugu.view.fleet import changes_document, device_document, every, show_changes, show_devices, standing
 from fugu.view.fleet_warnings import read_document, warn_of_clocks, warn_of_rollouts
-from fugu.view.terminal import say, show_table, warn
+from fugu.view.terminal import say, show_table, warn, working
 from gateway.files import write_public
 from gateway.fleet import Registry
 from gateway.fleet.documents import check_new, enter, reached
@@ -292,7 +292,8 @@ def _dry_run(registry: Registry, signed: Signed, as_json: bool) -> None:
     from gateway.fleet.dry_run import changes
 
     check_new(registry, signed)
-    found = changes(registry, signed.document)
+    with working("what would change"):
+        found = changes(registry, signed.document)
     if as_json:
         print(json.dumps(changes_document(found, signed.document.version)))
     else:

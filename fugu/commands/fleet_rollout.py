@@ -16,6 +16,7 @@ from fugu.errors import CommandError, CommandLineError
 from fugu.view.fleet import changes_document, show_changes
 from fugu.view.fleet_warnings import read_document, warn_of_clocks
 from fugu.view.rollout import rollout_document, show_plan, show_rollout, watch
+from fugu.view.terminal import working
 from gateway.fleet import Plan, Registry, Rollouts, Stage, share
 from gateway.fleet import share as read_share
 from gateway.fleet.documents import check_new, document_in, enter, target_of
@@ -239,7 +240,8 @@ def _dry_run(registry: Registry, plan: Plan, signed: Signed | None, as_json: boo
         document = document_in(registry, plan.version)
     groups = {device.name: device.groups for device in registry.devices()}
     stages = stages_of(plan, groups, target_of(document.to))
-    found = changes(registry, document, {name for stage in stages for name in stage})
+    with working("what would change"):
+        found = changes(registry, document, {name for stage in stages for name in stage})
     if as_json:
         print(json.dumps({**changes_document(found, plan.version), "stages": stages}))
         return

@@ -12,7 +12,7 @@ import typer
 from fugu.commands.options import JsonOption
 from fugu.errors import CommandError
 from fugu.view.ledger import account_document, entry_document, show_accounts, show_entries
-from fugu.view.terminal import say
+from fugu.view.terminal import say, working
 from gateway.release.audit import verify as audit
 from gateway.release.ledger import Ledger
 
@@ -58,7 +58,7 @@ def verify(ledger: LedgerOption, store: StoreOption, as_json: JsonOption = False
     """
     from gateway.service.release_record import ledger_problem
 
-    with closing(_opened(ledger)) as opened:
+    with closing(_opened(ledger)) as opened, working("computing every charge again"):
         doubt = ledger_problem(opened, store)
         found = audit(opened)
     problems = ((doubt,) if doubt else ()) + found.problems

@@ -10,7 +10,7 @@ from fugu.commands.arguments import number, positive
 from fugu.errors import CommandError, CommandLineError
 from fugu.view.grid import show_grid
 from fugu.view.model import show_model
-from fugu.view.terminal import say, warn
+from fugu.view.terminal import say, warn, working
 from gateway.planning.grid_model import WARNING, fit_cells, fit_grid, grid_document
 from gateway.planning.recording import read_recording
 from gateway.planning.traces import read_traces, resampled
@@ -41,19 +41,20 @@ def fit_chain(
     if decimate < 1:
         raise CommandError(f"decimate must be at least 1, got {decimate}")
     edge = threshold if threshold in (None, "mean") else number(str(threshold), "threshold")
-    recording = read_recording(file, column, edge)
-    model = fit(
-        recording.states,
-        recording.segments,
-        decimate=decimate,
-        period_seconds=recording.period_seconds,
-        source=file.name,
-        column=recording.column,
-        threshold=recording.threshold,
-        missing_state=recording.missing_state,
-        missing_share=recording.missing_share,
-        confidences=tuple(sorted({0.9, 0.95, 0.99, 0.999, level})),
-    )
+    with working(f"fitting {file.name}"):
+        recording = read_recording(file, column, edge)
+        model = fit(
+            recording.states,
+            recording.segments,
+            decimate=decimate,
+            period_seconds=recording.period_seconds,
+            source=file.name,
+            column=recording.column,
+            threshold=recording.threshold,
+            missing_state=recording.missing_state,
+            missing_share=recording.missing_share,
+            confidences=tuple(sorted({0.9, 0.95, 0.99, 0.999, level})),
+        )
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
     if as_json:
@@ -75,14 +76,15 @@ def fit_places(
     if cell is not None and cells is not None:
         raise CommandLineError("give either --cell or --cells, not both")
     metres = _METRES if cell is None else positive(cell, "cell")
-    traces = read_traces(file)
-    if period is not None:
-        traces = resampled(traces, positive(period, "period"))
-    if cells is None:
-        model = fit_grid(traces, metres, period_seconds=period)
-    else:
-        model = fit_cells(traces, cells, period_seconds=period)
-    document = grid_document(model, traces)
+    with working(f"fitting {file.name}"):
+        traces = read_traces(file)
+        if period is not None:
+            traces = resampled(traces, positive(period, "period"))
+        if cells is None:
+            model = fit_grid(traces, metres, period_seconds=period)
+        else:
+            model = fit_cells(traces, cells, period_seconds=period)
+        document = grid_document(model, traces)
     if output is not None:
         output.write_text(json.dumps(document) + "\n", encoding="utf-8")
     if as_json:

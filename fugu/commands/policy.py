@@ -56,10 +56,12 @@ def check(
     except PolicyError as error:
         raise PolicyError(f"{file}: {error}") from None
     if not isinstance(policy, Policy):
-        policy.verify(accepted)
+        with working("checking every table"):
+            policy.verify(accepted)
         _check_measurement(policy, as_json)
         return
-    loss, alone = policy.verify(accepted), policy.verify_windows()
+    with working("deriving what the streams lose"):
+        loss, alone = policy.verify(accepted), policy.verify_windows()
     if as_json:
         print(json.dumps(policy_document(policy, loss, alone)))
     else:

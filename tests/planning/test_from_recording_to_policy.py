@@ -1,0 +1,99 @@
+"""From a recording and an epsilon to a policy, without a command line: values in, values out, errors of its own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from contract.chains import BinaryChains
+from contract.errors import FuguError, GuaranteeError
+from fugu.demo.people import RECORDINGS
+from gateway.planning.chain_source import file_source, interval_source
+from gateway.planning.errors import PlanningError
+from gateway.planning.measure_planner import make_measure_plan
+from gateway.planning.measure_policy_builder import MeasureHeader, build_measure_policy, missing_fields
+from gateway.planning.measure_spec import read_spec
+from gateway.planning.planner import Plan, Request, make_plan
+from gateway.planning.policy_builder import PolicyHeader, build_policy
+from gateway.planning.recording import read_recording
+from gateway.planning.window_plan import compare_noise, plan_noise
+from gateway.privacy.chain_fit import fit
+from gateway.privacy.window_mechanisms import MECHANISMS, WindowRequest
+
+HEADER = PolicyHeader(fleet="home", device="ring", stream="heart", edges=(61.5,), period_seconds=0.5, epoch=0.0)
+CHAINS = BinaryChains(q=(0.1, 0.12), r=(0.3, 0.4))
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    source = interval_source(CHAINS.q, CHAINS.r)
+    return make_plan(Request(source.chains, source.transition, 1.0, "informed", "information", ticks=2_000))
+
+
+def test_a_recording_becomes_a_policy_that_its_device_accepts(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recording = read_recording(RECORDINGS / "hr_sleep_N10.csv.gz", "state", None)
+    model = fit(recording.states, recording.segments, period_seconds=recording.period_seconds, confidences=(0.99,))
+    file = tmp_path / "chain.json"
+    file.write_text(model.to_json())
+    source = file_source(file, 0.99)
+    found = make_plan(Request(source.chains, source.transition, 2.0, "ignorant", "information", ticks=2_000))
+    policy = build_policy(found, HEADER)
+    assert policy.chains == source.chains
+    assert policy.verify(2.0).epsilon <= 2.0
+    with pytest.raises(GuaranteeError):
+        policy.verify(1.9)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_policy_says_what_its_header_says(plan: Plan) -> None:
+    policy = build_policy(plan, replace(HEADER, states=("calm", "awake"), version=7, frame_ticks=10, hysteresis=0.5))
+    assert (policy.fleet, policy.device, policy.stream, policy.version) == ("home", "ring", "heart", 7)
+    assert (policy.discretiser.states, policy.clock.period_us) == (("calm", "awake"), 500_000)
+    assert build_policy(plan, replace(HEADER, epoch=1.5)).clock.epoch_us == 1_500_000
+
+
+@pytest.mark.parametrize("wrong", [{"epoch": -1.0}, {"epoch": 2.0**42}, {"period_seconds": 0.0}])
+def test_a_clock_out_of_range_is_an_error_of_planning(plan: Plan, wrong: dict[str, float]) -> None:
+    with pytest.raises(PlanningError, match="epoch and period"):
+        build_policy(plan, replace(HEADER, **wrong))
+
+
+def test_a_file_that_is_no_chain_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "chain.json"
+    file.write_text('{"counts": []}')
+    with pytest.raises(FuguError, match=r"chain\.json"):
+        file_source(file, 0.99)
+
+
+def test_every_mechanism_is_announced_before_its_noise_is_sought() -> None:
+    begun: list[str] = []
+    request = WindowRequest(CHAINS, 1.0, None, "count", "ignorant")
+    found = compare_noise(request, None, begun.append)
+    assert begun == list(MECHANISMS)
+    assert {each.noise.mechanism for each in found.found} | set(found.refused) == set(MECHANISMS)
+    assert found.best == plan_noise(request, None, None)
+
+
+def test_a_measurement_says_which_fields_its_policy_lacks(tmp_path: Path) -> None:
+    file = tmp_path / "spec.json"
+    file.write_text(json.dumps({"grid": "2x2", "epsilon": 1, "graph": {"complete": True}, "fleet": "home"}))
+    measured = make_measure_plan(read_spec(file), "ignorant", quick=True)
+    header = MeasureHeader(device="ring", epoch=0.0)
+    assert missing_fields(measured.spec, header) == ["stream", "period"]
+    with pytest.raises(PlanningError, match="needs stream, period"):
+        build_measure_policy(measured, header)
+    complete = replace(header, stream="place", period=60.0)
+    assert missing_fields(measured.spec, complete) == []
+    assert build_measure_policy(measured, complete).epsilon == 1.0
+
+
+def test_a_wrong_specification_is_an_error_of_planning(tmp_path: Path) -> None:
+    file = tmp_path / "spec.json"
+    file.write_text("{}")
+    with pytest.raises(PlanningError, match=r"spec\.json: graph is missing"):
+        read_spec(file)
