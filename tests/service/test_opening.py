@@ -63,6 +63,13 @@ def test_every_commit_is_written_through(tmp_path: Path) -> None:
     assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
+def test_a_store_hands_its_connection_to_nobody(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite")
+    for part in (store, store.symbols, store.points, store.windows, store.releases):
+        public = [getattr(part, name) for name in dir(part) if not name.startswith("_")]
+        assert not [one for one in public if isinstance(one, sqlite3.Connection)]
+
+
 def test_a_false_guarantee_is_refused_with_the_name_of_its_file(tmp_path: Path) -> None:
     write_policies(tmp_path)
     document = json.loads(policy().to_json())

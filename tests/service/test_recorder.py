@@ -12,7 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contract.frames import MAX_GAPS, Committed, SymbolFrame
-from tests.support.scenes import Scene, final_state, frames
+from contract.window_frames import WindowFrame
+from contract.windows import Window
+from gateway.service.ingest import Received
+from tests.support.measured import measure_frames, measure_policy
+from tests.support.scenes import Scene, final_state, frames, policy
 
 UNMINDED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 FRAMES = frames([4, 1, 10, 3, 20, 7, 9, 2], gaps=[0, 0, 3, 0, 30, 8, 7, 0], versions=[1, 1, 1, 2, 2, 3, 1, 1])
@@ -168,6 +172,36 @@ def test_a_full_disk_keeps_frames_out_of_the_watermark_until_there_is_room(tmp_p
     scene.store._db.execute("PRAGMA max_page_count=1000000")
     scene.record(*made)
     assert final_state(scene) == final_state(reference)
+
+
+def test_a_batch_of_all_kinds_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
+    """One transaction for symbols, windows and points; after a failure nothing in memory is ahead of the store."""
+    high = Window(name="high", length=10, stride=10, start=3, states=(1,), scale="20")
+    measured = measure_policy(3, start=4)
+    scene = Scene(tmp_path / "s.sqlite", policies=(policy(1, windows=(high,)), measured))  # type: ignore[arg-type]
+    window = WindowFrame(1, "high", -1, 5, 53, 10, 10, (4,))
+    points, symbols = measure_frames(measured, [10, 10]), frames([10, 10])
+    streams = ((symbols, "hr"), (points, "place"))
+    batch = [Received("watch", "hr", window), *(Received("watch", name, one) for some, name in streams for one in some)]
+    scene.store._db.execute("CREATE TRIGGER full BEFORE INSERT ON measured BEGIN SELECT RAISE(ABORT, 'full'); END")
+    for _ in range(2):
+        with pytest.raises(sqlite3.IntegrityError):
+            scene.recorder.record(batch)
+        assert {commit.through for commit in scene.committed().streams} == {-1}
+        assert scene.recorder.symbols.newest("watch", "hr") is None
+        assert scene.recorder.points.newest("watch", "place") is None
+    assert not scene.counters
+    scene.store._db.execute("DROP TRIGGER full")
+    scene.recorder.record(batch[::-1])
+    scene.recorder.record(batch)
+    assert [(one.stream, one.through) for one in scene.committed().streams] == [
+        ("hr", 19),
+        ("hr/high", 5),
+        ("place", 19),
+    ]
+    counted = {name: scene.counters[name] for name in ("stored", "duplicate", "windows_stored", "windows_duplicate")}
+    assert counted == {"stored": 4, "duplicate": 4, "windows_stored": 1, "windows_duplicate": 1}
+    assert scene.counters["conflict"] == scene.counters["windows_conflict"] == scene.counters["late"] == 0
 
 
 def test_what_waits_to_be_published_survives_until_it_is_forgotten(tmp_path: Path) -> None:
