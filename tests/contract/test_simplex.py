@@ -29,8 +29,8 @@ def test_lists_and_arrays_give_the_same_bits(k: int) -> None:
         laws = generator.dirichlet(np.full(k, generator.choice([0.05, 1.0])), size=2)
         laws[generator.random((2, k)) < 0.2] = 0.0
         trees = (
-            Tree(*([0] * k for _ in range(5)), *([0.0] * k for _ in range(2))),  # type: ignore[arg-type]
-            Tree(*(np.zeros(k, dtype=np.int64) for _ in range(5)), *(np.zeros(k) for _ in range(2))),  # type: ignore[arg-type]
+            Tree(*([0] * k for _ in range(5)), *([0.0] * k for _ in range(2))),
+            Tree(*(np.zeros(k, dtype=np.int64) for _ in range(5)), *(np.zeros(k) for _ in range(2))),
         )
         above, below = laws.tolist()
         plain = largest_ratio(above, below, high.tolist(), float(high.max()), trees[0])
