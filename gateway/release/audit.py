@@ -6,7 +6,6 @@ memory, so that each release is held against the allowance that was in force whe
 
 from __future__ import annotations
 
-import sqlite3
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from contract.release_frames import RELEASE, decode_release
 from gateway.release.charges import nats
 from gateway.release.entries import Key, uncharged
 from gateway.release.ledger import Ledger
+from gateway.release.ledger_rows import LedgerRows
 from gateway.release.runs import Run, clipped, overlay, peak
 
 __all__ = ["Audit", "verify"]
@@ -60,31 +60,28 @@ def verify(ledger: Ledger, published: Mapping[int, bytes] | None = None) -> Audi
     Returns:
         What does not agree. Ticks above an allowance that was lowered later are no problem.
     """
-    with ledger.snapshot() as db:
-        accounts = {row[0]: _Account(row[0], Key(*row[1:4])) for row in db.execute("SELECT * FROM accounts")}
-        problems = _replay(db, accounts)
-        problems += _compare(db, accounts)
-        (count,) = db.execute("SELECT count(*) FROM entries").fetchone()
+    with ledger.snapshot() as rows:
+        accounts = {row[0]: _Account(row[0], Key(*row[1:4])) for row in rows.accounts()}
+        problems = _replay(rows, accounts)
+        problems += _compare(rows, accounts)
+        count = rows.entry_count()
         for number, payload in (published or {}).items():
-            row = db.execute("SELECT payload FROM entries WHERE number=?", (number,)).fetchone()
-            if row is None or row[0] != payload:
+            if rows.payload(number) != payload:
                 problems.append(f"entry {number}: is not what was published")
     return Audit(count, len(accounts), tuple(problems))
 
 
-def _replay(db: sqlite3.Connection, accounts: dict[int, _Account]) -> list[str]:
+def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
     problems: list[str] = []
     changes: dict[int, list[_Row]] = defaultdict(list)
-    query = "SELECT after_entry, account, allowance, base FROM allowances ORDER BY serial"
-    for after, *change in db.execute(query):
+    for after, *change in rows.allowances():
         changes[after].append(tuple(change))
     by_key = {account.key: account for account in accounts.values()}
     members: dict[int, dict[str, int]] = defaultdict(dict)
-    for group, device, charge in db.execute("SELECT * FROM members"):
+    for group, device, charge in rows.members():
         members[group][device] = charge
     _change(accounts, changes.pop(0, []))
-    columns = "number, name, audience, stream, first, last, exclusive, reason, payload, in_group, topic"
-    for expected, row in enumerate(db.execute(f"SELECT {columns} FROM entries ORDER BY number"), start=1):
+    for expected, row in enumerate(rows.entries(), start=1):
         number, name, audience, stream, first, last, exclusive, reason, payload, group, topic = row
         if number != expected and not problems:
             problems.append(f"entry {expected}: is missing")
@@ -141,12 +138,12 @@ def _frame_problems(number: int, stated: _Row, charges: dict[str, int], payload:
     return []
 
 
-def _compare(db: sqlite3.Connection, accounts: dict[int, _Account]) -> list[str]:
+def _compare(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
     problems = []
     stored: dict[int, list[Run]] = defaultdict(list)
-    for number, *run in db.execute("SELECT account, first, last, charge FROM runs ORDER BY account, first"):
+    for number, *run in rows.runs():
         stored[number].append(Run(*run))
-    for number, allowance, base, exclusive in db.execute("SELECT id, allowance, base, exclusive FROM accounts"):
+    for number, *_, allowance, base, exclusive in rows.accounts():
         account = accounts[number]
         if stored.pop(number, []) != account.runs:
             problems.append(f"{account.key}: its charges are not those of its entries")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 
 from gateway.release.entries import Account, Allowance, Entry, Key, LedgerError, Release, State, refusal
 from gateway.release.ledger_file import open_ledger
+from gateway.release.ledger_rows import LedgerRows
 from gateway.release.runs import Run, clipped, overlay, peak
 from host.database import snapshot, transaction
 
@@ -55,10 +55,10 @@ class Ledger:
         return transaction(self._db)
 
     @contextmanager
-    def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """Reads see one state of the ledger, and hold nobody up."""
+    def snapshot(self) -> Iterator[LedgerRows]:
+        """The rows of one state of the ledger; reading them holds nobody up."""
         with snapshot(self._db):
-            yield self._db
+            yield LedgerRows(self._db)
 
     def set_allowances(self, allowances: Iterable[Allowance], *, time_us: int) -> None:
         """Open accounts, or change them; every change is recorded.
