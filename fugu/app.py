@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from functools import cache
-from importlib.metadata import version as installed
 from typing import Annotated, Any
 
 import typer
@@ -123,5 +122,7 @@ def _root(
       fugu subscribe --fleet home --json
     """
     if version:
+        from importlib.metadata import version as installed
+
         print(f"fugu {installed('fugu-edge')}")
         raise typer.Exit

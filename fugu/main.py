@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 
 from contract.errors import FuguError
 from fugu.errors import CommandLineError
@@ -58,6 +57,8 @@ def _command(words: list[str]) -> Callable[[], int]:
 
 
 def _version() -> int:
+    from importlib.metadata import version
+
     print(f"fugu {version('fugu-edge')}")
     return 0
 
