@@ -163,6 +163,17 @@ def test_commands_import_in_a_function_only_what_is_slow_to_load() -> None:
     assert len(found) < 50
 
 
+def test_no_public_method_of_a_store_hands_out_its_connection() -> None:
+    """Parts of a store are given the connection when it opens; nobody gets it from a store."""
+    wrong = []
+    for file in (ROOT / "gateway").rglob("*.py"):
+        for made in (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)):
+            for method in (node for node in made.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"):
+                if method.returns is not None and "Connection" in ast.unparse(method.returns):
+                    wrong.append(f"{file.name}: {made.name}.{method.name}")
+    assert wrong == []
+
+
 def test_a_running_agent_loads_no_parser_and_no_command_line() -> None:
     """Everything the running agent needs, loaded in a fresh interpreter."""
     code = (

@@ -13,7 +13,6 @@ The rules:
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -32,6 +31,7 @@ from gateway.fleet.entries import (
 )
 from gateway.fleet.registry_file import BUSY_SECONDS, open_registry, reading, writing
 from gateway.fleet.registry_rows import DEVICES, DOCUMENT, device_of, document_of, put_report
+from gateway.fleet.rollout_rows import RolloutRows
 
 __all__ = ["Registry"]
 
@@ -44,22 +44,27 @@ class Registry:
         fleet: make it for this fleet if it is not there; None if it must be there.
         busy_seconds: time to wait for another process that writes.
 
+    Attributes:
+        fleet: its name.
+        rollouts: the rows of `gateway.fleet.rollouts`.
+
     Raises:
         RegistryError: it cannot be opened, is no registry or another fleet's, or was written by a later version.
     """
 
     def __init__(self, path: Path, *, fleet: str | None = None, busy_seconds: float = BUSY_SECONDS) -> None:
         self._db, self.fleet = open_registry(path, fleet, busy_seconds)
+        self.rollouts = RolloutRows(self._db)
 
     def close(self) -> None:
         """Close the file."""
         self._db.close()
 
-    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+    def transaction(self) -> AbstractContextManager[None]:
         """All of it becomes durable, or nothing does; a `RegistryError` if the file does not take it."""
         return writing(self._db)
 
-    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]:
+    def snapshot(self) -> AbstractContextManager[None]:
         """Reads see one state of the registry, and hold nobody up."""
         return reading(self._db)
 
@@ -72,10 +77,10 @@ class Registry:
             UnknownNameError: a name cannot be one, or is taken.
         """
         chosen = _group_names(groups)
-        with self.transaction() as db:
-            if db.execute("SELECT 1 FROM devices WHERE name=?", (checked_name(device, "device"),)).fetchone():
+        with self.transaction():
+            if self._db.execute("SELECT 1 FROM devices WHERE name=?", (checked_name(device, "device"),)).fetchone():
                 raise UnknownNameError(f"device {device} is enrolled already")
-            db.execute("INSERT INTO devices (name, enrolled_us) VALUES (?, ?)", (device, time_us))
+            self._db.execute("INSERT INTO devices (name, enrolled_us) VALUES (?, ?)", (device, time_us))
             self._put_groups(device, chosen)
             self.record(who, "enrol", device, " ".join(chosen), time_us=time_us)
 
@@ -85,15 +90,15 @@ class Registry:
         Raises:
             UnknownNameError: there is no such device.
         """
-        with self.transaction() as db:
+        with self.transaction():
             self._must_be_there(device)
             for table, column in (
                 *(("members", "device"), ("desired", "device"), ("reported", "device")),
                 ("devices", "name"),
             ):
-                db.execute(f"DELETE FROM {table} WHERE {column}=?", (device,))
+                self._db.execute(f"DELETE FROM {table} WHERE {column}=?", (device,))
             query = "UPDATE rollout_devices SET at_us=NULL, time_us=NULL, former=NULL, reached_us=NULL WHERE device=?"
-            db.execute(query, (device,))  # enrolled again, it has to be offered again what it was offered
+            self._db.execute(query, (device,))  # enrolled again, it has to be offered again what it was offered
             self.record(who, "remove", device, time_us=time_us)
 
     def set_groups(self, device: str, groups: Iterable[str], *, who: str, time_us: int) -> None:
@@ -128,8 +133,8 @@ class Registry:
 
     def groups(self) -> dict[str, int]:
         """Every group, and how many devices it has."""
-        with self.snapshot() as db:
-            return dict(db.execute("SELECT in_group, COUNT(*) FROM members GROUP BY in_group ORDER BY in_group"))
+        with self.snapshot():
+            return dict(self._db.execute("SELECT in_group, COUNT(*) FROM members GROUP BY in_group ORDER BY in_group"))
 
     # What devices say
 
@@ -142,9 +147,9 @@ class Registry:
             How many are of devices that are not enrolled; they are ignored.
         """
         strangers = 0
-        with self.transaction() as db:
+        with self.transaction():
             for one in sightings:
-                cursor = db.execute(
+                cursor = self._db.execute(
                     "UPDATE devices SET last_seen_us=CASE WHEN :online OR online THEN max(last_seen_us, :time) "
                     "ELSE last_seen_us END, online=:online, outbox_depth=:depth, codes=:error, "
                     "agent_version=:agent WHERE name=:name",
@@ -163,12 +168,12 @@ class Registry:
             How many are of devices that are not enrolled; they are ignored.
         """
         strangers = 0
-        with self.transaction() as db:
+        with self.transaction():
             for one in reports:
-                if not db.execute("SELECT 1 FROM devices WHERE name=?", (one.device,)).fetchone():
+                if not self._db.execute("SELECT 1 FROM devices WHERE name=?", (one.device,)).fetchone():
                     strangers += 1
                     continue
-                put_report(db, one)
+                put_report(self._db, one)
         return strangers
 
     def refusals(self, device: str | None = None, *, after: int = 0, limit: int = 1000) -> list[Refusal]:
@@ -178,8 +183,8 @@ class Registry:
             "SELECT number, time_us, device, version, outcome, reason FROM refusals "
             f"WHERE {where} number>? ORDER BY number LIMIT ?"
         )
-        with self.snapshot() as db:
-            return [Refusal._make(row) for row in db.execute(query, (*values, after, limit))]
+        with self.snapshot():
+            return [Refusal._make(row) for row in self._db.execute(query, (*values, after, limit))]
 
     # Documents
 
@@ -194,8 +199,10 @@ class Registry:
         Raises:
             DocumentError: its version is not higher than all others, or what it restores is not there.
         """
-        with self.transaction() as db:
-            known = db.execute("SELECT digest, payload FROM documents WHERE version=?", (document.version,)).fetchone()
+        with self.transaction():
+            known = self._db.execute(
+                "SELECT digest, payload FROM documents WHERE version=?", (document.version,)
+            ).fetchone()
             if known == (document.digest, document.payload):
                 return
             if known or document.version < self._newest():
@@ -206,7 +213,7 @@ class Registry:
             if document.restores is not None:
                 self._document(document.restores)
             place = (document.version, *document.target, document.digest, document.payload, document.description)
-            db.execute(
+            self._db.execute(
                 f"INSERT INTO documents ({DOCUMENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (*place, who, time_us, document.restores),
             )
@@ -226,8 +233,8 @@ class Registry:
 
     def documents(self) -> list[Document]:
         """All documents, oldest first."""
-        with self.snapshot() as db:
-            return [document_of(row) for row in db.execute(f"SELECT {DOCUMENT} FROM documents ORDER BY version")]
+        with self.snapshot():
+            return [document_of(row) for row in self._db.execute(f"SELECT {DOCUMENT} FROM documents ORDER BY version")]
 
     def newest_version(self) -> int:
         """The highest version of all documents, 0 if there is none."""
@@ -278,14 +285,14 @@ class Registry:
             "LEFT JOIN rollouts ON number=rollout WHERE published=0 AND COALESCE(phase, '') NOT IN "
             "('paused', 'stopped', 'aborted') ORDER BY since_us, device LIMIT ?"
         )
-        with self.snapshot() as db:
-            return [Due._make(row) for row in db.execute(query, (limit,))]
+        with self.snapshot():
+            return [Due._make(row) for row in self._db.execute(query, (limit,))]
 
     def published(self, some: Iterable[tuple[str, int]]) -> None:
         """The broker has these documents; if a device should have a newer one by now, that is still to come."""
-        with self.transaction() as db:
+        with self.transaction():
             query = "UPDATE desired SET published=1 WHERE device=? AND version=? AND NOT published"
-            db.executemany(query, list(some))
+            self._db.executemany(query, list(some))
 
     def publish_again(self) -> int:
         """Publish anew what its device has not answered yet: the broker may have lost what it had.
@@ -293,8 +300,8 @@ class Registry:
         Returns:
             How many documents that are.
         """
-        with self.transaction() as db:
-            return db.execute(
+        with self.transaction():
+            return self._db.execute(
                 "UPDATE desired SET published=0 WHERE published AND NOT EXISTS (SELECT 1 FROM reported r "
                 "WHERE r.device=desired.device AND (r.in_force=desired.version OR r.version=desired.version))"
             ).rowcount
@@ -303,15 +310,15 @@ class Registry:
 
     def record(self, who: str, what: str, subject: str, detail: str = "", *, time_us: int) -> None:
         """Add to the history."""
-        with self.transaction() as db:
+        with self.transaction():
             query = "INSERT INTO history (time_us, who, what, subject, detail) VALUES (?, ?, ?, ?, ?)"
-            db.execute(query, (time_us, who, what, subject, detail))
+            self._db.execute(query, (time_us, who, what, subject, detail))
 
     def history(self, *, after: int = 0, limit: int = 1000) -> list[Event]:
         """What happened above a number, oldest first."""
         query = "SELECT number, time_us, who, what, subject, detail FROM history WHERE number>? ORDER BY number LIMIT ?"
-        with self.snapshot() as db:
-            return [Event._make(row) for row in db.execute(query, (after, limit))]
+        with self.snapshot():
+            return [Event._make(row) for row in self._db.execute(query, (after, limit))]
 
     # Inside
 

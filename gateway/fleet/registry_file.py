@@ -88,34 +88,34 @@ def open_registry(path: Path, fleet: str | None, busy_seconds: float = BUSY_SECO
 
 
 @contextmanager
-def writing(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+def writing(db: sqlite3.Connection) -> Iterator[None]:
     """All of it becomes durable, or nothing does; inside another one, it is part of that.
 
     Raises:
         RegistryError: the file does not take it, because the disk is full or another process keeps it locked.
     """
     if db.in_transaction:
-        yield db
+        yield
         return
     try:
         with transaction(db):
-            yield db
+            yield
     except (sqlite3.Error, OverflowError) as error:
         raise RegistryError(f"the fleet registry does not take the change, nothing was done: {error}") from None
 
 
 @contextmanager
-def reading(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+def reading(db: sqlite3.Connection) -> Iterator[None]:
     """Reads see one state of the registry, and hold nobody up.
 
     Raises:
         RegistryError: the file cannot be read.
     """
     if db.in_transaction:
-        yield db
+        yield
         return
     try:
         with snapshot(db):
-            yield db
+            yield
     except (sqlite3.Error, OverflowError) as error:
         raise RegistryError(f"the fleet registry cannot be read: {error}") from None

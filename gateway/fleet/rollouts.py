@@ -6,30 +6,21 @@ nothing of it. Operators' actions come from another process, the command line, a
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from gateway.fleet import rollout as rules
 from gateway.fleet.entries import Due, PlanError, RolloutError, UnknownNameError
 from gateway.fleet.plan import Plan, stages_of
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollout import ACTIVE, Action, Offer, OfferWayBack, Report, SetDesired, State, Tally
+from gateway.fleet.rollout import ACTIVE, Action, OfferWayBack, SetDesired, State, Tally
+from gateway.fleet.rollout_rows import Stored
 
 __all__ = ["Rollout", "Rollouts"]
 
 _GATEWAY = "gateway"
 _KEEP_CLOCK_US = 20_000_000
 """A step that changes nothing but the clock is written only this often, to spare the disk."""
-_STATE = "phase, stage, approved, clock_us, seen_us, slot_us, cause"
-_REPORTS = """
-SELECT m.device, d.online, d.last_seen_us, w.version, r.in_force, r.version, r.outcome,
-    (SELECT outcome FROM refusals f WHERE f.device=m.device AND f.version=:version
-        AND f.time_us>=d.enrolled_us ORDER BY number DESC LIMIT 1)
-FROM rollout_devices m JOIN devices d ON d.name=m.device LEFT JOIN desired w ON w.device=m.device
-LEFT JOIN reported r ON r.device=m.device WHERE m.rollout=:rollout
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +49,7 @@ class Rollouts:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self._rows = registry.rollouts
 
     def preview(self, plan: Plan) -> tuple[tuple[str, ...], ...]:
         """The devices that each stage of a plan would add, if it started now.
@@ -84,10 +76,9 @@ class Rollouts:
         Raises:
             PlanError, UnknownNameError: as `preview` says.
         """
-        with self._registry.transaction() as db:
+        with self._registry.transaction():
             self.preview(plan)
-            query = f"INSERT INTO rollouts (plan, {_STATE}, created_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-            number = int(db.execute(query, (plan.to_json(), *_row(State()), time_us)).lastrowid or 0)
+            number = self._rows.add(plan, time_us)
             self._record(number, who, "draft", plan.to_json(), time_us)
             return number
 
@@ -98,28 +89,17 @@ class Rollouts:
             RolloutError: it was started before, or another one is under way at one of its devices.
             PlanError, UnknownNameError: as `preview` says.
         """
-        with self._registry.transaction() as db:
-            plan, state = self._load(number)
+        with self._registry.transaction():
+            plan, state, *_ = self._load(number)
             began = rules.begin(state, self.preview(plan), time_us)
-            rows = [
-                (number, name, stage, place)
-                for stage, names in enumerate(began.stages)
-                for place, name in enumerate(names)
-            ]
-            query = "INSERT INTO rollout_devices (rollout, device, stage, place) VALUES (?, ?, ?, ?)"
-            db.executemany(query, rows)
-            other = db.execute(
-                "SELECT rollout, COUNT(*) FROM rollout_devices JOIN rollouts ON rollout=number "
-                "WHERE phase IN ('running', 'waiting', 'paused') AND device IN "
-                "(SELECT device FROM rollout_devices WHERE rollout=:number) GROUP BY rollout",
-                {"number": number},
-            ).fetchone()
-            if other:
+            self._rows.choose(number, began.stages)
+            count = sum(map(len, began.stages))
+            if other := self._rows.in_the_way(number):
                 raise RolloutError(
-                    f"rollout {other[0]} is under way at {other[1]} of the {len(rows)} devices: let it end, or abort it"
+                    f"rollout {other[0]} is under way at {other[1]} of the {count} devices: let it end, or abort it"
                 )
             self._save(number, state, began)
-            self._record(number, who, "start", f"version {plan.version} for {len(rows)} devices", time_us)
+            self._record(number, who, "start", f"version {plan.version} for {count} devices", time_us)
 
     def pause(self, number: int, *, who: str, time_us: int) -> None:
         """Let nothing happen until `resume`; a `RolloutError` if it is not under way."""
@@ -148,8 +128,8 @@ class Rollouts:
             RegistryError: the file cannot be used; nothing was done.
         """
         with self._registry.transaction():
-            plan, state = self._load(number)
-            actions, following = rules.advance(plan, state, self._reports(number, plan.version), time_us)
+            plan, state, *_ = self._load(number)
+            actions, following = rules.advance(plan, state, self._rows.reports(number, plan.version), time_us)
             quiet = replace(following, clock_us=state.clock_us, seen_us=state.seen_us) == state
             if following == state or (quiet and abs(time_us - state.seen_us) < _KEEP_CLOCK_US):
                 return ()
@@ -174,14 +154,13 @@ class Rollouts:
 
     def active(self) -> list[int]:
         """Numbers of the rollouts that are under way."""
-        with self._registry.snapshot() as db:
-            query = "SELECT number FROM rollouts WHERE phase IN ('running', 'waiting', 'paused') ORDER BY number"
-            return [row[0] for row in db.execute(query)]
+        with self._registry.snapshot():
+            return self._rows.numbers(under_way=True)
 
     def numbers(self) -> list[int]:
         """Numbers of all rollouts."""
-        with self._registry.snapshot() as db:
-            return [row[0] for row in db.execute("SELECT number FROM rollouts ORDER BY number")]
+        with self._registry.snapshot():
+            return self._rows.numbers()
 
     def show(self, number: int) -> Rollout:
         """A rollout as it stands.
@@ -189,11 +168,10 @@ class Rollouts:
         Raises:
             UnknownNameError: there is no such rollout.
         """
-        with self._registry.snapshot() as db:
-            plan, state = self._load(number)
-            times = db.execute("SELECT created_us, ended_us FROM rollouts WHERE number=?", (number,)).fetchone()
-            tallies = rules.tally(plan, state, self._reports(number, plan.version))
-            return Rollout(number, plan, state, tallies, *times)
+        with self._registry.snapshot():
+            plan, state, created_us, ended_us = self._load(number)
+            tallies = rules.tally(plan, state, self._rows.reports(number, plan.version))
+            return Rollout(number, plan, state, tallies, created_us, ended_us)
 
     def way_back(self, number: int) -> OfferWayBack:
         """For each version that devices had before, those that were offered the rollout's.
@@ -202,11 +180,11 @@ class Rollouts:
             UnknownNameError: there is no such rollout.
         """
         with self._registry.snapshot():
-            return rules.way_back(self._load(number)[1])
+            return rules.way_back(self._load(number).state)
 
     def _operate(self, number: int, what: str, change: Callable[[State], State], who: str, time_us: int) -> None:
         with self._registry.transaction():
-            _, state = self._load(number)
+            state = self._load(number).state
             following = change(state)
             self._save(number, state, following, time_us)
             self._record(number, who, what, "", time_us)
@@ -221,67 +199,13 @@ class Rollouts:
     def _record(self, number: int, who: str, what: str, detail: str, time_us: int) -> None:
         self._registry.record(who, what, f"rollout {number}", detail, time_us=time_us)
 
-    def _load(self, number: int) -> tuple[Plan, State]:
-        with self._registry.snapshot() as db:
-            row = db.execute(f"SELECT plan, {_STATE} FROM rollouts WHERE number=?", (number,)).fetchone()
-            if row is None:
+    def _load(self, number: int) -> Stored:
+        with self._registry.snapshot():
+            if (found := self._rows.load(number)) is None:
                 raise UnknownNameError(f"there is no rollout {number} in fleet {self._registry.fleet}")
-            members, offers = _members(db, number)
-        phase, stage, approved, clock, seen, slot, cause = row[1:]
-        plan = Plan.from_json(row[0])
-        stages = tuple(tuple(members.get(i, ())) for i in range(len(plan.stages))) if members else ()
-        return plan, State(phase, stages, stage, approved, clock, seen, slot, offers, cause)
+            return found
 
     def _save(self, number: int, before: State, after: State, time_us: int | None = None) -> None:
         """Write what is different, as part of a transaction."""
         ended = None if after.phase in ACTIVE or after.phase == "draft" else time_us
-        with self._registry.transaction() as db:
-            columns = ", ".join(f"{column}=?" for column in _STATE.split(", "))
-            db.execute(f"UPDATE rollouts SET {columns}, ended_us=? WHERE number=?", (*_row(after), ended, number))
-            changed = [
-                (*offer, number, name) for name, offer in after.offers.items() if before.offers.get(name) != offer
-            ]
-            query = "UPDATE rollout_devices SET at_us=?, time_us=?, former=?, reached_us=? WHERE rollout=? AND device=?"
-            db.executemany(query, changed)
-
-    def _reports(self, number: int, version: int) -> Mapping[str, Report]:
-        with self._registry.snapshot() as db:
-            rows = db.execute(_REPORTS, {"rollout": number, "version": version})
-            return {row[0]: _report(version, *row[1:]) for row in rows}
-
-
-def _members(db: sqlite3.Connection, number: int) -> tuple[dict[int, list[str]], dict[str, Offer]]:
-    """The devices of each stage, and their offers."""
-    members: dict[int, list[str]] = {}
-    offers: dict[str, Offer] = {}
-    query = (
-        "SELECT stage, device, at_us, time_us, former, reached_us FROM rollout_devices WHERE rollout=? "
-        "ORDER BY stage, place"
-    )
-    for stage, device, *offer in db.execute(query, (number,)):
-        members.setdefault(stage, []).append(device)
-        if offer[0] is not None:
-            offers[device] = Offer(*offer)
-    return members, offers
-
-
-def _report(
-    version: int,
-    online: int,
-    last_seen: int,
-    desired: int | None,
-    in_force: int | None,
-    latest: int | None,
-    outcome: Any,
-    refused: Any,
-) -> Report:
-    """What a device's rows say about a version: failure after acceptance counts, a refusal before it does not."""
-    answer: Any = (outcome if latest == version else refused) or ""
-    if in_force == version and answer != "failed":
-        answer = "accepted"
-    former = in_force or desired
-    return Report(bool(online), last_seen, answer, former, max(desired or 0, in_force or 0))
-
-
-def _row(state: State) -> tuple[object, ...]:
-    return (state.phase, state.stage, state.approved, state.clock_us, state.seen_us, state.slot_us, state.cause)
+        self._rows.save(number, before, after, ended)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -44,5 +46,5 @@ class Home:
 
     def dump(self) -> list[str]:
         """Everything in the registry."""
-        with self.registry.snapshot() as db:
+        with closing(sqlite3.connect(self.path)) as db:
             return list(db.iterdump())
