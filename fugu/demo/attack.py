@@ -13,12 +13,11 @@ from contract.noise_table import NoiseTable
 from contract.policy import Policy
 from fugu.demo.people import Person
 from gateway.chain import posterior_marginals
+from gateway.chain.arrays import Ints
 from gateway.privacy.attack_bound import success_bound
 from gateway.privacy.randomised_response import calibrate_binary
 
 __all__ = ["Attack", "Price", "attack", "price", "randomise"]
-
-Ints = npt.NDArray[np.int64]
 
 
 class Attack(NamedTuple):

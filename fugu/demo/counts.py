@@ -10,21 +10,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from contract.guarantee import Guarantee
 from contract.policy import Policy
 from contract.release_frames import ReleaseFrame
 from fugu.demo.people import Person
 from fugu.demo.policies import WINDOW
+from gateway.chain.arrays import Ints
 from gateway.privacy.quilts import group_dp_scale, mqm_exact
 from gateway.release.audit import verify
 from gateway.release.charges import nats
 from gateway.release.ledger import Ledger
 
 __all__ = ["GroupRelease", "LedgerLines", "WindowErrors", "group_release", "ledger_lines", "window_errors"]
-
-Ints = npt.NDArray[np.int64]
 
 
 class WindowErrors(NamedTuple):

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 
 from contract.measure_policy import MeasurePolicy
 from fugu.demo.processes import DemoError
+from gateway.chain.arrays import Floats, Ints
 
 __all__ = ["Walk", "html_report", "map_picture", "read_walk", "walk_table"]
 
-Floats = NDArray[np.float64]
 _CELL = 24
 _ELLIPSE = math.sqrt(-2.0 * math.log(0.05))
 """Half-axes of the ellipse that holds 95 % of a normal law in the plane, in standard deviations."""
@@ -46,10 +45,10 @@ class Walk(NamedTuple):
 
     truth: Floats
     released: Floats
-    tables: NDArray[np.int64]
+    tables: Ints
     means: Floats
     covariances: Floats
-    protection: NDArray[np.int64]
+    protection: Ints
 
     def error(self, places: Floats) -> float:
         """Root-mean-square distance from the truth, where a place is known."""
