@@ -42,7 +42,9 @@ def test_a_row_of_another_length_is_refused_unless_it_may_be(tmp_path: Path, row
     assert rows[1] == (3, [*row.split(","), ""] if columns == 1 else row.split(","))
 
 
-@pytest.mark.parametrize("content", [b"t,value\n1,\xff61.5\n", gzip.compress(b"t,value\n1,61.5\n")[:-9]])
+@pytest.mark.parametrize(
+    "content", [b"t,value\n1,\xff61.5\n", gzip.compress(b"t,value\n1,61.5\n")[:-9]], ids=["not UTF-8", "cut gzip"]
+)
 def test_what_is_no_csv_file_is_refused_without_its_values(tmp_path: Path, content: bytes) -> None:
     name = "r.csv.gz" if content[:2] == b"\x1f\x8b" else "r.csv"
     (tmp_path / name).write_bytes(content)
