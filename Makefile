@@ -1,4 +1,4 @@
-.PHONY: demo demo-location test soak bench lint setup-demo setup-test
+.PHONY: demo demo-location test quick soak bench lint setup-demo setup-test
 
 # Tests wait more than they compute: two at a time take half as long.
 TWO = -n 2 --dist worksteal
@@ -12,6 +12,10 @@ demo-location: setup-demo
 test: setup-test lint
 	.venv/bin/python -m pytest $(TWO)
 	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest $(TWO) tests/chain tests/privacy/accountant/test_inner_maximum.py
+
+# No broker, no other processes, nothing that takes long.
+quick: setup-test lint
+	.venv/bin/python -m pytest $(TWO) -m 'not soak and not processes and not long'
 
 soak:
 	deploy/bootstrap.sh fuzz mosquitto=mosquitto

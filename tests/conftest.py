@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,25 @@ from tests.support.brokers import Mosquitto
 # How long one takes says nothing about the code: the machine may be busy.
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a broker or other processes: by their fixtures, and by what their modules import."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if fixtures & {"broker", "fleet", "written"} or _starts_processes(item.module.__name__):  # type: ignore[attr-defined]
+            item.add_marker("processes")
+
+
+@cache
+def _starts_processes(name: str) -> bool:
+    """Whether a module holds `subprocess`, or a class whose own module does, through any number of helpers' modules."""
+    held = list(vars(sys.modules[name]).values())
+    if any(thing is subprocess for thing in held):
+        return True
+    classes = {base.__module__ for thing in held if isinstance(thing, type) for base in thing.__mro__}
+    helpers = {one for one in classes - {name} if one.startswith(("tests.", "firmware_sim."))}
+    return name.startswith("tests.") and any(map(_starts_processes, helpers))
 
 
 @pytest.fixture(autouse=True)

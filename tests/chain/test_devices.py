@@ -19,6 +19,7 @@ def batch(seed, k, m, devices):
     return beliefs, case.symbols, case.transition, case.emission
 
 
+@pytest.mark.long
 @bounded
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 5), st.integers(0, 40))
 def test_equals_one_device_after_the_other(seed, k, m, devices):

@@ -16,6 +16,7 @@ from tests.support.chain_cases import LONG, bounded, medium_cases, random_case, 
 GOLDEN = Path(__file__).parent.parent / "golden" / "bdp.json"
 
 
+@pytest.mark.long
 @bounded
 @given(small_cases)
 def test_the_ratio_is_that_of_sums_over_paths(case):

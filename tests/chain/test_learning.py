@@ -11,6 +11,7 @@ from tests.support import naive
 from tests.support.chain_cases import LONG, bounded, medium_cases, random_case
 
 
+@pytest.mark.long
 @bounded
 @given(medium_cases)
 def test_one_step_equals_the_plain_twin_and_never_loses(case):

@@ -19,12 +19,14 @@ from tests.support import naive
 from tests.support.chain_cases import LONG, bounded, medium_cases, random_case, small_cases, sticky_case
 
 
+@pytest.mark.long
 @bounded
 @given(small_cases)
 def test_marginals_are_the_sum_over_all_paths(case):
     np.testing.assert_allclose(posterior_marginals(*case), naive.path_marginals(*case), rtol=0, atol=1e-12)
 
 
+@pytest.mark.long
 @bounded
 @given(medium_cases)
 def test_both_ends_at_once_equals_a_plain_loop_each_way(case):

@@ -12,6 +12,7 @@ from tests.support import naive
 from tests.support.chain_cases import LONG, bounded, medium_cases, random_case, small_cases
 
 
+@pytest.mark.long
 @bounded
 @given(small_cases)
 def test_no_path_is_more_probable(case):

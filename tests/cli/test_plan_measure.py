@@ -174,6 +174,7 @@ def test_real_coordinates_are_put_on_the_lattice(planner: Planner) -> None:
     assert (document["area"], document["resolution"], document["unit"]) == (10, [0.5], "C")
 
 
+@pytest.mark.long
 def test_sets_that_grow_from_a_known_start(planner: Planner) -> None:
     corner = {"grid": "4x4", "graph": {"radius": 1}, "epsilon": 1, "initial": [1, *[0] * 15], "resolution": 100}
     document = planner.document(corner)

@@ -40,6 +40,7 @@ def two_chains(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mechanism", "more", "scale"),
     [
@@ -84,6 +85,7 @@ def test_the_informed_need_more_noise(fugu: Fugu) -> None:
     assert scales[0] < scales[1] < scales[2]
 
 
+@pytest.mark.long
 def test_a_fitted_chain_is_its_class_in_both_plans_and_a_bare_one_itself(fugu: Fugu, tmp_path: Path) -> None:
     """One rule: a file of a fit stands for what its confidence allows, a bare chain for that chain; both say so."""
     data = RECORDINGS / "hr_sleep_N10.csv.gz"

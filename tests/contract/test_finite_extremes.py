@@ -64,6 +64,7 @@ def enumerate_chains(seeds: range) -> tuple[int, int]:
     return answers, refusals
 
 
+@pytest.mark.long
 def test_chains_with_zeros_and_large_rates_get_a_bound_that_no_path_exceeds() -> None:
     answers, _ = enumerate_chains(range(120))
     assert answers > 60
@@ -76,6 +77,7 @@ def test_thousands_of_chains_with_zeros_and_large_rates_get_a_bound_that_no_path
     assert answers > 2500
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rate", [8.0, 20.0, 80.0, 200.0, 290.0, 700.0, 1e4, 1e300, math.inf, math.nan])
 def test_whatever_the_rate_there_is_an_answer_or_a_refusal(rate: float) -> None:
     """Once the last change of the recursion was 0, and the next was divided by it."""

@@ -71,6 +71,7 @@ def test_a_sticky_class_is_as_bad_as_its_stickiest_corner(adversary: Adversary) 
     assert loss(BinaryChains(q=(0.1, 0.3), r=(0.2, 0.5)), table, adversary) == loss(point(0.1, 0.2), table, adversary)
 
 
+@pytest.mark.long
 def test_sticky_chains_lose_more_the_stickier_they_are() -> None:
     """The informed corner is worst for q + r < 1, as is proved: no exception among close and far neighbours."""
     generator = np.random.default_rng(7)

@@ -112,6 +112,7 @@ def test_the_bound_is_the_floor_of_the_exponential() -> None:
             floor_exp(epsilon)
 
 
+@pytest.mark.long
 def test_random_tables_pass_exactly_if_they_keep_the_definition() -> None:
     """Good and bad ones, with any graph and any set of possible states."""
     generator = random.Random(4)
@@ -328,6 +329,7 @@ def cases() -> Iterator[tuple[Measurement, StaircaseNoise, int]]:
         yield promise(points, edges, 1.0, generator.choice([1, 2, 4])), noise, constraint
 
 
+@pytest.mark.long
 def test_staircases_that_pass_keep_the_definition_after_clamping() -> None:
     """The law of the released point, from the exact one of the noise by adding up; what is left out is below e^-20."""
     passed = 0

@@ -327,6 +327,7 @@ def refused(payload: bytes) -> None:
         decode_table(payload)
 
 
+@pytest.mark.long
 def test_deep_and_wide_messages_cost_little() -> None:
     """Half a megabyte, which is the most that a device looks at."""
     size = 1 << 19

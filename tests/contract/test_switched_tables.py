@@ -82,6 +82,7 @@ def enumerate_switches(seeds: range, ticks: int) -> float:
     return closest
 
 
+@pytest.mark.long
 def test_no_order_of_certified_tables_exceeds_what_each_is_certified_for() -> None:
     assert enumerate_switches(range(150), 6) > 0.99
 

@@ -93,6 +93,7 @@ def test_a_reader_reads_the_releases_of_its_audiences_and_nothing_else(fleet: Sh
             assert {payload for topic, payload in reader.received} == {b"retained", b"later", b"end"}
 
 
+@pytest.mark.long
 def test_uncharged_counts_of_single_ticks_reach_the_site_only(fleet: Shipped, tmp_path: Path) -> None:
     """The attack: a count of one tick with noise of scale 1/10 is the symbol itself; a public reader had 363 of 363."""
     symbols = np.random.default_rng(3).integers(0, 2, TICKS + 1)

@@ -151,6 +151,7 @@ def test_the_largest_table_counts_and_the_fallback_is_one_of_them() -> None:
     assert both == single
 
 
+@pytest.mark.long
 def test_a_walk_on_a_large_grid_is_accounted_for() -> None:
     """6 x 6 cells, four of five steps impossible: below the accountant's own bound, and above every tick alone."""
     values = grid(6)

@@ -18,6 +18,7 @@ from gateway.dphmm.tables import TableError, build_table, check_table, fallback_
 from tests.support.dphmm_cases import OBJECTIVES, close, random_case
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(90))
 def test_no_output_separates_a_protected_pair(seed: int) -> None:
     values, graph, constraint = random_case(seed)
@@ -44,6 +45,7 @@ def test_no_output_separates_a_protected_pair(seed: int) -> None:
     check_table(table.weights, found.graph, epsilon)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(0, 90, 3))
 def test_theorem_6_3_bounds_what_is_revealed_between_any_two_possible_states(seed: int) -> None:
     """Powers of the staircase are rounded up, so the bound is epsilon times the factor rounded up."""
@@ -77,6 +79,7 @@ def test_the_fallback_holds_for_every_graph_and_constraint(seed: int) -> None:
     check_table(table.weights, protect(values, graph, constraint).graph, epsilon)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(90))
 def test_a_certified_table_is_refused_once_a_weight_is_beyond_the_bound(seed: int) -> None:
     """For each protected pair the output nearest to its bound, one unit above it; the row's sum is kept."""

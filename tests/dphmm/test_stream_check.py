@@ -26,6 +26,7 @@ def measurement(initial: int, steps: tuple[int, ...]) -> Measurement:
     return Measurement(((0,), (1,), (2,)), (0b010, 0b001, 0), steps, initial, EPSILON, 1)
 
 
+@pytest.mark.long
 def test_a_start_in_states_that_the_policy_takes_for_impossible_has_no_epsilon() -> None:
     """A table that is accepted for states 0 and 1 tells state 2 from one of them by twice what a pair counts for."""
     promise = measurement(FIRST_TWO, (FIRST_TWO,) * 3)
@@ -49,6 +50,7 @@ def test_a_chain_that_has_run_for_ever_begins_where_the_policy_says() -> None:
         measured_loss(promise, steps, None, "stationary", "ignorant")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("start", ["any", "stationary"])
 def test_a_policy_of_one_place_is_not_verified_for_others(start: StreamStart) -> None:
     policy = measure_policy(side=2, start=0, stream_loss=StreamLoss(epsilon=1e3, adversary="ignorant", start=start))

@@ -16,6 +16,7 @@ _TROUBLED = random.Random(2026).sample(EVERYBODY[5:], 65)
 OFFLINE, REFUSING = frozenset(_TROUBLED[:50]), frozenset(_TROUBLED[50:])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("success", "error", "patience", "phase", "stage"),
     [

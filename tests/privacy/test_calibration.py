@@ -22,6 +22,7 @@ def point(q: float, r: float) -> BinaryChains:
     return BinaryChains(q=(q, q), r=(r, r))
 
 
+@pytest.mark.long
 @given(
     q=probability,
     r=probability,
@@ -50,6 +51,7 @@ def test_what_is_calibrated_certifies_and_wastes_nothing(
     assert found.loss.epsilon >= epsilon * (1 - 1e-9 - 4 * steps) - 4 * steps
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 def test_more_epsilon_is_less_noise(adversary: Adversary) -> None:
     for chains in (point(0.2, 0.35), point(0.8, 0.9), BinaryChains(q=(0.3, 0.8), r=(0.3, 0.8))):

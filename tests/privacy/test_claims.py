@@ -118,6 +118,7 @@ def test_the_three_adversaries_are_ordered_and_no_attack_beats_them(
         assert best_attack(q, r, emission(table), direction, informed=True, ticks=60) <= reported + 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 @pytest.mark.parametrize("seed", range(5))
 def test_no_chain_of_an_interval_class_loses_more_than_the_class(adversary: Adversary, seed: int) -> None:

@@ -213,6 +213,7 @@ def check_mechanisms(generator: np.random.Generator, tally: Tally) -> None:
         tally.add(float(claim), float(found[tick]), (chain, "quilt accountant", start, n, tick))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("check", "count"),
     [

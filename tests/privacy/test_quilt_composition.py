@@ -108,6 +108,7 @@ def test_ticks_without_a_release_cost_nothing_of_their_own() -> None:
     assert quilt_rate_loss(chain, 0.0) == 0.0
 
 
+@pytest.mark.long
 def test_a_slow_chain_needs_long_arms() -> None:
     slow = MarkovChain.stationary([[0.99, 0.01], [0.02, 0.98]])
     found = quilt_accountant(slow, np.full(900, 0.002))

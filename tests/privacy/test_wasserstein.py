@@ -46,6 +46,7 @@ def test_golden_scales(key: str) -> None:
         assert float(distance) / float(eps[4:]) == pytest.approx(GOLDEN["3_wasserstein"][key]["W_over_eps"], rel=1e-12)
 
 
+@pytest.mark.long
 def test_the_distance_does_not_grow_with_the_window() -> None:
     for name in ("theta1", "theta2"):
         for length in ("20", "50", "100"):

@@ -47,6 +47,7 @@ def test_the_papers_table(key: str) -> None:
         assert noise.scale >= expected[column] * (1 - 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("length", [None, 40])
 @pytest.mark.parametrize(("k", "seed"), [(k, seed) for k, n in ((2, 10), (3, 10), (4, 6), (7, 3)) for seed in range(n)])
 def test_ours_needs_no_more_than_quilts_and_these_no_more_than_their_approximation(
@@ -66,6 +67,7 @@ def test_ours_needs_no_more_than_quilts_and_these_no_more_than_their_approximati
         assert ours == pytest.approx(least_noise(asked).scale, rel=1e-8)
 
 
+@pytest.mark.long
 def test_ours_needs_no_more_than_quilts_with_many_states() -> None:
     chains = (MarkovChain.stationary(random_chain(5, 20)),)
     for epsilon in (0.2, 1.0, 5.0):

@@ -112,6 +112,7 @@ def test_the_inverse_is_the_inverse(table: NoiseTable, spread: float) -> None:
     assert largest_spread(table, max(own, 1e-9) * 1.001) == math.inf
 
 
+@pytest.mark.long
 @given(tables(), st.lists(SPREADS, min_size=2, max_size=5))
 @settings(deadline=None)
 def test_charges_of_several_releases_add_up_to_no_less_than_they_lose_together(
@@ -157,6 +158,7 @@ def test_symbols_that_say_nothing_are_charged_nothing_to_speak_of() -> None:
     assert smallest_scale([table], 1, 1) == LEAST_SCALE
 
 
+@pytest.mark.long
 def test_many_states_take_no_time() -> None:
     table = NoiseTable.randomised_response(255, SCALE // 1000)
     assert amplified_loss(table, 0.1) < charge(table, 0.1) * (1 + 1e-9) < 0.1

@@ -39,6 +39,7 @@ def test_two_states(adversary: Adversary, n: int, q: float, r: float, rho: tuple
     assert worst_loss(initial, transition, hit, few, [half, half], informed=informed) <= epsilon
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_three_states(seed: int, epsilon: float) -> None:

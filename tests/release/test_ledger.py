@@ -30,6 +30,7 @@ def rows(ledger: Ledger) -> int:
     return account.runs
 
 
+@pytest.mark.long
 def test_ten_thousand_windows_side_by_side_that_each_take_all_are_granted_in_one_row(ledger: Ledger) -> None:
     for window in range(10_000):
         reserve(ledger, release(60 * window, 60 * window + 59))
@@ -215,6 +216,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_it_decides_as_a_dictionary_of_ticks_would(steps: list[tuple[object, ...]]) -> None:

@@ -100,6 +100,7 @@ def test_estimates_are_unbiased_and_intervals_cover(
     assert stated == pytest.approx(spread, rel=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scale", [Fraction(1), Fraction(20)], ids=str)
 @pytest.mark.parametrize(
     ("table", "states", "chosen"), [(BINARY, 2, (1,)), (SHARP, 2, (1,)), (TERNARY, 3, (0, 2)), (WIDE, 3, (1,))]
@@ -114,6 +115,7 @@ def test_dwell_times_are_right_within_their_intervals(
     assert abs(np.median(errors)) < 0.2 * np.median([one.standard_errors[0] for one in found])
 
 
+@pytest.mark.long
 def test_a_group_is_added_up_before_the_noise_and_tables_are_counted_apart() -> None:
     generator, draws = np.random.default_rng(3), random.Random(5)
     query, scale, errors, covered = Query("count", (1,)), Fraction(6), [], []

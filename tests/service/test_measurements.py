@@ -207,6 +207,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
     return scene.final()
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_any_order_repetition_batching_and_restart_ends_in_the_same_bits(

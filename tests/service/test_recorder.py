@@ -41,6 +41,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, object]:
     return states
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None, suppress_health_check=UNMINDED)
 @given(st.data())
 def test_any_order_repetition_batching_and_restart_ends_in_the_same_bits(
@@ -63,6 +64,7 @@ def test_any_order_repetition_batching_and_restart_ends_in_the_same_bits(
         scene.store.close()
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_a_device_never_forgets_a_frame_that_is_not_stored(data: st.DataObject) -> None:

@@ -94,6 +94,7 @@ def _die_at(statement: int) -> None:
     sqlite3.connect = traced  # type: ignore[assignment]
 
 
+@pytest.mark.long
 def test_killed_before_any_statement_everything_published_is_charged_and_noted_and_goes_on(site: Path) -> None:
     """Every statement of both files, so every point between the ledger's write, the store's, and publishing."""
     template, statement, ahead = site, 1, 0

@@ -275,6 +275,7 @@ def test_a_bounded_class_has_the_universal_bound() -> None:
     assert bounded.loss(0.2).epsilon == pytest.approx(stationary(transition).loss(0.2, "universal").epsilon, rel=1e-9)
 
 
+@pytest.mark.long
 def test_a_chain_that_never_forgets_has_no_allowance() -> None:
     accountant = stationary(np.roll(np.eye(3), 1, axis=1))
     assert accountant.loss(0.1).epsilon == np.inf
@@ -289,6 +290,7 @@ def test_a_rate_must_be_one(rate: object) -> None:
         stationary(THETA["theta1"]).loss(rate)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("states", [3, 14, 20])
 def test_a_cycle_tells_everything_and_is_given_no_bound(states: int) -> None:
     """Above twelve states the hockey-stick bound once began from a large number and passed it off as proven."""

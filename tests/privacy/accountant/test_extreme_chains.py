@@ -185,6 +185,7 @@ def test_what_an_endless_stream_loses_is_only_a_bound_for_one_that_ends(
 # Calculations that broke, or did not end
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("states", [2, 3, 6])
 def test_a_cycle_leaves_the_informed_without_a_bound_and_no_calculation_without_a_number(states: int) -> None:
     """Its powers have zeros for ever, and infinity times 0 was added to every bound."""

@@ -154,6 +154,7 @@ def constant_attacks(seeds: range, count: int) -> tuple[int, float]:
     return tried, nearest
 
 
+@pytest.mark.long
 def test_no_one_of_thousands_of_members_loses_more_than_its_class() -> None:
     tried, nearest = constant_attacks(range(10), 1000)
     assert tried == 10_000
@@ -186,6 +187,7 @@ def attack_classes(seeds: range, count: int) -> tuple[int, float, float]:
     return tried, nearest, farthest
 
 
+@pytest.mark.long
 def test_no_member_of_random_classes_loses_more_than_the_class() -> None:
     tried, nearest, _ = attack_classes(range(40), 15)
     assert tried > 500
@@ -200,6 +202,7 @@ def test_no_member_of_many_random_classes_loses_more_than_the_class() -> None:
     assert nearest > 1.0 - 1e-8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_enclosures_hold_every_point_of_their_part(seed: int) -> None:
     """Values and slopes (by differences) of random points, against intervals over random parts."""
@@ -244,6 +247,7 @@ def test_a_search_that_is_cut_short_claims_more_not_less(monkeypatch: pytest.Mon
         assert full <= cut <= rates.sum() * (1.0 + 1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rate", [1e-9, 50.0, 200.0, 650.0])
 def test_extreme_losses_and_rare_changes_get_a_bound(rate: float) -> None:
     for q, r in (((1e-300, 0.5), (1e-300, 0.5)), ((0.2, 0.5), (0.1, 0.5)), ((1e-8, 1e-7), (0.3, 0.9))):
