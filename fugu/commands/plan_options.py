@@ -91,6 +91,13 @@ class WindowOptions:
     query: Annotated[str, typer.Option(help="count (ticks in some states) or histogram (ticks in each state).")] = (
         "count"
     )
+    states: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STATE[,STATE...]",
+            help="States that a count counts, from 0 (default: any; matters to wasserstein).",
+        ),
+    ] = None
     adversary: AdversaryOption = "ignorant"
     period: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Length of one tick (default: the fitted model's).")

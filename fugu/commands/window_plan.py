@@ -70,8 +70,18 @@ def _plan(options: WindowOptions) -> _Plan:
         length=options.length,
         query=arguments.one_of(options.query, "query", _QUERIES),
         adversary=arguments.adversary(options.adversary),
+        states=None if options.states is None else _states(options),
     )
     return _Plan(request, None if seconds is None else max(1, round(seconds * 1_000_000)), notes, warnings)
+
+
+def _states(options: WindowOptions) -> tuple[int, ...]:
+    if options.query != "count":
+        raise CommandLineError("--states are those of a count; a histogram has them all")
+    words = [word.strip() for word in str(options.states).split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
+        raise CommandLineError(f"states are numbers from 0 on, with commas between them, got {options.states!r}")
+    return tuple(map(int, words))
 
 
 def _chains(options: WindowOptions) -> tuple[Chains, float | None, tuple[str, ...], tuple[str, ...]]:

@@ -58,6 +58,17 @@ class WindowRequest:
     adversary: Adversary
     states: tuple[int, ...] | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse states that the chains do not have.
+
+        Raises:
+            ChainClassError: there is such a state, or none is named.
+        """
+        if self.states is not None:
+            k = self.chains[0].states if isinstance(self.chains, tuple) else self.chains.states
+            if not (self.states and set(self.states) <= set(range(k))):
+                raise ChainClassError(f"states to count are some of 0 to {k - 1}, got {list(self.states)}")
+
     @property
     def sensitivity(self) -> int:
         """By how much one reading can change the statistic, in L1: it moves between two bins of a histogram."""
@@ -152,6 +163,8 @@ def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
     counted = f"a count of state{'s' * (len(states) > 1)} {', '.join(map(str, states))}"
     if request.states is None and members[0].states > 2:
         counted += " (the worst set)"
+    if distance == 0:
+        raise ChainClassError(f"{counted} tells nothing of any tick: it needs no noise")
     reason = f"{counted}: distance {distance} at tick {node} between states {pair[0]} and {pair[1]}"
     return float(distance) / request.epsilon, f"{reason}; covers one release of one number", False
 

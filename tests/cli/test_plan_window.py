@@ -65,6 +65,28 @@ def test_scales(fugu: Fugu, mechanism: str, more: tuple[object, ...], scale: flo
     assert f"{scale:.6g}" in fugu(*words).out
 
 
+def test_a_count_of_named_states_has_the_noise_that_it_needs(fugu: Fugu, tmp_path: Path) -> None:
+    """States 0 and 2 stick; state 1 is drawn anew at every tick."""
+    file = tmp_path / "chain.json"
+    rows = [[0.94, 0.05, 0.01], [0.475, 0.05, 0.475], [0.01, 0.05, 0.94]]
+    file.write_text(json.dumps({"transition": rows, "initial": "stationary"}))
+    words = ("plan", "window", "--chain", file, "--epsilon", 1, "--length", 6, "--mechanism", "wasserstein")
+    needed = {named: fugu(*words, "--states", named, "--json").json() for named in ("1", "0", "0, 2")}
+    assert [round(float(Fraction(one["scale"])), 6) for one in needed.values()] == [1.0, 6.0, 1.0]
+    assert "a count of states 0, 2:" in needed["0, 2"]["reason"]
+    assert "the worst set" in fugu(*words, "--json").json()["reason"]
+    for named, said in (
+        ("0,1,2", "a count of states 0, 1, 2 tells nothing of any tick: it needs no noise"),
+        ("3", "states to count are some of 0 to 2, got [3]"),
+        ("-1", "states are numbers from 0 on, with commas between them, got '-1'"),
+    ):
+        done = fugu(*words, "--states", named)
+        assert done.code != 0
+        assert done.err == f"fugu: {said}\n"
+    assert fugu("plan", "window", "--chain", file, "--epsilon", 1, "--states", "3").code == 1
+    assert fugu(*words, "--query", "histogram", "--states", "0").code == 2
+
+
 def test_a_class_of_two_chains(fugu: Fugu, two_chains: Path) -> None:
     words = ("plan", "window", "--chain", two_chains, "--epsilon", 1, "--length", 100)
     document = fugu(*words, "--json").json()
