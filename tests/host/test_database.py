@@ -37,7 +37,7 @@ class RefusedError(FuguError):
 
 
 def opened(path: Path, **options: object) -> sqlite3.Connection:
-    return open_database(path, LEDGER, SCHEMA, RefusedError, **options)  # type: ignore[arg-type]
+    return open_database(path, LEDGER, SCHEMA, RefusedError, **options)
 
 
 def rows(db: sqlite3.Connection) -> list[str]:
