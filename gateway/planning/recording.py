@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from gateway.planning.errors import PlanningError
 from host.csv_file import csv_rows
 
-__all__ = ["MOST_MISSING", "Recording", "column_missing", "read_recording"]
+__all__ = ["BOUNDARIES", "MOST_MISSING", "Recording", "column_missing", "read_recording"]
 
 MOST_MISSING = 0.01
 """The share of missing readings above which they are a state of their own."""
 
-_BOUNDARIES = ("seg", "subject")
+BOUNDARIES = ("seg", "subject")
 _LARGEST_STATE = 254
 
 
@@ -107,7 +107,7 @@ def _read(path: Path, name: str) -> _Rows:
     with csv_rows(path, PlanningError) as (header, rows):
         if name not in header:
             raise column_missing(path.name, name, header)
-        boundaries = [header.index(boundary) for boundary in _BOUNDARIES if boundary in header]
+        boundaries = [header.index(boundary) for boundary in BOUNDARIES if boundary in header]
         at = header.index("t") if "t" in header else None
         values, times, segments = [], [], []
         segment, last = 0, None

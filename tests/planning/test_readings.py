@@ -1,0 +1,195 @@
+"""Files as people have them become ticks with readings, or one line that says what is wrong and where."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fugu.demo.people import RECORDINGS
+from gateway.planning.errors import PlanningError
+from gateway.planning.readings import Readings, read_readings
+
+MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
+
+
+def csv(folder: Path, text: str, name: str = "sensor.csv") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def steady(folder: Path, values: list[object], step: float = 60.0) -> Readings:
+    rows = "".join(f"{place * step},{value}\n" for place, value in enumerate(values))
+    return read_readings(csv(folder, "t,value\n" + rows))
+
+
+def test_heartbeats_are_ticks_as_they_are() -> None:
+    found = read_readings(RECORDINGS / "hr_sleep_N10.csv.gz")
+    assert (len(found.values), found.kind, found.column, found.steady) == (26_923, "numbers", "value", False)
+    assert found.period_seconds == pytest.approx(0.797, abs=0.001)
+    assert not found.segments.any()
+    assert found.missing_share == 0.0
+
+
+def test_rows_without_times_are_ticks(tmp_path: Path) -> None:
+    found = read_readings(csv(tmp_path, "value\n3.5\n\n4.5\n5\n"))
+    assert list(found.values) == [3.5, 4.5, 5.0]
+    assert (found.period_seconds, found.kind) == (None, "numbers")
+
+
+def test_compressed_rows_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "sensor.csv.gz"
+    file.write_bytes(gzip.compress(b"t,value\n0,1\n1,2\n2,1\n"))
+    assert list(read_readings(file).values) == [1.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S.000+00:00"])
+def test_iso_times_are_read_with_and_without_a_zone(tmp_path: Path, form: str) -> None:
+    rows = "".join(f"{(MONDAY + timedelta(minutes=m)).strftime(form)},{m % 7}.5\n" for m in range(50))
+    found = read_readings(csv(tmp_path, "time,value\n" + rows))
+    assert (found.period_seconds, len(found.values), found.steady) == (60.0, 50, True)
+
+
+def test_a_zone_is_heeded(tmp_path: Path) -> None:
+    rows = "2026-03-02T12:00:00+01:00,1\n2026-03-02T11:01:00Z,2\n2026-03-02T13:02:00+02:00,3\n"
+    found = read_readings(csv(tmp_path, "time,value\n" + rows))
+    assert list(found.values) == [1.0, 2.0, 3.0]
+    assert found.period_seconds == 60.0
+
+
+def test_home_automation_changes_hold_until_the_next(tmp_path: Path) -> None:
+    events = [(0, "off"), (130, "on"), (131, "off"), (300, "unknown"), (600, "on"), (45_000, "unavailable")]
+    events += [(50_000, "off"), (60_000, "on")]
+    rows = "".join(
+        f"binary_sensor.hall,{state},{(MONDAY + timedelta(seconds=at)).isoformat()}\n" for at, state in events
+    )
+    found = read_readings(csv(tmp_path, "entity_id,state,last_changed\n" + rows))
+    assert (found.kind, found.period_seconds, found.steady) == ("on/off", 60.0, True)
+    values = list(found.values)
+    assert values[:11] == ["off", "off", "off", "off", "off", None, None, None, None, None, "on"]
+    alive = 45_000 // 60
+    assert set(values[10:alive]) == {"on"}
+    assert set(values[alive : alive + 100]) == {"off"}
+    assert np.unique(found.segments).size == 2, "the source said that it did not work: a gap"
+    assert 0 < found.missing_share < 0.01
+
+
+def test_of_several_entities_one_is_chosen(tmp_path: Path) -> None:
+    rows = "".join(f"sensor.{'ab'[n % 2]},{n % 5}.5,{MONDAY.isoformat()[:17]}{n:02d}\n" for n in range(60))
+    file = csv(tmp_path, "entity_id,state,last_changed\n" + rows)
+    with pytest.raises(PlanningError, match=r"holds 2 entities: choose one by --column"):
+        read_readings(file)
+    assert read_readings(file, "sensor.a", period=1.0).column == "sensor.a"
+    with pytest.raises(PlanningError, match=r"no column 'sensor.c'"):
+        read_readings(file, "sensor.c")
+
+
+def test_uneven_rows_are_a_log_of_changes(tmp_path: Path) -> None:
+    at = np.cumsum(np.random.default_rng(1).pareto(0.7, 400) * 5.0 + 0.5)
+    found = read_readings(csv(tmp_path, "t,value\n" + "".join(f"{t},{n % 2}\n" for n, t in enumerate(at))))
+    assert found.notes[-1].startswith("a log of changes")
+    assert len(found.values) == int((at[-1] - at[0]) / found.period_seconds) + 1
+
+
+def test_rows_out_of_order_and_twice_are_put_right(tmp_path: Path) -> None:
+    values = [f"{t * 10},{t}.25\n" for t in range(100)]
+    swapped = [*values[50:], *values[:50], values[7]]
+    found = read_readings(csv(tmp_path, "t,value\n" + "".join(swapped)))
+    assert list(found.values) == [t + 0.25 for t in range(100)]
+    assert [note.split(" rows")[0].isdigit() for note in found.notes] == [True, True]
+
+
+def test_gaps_end_a_stretch_and_short_silences_are_missing_ticks(tmp_path: Path) -> None:
+    times = [*range(0, 600, 10), *range(620, 1000, 10), *range(5000, 6000, 10)]
+    found = read_readings(csv(tmp_path, "t,value\n" + "".join(f"{t},{t % 70}.5\n" for t in times)))
+    assert np.unique(found.segments, return_counts=True)[1].tolist() == [100, 100]
+    assert int((~found.present).sum()) == 2
+    assert found.missing_share == 0.0, "absent rows are no missing readings"
+
+
+def test_missing_readings_are_counted(tmp_path: Path) -> None:
+    found = steady(tmp_path, [1.5, "nan", 2.5, "", 3.25, "unknown", 1.5, 2.5])
+    assert found.missing_share == pytest.approx(3 / 8)
+    assert np.isnan(np.asarray(found.values)[[1, 3, 5]]).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([0, 1, 0, 1], "on/off"),
+        ([0, 1, 2, 3], "levels"),
+        ([0.5, 1, 2], "numbers"),
+        (list(range(20)), "numbers"),
+        (["On", "off", "on"], "on/off"),
+        (["kitchen", "bath", "hall"], "names"),
+    ],
+)
+def test_the_kind_of_data_is_recognised(tmp_path: Path, values: list[object], kind: str) -> None:
+    assert steady(tmp_path, values).kind == kind
+
+
+def test_arrays_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "sensor.npz"
+    np.savez(file, value=np.arange(30.0), t=np.arange(30) * 5)
+    found = read_readings(file)
+    assert (len(found.values), found.period_seconds) == (30, 5.0)
+    np.savez(file, value=np.array(["on", "off"] * 9), seg=np.repeat([0, 1], 9))
+    found = read_readings(file)
+    assert (found.kind, found.period_seconds) == ("on/off", None)
+    assert found.segments.tolist() == [0] * 9 + [1] * 9
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no column 'value'; it has no header"),
+        ("t,value\n", "has no rows"),
+        ("0.5,61\n1.5,62\n", "it has no header"),
+        ("t,a,b\n0,1,2\n", "no column 'value'; it has t, a, b: choose a column by --column"),
+        ("t,value\n0,1\n1\n", "line 3 has 1 columns, not 2"),
+        ("t,value\n0,1.5\n1,2.5\n2,9O\n", "line 4, column value is no number"),
+        ("t,value\n0,1.5\n1,inf\n", "line 3, column value is no finite number"),
+        ("t,value\n0,1\nnoon,2\n", "line 3, column t is no time"),
+        ("t,value\n0,1\nnan,2\n", "line 3, column t is no time"),
+        ("t,value\n0,7\n1,7\n2,7\n", "column value never changes"),
+        ("t,value\n0,on\n1,On\n", "column value never changes"),
+        ("t,value\n0,nan\n1,\n", "no row has a reading"),
+        ("t,value\n5,1\n5,2\n5,3\n", "no two rows have different times"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(PlanningError) as caught:
+        read_readings(csv(tmp_path, text))
+    message = str(caught.value)
+    assert words in message
+    assert message.startswith("sensor.csv")
+    assert "\n" not in message
+    assert "9O" not in message
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x00" * 100])
+def test_a_file_that_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "sensor.npz"
+    file.write_bytes(content)
+    with pytest.raises(PlanningError, match=r"sensor\.npz is no NPZ file"):
+        read_readings(file)
+
+
+def test_arrays_that_are_not_alike_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "sensor.npz"
+    np.savez(file, value=np.zeros((3, 2)), t=np.arange(3))
+    with pytest.raises(PlanningError, match="one dimension and one length"):
+        read_readings(file)
+    np.savez(file, value=np.array([{}, None], dtype=object))
+    with pytest.raises(PlanningError, match="no NPZ file of numbers or texts"):
+        read_readings(file)
+
+
+@pytest.mark.long
+def test_a_million_rows_are_read(tmp_path: Path) -> None:
+    file = csv(tmp_path, "t,value\n" + "".join(f"{n},{n % 977}.5\n" for n in range(1_000_000)))
+    assert len(read_readings(file).values) == 1_000_000
