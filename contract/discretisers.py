@@ -12,8 +12,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from contract._document import Document
+from contract.baseline import MAX_BASELINE_TICKS
 
-__all__ = ["Categories", "Cells", "Discretiser", "Thresholds"]
+__all__ = ["ON_OFF", "Baseline", "Categories", "Cells", "Discretiser", "Thresholds", "remembers"]
 
 Label = Annotated[str, Field(min_length=1, max_length=64)]
 MAX_STATES = 1024
@@ -43,6 +44,43 @@ class Thresholds(Document):
             raise ValueError("edges must increase strictly")
         if any(self.hysteresis * 2 >= high - low for low, high in zip(self.edges, self.edges[1:], strict=False)):
             raise ValueError("hysteresis must be less than half the distance of neighbouring edges")
+        return self
+
+
+class Baseline(Document):
+    """Numbers become states by how they compare with the device's own running mean: state i above i of the edges.
+
+    The state tells whether a reading is above one's own mean of before, and nothing else of the reading
+    (`contract.baseline` has the arithmetic). The mean is in the device's memory only. After every start it begins anew,
+    and the first `baseline_ticks` ticks have no state, with or without readings. It also begins anew, with the next
+    reading, after more ticks than that in a row without a usable one; no tick loses its state by that.
+
+    Attributes:
+        baseline_ticks: M, ticks that the mean looks back; belongs to the question that is asked, and is public.
+        lowest, highest: the range of readings; finite ones beyond it count as its ends, others as none.
+        compare: whether edges are differences from the mean, or multiples of it (of readings that are not negative).
+        edges: a reading is above one if it is greater than mean + edge, or than mean * edge.
+        missing: name of the state of a tick without a usable reading, if there is one.
+    """
+
+    kind: Literal["baseline"] = "baseline"
+    baseline_ticks: int = Field(ge=1, le=MAX_BASELINE_TICKS)
+    lowest: float
+    highest: float
+    compare: Literal["difference", "multiple"] = "difference"
+    edges: tuple[float, ...] = Field(default=(0.0,), min_length=1, max_length=MAX_STATES - 1)
+    states: tuple[Label, ...] = ("below", "above")
+    missing: Label | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _check_names(self, len(self.edges) + 1, f"{len(self.edges)} edges make")
+        if self.lowest >= self.highest:
+            raise ValueError("lowest must be less than highest")
+        if any(low >= high for low, high in zip(self.edges, self.edges[1:], strict=False)):
+            raise ValueError("edges must increase strictly")
+        if self.compare == "multiple" and (self.lowest < 0.0 or self.edges[0] <= 0.0):
+            raise ValueError("multiples of the mean need a range from 0 or more, and edges above 0")
         return self
 
 
@@ -94,10 +132,10 @@ class Cells(Document):
         return self
 
 
-Discretiser = Annotated[Thresholds | Categories | Cells, Field(discriminator="kind")]
+Discretiser = Annotated[Thresholds | Baseline | Categories | Cells, Field(discriminator="kind")]
 
 
-def _check_names(discretiser: Thresholds | Categories | Cells, made: int, what: str) -> None:
+def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, made: int, what: str) -> None:
     """Every state has a name of its own; `made` is how many there are without one for missing readings."""
     names, missing = discretiser.states, discretiser.missing
     if len(set(names)) != len(names):
@@ -108,3 +146,21 @@ def _check_names(discretiser: Thresholds | Categories | Cells, made: int, what: 
     if len(names) != made and not extra:
         more = "" if missing is None else f", or {made + 1} with the last for missing readings"
         raise ValueError(f"{what} {made} states{more}, not {len(names)}")
+
+
+def remembers(discretiser: Thresholds | Baseline | Categories | Cells) -> bool:
+    """Whether a state depends on earlier readings, too: who sees fewer of them then has other states."""
+    return discretiser.kind == "baseline" or (discretiser.kind == "thresholds" and discretiser.hysteresis > 0.0)
+
+
+_PAIRS = ("off on", "false true", "no yes", "closed open", "clear detected", "not_home home", "idle active", "0 1")
+ON_OFF = Categories(
+    categories={
+        spelt: state
+        for pair in _PAIRS
+        for state, name in enumerate(pair.split())
+        for spelt in (name, name.capitalize(), name.upper())
+    },
+    states=("off", "on"),
+)
+"""The names that home automation has for off and on; "unavailable" and "unknown" are missing readings."""

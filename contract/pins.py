@@ -6,7 +6,7 @@ decided is a violation. A part of them alone could be got round by the others, s
 
 - A policy's class must contain the pinned one: its guarantee then holds for every chain that the owner has named.
 - Ticks at a multiple of the pinned period are some of the pinned ticks, and whoever sees fewer symbols learns no more.
-  A discretiser with hysteresis keeps other states if it sees fewer readings, so its period must be the pinned one.
+  A discretiser with hysteresis or a baseline has other states if it sees fewer readings: its period must be the pinned.
 - Which states are possible at a tick of a measured stream follows from its clock, its first states and its steps, and
   decides which pairs are protected and by which partner, so those three must be the pinned ones.
 """
@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 
 from contract._document import Document
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
-from contract.discretisers import Discretiser
+from contract.discretisers import Discretiser, remembers
 from contract.errors import PolicyError
 from contract.guarantee import Adversary, Guarantee
 from contract.measure_policy import CategoryGraph, CompleteGraph, EdgeGraph, MeasurePolicy
@@ -43,7 +43,7 @@ class SymbolPins(Document):
 
     Attributes:
         discretiser: what its states are; the policy's must be the same.
-        period_us: the policy's period must be a multiple of it, or equal to it if the discretiser has hysteresis.
+        period_us: the policy's period must be a multiple of it, or equal to it with hysteresis or a baseline.
         chains: the policy's class must contain this one.
         adversary: the policy's must know at least as much.
         windows: what windows alone may tell, and to whom; none pins nothing about those who see windows only.
@@ -163,9 +163,9 @@ def _symbol_violations(policy: Policy, pins: SymbolPins) -> list[str]:
     found = []
     if policy.discretiser != pins.discretiser:
         found.append("its discretiser is not the pinned one")
-    period, hysteresis = policy.clock.period_us, getattr(pins.discretiser, "hysteresis", 0.0) > 0.0
-    if period % pins.period_us or (hysteresis and period != pins.period_us):
-        rule = "the pinned" if hysteresis else "a multiple of the pinned"
+    period, same = policy.clock.period_us, remembers(pins.discretiser)
+    if period % pins.period_us or (same and period != pins.period_us):
+        rule = "the pinned" if same else "a multiple of the pinned"
         found.append(f"its period of {period} microseconds is not {rule} {pins.period_us}")
     if not contains(policy.chains, pins.chains):
         found.append("its class of chains is not shown to contain the pinned one")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from contract.chains import BinaryChains, BoundedChains, ChainClass
+from contract.discretisers import remembers
 from contract.fleet_documents import read_enrolment
 from contract.measure_table import members
 from contract.pins import MeasuredPins, SymbolPins
@@ -57,7 +58,7 @@ def _pinned(pins: SymbolPins | MeasuredPins | None, who: str, *, refused: bool) 
     windows = "windows are not pinned"
     if pins.windows is not None:
         windows = f"windows alone at most epsilon {pins.windows.epsilon:g}, {pins.windows.adversary}"
-    exactly = "exactly" if getattr(pins.discretiser, "hysteresis", 0.0) > 0.0 else "a multiple of"
+    exactly = "exactly" if remembers(pins.discretiser) else "a multiple of"
     return (
         f"{states}, {exactly} {pins.period_us / 1e6:g} s a tick, {_chains(pins.chains)} and the {pins.adversary} "
         f"adversary at least; {windows}"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from contract.classify import Classifier
 from edge_agent.config_file import ConfigError
-from edge_agent.discretiser import Discretiser
 from edge_agent.plan import StreamPlan
 from edge_agent.reading import Reading
 from edge_agent.sensors import Sensor, open_sensor
@@ -34,7 +34,7 @@ class SharedSensor:
         self.sensor = sensor
         self.newest = -1
         self._reading: Reading | None = None
-        self._discretisers: dict[str, Discretiser] = {}
+        self._discretisers: dict[str, Classifier] = {}
 
     @property
     def recorded(self) -> bool:
@@ -56,12 +56,9 @@ class SharedSensor:
         """Whether there will be no tick any more."""
         return self.sensor.finished(tick)
 
-    def discretiser(self, document: dict[str, object]) -> Discretiser:
-        """The discretiser of a document, the same for all streams and versions that have it: it may remember a state.
-
-        To observe the same reading of the same tick again leaves what it remembers as it is.
-        """
-        return self._discretisers.setdefault(json.dumps(document, sort_keys=True), Discretiser(document))
+    def discretiser(self, document: dict[str, object]) -> Classifier:
+        """The discretiser of a document, the same for all streams and versions that have it: it may have a memory."""
+        return self._discretisers.setdefault(json.dumps(document, sort_keys=True), Classifier(document))
 
 
 class Sensors:

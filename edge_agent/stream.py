@@ -77,7 +77,7 @@ class Stream:
     def observe(self, tick: int) -> int | None:
         """The state of a tick, or none; what is wrong with the sensor is told once, to the journal only."""
         reading = self.sensor.read(tick)
-        state = self.discretiser.observe(tick, reading)
+        state = self.discretiser.observe(tick, None if reading is None else reading.reveal())
         self.ticks += 1
         self.silent += reading is None
         if self.sensor.trouble:

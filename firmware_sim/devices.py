@@ -14,6 +14,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
+from contract.discretisers import Baseline
 from contract.policies import AnyPolicy
 from contract.policy import Categories, Cells, Policy
 from edge_agent.agent import Agent
@@ -138,7 +139,10 @@ def simulate_states(transition: Sequence[Sequence[float]], length: int, generato
 
 
 def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> None:
-    """Write readings that the policy's discretiser turns into the given states, as a CSV file with a column `value`."""
+    """Write readings that the policy's discretiser turns into the given states, as a CSV file with a column `value`.
+
+    Those for a baseline begin with as many more as have no state, and do without bands that its range has no room for.
+    """
     discretiser = policy.discretiser
     values: list[object]
     if isinstance(discretiser, Categories):
@@ -149,6 +153,8 @@ def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> 
     elif isinstance(discretiser, Cells):
         (lat, lon), (height, width) = discretiser.origin, discretiser.step
         values = [f"{lat + (row + 0.5) * height},{lon + (column + 0.5) * width}" for column, row in discretiser.cells]
+    elif isinstance(discretiser, Baseline):
+        values, states = _around_a_mean(discretiser, states), range(discretiser.baseline_ticks + len(states))
     else:
         edges, margin = discretiser.edges, discretiser.hysteresis + 1.0
         inner = [(low + high) / 2 for low, high in pairwise(edges)]
@@ -157,3 +163,17 @@ def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> 
         writer = csv.writer(file)
         writer.writerow(["t", "value"])
         writer.writerows([t, values[state]] for t, state in enumerate(states))
+
+
+def _around_a_mean(discretiser: Baseline, states: Sequence[int]) -> list[object]:
+    edges, lowest, highest = discretiser.edges, discretiser.lowest, discretiser.highest
+    multiple, room = discretiser.compare == "multiple", (highest - lowest) / 8
+    ends = (edges[0] / 2, edges[-1] * 2) if multiple else (edges[0] - room, edges[-1] + room)
+    bands = [ends[0], *((low + high) / 2 for low, high in pairwise(edges)), ends[1]]
+    mean = (lowest + highest) / 2
+    readings: list[object] = [mean] * discretiser.baseline_ticks
+    for state in states:
+        reading = min(max(mean * bands[state] if multiple else mean + bands[state], lowest), highest)
+        mean += (reading - mean) / discretiser.baseline_ticks
+        readings.append(reading)
+    return readings

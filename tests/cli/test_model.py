@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.discretiser import Discretiser
-from edge_agent.reading import Reading
+from contract.classify import Classifier
 from fugu.demo.people import RECORDINGS
 from gateway.privacy.chain_model import ChainModel
 from tests.support.command import Fugu
@@ -161,8 +160,8 @@ def test_a_plan_from_such_a_recording_has_a_policy_with_a_state_for_missing_read
     assert document["discretiser"]["states"] == ["low", "high", "missing"]
     assert document["discretiser"]["missing"] == "missing"
     assert document["missing_share"] is None
-    device = Discretiser(document["discretiser"])
-    assert [device.observe(tick, reading) for tick, reading in enumerate((Reading("70"), None, Reading("x")))] == [
+    device = Classifier(document["discretiser"])
+    assert [device.observe(tick, reading) for tick, reading in enumerate(("70", None, "x"))] == [
         1,
         2,
         2,

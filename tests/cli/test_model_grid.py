@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge_agent.discretiser import Discretiser
-from edge_agent.reading import Reading
+from contract.classify import Classifier
 from tests.support.command import Fugu
 
 STEP = 500 / 111_320  # degrees of latitude, and of longitude at the equator
@@ -63,8 +62,8 @@ def test_the_device_puts_places_into_the_same_cells(fugu: Fugu, tmp_path: Path) 
     document = fitted(fugu, file)
     cells = document["coordinates"]
     names = document["names"]
-    device = Discretiser({"kind": "cells", **document["grid"], "cells": cells, "states": names, "missing": None})
-    seen = [device.observe(tick, Reading(line)) for tick, line in enumerate(lines)]
+    device = Classifier({"kind": "cells", **document["grid"], "cells": cells, "states": names, "missing": None})
+    seen = [device.observe(tick, line) for tick, line in enumerate(lines)]
     visits = np.bincount(seen, minlength=len(cells))
     assert np.all(visits >= document["visits"])
     assert visits.sum() - sum(document["visits"]) == document["outside"]
@@ -125,8 +124,8 @@ def test_where_many_rows_have_no_place_the_most_visited_cell_stands_in_for_them(
     spec.write_text(json.dumps({"transition": "model.json", "graph": {"complete": True}, "epsilon": 1, **header}))
     done = fugu("plan", "measure", "--spec", spec, "--quick", "-o", policy)
     assert done.code == 0, done.err
-    device = Discretiser(json.loads(policy.read_text())["discretiser"])
-    readings = (Reading(b), None, Reading("lost"), Reading(a))
+    device = Classifier(json.loads(policy.read_text())["discretiser"])
+    readings = (b, None, "lost", a)
     assert [device.observe(tick, reading) for tick, reading in enumerate(readings)] == [1, 0, 0, 0]
 
 

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from contract.classify import Classifier
 from contract.measure_policy import MeasurePolicy
 from contract.measure_table import StaircaseNoise
 from contract.measurement import Reach
 from contract.noise_table import NoiseTable
-from edge_agent.discretiser import Discretiser
-from edge_agent.reading import Reading
 from gateway.planning import measure_errors
 from tests.support.command import Done, Fugu
 from tests.support.measured import measure_policy
@@ -398,10 +397,8 @@ def test_from_traces_to_a_policy_with_cells(fugu: Fugu, planner: Planner, tmp_pa
     policy = planner.policy(spec, "--quick", "--fleet", "home", "--device", "phone-1", "--stream", "place")
     assert policy.clock.period_us == 60_000_000
     assert policy.discretiser.kind == "cells"
-    device = Discretiser(policy.discretiser.model_dump(mode="json"))
-    seen = np.bincount(
-        [device.observe(tick, Reading(line)) for tick, line in enumerate(lines)], minlength=len(model["names"])
-    )
+    device = Classifier(policy.discretiser.model_dump(mode="json"))
+    seen = np.bincount([device.observe(tick, line) for tick, line in enumerate(lines)], minlength=len(model["names"]))
     assert np.all(seen >= model["visits"])
     measured = planner.document({**spec, "coordinates": list(range(len(model["names"])))}, "--quick")
     assert (measured["unit"], measured["resolution"]) == ("", [1])

@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import contract.classify
 import edge_agent.agent
-import edge_agent.discretiser
 import edge_agent.randomiser
 import edge_agent.ticker
 from edge_agent.__main__ import main
@@ -92,13 +92,13 @@ def run(config: str, seed: str, log: str, leak: str = "") -> int:
 
 
 def _look_at_states() -> None:
-    observe = edge_agent.discretiser.Discretiser.observe
+    observe = contract.classify.Classifier.observe
 
     def seen(discretiser: Any, *arguments: Any) -> Any:
         STATES.append(observe(discretiser, *arguments))
         return STATES[-1]
 
-    edge_agent.discretiser.Discretiser.observe = seen
+    contract.classify.Classifier.observe = seen
 
 
 def _after_each_tick(action: Callable[[Any, Any], None]) -> None:
