@@ -24,14 +24,15 @@ ROOMS = {
     "gateway.chain": set(),
     "gateway.privacy": {"gateway.chain"},
     "gateway.dphmm": {"gateway.chain", "gateway.privacy"},
-    "gateway.planning": {"gateway.chain", "gateway.privacy", "gateway.dphmm"},
+    "gateway.attack": {"gateway.chain"},
+    "gateway.planning": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.attack"},
     "gateway.release": {"gateway.chain", "gateway.privacy"},
     "gateway.fleet": {"gateway.files", "gateway.planning", "gateway.dphmm"},
     "gateway.deployment": {"gateway.files", "gateway.service"},
     "gateway.service": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.release", "gateway.fleet"},
 }
 HEAVY = {"numpy", "numba", "scipy"}
-PURE = {"gateway.chain", "gateway.privacy", "gateway.dphmm", "contract"}
+PURE = {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.attack", "contract"}
 IO = {"socket", "sqlite3", "paho", "subprocess", "asyncio", "host", "mqtt_link"}
 
 

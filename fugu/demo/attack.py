@@ -12,9 +12,9 @@ from contract.guarantee import loss
 from contract.noise_table import NoiseTable
 from contract.policy import Policy
 from fugu.demo.people import Person
+from gateway.attack import success_bound
 from gateway.chain import posterior_marginals
 from gateway.chain.arrays import Ints
-from gateway.privacy.attack_bound import success_bound
 from gateway.privacy.randomised_response import calibrate_binary
 
 __all__ = ["Attack", "Price", "attack", "price", "randomise"]
@@ -87,7 +87,9 @@ def attack(person: Person, policy: Policy, states: Ints, symbols: Ints, generato
         ordinary=smoothed_accuracy(states, randomise(states, ordinary, generator), ordinary),
         ordinary_epsilon=loss(person.chains, ordinary, "informed").epsilon,
         ours=smoothed_accuracy(states, symbols, policy.table),
-        ceiling=success_bound(float(states.mean()), loss_of_both.epsilon_01, loss_of_both.epsilon_10),
+        ceiling=float(
+            success_bound(np.bincount(states) / states.size, loss_of_both.epsilon_01, loss_of_both.epsilon_10)
+        ),
     )
 
 

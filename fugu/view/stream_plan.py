@@ -9,10 +9,10 @@ from contract.chains import BinaryChains
 from contract.noise_table import SCALE
 from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.view.terminal import say, show_table
+from gateway.attack import success_bound
 from gateway.planning.chain_source import ChainSource
 from gateway.planning.comparison import Comparison
 from gateway.planning.planner import Option, Plan, Refusal
-from gateway.privacy.attack_bound import success_bound
 
 __all__ = ["advice", "plan_document", "show_plan"]
 
@@ -166,7 +166,9 @@ def _attacker(chosen: Option) -> list[tuple[str, str]]:
     if chosen.table.states != 2:
         return []
     enter, leave = chosen.transition[0, 1], chosen.transition[1, 0]
-    bound = success_bound(enter / (enter + leave), chosen.loss.epsilon_01, chosen.loss.epsilon_10)
+    bound = success_bound(
+        [leave / (enter + leave), enter / (enter + leave)], chosen.loss.epsilon_01, chosen.loss.epsilon_10
+    )
     return [("no attacker is right more often than", f"{bound:.2%}")]
 
 

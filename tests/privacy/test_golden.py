@@ -14,7 +14,7 @@ from contract.chains import BinaryChains, BoundedChains
 from contract.guarantee import Adversary, loss, ratio_loss
 from contract.noise_table import NoiseTable
 from contract.sides import informed_side
-from gateway.privacy.attack_bound import success_bound
+from gateway.attack import success_bound
 from gateway.privacy.baselines import baselines, corollary_2, ordinary_dp, zhao_eps3, zhao_eps6
 from gateway.privacy.randomised_response import allowed_ratios, calibrate_binary, calibrate_kary
 
@@ -136,7 +136,7 @@ def test_figure_3(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize("row", GOLDEN["success"], ids=lambda row: f"{row['q']}-{row['eps']}")
 def test_success_of_an_attacker(row: dict[str, Any]) -> None:
     share = row["q"] / (row["q"] + row["r"])
-    bound = success_bound(share, row["eps"], row["eps"])
+    bound = float(success_bound([1 - share, share], row["eps"], row["eps"]))
     assert bound == close(row["avg_bound"])
     assert max(share, 1 - share) == close(row["majority"])
 
@@ -146,7 +146,8 @@ def test_the_papers_success_bound_falls_below_the_majority_guess() -> None:
     ratio = max(row["q"] / row["r"], row["r"] / row["q"])
     printed = math.exp(row["eps"]) / (ratio + math.exp(row["eps"]))
     assert printed == close(row["paper"])
-    assert printed < row["majority"] <= success_bound(row["q"] / (row["q"] + row["r"]), row["eps"], row["eps"])
+    share = row["q"] / (row["q"] + row["r"])
+    assert printed < row["majority"] <= success_bound([1 - share, share], row["eps"], row["eps"])
 
 
 @pytest.mark.parametrize("row", GOLDEN["theorem2_counterexamples"], ids=lambda row: f"{row['name']}-{row['n']}")

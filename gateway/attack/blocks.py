@@ -1,0 +1,85 @@
+"""Confidence for averages over ticks that depend on their neighbours: means of long blocks, and a t quantile."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import betaincinv, stdtrit
+
+from gateway.chain.arrays import Floats
+
+__all__ = ["Interval", "block_sums", "highest_share", "lowest_mean", "mean_interval"]
+
+FEWEST_BLOCKS = 8
+_TIMES = 10.0
+
+
+class Interval(NamedTuple):
+    """A mean with its two-sided confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def mean_interval(series: Floats, confidence: float) -> Interval:
+    """The mean of a series of dependent numbers, with an interval.
+
+    Blocks are ten times the integrated autocorrelation time of the series, as far as it has eight blocks; their means
+    then count as independent.
+
+    Args:
+        series: (n,) numbers, one a tick.
+        confidence: inside (0, 1).
+
+    Returns:
+        The interval; without end for fewer than eight numbers.
+
+    Source: batch means; Geyer, "Practical Markov Chain Monte Carlo" (1992), for the autocorrelation time.
+    """
+    if series.size < FEWEST_BLOCKS:
+        return Interval(float(series.mean()) if series.size else 0.0, -np.inf, np.inf)
+    mean, reach = _spread(block_sums(series, _block_length(series)), confidence)
+    return Interval(mean, mean - reach, mean + reach)
+
+
+def lowest_mean(sums: Floats, confidence: float) -> float:
+    """A one-sided lower confidence bound for the mean of independent numbers (blocks,)."""
+    mean, reach = _spread(sums, 2 * confidence - 1)
+    return mean - reach
+
+
+def highest_share(blocks: int, affected: int, confidence: float) -> float:
+    """A one-sided upper confidence bound for the share of blocks that are affected (Clopper and Pearson)."""
+    return 1.0 if affected >= blocks else float(betaincinv(affected + 1, blocks - affected, confidence))
+
+
+def block_sums(series: Floats, length: int) -> Floats:
+    """Means (blocks,) of consecutive blocks of equal length, the last one up to twice as long, weighed equally."""
+    blocks = max(1, series.size // length)
+    edges = np.arange(blocks) * length
+    sizes = np.diff(np.append(edges, series.size))
+    return np.asarray(np.add.reduceat(series, edges) / sizes)
+
+
+def _spread(values: Floats, confidence: float) -> tuple[float, float]:
+    """The mean of independent numbers, and half the length of its interval."""
+    quantile = float(stdtrit(values.size - 1, (1 + confidence) / 2))
+    return float(values.mean()), quantile * float(values.std(ddof=1)) / values.size**0.5
+
+
+def _block_length(series: Floats) -> int:
+    """Ten integrated autocorrelation times: sums of pairs of autocorrelations, as long as they are positive."""
+    n = series.size
+    longest = n // FEWEST_BLOCKS
+    centred = series - series.mean()
+    size = 1 << (2 * n - 1).bit_length()
+    spectrum = np.abs(np.fft.rfft(centred, size)) ** 2
+    covariance = np.fft.irfft(spectrum, size)[: longest + longest % 2 + 2]
+    if not covariance[0] > 0.0:
+        return 1
+    pairs = covariance[: len(covariance) // 2 * 2].reshape(-1, 2).sum(axis=1) / covariance[0]
+    negative = np.flatnonzero(pairs <= 0.0)
+    time = max(1.0, 2.0 * float(pairs[: negative[0] if negative.size else None].sum()) - 1.0)
+    return int(min(longest, max(1.0, np.ceil(_TIMES * time))))

@@ -1,0 +1,143 @@
+"""What attackers reach on a recording, against what epsilon allows.
+
+An attacker is judged by what the outputs add: against the same attacker, who knows the same, without the outputs. How
+often each state occurred, and was guessed without them, is a fact of the recording; the interval is for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gateway.attack.attackers import ATTACKERS, COUNT_ATTACKERS, Attacker
+from gateway.attack.blocks import mean_interval
+from gateway.attack.ceiling import success_bound
+from gateway.attack.chains import smoothing
+from gateway.attack.epsilon import epsilon_bound
+from gateway.attack.knowledge import Knowledge
+from gateway.attack.outputs import CountOutputs, Outputs, without
+from gateway.chain.arrays import Bools, Floats, Ints
+
+__all__ = ["Attack", "attack", "mean_rates", "odds_change"]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What one attacker reached.
+
+    Attributes:
+        attacker: its name.
+        success: share of the judged ticks whose state it named.
+        low, high: its interval, corrected for the number of attackers; an attacker who never leaves the guess has
+            exactly the guess.
+        ceiling: the most that epsilon allows, if the readings are in the class.
+        guess: success of the same attacker without the outputs.
+        epsilon_low: no epsilon below this explains what was reached, at the same confidence; 0 if any does.
+    """
+
+    attacker: str
+    success: float
+    low: float
+    high: float
+    ceiling: float
+    guess: float
+    epsilon_low: float
+
+
+def attack(
+    states: Ints,
+    segments: Ints,
+    outputs: Outputs,
+    epsilon: float,
+    *,
+    transition: Floats | None = None,
+    known: Ints | None = None,
+    attackers: Mapping[str, Attacker] | None = None,
+    confidence: float = 0.95,
+) -> tuple[Attack, ...]:
+    """Attack outputs whose truth is known.
+
+    Args:
+        states: (n,) true states, -1 where there is none. Those are not judged, nor are ticks that the attacker knows.
+        segments: (n,) equal inside a stretch without gaps.
+        outputs: what was released.
+        epsilon: what was promised, in nats.
+        transition: (k, k) the chain that attackers believe; none: they are given the recording's own mean rates.
+        known: (n,) true states that attackers are given, -1 elsewhere.
+        attackers: those to run; none: all that can read these outputs.
+        confidence: of all intervals together (Bonferroni).
+
+    Returns:
+        An attack for each attacker, the most successful first.
+
+    Raises:
+        ValueError: no tick is judged, or arrays do not fit together.
+    """
+    k = outputs.states
+    judged = (states >= 0) & (True if known is None else known < 0)
+    if not judged.any() or states.shape != (outputs.ticks,) or segments.shape != states.shape:
+        raise ValueError("an attack needs a state, a segment and an output for every tick, and a tick to judge")
+    believed = mean_rates(states, segments, k) if transition is None else transition
+    knowledge = Knowledge(believed, segments, known, states)
+    chosen = attackers or (COUNT_ATTACKERS if isinstance(outputs, CountOutputs) else ATTACKERS)
+    level = 1 - (1 - confidence) / len(chosen)
+    nothing = without(outputs)
+    truth = states[judged]
+    prior = smoothing(nothing, knowledge)[judged]
+    room = float((success_bound(prior, epsilon) - prior.max(axis=1)).mean())
+    best_guess = float((prior.argmax(axis=1) == truth).mean())
+    found = []
+    for name, attacker in chosen.items():
+        after, before = (attacker(seen, knowledge)[judged] for seen in (outputs, nothing))
+        right, guessed = after.argmax(axis=1) == truth, before.argmax(axis=1) == truth
+        guess = float(guessed.mean())
+        evidence = _log_odds(after) - _log_odds(before)
+        reached = mean_interval(_unexplained(right, truth * k + before.argmax(axis=1)), level)
+        success = float(right.mean())
+        low, high = max(0.0, success + reached.low), min(1.0, success + reached.high)
+        ceiling = min(1.0, max(guess, best_guess) + room)
+        proven = epsilon_bound(truth, prior, evidence, epsilon, level)
+        found.append(Attack(name, success, low, high, ceiling, guess, proven))
+    return tuple(sorted(found, key=lambda one: -one.success))
+
+
+def odds_change(outputs: Outputs, knowledge: Knowledge) -> Floats:
+    """How far outputs move an attacker's odds on each tick: ln of the largest factor between any two states.
+
+    The attacker uses every output under the chain that it believes (forward-backward); if that is in the class, the
+    factor stays within e^epsilon, whatever the truth is.
+
+    Args:
+        outputs: what was released.
+        knowledge: the chain that is believed, and known states, where the change is 0.
+
+    Returns:
+        (n,) in nats, at least 0.
+    """
+    after, before = smoothing(outputs, knowledge), smoothing(without(outputs), knowledge)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        change = np.where(before > 0.0, np.log(after) - np.log(before), np.nan)
+    return np.asarray(np.nanmax(change, axis=1) - np.nanmin(change, axis=1))
+
+
+def mean_rates(states: Ints, segments: Ints, k: int) -> Floats:
+    """The chain (k, k) with a recording's own transition rates; every transition counts half a time more than seen."""
+    pairs = (states[:-1] >= 0) & (states[1:] >= 0) & (segments[:-1] == segments[1:])
+    counts = np.full((k, k), 0.5)
+    np.add.at(counts, (states[:-1][pairs], states[1:][pairs]), 1.0)
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+
+
+def _unexplained(right: Bools, strata: Ints) -> Floats:
+    """What is left of successes (n,) when every stratum's mean is taken off."""
+    sums, sizes = np.bincount(strata, right), np.bincount(strata)
+    return np.asarray(right - (sums / np.maximum(sizes, 1))[strata])
+
+
+def _log_odds(probabilities: Floats) -> Floats:
+    """Log-odds (n, k) of each state against all others; infinite where certain."""
+    others = probabilities.sum(axis=1, keepdims=True) - probabilities
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(probabilities) - np.log(np.maximum(others, 0.0)))
