@@ -107,8 +107,9 @@ def broker(
       fugu deploy broker --out broker --fleet home --host gw.example
       fugu deploy broker --out broker --fleet home --host gw.example --host 192.168.1.5 --mutual
     """
-    from gateway.deployment.broker_files import Settings, create_broker
+    from gateway.deployment.broker_files import Settings, check_name, create_broker
 
+    check_name(fleet, "fleet")
     settings = Settings(
         fleet=fleet, hosts=tuple(host), port=port, bind=bind, mutual=mutual, in_place=in_place, days=days
     )
