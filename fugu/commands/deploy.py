@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,9 +13,11 @@ import typer
 
 from fugu.commands import arguments
 from fugu.commands.arguments import positive
+from fugu.commands.groups import grouped
+from fugu.commands.options import command_group
 from fugu.errors import CommandLineError
 from fugu.view.terminal import warn
-from gateway.deployment.accounts import Account, Role
+from gateway.deployment.accounts import Account
 from gateway.deployment.errors import InvalidNameError
 from gateway.deployment.places import AGENT, BROKER, GATEWAY
 from gateway.files import new_folder
@@ -26,21 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    help="Write a broker with certificates, accounts and access lists, and folders for devices and the gateway.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
+app = command_group(
+    "Write a broker with certificates, accounts and access lists, and folders for devices and the gateway."
 )
 OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write; it must be new or empty.")]
 BrokerFolderOption = Annotated[
     Path, typer.Option("--broker", metavar="DIR", help="Folder that 'fugu deploy broker' wrote.")
 ]
-CaKeyOption = Annotated[
-    Path | None,
-    typer.Option("--ca-key", metavar="FILE", help="With mutual TLS: the authority's key, if not in DIR-offline."),
-]
-RenewOption = Annotated[bool, typer.Option("--renew", help="Replace the credentials of an account that exists.")]
 InPlaceOption = Annotated[
     bool, typer.Option("--in-place", help="To run in DIR itself: relative names only, no systemd unit.")
 ]
@@ -50,10 +45,47 @@ ReleasesOption = Annotated[
 PoliciesOption = Annotated[
     Path | None, typer.Option("--policies", metavar="DIR", help="Folder of the fleet's policies, *.json.")
 ]
+AccountOption = Annotated[str, typer.Option(help="Name of the account.")]
 _SITE = "site"
 
 
+@dataclass(frozen=True, slots=True)
+class AddOptions:
+    """Where an account is added, and where the folder goes that connects with it."""
+
+    out: OutOption
+    broker: BrokerFolderOption
+    ca_key: Annotated[
+        Path | None,
+        typer.Option("--ca-key", metavar="FILE", help="With mutual TLS: the authority's key, if not in DIR-offline."),
+    ] = None
+    renew: Annotated[bool, typer.Option("--renew", help="Replace the credentials of an account that exists.")] = False
+
+    def add(self, opened: BrokerFolder, account: Account) -> Credentials:
+        """Add an account to the broker."""
+        return opened.add(account, datetime.now(UTC), ca_key=self.ca_key, renew=self.renew)
+
+    def add_client(self, opened: BrokerFolder, account: Account) -> None:
+        """Add an account that needs nothing beside its credentials, and write its folder."""
+        from gateway.deployment import folders
+
+        new_folder(self.out)
+        credentials = self.add(opened, account)
+        folders.write_client(self.out, opened, credentials)
+        _report(self.out, opened, credentials, f"{account.name}, role {account.role}", None)
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """Let what cannot be a name, an address or a path be a mistake in the command line."""
+    try:
+        yield
+    except InvalidNameError as error:
+        raise CommandLineError(str(error)) from None
+
+
 @app.command("broker")
+@_usage()
 def broker(
     out: OutOption,
     fleet: Annotated[str, typer.Option(help="Name of the fleet.")],
@@ -75,28 +107,23 @@ def broker(
       fugu deploy broker --out broker --fleet home --host gw.example
       fugu deploy broker --out broker --fleet home --host gw.example --host 192.168.1.5 --mutual
     """
-    from gateway.deployment.broker_files import Settings, create_broker
+    from gateway.deployment.broker_files import Settings, check_name, create_broker
 
+    check_name(fleet, "fleet")
     settings = Settings(
-        fleet=_named(fleet, "fleet"),
-        hosts=tuple(host),
-        port=port,
-        bind=bind,
-        mutual=mutual,
-        in_place=in_place,
-        days=days,
+        fleet=fleet, hosts=tuple(host), port=port, bind=bind, mutual=mutual, in_place=in_place, days=days
     )
-    with _usage():
-        made = create_broker(out, settings, _now())
+    made = create_broker(out, settings, datetime.now(UTC))
     place = "run it there: mosquitto -c mosquitto.conf" if in_place else f"install it as {BROKER.config}"
     print(f"{out}: a broker for fleet {fleet} at {made.address}; {place}")
     print(f"{made.authority_key}: the authority's key; move it to a disk that is kept offline")
 
 
 @app.command("device")
+@grouped
+@_usage()
 def device(
-    out: OutOption,
-    broker: BrokerFolderOption,
+    adding: AddOptions,
     name: Annotated[str, typer.Option(help="Name of the device, as in its topics and policies.")],
     policy: Annotated[
         list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy of the device; again for more.")
@@ -113,8 +140,6 @@ def device(
     program: Annotated[
         str, typer.Option(metavar="PATH", help="Where fugu-agent is installed on the device.")
     ] = "/opt/fugu-edge/bin/fugu-agent",
-    ca_key: CaKeyOption = None,
-    renew: RenewOption = False,
     in_place: InPlaceOption = False,
 ) -> None:
     """Add a device: its account at the broker, and the folder that goes onto it, with agent.toml and a systemd unit.
@@ -124,29 +149,32 @@ def device(
       fugu deploy device --out watch --broker broker --name watch --policy watch.json --ceiling 1
     """
     from gateway.deployment import folders
+    from gateway.deployment.broker_files import check_name
 
-    opened = _opened(broker)
+    opened = _opened(adding.broker)
+    check_name(name, "device")
     options = folders.DeviceOptions(
-        policies=folders.read_policies(policy or [], opened.settings.fleet, _named(name, "device")),
+        policies=folders.read_policies(policy or [], opened.settings.fleet, name),
         ceiling=positive(ceiling, "ceiling"),
         measurement_ceiling=None if measurement_ceiling is None else positive(measurement_ceiling, "ceiling"),
         sensor=sensor,
-        program=_program(program),
+        program=folders.checked_program(program),
         in_place=in_place,
     )
     folders.check_ceilings(options)
-    new_folder(out)
-    credentials = opened.add(_account(name, "device"), _now(), ca_key=ca_key, renew=renew)
-    folders.write_device(out, opened, credentials, options)
-    _report(out, opened, credentials, "a device", None if in_place else AGENT.config)
+    new_folder(adding.out)
+    credentials = adding.add(opened, Account(name=name, role="device"))
+    folders.write_device(adding.out, opened, credentials, options)
+    _report(adding.out, opened, credentials, "a device", None if in_place else AGENT.config)
     if sensor == "stdin" and not in_place:
         warn("a service has no standard input, and ends at once: name a function with --sensor, or edit agent.toml")
 
 
 @app.command("gateway")
+@grouped
+@_usage()
 def gateway(
-    out: OutOption,
-    broker: BrokerFolderOption,
+    adding: AddOptions,
     name: Annotated[
         str, typer.Option(help="Name of its account; every program that connects needs its own.")
     ] = "gateway",
@@ -156,8 +184,6 @@ def gateway(
     program: Annotated[
         str, typer.Option(metavar="PATH", help="Where fugu is installed on the gateway.")
     ] = "/opt/fugu-edge/bin/fugu",
-    ca_key: CaKeyOption = None,
-    renew: RenewOption = False,
     in_place: InPlaceOption = False,
 ) -> None:
     """Add the gateway: its account at the broker, and its folder, with a systemd unit.
@@ -167,26 +193,25 @@ def gateway(
       fugu deploy gateway --out gateway --broker broker
     """
     from gateway.deployment import folders
+    from gateway.deployment.broker_files import check_name
 
-    program = _program(program)
-    opened = _opened(broker)
-    _named(f"{_named(name, 'account')}-rollout" if rollout else name, "account")
-    new_folder(out)
-    credentials = opened.add(_account(name, "gateway"), _now(), ca_key=ca_key, renew=renew)
-    sender = None
-    if rollout:
-        sender = opened.add(_account(f"{name}-rollout", "operator"), _now(), ca_key=ca_key, renew=renew)
-    folders.write_gateway(out, opened, credentials, sender, program=program, in_place=in_place)
-    _report(out, opened, credentials, "the gateway", None if in_place else GATEWAY.config)
+    program = folders.checked_program(program)
+    opened = _opened(adding.broker)
+    for account in (name, f"{name}-rollout")[: 1 + rollout]:
+        check_name(account, "account")
+    new_folder(adding.out)
+    credentials = adding.add(opened, Account(name=name, role="gateway"))
+    sender = adding.add(opened, Account(name=f"{name}-rollout", role="operator")) if rollout else None
+    folders.write_gateway(adding.out, opened, credentials, sender, program=program, in_place=in_place)
+    _report(adding.out, opened, credentials, "the gateway", None if in_place else GATEWAY.config)
 
 
 @app.command("operator")
+@grouped
+@_usage()
 def operator(
-    out: OutOption,
-    broker: BrokerFolderOption,
+    adding: AddOptions,
     name: Annotated[str, typer.Option(help="Name of the account; every person needs an own one.")] = "operator",
-    ca_key: CaKeyOption = None,
-    renew: RenewOption = False,
 ) -> None:
     """Add an operator, who may send policies to devices, and read what they report; nobody else may.
 
@@ -194,13 +219,18 @@ def operator(
     examples:
       fugu deploy operator --out anna --broker broker --name anna
     """
-    _add_client(out, broker, name, "operator", ca_key, renew)
+    from gateway.deployment.broker_files import check_name
+
+    opened = _opened(adding.broker)
+    check_name(name, "account")
+    adding.add_client(opened, Account(name=name, role="operator"))
 
 
 @app.command("subscriber")
+@grouped
+@_usage()
 def subscriber(
-    out: OutOption,
-    broker: BrokerFolderOption,
+    adding: AddOptions,
     audience: Annotated[
         list[str] | None,
         typer.Option(
@@ -216,8 +246,6 @@ def subscriber(
     adversary: Annotated[
         str | None, typer.Option(help="Against whom that holds (default: as its first audience's).")
     ] = None,
-    ca_key: CaKeyOption = None,
-    renew: RenewOption = False,
 ) -> None:
     """Add a subscriber; every program that connects needs an account of its own.
 
@@ -229,38 +257,40 @@ def subscriber(
       fugu deploy subscriber --out news --broker broker --audience street --name news \\
           --releases releases.toml --policies policies
     """
+    from gateway.deployment.broker_files import check_name
     from gateway.deployment.readers import new_reader
 
-    opened = _opened(broker)
-    if renew:
+    opened = _opened(adding.broker)
+    if adding.renew:
         if name is None or audience is not None or epsilon is not None or adversary is not None:
             raise CommandLineError("--renew needs --name, and changes neither audiences nor limits: see join and leave")
-        _add(out, opened, opened.account(name), ca_key, renew)
+        adding.add_client(opened, opened.account(name))
         return
     wanted = tuple(audience or ())
     if not wanted:
         raise CommandLineError("say with --audience what it may read; site reads symbols too")
-    name = _named(name or wanted[0], "account")
+    name = name or wanted[0]
+    check_name(name, "account")
     if _SITE in wanted:
         if set(wanted) != {_SITE}:
             raise CommandLineError("an account of the site reads all releases: it belongs to no other audience")
-        _add(out, opened, _account(name, "site"), ca_key, renew)
+        adding.add_client(opened, Account(name=name, role="site"))
         return
     account, bounds = new_reader(
         name,
         wanted,
         _promises(releases, policies, opened),
-        epsilon=None if epsilon is None else arguments.positive(epsilon, "epsilon"),
+        epsilon=None if epsilon is None else positive(epsilon, "epsilon"),
         adversary=None if adversary is None else arguments.adversary(adversary),
     )
-    _add(out, opened, account, ca_key, renew)
+    adding.add_client(opened, account)
     _show_bounds(account, bounds)
 
 
 @app.command("join")
 def join(
     broker: BrokerFolderOption,
-    name: Annotated[str, typer.Option(help="Name of the account.")],
+    name: AccountOption,
     audience: Annotated[str, typer.Option(help="The audience that it is to belong to as well.")],
     releases: ReleasesOption = None,
     policies: PoliciesOption = None,
@@ -282,7 +312,7 @@ def join(
 @app.command("leave")
 def leave(
     broker: BrokerFolderOption,
-    name: Annotated[str, typer.Option(help="Name of the account.")],
+    name: AccountOption,
     audience: Annotated[str, typer.Option(help="The audience whose releases it is to read no longer.")],
 ) -> None:
     """Take the releases of an audience from an account; what it was told still counts.
@@ -301,7 +331,7 @@ def leave(
 @app.command("remove")
 def remove(
     broker: BrokerFolderOption,
-    name: Annotated[str, typer.Option(help="Name of the account.")],
+    name: AccountOption,
 ) -> None:
     """Take an account away, such as that of a device that was lost.
 
@@ -312,25 +342,6 @@ def remove(
     opened = _opened(broker)
     opened.remove(name)
     print(f"{name} may do nothing any more, once the broker has started anew")
-
-
-def _add_client(out: Path, broker: Path, name: str, role: Role, ca_key: Path | None, renew: bool) -> None:
-    opened = _opened(broker)
-    _named(name, "account")
-    _add(out, opened, _account(name, role), ca_key, renew)
-
-
-def _add(out: Path, opened: BrokerFolder, account: Account, ca_key: Path | None, renew: bool) -> None:
-    from gateway.deployment import folders
-
-    new_folder(out)
-    credentials = opened.add(account, _now(), ca_key=ca_key, renew=renew)
-    folders.write_client(out, opened, credentials)
-    _report(out, opened, credentials, f"{account.name}, role {account.role}", None)
-
-
-def _account(name: str, role: Role) -> Account:
-    return Account(name=name, role=role)
 
 
 def _promises(releases: Path | None, policies: Path | None, broker: BrokerFolder) -> Promises:
@@ -348,38 +359,10 @@ def _show_bounds(account: Account, bounds: list[Bound]) -> None:
         print(f"{account.name}: {bound.device}/{bound.stream}: {told} {by}")
 
 
-def _named(name: str, what: str) -> str:
-    from gateway.deployment.broker_files import check_name
-
-    with _usage():
-        check_name(name, what)
-    return name
-
-
-def _program(path: str) -> str:
-    from gateway.deployment.folders import checked_program
-
-    with _usage():
-        return checked_program(path)
-
-
-@contextmanager
-def _usage() -> Iterator[None]:
-    """Let what cannot be a name, an address or a path be a mistake in the command line."""
-    try:
-        yield
-    except InvalidNameError as error:
-        raise CommandLineError(str(error)) from None
-
-
 def _opened(path: Path) -> BrokerFolder:
     from gateway.deployment.broker_files import open_broker
 
     return open_broker(path)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _report(out: Path, broker: BrokerFolder, credentials: Credentials, what: str, place: str | None) -> None:

@@ -24,11 +24,10 @@ from fugu.commands.fleet_options import (
     owners,
     user,
 )
-from fugu.commands.options import JsonOption
+from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandError, CommandLineError
 from fugu.view import fleet as view
-from fugu.view.fleet import changes_document, device_document, every, show_changes, show_devices, standing
-from fugu.view.fleet_warnings import read_document, warn_of_clocks, warn_of_rollouts
+from fugu.view.fleet import changes_document, read_document, show_changes, warn_of_clocks
 from fugu.view.terminal import say, show_table, warn, working
 from gateway.files import write_public
 from gateway.fleet import Registry
@@ -39,12 +38,7 @@ from gateway.fleet.signing import Signed
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    help="A fleet: its keys, its devices, and the signed documents that say what they do.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-)
+app = command_group("A fleet: its keys, its devices, and the signed documents that say what they do.")
 app.command("init")(fleet_keys.init)
 app.command("sign")(fleet_sign.sign)
 app.add_typer(fleet_keys.app, name="keys")
@@ -211,7 +205,7 @@ def push(
         with opened.transaction():
             devices = [device.name for device in reached(opened, signed.document.to)]
             entry = enter(opened, signed, note, who=user(operator), time_us=now_us())
-            warn_of_rollouts(opened, devices)
+            view.warn_of_rollouts(opened, devices)
             opened.desire(devices, entry.version, who=user(operator), time_us=now_us())
     if as_json:
         print(json.dumps({"version": entry.version, "devices": devices, "restores": entry.restores}))
@@ -240,13 +234,13 @@ def status(
         devices = opened.devices(group)
         if group is not None and not devices:
             raise CommandError(f"no device of fleet {opened.fleet} is in group {group}")
-        refusals = {one.device: one for one in every(opened.refusals)}
+        refusals = {one.device: one for one in view.every(opened.refusals)}
     if as_json:
-        rows = [device_document(one, refusals.get(one.name)) for one in devices]
+        rows = [view.device_document(one, refusals.get(one.name)) for one in devices]
         print(json.dumps({"fleet": opened.fleet, "devices": rows}))
     else:
-        show_devices(devices, refusals)
-    wrong = [one.name for one in devices if standing(one) not in ("up to date", "nothing to do")]
+        view.show_devices(devices, refusals)
+    wrong = [one.name for one in devices if view.standing(one) not in ("up to date", "nothing to do")]
     if strict and wrong:
         more = "" if len(wrong) <= _SHOWN else ", ..."
         raise CommandError(

@@ -10,9 +10,8 @@ import typer
 
 from contract.fleet_documents import RootDocument
 from fugu.commands.arguments import one_of
-from fugu.commands.fleet_options import KeysOption, PassphraseFiles
-from fugu.commands.options import JsonOption
-from fugu.commands.passphrases import at_hand
+from fugu.commands.fleet_options import KeysOption, PassphraseFiles, at_hand
+from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandLineError
 from fugu.view.terminal import say, show_table
 from gateway.fleet import roots
@@ -22,9 +21,7 @@ from gateway.fleet.roots import ROOT_FILE, initialise, root_in
 
 __all__ = ["app", "init"]
 
-app = typer.Typer(
-    help="The keys that a fleet trusts.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
-)
+app = command_group("The keys that a fleet trusts.")
 _MOST_KEYS = 16
 
 

@@ -1,10 +1,13 @@
-"""Options and times that the commands of a fleet share."""
+"""Options, times and passphrases that the commands of a fleet share."""
 
 from __future__ import annotations
 
 import getpass
+import os
 import re
+import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +17,8 @@ import typer
 from contract.errors import FuguError
 from contract.fleet_documents import Address, Enrolment, read_enrolment
 from fugu.errors import CommandError, CommandLineError
+from gateway.fleet import KeyStoreError
+from gateway.fleet.passphrases import Passphrases, read_passphrase
 
 __all__ = [
     "AsOption",
@@ -25,6 +30,7 @@ __all__ = [
     "RegistryOption",
     "RootOption",
     "address",
+    "at_hand",
     "moment",
     "now_us",
     "owners",
@@ -58,6 +64,7 @@ DocumentArgument = Annotated[Path, typer.Argument(metavar="DOCUMENT", help="What
 NoteOption = Annotated[str, typer.Option("--note", help="What it is about, for the registry.")]
 AsOption = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Who does it (default: the login name).")]
 _LATEST = 2**53
+_VARIABLE = "FUGU_PASSPHRASE"
 
 
 def now_us() -> int:
@@ -125,3 +132,28 @@ def address(text: str) -> Address:
     if kind not in ("device", "group") or not colon or not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
         raise CommandLineError(f"--to must be device:NAME, group:NAME or everyone, got {text[:80]!r}")
     return Address(device=name) if kind == "device" else Address(group=name)
+
+
+def at_hand(files: Sequence[Path] | None) -> Passphrases:
+    """The passphrases that files or, if there are none, the environment hold; a person is asked for others.
+
+    Args:
+        files: whose first lines are passphrases.
+
+    Raises:
+        KeyStoreError: a file may be read by others, or holds no passphrase.
+    """
+    given = os.environ.get(_VARIABLE)
+    return Passphrases([read_passphrase(file) for file in files or ()] or ([given] if given else []), _asked)
+
+
+def _asked(prompt: str) -> str:
+    if not sys.stdin.isatty():
+        raise KeyStoreError(f"no passphrase: give --passphrase-file or {_VARIABLE}, or run it at a terminal")
+    try:
+        answer = getpass.getpass(prompt)
+    except EOFError:
+        answer = ""
+    if not answer:
+        raise KeyStoreError("no passphrase: keys without one are not used")
+    return answer

@@ -11,10 +11,9 @@ import typer
 
 from fugu.commands.arguments import positive
 from fugu.commands.fleet_options import AsOption, NoteOption, RegistryOption, now_us, user
-from fugu.commands.options import JsonOption
+from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandError, CommandLineError
-from fugu.view.fleet import changes_document, show_changes
-from fugu.view.fleet_warnings import read_document, warn_of_clocks
+from fugu.view.fleet import changes_document, read_document, show_changes, warn_of_clocks
 from fugu.view.rollout import rollout_document, show_plan, show_rollout, watch
 from fugu.view.terminal import working
 from gateway.fleet import Plan, Registry, Rollouts, Stage, share
@@ -25,12 +24,7 @@ from gateway.fleet.signing import Signed
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    help="A document in stages, to some devices first.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-)
+app = command_group("A document in stages, to some devices first.")
 NumberArgument = Annotated[
     int | None, typer.Argument(metavar="[NUMBER]", help="Of the rollout (default: the one under way).")
 ]
@@ -108,10 +102,7 @@ def start(
                 enter(opened, signed, note, who=user(operator), time_us=now_us())
             number = rollouts.draft(plan, who=user(operator), time_us=now_us())
             rollouts.start(number, who=user(operator), time_us=now_us())
-        if as_json:
-            _print_json(opened, number)
-        else:
-            show_rollout(opened, number)
+        _show(opened, number, as_json)
 
 
 @app.command("show")
@@ -137,70 +128,28 @@ def show(
             if not numbers:
                 raise CommandError(f"there was no rollout in fleet {opened.fleet} yet")
             number = numbers[-1]
-        if as_json:
-            _print_json(opened, number)
-        elif not live:
-            show_rollout(opened, number)
+        if not live:
+            _show(opened, number, as_json)
         elif (phase := watch(opened, number, positive(interval, "interval"))) != "completed":
             raise CommandError(f"rollout {number} was {phase}")
 
 
-@app.command("approve")
-def approve(registry: RegistryOption, number: NumberArgument = None, operator: AsOption = None) -> None:
-    """Open the gate that a rollout waits at.
+def _operation(what: str, about: str) -> None:
+    """Add a command that does something to a rollout."""
+    example = f"\n\n\b\nexamples:\n  fugu fleet rollout {what} --registry home-fleet.db"
 
-    \b
-    examples:
-      fugu fleet rollout approve --registry home-fleet.db
-    """
-    _operate(registry, number, operator, "approve")
-
-
-@app.command("pause")
-def pause(registry: RegistryOption, number: NumberArgument = None, operator: AsOption = None) -> None:
-    """Let nothing happen until it is resumed; devices that were offered the document keep it.
-
-    \b
-    examples:
-      fugu fleet rollout pause --registry home-fleet.db
-    """
-    _operate(registry, number, operator, "pause")
+    @app.command(what, help=about + example)
+    def _operate(registry: RegistryOption, number: NumberArgument = None, operator: AsOption = None) -> None:
+        with closing(Registry(registry)) as opened:
+            chosen = _under_way(opened) if number is None else number
+            getattr(Rollouts(opened), what)(chosen, who=user(operator), time_us=now_us())
+            show_rollout(opened, chosen)
 
 
-@app.command("resume")
-def resume(registry: RegistryOption, number: NumberArgument = None, operator: AsOption = None) -> None:
-    """Go on with a rollout that is paused.
-
-    \b
-    examples:
-      fugu fleet rollout resume --registry home-fleet.db
-    """
-    _operate(registry, number, operator, "resume")
-
-
-@app.command("abort")
-def abort(registry: RegistryOption, number: NumberArgument = None, operator: AsOption = None) -> None:
-    """End a rollout; devices stay where they are, and the way back is said.
-
-    \b
-    examples:
-      fugu fleet rollout abort --registry home-fleet.db
-    """
-    _operate(registry, number, operator, "abort")
-
-
-def _operate(registry: Path, number: int | None, operator: str | None, what: str) -> None:
-    with closing(Registry(registry)) as opened:
-        rollouts = Rollouts(opened)
-        chosen = _under_way(opened) if number is None else number
-        actions = {
-            "approve": rollouts.approve,
-            "pause": rollouts.pause,
-            "resume": rollouts.resume,
-            "abort": rollouts.abort,
-        }
-        actions[what](chosen, who=user(operator), time_us=now_us())
-        show_rollout(opened, chosen)
+_operation("approve", "Open the gate that a rollout waits at.")
+_operation("pause", "Let nothing happen until it is resumed; devices that were offered the document keep it.")
+_operation("resume", "Go on with a rollout that is paused.")
+_operation("abort", "End a rollout; devices stay where they are, and the way back is said.")
 
 
 def _under_way(registry: Registry) -> int:
@@ -249,5 +198,8 @@ def _dry_run(registry: Registry, plan: Plan, signed: Signed | None, as_json: boo
     show_changes(found, plan.version)
 
 
-def _print_json(registry: Registry, number: int) -> None:
-    print(json.dumps(rollout_document(registry, number)))
+def _show(registry: Registry, number: int, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(rollout_document(registry, number)))
+    else:
+        show_rollout(registry, number)

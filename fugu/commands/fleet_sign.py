@@ -14,9 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from contract.errors import FuguError
 from contract.fleet_documents import Address, PolicyDocument
 from fugu.commands.arguments import one_of
-from fugu.commands.fleet_options import EnrolmentsOption, KeysOption, PassphraseFiles, address, moment, owners
+from fugu.commands.fleet_options import EnrolmentsOption, KeysOption, PassphraseFiles, address, at_hand, moment, owners
 from fugu.commands.options import JsonOption
-from fugu.commands.passphrases import at_hand
 from fugu.errors import CommandError, CommandLineError
 from fugu.view.terminal import say, show_table
 from gateway.files import write_public

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fugu.commands.groups import grouped
-from fugu.commands.options import ConnectionOptions
+from fugu.commands.options import ConnectionOptions, command_group
 
 if TYPE_CHECKING:
     from mqtt_link import Broker
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    help="The side that tracks and estimates.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
-)
+app = command_group("The side that tracks and estimates.")
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """What is served, and where it is kept."""
+    """What is served, what audiences are told, and where it is kept."""
 
     fleet: Annotated[str, typer.Option(help="Name of the fleet to serve.")]
     store: Annotated[Path, typer.Option(metavar="FILE", help="SQLite file for symbols and estimates.")]
@@ -33,12 +31,6 @@ class ServiceOptions:
         Path | None, typer.Option(metavar="DIR", help="Folder of policy files, *.json; optional with --registry.")
     ] = None
     lag: Annotated[int, typer.Option(help="Ticks of later symbols that each estimate sees.")] = 8
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseOptions:
-    """What audiences are told."""
-
     releases: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Batch releases: audiences and schedules (TOML).")
     ] = None
@@ -85,16 +77,10 @@ class OperatorOptions:
         return found
 
 
-@app.callback()
-def _group() -> None:
-    """The side that tracks and estimates."""
-
-
 @app.command("run")
 @grouped
 def run(
     service: ServiceOptions,
-    told: ReleaseOptions,
     signed: FleetOptions,
     operator: OperatorOptions,
     connection: ConnectionOptions,
@@ -127,14 +113,4 @@ def run(
         enrolled = FleetFiles(
             signed.registry, roots, operator.broker(address), signed.gateway_key, signed.passphrase_file
         )
-    settings = GatewaySettings(
-        fleet=service.fleet,
-        broker=address,
-        store=service.store,
-        policies=service.policies,
-        lag=service.lag,
-        releases=told.releases,
-        ledger=told.ledger,
-        enrolled=enrolled,
-    )
-    return serve(settings)
+    return serve(GatewaySettings(**asdict(service), broker=address, enrolled=enrolled))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fugu.commands.options import JsonOption
+from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandError
 from fugu.view.ledger import account_document, entry_document, show_accounts, show_entries
 from fugu.view.terminal import say, working
@@ -18,9 +18,7 @@ from gateway.release.ledger import Ledger
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    help="What every audience has been told.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
-)
+app = command_group("What every audience has been told.")
 LedgerOption = Annotated[Path, typer.Option("--ledger", metavar="FILE", help="The gateway's ledger.")]
 StoreOption = Annotated[Path, typer.Option("--store", metavar="FILE", help="The gateway's store.")]
 

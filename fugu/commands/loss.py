@@ -10,19 +10,12 @@ import typer
 from fugu.commands.arguments import adversary as named
 from fugu.commands.arguments import exact_probability
 from fugu.commands.groups import grouped
-from fugu.commands.options import JsonOption
+from fugu.commands.options import JsonOption, command_group
 from fugu.commands.plan_options import AdversaryOption, ChainOptions
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    help="What given noise really loses.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
-)
-
-
-@app.callback()
-def _group() -> None:
-    """What given noise really loses."""
+app = command_group("What given noise really loses.")
 
 
 @app.command("stream")
@@ -45,7 +38,7 @@ def stream(
       fugu loss stream --model chain.json --rho0 1/3 --rho1 1/3 --json
     """
     from fugu.commands.chain_options import chain_source
-    from gateway.planning.real_loss import real_loss
+    from gateway.planning.comparison import real_loss
 
     notion = named(adversary)
     flips = exact_probability(rho0, "rho0"), exact_probability(rho1, "rho1")

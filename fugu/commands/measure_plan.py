@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from fugu.commands import arguments
@@ -59,16 +60,7 @@ def plan_measure(
 
 
 def _write_policy(plan: MeasurePlan, options: HeaderOptions, period: float | None, output: Path) -> None:
-    header = MeasureHeader(
-        fleet=options.fleet,
-        device=options.device,
-        stream=options.stream,
-        period=period,
-        frame_ticks=options.frame_ticks,
-        version=options.version,
-        epoch=options.epoch,
-        valid_until=options.valid_until,
-    )
+    header = MeasureHeader(**asdict(options), period=period)
     if missing := missing_fields(plan.spec, header):
         names = ", ".join(f"--{name}" for name in missing)
         raise CommandLineError(f"a policy needs {names}, here or in the specification (try 'fugu plan measure --help')")

@@ -7,19 +7,12 @@ from typing import Annotated
 
 import typer
 
-from fugu.commands.options import JsonOption
+from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandLineError
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    help="Chains that describe readings.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
-)
-
-
-@app.callback()
-def _group() -> None:
-    """Chains that describe readings."""
+app = command_group("Chains that describe readings.")
 
 
 @app.command("fit")

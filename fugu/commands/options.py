@@ -12,12 +12,19 @@ from fugu.commands.arguments import one_of
 if TYPE_CHECKING:
     from mqtt_link import Broker
 
-__all__ = ["ConnectionOptions", "JsonOption"]
+__all__ = ["ConnectionOptions", "JsonOption", "command_group"]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
 
 _Version = Literal["auto", "5", "3.1.1"]
 _VERSIONS: tuple[_Version, ...] = ("auto", "5", "3.1.1")
+
+
+def command_group(about: str) -> typer.Typer:
+    """A group of commands, be it of one only, that explains itself where no command is named."""
+    group = typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+    group.callback()(lambda: None)
+    return group
 
 
 @dataclass(frozen=True, slots=True)

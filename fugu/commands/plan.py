@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fugu.commands.groups import grouped
-from fugu.commands.options import JsonOption
+from fugu.commands.options import JsonOption, command_group
 from fugu.commands.plan_options import (
     AdversaryOption,
     ChainOptions,
@@ -21,12 +21,7 @@ from fugu.commands.plan_options import (
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Noise for a guarantee.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
-
-
-@app.callback()
-def _group() -> None:
-    """Noise for a guarantee."""
+app = command_group("Noise for a guarantee.")
 
 
 @app.command("stream")

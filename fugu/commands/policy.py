@@ -15,23 +15,13 @@ from contract.policies import read_policy
 from contract.policy import Policy
 from contract.stretches import Stretch
 from fugu.commands.arguments import positive
-from fugu.commands.options import JsonOption
+from fugu.commands.options import JsonOption, command_group
 from fugu.view.policy import measure_policy_document, policy_document, show_measure_policy, show_policy
 from fugu.view.terminal import working
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    help="Policies: what a device does with a stream.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-)
-
-
-@app.callback()
-def _group() -> None:
-    """Policies: what a device does with a stream."""
+app = command_group("Policies: what a device does with a stream.")
 
 
 @app.command("check")

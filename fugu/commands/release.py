@@ -11,7 +11,7 @@ import typer
 
 from fugu.commands.groups import grouped
 from fugu.commands.options import ConnectionOptions, JsonOption
-from fugu.view.release import show_release
+from fugu.view.ledger import show_release
 
 __all__ = ["app"]
 

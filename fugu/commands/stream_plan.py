@@ -9,7 +9,7 @@ from fugu.commands import arguments
 from fugu.commands.chain_options import chain_source
 from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions, StreamOptions
 from fugu.errors import CommandError, CommandLineError
-from fugu.view.missing import missing_sentence
+from fugu.view.policy import missing_sentence
 from fugu.view.stream_plan import plan_document, show_plan
 from fugu.view.terminal import say, warn, working
 from gateway.planning.chain_source import ChainSource

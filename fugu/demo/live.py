@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from contract.errors import FuguError
@@ -16,6 +15,7 @@ from contract.frames import decode_estimate, decode_status, decode_symbols
 from contract.release_frames import ReleaseFrame, decode_release
 from contract.topics import estimate_topic, parse_topic, release_topic, status_topic, symbols_topic, window_topic
 from contract.window_frames import decode_window
+from fugu.view.terminal import table as rich_table
 from mqtt_link import Broker, Link
 
 __all__ = ["Observer"]
@@ -78,11 +78,8 @@ class Observer:
     def _of_device(device: _Device, kind: str, payload: bytes) -> None:
         if kind == "status":
             status = decode_status(payload)
-            device.online, device.outbox_depth, device.error = (
-                status.online,
-                status.outbox_depth,
-                " ".join(status.codes),
-            )
+            device.online, device.outbox_depth = status.online, status.outbox_depth
+            device.error = " ".join(status.codes)
         elif kind == "symbols":
             frame = decode_symbols(payload)
             device.symbols += len(frame.symbols)
@@ -107,17 +104,8 @@ class Observer:
 
     def table(self, title: str) -> Table:
         """What was seen so far."""
-        table = Table(
-            title=title,
-            title_justify="left",
-            caption_justify="left",
-            box=SIMPLE_HEAD,
-            pad_edge=False,
-            collapse_padding=True,
-        )
-        table.add_column("device")
-        for heading in ("ticks sent", "symbols/s", "P(above)", "estimated", "newest count", "outbox"):
-            table.add_column(heading, justify="right")
+        columns = ("device", "ticks sent", "symbols/s", "P(above)", "estimated", "newest count", "outbox")
+        table = rich_table(title, columns)
         now = time.monotonic()
         with self._lock:
             for name, device in self._devices.items():

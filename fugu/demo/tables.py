@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 
-from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.table import Table
 
 from fugu.demo.counts import LedgerLines
 from fugu.demo.evaluation import Result
+from fugu.view.terminal import table as rich_table
 
 __all__ = ["attack_table", "ledger_text", "release_table", "window_table"]
 
 
 def attack_table(result: Result) -> Table:
     """What attackers got, for each device."""
-    table = _table(
+    table = rich_table(
         "How often an attacker who uses the correlation guesses a reading right",
         ("device", "ε", "guess", "promise", "ordinary", "real ε", "ours", "ceiling", "gateway"),
         "guess: always the more frequent state. promise: the most that epsilon allows. ordinary: against "
@@ -38,7 +37,7 @@ def attack_table(result: Result) -> Table:
 def window_table(result: Result) -> RenderableType:
     """How far the devices' own counts were from the truth."""
     length = result.devices[0].windows.length
-    table = _table(
+    table = rich_table(
         f"How far the devices' noisy counts of {length} heartbeats are from the truth",
         ("device", "ε", "windows", "scale", "error", "error %", "expected %", "quilts %", "group DP %"),
         "ε: of the windows alone. error: mean absolute error of the counts, in heartbeats and in percent of a window. "
@@ -60,7 +59,7 @@ def release_table(result: Result) -> RenderableType:
     if not result.releases:
         return "The gateway made no release: no window of all devices was over in time."
     frame = result.releases[0].frame
-    table = _table(
+    table = rich_table(
         f"The gateway's counts of {frame.devices} times {frame.length} heartbeats, from symbols",
         ("entry", "heartbeats", "value", "95 % interval", "truth", "error", "scale"),
         f"Charged to the ledger of audience {frame.audience}: ε {frame.epsilon:g} over everything that it sees, "
@@ -79,18 +78,3 @@ def release_table(result: Result) -> RenderableType:
 def ledger_text(lines: LedgerLines) -> str:
     """The ledger's state, a line for each device."""
     return "\n  ".join((f"{lines.summary}:", *lines.devices))
-
-
-def _table(title: str, columns: Sequence[str], caption: str) -> Table:
-    table = Table(
-        title=title,
-        title_justify="left",
-        caption=caption,
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right")
-    return table

@@ -1,31 +1,40 @@
-"""What a fleet's registry holds, as JSON, and as tables and sentences."""
+"""What a fleet's registry holds, as JSON, tables and sentences, and warnings before devices get a document."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from contract.fleet_documents import Enrolment, PolicyDocument
 from contract.stretches import STRETCHES
 from fugu.view.stretches import STRETCH_TITLE, stretch_documents, stretch_rows
-from fugu.view.terminal import say, show_table
-from gateway.fleet import Device
+from fugu.view.terminal import say, show_table, warn
+from gateway.fleet import Device, Registry
+from gateway.fleet.documents import conflicting_clocks, read_checked, rollouts_at
 from gateway.fleet.entries import Event, Refusal
+from gateway.fleet.signing import Signed
 
 if TYPE_CHECKING:
     from gateway.fleet.dry_run import Change, StreamChange, Worth
 
 __all__ = [
     "changes_document",
+    "counted",
     "device_document",
     "every",
     "moment_text",
+    "read_document",
     "show_changes",
     "show_devices",
     "show_events",
     "show_refusals",
     "standing",
+    "warn_of_clocks",
+    "warn_of_rollouts",
 ]
 
 _MOST_NAMED = 6
@@ -48,6 +57,11 @@ def moment_text(time_us: int) -> str:
     return datetime.fromtimestamp(time_us // 10**6, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def counted(count: int) -> str:
+    """So many devices, in words."""
+    return "1 device" if count == 1 else f"{count} devices"
+
+
 def standing(device: Device) -> str:
     """How a device stands to the document that it should have, in a word or two."""
     desired, reported = device.desired, device.reported
@@ -58,6 +72,34 @@ def standing(device: Device) -> str:
     if reported is not None and (reported.in_force or 0) >= desired.version:
         return "stale" if reported.stale else "up to date"
     return "sent" if desired.published else "to be sent"
+
+
+def read_document(path: Path, root: Path, enrolments: Sequence[Enrolment] = ()) -> Signed:
+    """Read a document and judge it as the devices will; warn if they take it only later.
+
+    Raises:
+        FuguError: too few policy keys have signed it, or no device would ever accept it; names the file.
+    """
+    signed, ripe = read_checked(path, root, int(time.time()), enrolments)
+    if not ripe:
+        warn(f"{path}: valid from {signed.document.valid_from} on; devices refuse it until then, then take it")
+    return signed
+
+
+def warn_of_clocks(registry: Registry, document: PolicyDocument) -> None:
+    """Warn of streams that devices run with another clock."""
+    for version, streams in conflicting_clocks(registry, document).items():
+        names = ", ".join(sorted(streams))
+        warn(
+            f"devices of version {version} will refuse version {document.version}: {names} has another epoch or "
+            "period; plan it with the same, or give the stream a new name"
+        )
+
+
+def warn_of_rollouts(registry: Registry, devices: Sequence[str]) -> None:
+    """Warn of rollouts under way whose stages and gates a push to some devices does not wait for."""
+    for number in rollouts_at(registry, devices):
+        warn(f"rollout {number} is under way at some of these devices: a push does not wait for its stages")
 
 
 def device_document(device: Device, refusal: Refusal | None) -> dict[str, Any]:
@@ -95,7 +137,7 @@ def show_devices(devices: Sequence[Device], refusals: dict[str, Refusal]) -> Non
     show_table("Devices", columns, rows)
     counts = Counter(standing(one) for one in devices)
     parts = [f"{sum(one.online for one in devices)} online", *(f"{n} {state}" for state, n in sorted(counts.items()))]
-    say(f"{_devices(len(devices))}: {', '.join(parts)}.")
+    say(f"{counted(len(devices))}: {', '.join(parts)}.")
 
 
 def show_events(events: Sequence[Event], most: int) -> None:
@@ -205,10 +247,6 @@ def _named(devices: Sequence[str]) -> str:
         return f"device {devices[0]}"
     more = f" and {len(devices) - _MOST_NAMED} more" if len(devices) > _MOST_NAMED else ""
     return f"{len(devices)} devices ({', '.join(devices[:_MOST_NAMED])}{more})"
-
-
-def _devices(count: int) -> str:
-    return "1 device" if count == 1 else f"{count} devices"
 
 
 def _or_none(version: int | None) -> str:

@@ -1,15 +1,16 @@
-"""A ledger as JSON, or as tables."""
+"""Releases, and the ledger of them, as JSON or as tables."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
+from contract.release_frames import ReleaseFrame
+from fugu.view.fleet import counted, moment_text
 from fugu.view.terminal import say, show_table
 from gateway.release.charges import nats
 from gateway.release.entries import Account, Entry
 
-__all__ = ["account_document", "entry_document", "show_accounts", "show_entries"]
+__all__ = ["account_document", "entry_document", "show_accounts", "show_entries", "show_release"]
 
 _SHOWN = 20
 
@@ -49,8 +50,22 @@ def show_entries(entries: list[Entry]) -> None:
     """Print the newest of the releases."""
     rows = []
     for one in entries[-_SHOWN:]:
-        when = datetime.fromtimestamp(one.time_us // 10**6, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        rows.append((str(one.number), one.name, one.audience, f"{one.first}..{one.last}", one.scale, one.state, when))
+        what = (str(one.number), one.name, one.audience, f"{one.first}..{one.last}", one.scale, one.state)
+        rows.append((*what, moment_text(one.time_us)))
     show_table("Releases", ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)"), rows)
     if len(entries) > _SHOWN:
         say(f"The newest {_SHOWN} of {len(entries)} releases; --json shows all.")
+
+
+def show_release(frame: ReleaseFrame) -> None:
+    """Print a release."""
+    percent = f"{frame.confidence * 100:g} %"
+    labels = frame.states if frame.query == "histogram" else (f"{frame.query} of {', '.join(frame.states)}",)
+    columns = zip(labels, frame.values, frame.standard_errors, frame.low, frame.high, strict=True)
+    title = f"{frame.name}: {frame.stream}, ticks {frame.first}..{frame.last}, {counted(frame.devices)}"
+    rows = [(label, *(f"{number:.6g}" for number in numbers)) for label, *numbers in columns]
+    show_table(title, ("", "estimate", "standard error", f"{percent} from", "to"), rows)
+    say(
+        f"Ledger entry {frame.entry}: noise of scale {frame.scale}, {frame.charge:.6g} nats charged to each tick. "
+        f"Audience {frame.audience} has epsilon {frame.epsilon:g} ({frame.adversary} adversary)."
+    )

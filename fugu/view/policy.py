@@ -9,13 +9,14 @@ from contract.frames import MAX_TICK
 from contract.guarantee import Guarantee, Loss
 from contract.measure_policy import MeasurePolicy
 from contract.measurement import Reach
+from contract.missing import share_bias
 from contract.noise_table import NoiseTable
 from contract.policy import Policy
+from contract.policy_header import PolicyHeader
 from contract.stretches import Stretch
-from fugu.view.missing import missing_sentence
 from fugu.view.stretches import stretch_documents, stretch_lines
 
-__all__ = ["measure_policy_document", "policy_document", "show_measure_policy", "show_policy"]
+__all__ = ["measure_policy_document", "missing_sentence", "policy_document", "show_measure_policy", "show_policy"]
 
 
 def policy_document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str, object]:
@@ -110,6 +111,20 @@ def show_measure_policy(policy: MeasurePolicy, how: str, told: Sequence[Stretch]
         drawn = "a staircase" if table["points"] is None else f"{table['points']} points"
         states = "any set of" if table["possible_states"] is None else table["possible_states"]
         print(f"  {name}: {drawn}, for {states} possible states, from tick {table['first']}{until}")
+
+
+def missing_sentence(policy: PolicyHeader) -> str:
+    """Which state missing readings have; without one, how far off they can put estimates."""
+    states, named = policy.discretiser.states, policy.discretiser.missing
+    if named is not None:
+        return f"missing readings are in state {states.index(named)} ({named}), protected like the others"
+    if policy.missing_share is None:
+        return "missing readings have no state, and no bound on their share is declared: estimates do not know of them"
+    return (
+        f"missing readings have no state: with at most {policy.missing_share:.3%} of the ticks, a state's share is off "
+        f"by at most {share_bias(policy.missing_share, len(states)):.3g}, "
+        f"a window's count by {policy.missing_share:.3g} of its length"
+    )
 
 
 def _tables(policy: MeasurePolicy) -> list[dict[str, Any]]:

@@ -7,19 +7,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rich import box
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from fugu.view.fleet import moment_text
+from fugu.view.fleet import counted, moment_text
+from fugu.view.terminal import console, table
 from gateway.fleet import Plan, Registry, Rollout, Rollouts, Stage
 from gateway.fleet.rollout import ACTIVE, Tally
 
 __all__ = ["rollout_document", "show_plan", "show_rollout", "watch"]
 
-_PIPE_WIDTH = 120
 _COLUMNS = ("stage", "goes on at", "gate", "devices", "unoffered", *("pending", "accepted", "refused", "failed"))
 _STYLES = {"running": "bold", "waiting": "bold yellow", "stopped": "bold red", "completed": "bold green"}
 
@@ -57,16 +55,16 @@ def rollout_document(registry: Registry, number: int) -> dict[str, Any]:
 
 def show_rollout(registry: Registry, number: int) -> None:
     """Print a rollout."""
-    Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(_rendered(registry, number))
+    console().print(_rendered(registry, number))
 
 
 def show_plan(plan: Plan, stages: tuple[tuple[str, ...], ...]) -> None:
     """Print who would get a document in which stage."""
-    table = _table(f"Rollout of version {plan.version}, as it would be", ("stage", "goes on at", "gate", "devices", ""))
+    rows = table(f"Rollout of version {plan.version}, as it would be", ("stage", "goes on at", "gate", "devices", ""))
     for i, (stage, names) in enumerate(zip(plan.stages, stages, strict=True)):
         first = " ".join(names[:6]) + (" ..." if len(names) > 6 else "")
-        table.add_row(*_stage(i, stage), str(len(names)), first)
-    Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table, _plan(plan))
+        rows.add_row(*_stage(i, stage), str(len(names)), first)
+    console().print(rows, _plan(plan))
 
 
 def watch(registry: Registry, number: int, interval: float, sleep: Callable[[float], None] = time.sleep) -> str:
@@ -98,12 +96,12 @@ def _rendered(registry: Registry, number: int) -> Group:
     with registry.snapshot():
         found, back = rollouts.show(number), rollouts.way_back(number).devices
     plan, state = found.plan, found.state
-    table = _table(f"Rollout {number} of version {plan.version}", (*_COLUMNS, "silent", "absent"))
+    rows = table(f"Rollout {number} of version {plan.version}", (*_COLUMNS, "silent", "absent"))
     for i, stage in enumerate(plan.stages):
         count = found.tallies[i] if i < len(found.tallies) else Tally()
         numbers = (count.size, count.unoffered, count.pending, count.accepted, count.refused, count.failed)
         now = state.phase in ACTIVE and i == state.stage
-        table.add_row(
+        rows.add_row(
             *_stage(i, stage), *map(str, (*numbers, count.silent, count.absent)), style="bold" if now else None
         )
     ended = "" if found.ended_us is None else f" at {moment_text(found.ended_us)} UTC"
@@ -111,11 +109,11 @@ def _rendered(registry: Registry, number: int) -> Group:
     lines = [_plan(plan), Text(f"{state.phase}{ended}{cause}", style=_STYLES.get(state.phase, ""))]
     if state.phase in ("stopped", "aborted"):
         lines += [Text(_way_back(former, len(names))) for former, names in back.items()]
-    return Group(table, *lines)
+    return Group(rows, *lines)
 
 
 def _way_back(former: int | None, count: int) -> str:
-    devices = "1 device" if count == 1 else f"{count} devices"
+    devices = counted(count)
     if former is None:
         return f"{devices} had no document before: sign one for them without this content"
     return f"{devices} had version {former}: the way back is 'fugu fleet sign --restores {former}', then push"
@@ -145,10 +143,3 @@ def _stage(index: int, stage: Stage) -> tuple[str, str, str]:
 
 def _reach(stage: Stage) -> str:
     return f"group {stage.group}" if stage.share is None else f"{100 * float(stage.share):g} %"
-
-
-def _table(title: str, columns: tuple[str, ...]) -> Table:
-    table = Table(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right")
-    return table

@@ -12,35 +12,43 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["say", "show_table", "warn", "working"]
+__all__ = ["console", "say", "show_table", "table", "warn", "working"]
 
 _PIPE_WIDTH = 120
 
 
-def _console() -> Console:
+def console() -> Console:
     """The console of the present standard output; a pipe gets plain text of a fixed width."""
     return Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
-def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table: the first column to the left, the others to the right."""
-    table = Table(
+def table(title: str, columns: Sequence[str], caption: str | None = None) -> Table:
+    """A table without rows: the first column to the left, the others to the right."""
+    made = Table(
         title=Text(title, style="bold"),
         title_justify="left",
+        caption=caption,
+        caption_justify="left",
         box=box.SIMPLE_HEAD if any(columns) else None,
         show_header=any(columns),
         pad_edge=False,
     )
     for index, column in enumerate(columns):
-        table.add_column(Text(column), justify="left" if index == 0 else "right")
+        made.add_column(Text(column), justify="left" if index == 0 else "right")
+    return made
+
+
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table, as `table` makes it."""
+    made = table(title, columns)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    _console().print(table)
+        made.add_row(*(Text(cell) for cell in row))
+    console().print(made)
 
 
 def say(text: str, style: str = "") -> None:
     """Print a sentence."""
-    _console().print(Text(text, style=style))
+    console().print(Text(text, style=style))
 
 
 def warn(text: str) -> None:

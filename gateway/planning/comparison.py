@@ -6,17 +6,17 @@ import math
 from fractions import Fraction
 from typing import NamedTuple
 
-from contract.chains import BinaryChains
+from contract.chains import BinaryChains, BoundedChains
 from contract.errors import GuaranteeError
-from contract.guarantee import Adversary, Loss
+from contract.guarantee import Adversary, Loss, ratio_loss
 from contract.noise_table import SCALE, NoiseTable
+from gateway.planning.errors import PlanningError
 from gateway.planning.planner import Chains, Plan, assess
-from gateway.planning.real_loss import real_loss
 from gateway.privacy import baselines as published
 from gateway.privacy.sampling import decimated_class
 from gateway.privacy.utility import Utility
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare", "real_loss"]
 
 
 class Comparison(NamedTuple):
@@ -56,6 +56,25 @@ def compare(plan: Plan) -> list[Comparison]:
         worth = assess(NoiseTable.binary(*thresholds), chosen.transition, sampled, request.ticks)
         found.append(Comparison(other.name, other.rho0, other.rho1, real, worth))
     return found
+
+
+def real_loss(chains: BinaryChains | BoundedChains, rho0: Fraction, rho1: Fraction, adversary: Adversary) -> Loss:
+    """Return the real epsilon of exact flip probabilities.
+
+    Args:
+        chains: a class of two-state chains.
+        rho0: Pr(symbol 1 | state 0), inside (0, 1).
+        rho1: Pr(symbol 0 | state 1), inside (0, 1).
+        adversary: what the adversary knows.
+
+    Raises:
+        PlanningError: the chains have more than two states.
+    """
+    if chains.states != 2:
+        raise PlanningError(f"rho0 and rho1 belong to a stream of two states; this chain has {chains.states}")
+    ratio_01 = max((1 - rho0) / rho1, rho0 / (1 - rho1))
+    ratio_10 = max((1 - rho1) / rho0, rho1 / (1 - rho0))
+    return ratio_loss(chains, ratio_01, ratio_10, adversary)
 
 
 def _loss(chains: Chains, other: published.Baseline, adversary: Adversary) -> Loss | None:

@@ -150,7 +150,7 @@ def test_at_a_terminal_a_new_passphrase_is_asked_for_twice(
 ) -> None:
     monkeypatch.delenv("FUGU_PASSPHRASE", raising=False)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: answers is not None, raising=False)
-    monkeypatch.setattr("fugu.commands.passphrases.getpass", lambda _prompt: (answers or []).pop(0))
+    monkeypatch.setattr("getpass.getpass", lambda _prompt: (answers or []).pop(0))
     done = fugu("fleet", "init", "--fleet", "home", "--keys", tmp_path / "keys")
     assert (done.code, done.err) == (1, f"fugu: {complaint}\n")
     assert not (tmp_path / "keys").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,11 @@ COINS = BinaryChains(q=(0.5, 0.5), r=(0.5, 0.5))
 SECOND = 1_000_000
 
 
+@cache
+def calibrated(chains: BinaryChains, epsilon: float) -> NoiseTable:
+    return calibrate_binary(chains, epsilon, "informed").table
+
+
 def heart(chains: BinaryChains = OFFICE, **fields: Any) -> Policy:
     """A policy whose guarantee of 1 is true for its class."""
     guarantee = Guarantee(epsilon=1.0, adversary="informed")
@@ -45,7 +51,7 @@ def heart(chains: BinaryChains = OFFICE, **fields: Any) -> Policy:
         **{"fleet": "home", "device": "watch", "stream": "hr", "version": 5, "frame_ticks": 10},
         "clock": Clock(epoch_us=0, period_us=SECOND),
         "discretiser": Thresholds(edges=(70.0,), states=("low", "high")),
-        "table": calibrate_binary(chains, 1.0, "informed").table,
+        "table": calibrated(chains, 1.0),
         "chains": chains,
         "guarantee": guarantee,
     }
@@ -54,7 +60,7 @@ def heart(chains: BinaryChains = OFFICE, **fields: Any) -> Policy:
 
 WINDOW = Window(name="hour", length=60, stride=60, states=("high",), scale="2000")
 COUNTED = heart(
-    table=calibrate_binary(OFFICE, 0.9, "informed").table,
+    table=calibrated(OFFICE, 0.9),
     windows=(WINDOW,),
     windows_guarantee=Guarantee(epsilon=0.1, adversary="informed"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from gateway.privacy.baselines import baselines, corollary_2, ordinary_dp, zhao_
 from gateway.privacy.randomised_response import allowed_ratios, calibrate_binary, calibrate_kary
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "bdp.json").read_text())
+calibrated = cache(calibrate_binary)
 TIERS: dict[str, Adversary] = {"T0": "ignorant", "T1": "informed", "T2": "universal"}
 
 
@@ -65,14 +67,14 @@ def test_who_is_the_worst_informed_adversary(row: dict[str, Any]) -> None:
 )
 def test_calibration(row: dict[str, Any]) -> None:
     epsilon, adversary = float(row["eps"]), TIERS[row["tier"]]
-    fewest = calibrate_binary(point(row), epsilon, adversary, "flips")
+    fewest = calibrated(point(row), epsilon, adversary, "flips")
     assert (fewest.ratio_01, fewest.ratio_10) == (close(float(row["G0"])), close(float(row["G1"])))
     assert (fewest.rho0, fewest.rho1) == (close(float(row["rho0"])), close(float(row["rho1"])))
     q, r = float(row["q"]), float(row["r"])
     assert (r * fewest.rho0 + q * fewest.rho1) / (q + r) == close(float(row["expected_noise"]))
     for tier, other in TIERS.items():
         assert loss(point(row), fewest.table, other).epsilon == pytest.approx(row[f"eps_{tier}"], rel=2e-7)
-    informative = calibrate_binary(point(row), epsilon, adversary, "information")
+    informative = calibrated(point(row), epsilon, adversary, "information")
     assert (informative.rho0, informative.rho1) == tuple(close(float(x)) for x in row["intersection"])
 
 
@@ -82,7 +84,7 @@ def test_calibration(row: dict[str, Any]) -> None:
     ids=lambda row: f"{row['q']}-{row['r']}-{row['eps']}-{row['tier']}",
 )
 def test_thresholds_exactly(row: dict[str, Any]) -> None:
-    found = calibrate_binary(point(row), float(row["eps"]), TIERS[row["tier"]], "flips")
+    found = calibrated(point(row), float(row["eps"]), TIERS[row["tier"]], "flips")
     assert (found.threshold0, found.threshold1) == (row["T0"], row["T1"])
     assert found.loss.epsilon == close(row["eps_real"])
 
@@ -99,7 +101,7 @@ def test_coarser_thresholds(row: dict[str, Any]) -> None:
 def test_symmetric_chains(row: dict[str, Any]) -> None:
     theta, epsilon = float(row["theta"]), float(row["eps"])
     for tier, adversary in TIERS.items():
-        assert calibrate_binary(symmetric(theta), epsilon, adversary).rho0 == close(float(row[f"rho_{tier}"]))
+        assert calibrated(symmetric(theta), epsilon, adversary).rho0 == close(float(row[f"rho_{tier}"]))
     assert corollary_2(theta, epsilon) == close(float(row["rho_cor2"]))
 
 
@@ -112,7 +114,7 @@ def test_figure_3(row: dict[str, Any]) -> None:
     left, distance = zhao_eps6(0.35, epsilon)
     assert (left, distance) == (close(row["eps6"]), row["t6"])
     for tier, adversary in TIERS.items():
-        assert calibrate_binary(chains, epsilon, adversary).rho0 == close(row[tier])
+        assert calibrated(chains, epsilon, adversary).rho0 == close(row[tier])
     real = {b.name: b for b in baselines(chains, epsilon)}
     expected = {
         "ordinary randomised response": ("dp", "T1_loss_of_dp"),
@@ -166,7 +168,7 @@ def test_figure_2(row: dict[str, Any]) -> None:
     chains = symmetric(row["theta"])
     ratio = Fraction((1 - row["rho_dp"]) / row["rho_dp"])
     assert ratio_loss(chains, ratio, ratio, "informed").epsilon == close(row["T1_loss_of_dp"])
-    assert calibrate_binary(chains, 0.5).rho0 == close(row["rho_T1"])
+    assert calibrated(chains, 0.5).rho0 == close(row["rho_T1"])
 
 
 ALPHA = {row["chain"]: row["alpha_max"] for row in GOLDEN["kary_calibrated"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -56,19 +57,30 @@ def truth(query: Query, states: Integers) -> NDArray[np.float64]:
     return np.array([inside.mean() if query.kind == "frequency" else inside.sum()], dtype=float)
 
 
-def simulate(
-    query: Query, table: NoiseTable, states: int, n: int, scale: Fraction, windows: int
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], list[Estimates]]:
-    """Errors (windows, values) and whether the interval holds the truth, a new walk every 20 windows."""
-    generator, draws = np.random.default_rng(11), random.Random(12)
-    errors, covered, found = [], [], []
+@lru_cache(maxsize=1)
+def tallied(
+    query: Query, table: NoiseTable, states: int, n: int, windows: int
+) -> list[tuple[tuple[Part, ...], NDArray[np.float64]]]:
+    """What is counted in windows before there is noise, and the truth; a new walk every 20 windows."""
+    generator, found = np.random.default_rng(11), []
     for window in range(windows):
         if window % 20 == 0:
             path = walk(generator, states, n)
+            expected = truth(query, path)
         tally = Tally(query)
         tally.add(randomise(generator, table, path), table)
-        one = estimate(query, noisy(tally.parts, scale, draws.randrange), scale)
-        expected = truth(query, path)
+        found.append((tally.parts, expected))
+    return found
+
+
+def simulate(
+    query: Query, table: NoiseTable, states: int, n: int, scale: Fraction, windows: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], list[Estimates]]:
+    """Errors (windows, values) and whether the interval holds the truth, for the noise of one scale."""
+    draws = random.Random(12)
+    errors, covered, found = [], [], []
+    for parts, expected in tallied(query, table, states, n, windows):
+        one = estimate(query, noisy(parts, scale, draws.randrange), scale)
         errors.append(one.values - expected)
         covered.append((one.low <= expected) & (expected <= one.high))
         found.append(one)

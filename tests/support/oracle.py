@@ -145,18 +145,16 @@ def best_attack(q: float, r: float, emission: Array, direction: int, *, informed
     towards, away = int(ratio.argmax()), int(ratio.argmin())
     alternate = q + r > 1
     best = 1.0
-    starts = [np.eye(2)[0], np.eye(2)[1]] if informed else []
-    for start in [*starts, None]:
-        for first in (0, 1):
-            with_outputs = np.ones(2) if start is None else transition @ start
-            without = with_outputs.copy()
-            for tick in range(ticks):
-                side = with_outputs / without
-                best = max(best, side[direction] / side[1 - direction])
-                symbol = (away if (tick + first) % 2 else towards) if alternate else towards
-                with_outputs = transition @ (emission[:, symbol] * with_outputs)
-                without = transition @ without
-                with_outputs, without = with_outputs / with_outputs.sum(), without / without.sum()
+    starts = np.column_stack([np.ones(2), transition] if informed else [np.ones(2)])
+    without = np.hstack([starts, starts])  # a column for each start, and for each first output
+    with_outputs, count = without.copy(), starts.shape[1]
+    for tick in range(ticks):
+        side = with_outputs / without
+        best = max(best, float((side[direction] / side[1 - direction]).max()))
+        symbols = [(away if (tick + first) % 2 else towards) if alternate else towards for first in (0, 1)]
+        with_outputs = transition @ (np.repeat(emission[:, symbols], count, axis=1) * with_outputs)
+        without = transition @ without
+        with_outputs, without = with_outputs / with_outputs.sum(axis=0), without / without.sum(axis=0)
     return float(np.log(ratio.max()) + 2 * np.log(best))
 
 

@@ -12,20 +12,18 @@ Floats = NDArray[np.float64]
 OUTPUTS = np.arange(-60, 68)
 
 
-def count_law(initial: Floats, transition: Floats, hit: Floats, n: int, known: dict[int, int]) -> Floats:
-    """(n + 1,) law of the number of hits, given some states; `hit` is Pr(symbol counts | state)."""
-    k = len(initial)
-    law = np.zeros((k, n + 1))
+def count_laws(initial: Floats, transition: Floats, hit: Floats, known: NDArray[np.int64]) -> Floats:
+    """(m, n + 1) laws of the number of hits; `hit` is Pr(symbol counts | state), `known` (m, n) states, or -1."""
+    (m, n), k = known.shape, len(initial)
+    possible = (known[:, :, None] < 0) | (known[:, :, None] == np.arange(k))
+    law = np.zeros((m, k, n + 1))
+    law[:, :, 0] = initial
     for tick in range(n):
-        if tick == 0:
-            law[:, 0] = initial
-        else:
-            law = transition.T @ law
-        if tick in known:
-            law[[x for x in range(k) if x != known[tick]]] = 0.0
-        law = law * (1 - hit)[:, None] + np.pad(law, ((0, 0), (1, 0)))[:, :-1] * hit[:, None]
-    total: Floats = law.sum(axis=0)
-    return total / total.sum()
+        law = (law if tick == 0 else transition.T @ law) * possible[:, tick, :, None]
+        law, hits = law * (1 - hit)[:, None], law * hit[:, None]
+        law[:, :, 1:] += hits[:, :, :-1]
+    total: Floats = law.sum(axis=1)
+    return total / total.sum(axis=1, keepdims=True)
 
 
 def worst_loss(
@@ -38,15 +36,14 @@ def worst_loss(
     for density in densities[1:]:  # outputs of both far below, far above, or apart
         likelihood = (likelihood[:, None, :] * density[None, ::3, :]).reshape(-1, n + 1)
     worst, k = 0.0, len(initial)
+    choices = list(product(range(-1, k), repeat=n - 1)) if informed else [(-1,) * (n - 1)]
     for tick in range(n):
-        others = [other for other in range(n) if other != tick]
-        choices = product(range(-1, k), repeat=n - 1) if informed else [(-1,) * (n - 1)]
-        for choice in choices:
-            known = {other: state for other, state in zip(others, choice, strict=True) if state >= 0}
-            laws = [count_law(initial, transition, hit, n, {**known, tick: x}) for x in range(k)]
-            values = [likelihood @ law for law in laws]
-            worst = max(worst, *(float(np.log(a / b).max()) for a in values for b in values if a is not b))
-    return worst
+        values = []
+        for state in range(k):
+            known = np.insert(np.array(choices, dtype=np.int64), tick, state, axis=1)
+            values.append(count_laws(initial, transition, hit, known) @ likelihood.T)
+        worst = max(worst, *(float((a / b).max()) for a in values for b in values if a is not b))
+    return float(np.log(worst))
 
 
 def stationary(transition: Floats) -> Floats:
