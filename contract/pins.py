@@ -117,7 +117,7 @@ def pins_of(policy: AnyPolicy) -> SymbolPins | MeasuredPins:
             period_us=policy.clock.period_us,
             chains=policy.chains,
             adversary=policy.guarantee.adversary,
-            windows=policy.windows_guarantee,
+            windows=policy.windows_alone,
         )
     return MeasuredPins(
         discretiser=policy.discretiser,
@@ -171,13 +171,13 @@ def _symbol_violations(policy: Policy, pins: SymbolPins) -> list[str]:
         found.append("its class of chains is not shown to contain the pinned one")
     for guarantee, pinned, whose in (
         (policy.guarantee, pins.adversary, "its"),
-        (policy.windows_guarantee, pins.windows.adversary if pins.windows else None, "its windows'"),
+        (policy.windows_alone, pins.windows.adversary if pins.windows else None, "its windows'"),
     ):
         if guarantee and pinned and _STRENGTH.index(guarantee.adversary) < _STRENGTH.index(pinned):
             found.append(f"{whose} adversary is {guarantee.adversary}, and {pinned} is pinned")
-    if policy.windows_guarantee and pins.windows and policy.windows_guarantee.epsilon > pins.windows.epsilon:
+    if policy.windows_alone and pins.windows and policy.windows_alone.epsilon > pins.windows.epsilon:
         found.append(
-            f"epsilon {policy.windows_guarantee.epsilon:g} of its windows is above the pinned {pins.windows.epsilon:g}"
+            f"epsilon {policy.windows_alone.epsilon:g} of its windows is above the pinned {pins.windows.epsilon:g}"
         )
     return found
 

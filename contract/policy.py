@@ -1,4 +1,4 @@
-"""Policies of symbol streams: what a device does with one stream, and the guarantee that this gives."""
+"""Policies of symbols and windows: what a device does with one stream, and the guarantee that this gives."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Policy(PolicyHeader):
     """What one device does with one stream, and what that guarantees.
 
     Attributes:
-        table: the randomisation.
+        table: the randomisation of the symbols, one every tick; none if there are windows only.
         chains: the class of chains that the guarantee is for.
         guarantee: epsilon, and the adversary it holds against: what those learn who see everything that the device
             says of the stream, symbols and windows together.
-        windows: counts that the device releases beside the symbols.
-        windows_guarantee: what those learn who see the windows only; given if and only if there are windows.
+        windows: counts that the device releases.
+        windows_guarantee: what those learn who see the windows only; given if and only if there are symbols as well.
     """
 
     kind: Literal["symbols"] = "symbols"
-    table: SymbolTable
+    table: SymbolTable | None = None
     chains: ChainClass
     guarantee: Guarantee
     windows: tuple[Window, ...] = Field(default=(), max_length=MAX_WINDOWS)
@@ -41,16 +41,26 @@ class Policy(PolicyHeader):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        counts = (len(self.discretiser.states), self.table.states, self.chains.states)
+        if self.table is None and not self.windows:
+            raise ValueError("there is neither a table nor a window: give at least one of them")
+        if self.table is None and self.frame_ticks != 1:
+            raise ValueError("frame_ticks is for symbols: leave it out where there is no table")
+        counts = (
+            len(self.discretiser.states),
+            self.chains.states,
+            *([] if self.table is None else [self.table.states]),
+        )
         if len(set(counts)) != 1:
-            raise ValueError(f"discretiser, table and chains have {counts} states")
+            raise ValueError(f"discretiser, chains and table have {counts} states")
         if len({window.name for window in self.windows}) != len(self.windows):
             raise ValueError("two windows have the same name")
-        if bool(self.windows) != (self.windows_guarantee is not None):
-            raise ValueError("windows and windows_guarantee belong together: give both or neither")
+        if self.table is None and self.windows_guarantee is not None:
+            raise ValueError("without a table, guarantee is what the windows tell: leave windows_guarantee out")
+        if self.table is not None and bool(self.windows) != (self.windows_guarantee is not None):
+            raise ValueError("beside a table, windows and windows_guarantee belong together: give both or neither")
         for window in self.windows:
             window.counted(self.discretiser.states)
-        held = sum(window.overlap * window.counts(self.table.states) for window in self.windows)
+        held = sum(window.overlap * window.counts(self.chains.states) for window in self.windows)
         if held > MAX_OPEN_COUNTS:
             raise ValueError(f"the windows under way would hold {held} counts; at most {MAX_OPEN_COUNTS} are allowed")
         return self
@@ -64,15 +74,24 @@ class Policy(PolicyHeader):
     def tick_ratios(self) -> tuple[Fraction, Fraction]:
         """Bounds on the likelihood ratios of all that a tick adds to, symbol and windows, as for `ratio_loss`."""
         rate = exp_up(self.window_rate)
-        ratio_01, ratio_10 = tick_ratios(self.table)
+        ratio_01, ratio_10 = self._symbol_ratios
         return ratio_01 * rate, ratio_10 * rate
+
+    @property
+    def _symbol_ratios(self) -> tuple[Fraction, Fraction]:
+        return (Fraction(1), Fraction(1)) if self.table is None else tick_ratios(self.table)
+
+    @property
+    def windows_alone(self) -> Guarantee | None:
+        """What those learn who see the windows only; none if there are no windows."""
+        return self.guarantee if self.table is None else self.windows_guarantee
 
     def window(self, name: str) -> Window | None:
         """The window of a name, if there is one."""
         return next((window for window in self.windows if window.name == name), None)
 
     def verify(self, ceiling: float) -> Loss:
-        """Re-derive both guarantees from the table and the windows, and hold them against the owner's ceiling.
+        """Re-derive what is guaranteed from the table and the windows, and hold it against the owner's ceiling.
 
         What a device says of a stream is one mechanism: changing one tick's state changes the likelihood of a symbol
         by the ratios of the table, and that of the counts by at most e^window_rate, in both directions.
@@ -86,8 +105,11 @@ class Policy(PolicyHeader):
         Raises:
             GuaranteeError: if a claimed guarantee is false, or the one of everything above the ceiling.
         """
-        self.verify_windows()
-        what = "the table with the windows beside it" if self.windows else "the table"
+        if self.table is not None:
+            self.verify_windows()
+        what = "the set of windows"
+        if self.table is not None:
+            what = "the table with the windows beside it" if self.windows else "the table"
         achieved = check_ratios(self.chains, self.tick_ratios, self.guarantee, what)
         if self.guarantee.epsilon > ceiling:
             raise GuaranteeError(
@@ -99,12 +121,12 @@ class Policy(PolicyHeader):
         """Re-derive what the windows alone lose; none if there are no windows.
 
         Raises:
-            GuaranteeError: if it is above the windows' guarantee.
+            GuaranteeError: if it is above what is claimed of them.
         """
-        if self.windows_guarantee is None:
+        if self.windows_alone is None:
             return None
         rate = exp_up(self.window_rate)
-        return check_ratios(self.chains, (rate, rate), self.windows_guarantee, "the set of windows")
+        return check_ratios(self.chains, (rate, rate), self.windows_alone, "the set of windows")
 
     def stretches(self, epsilon: float) -> tuple[Stretch, ...]:
         """What symbols and windows together tell of whole stretches of time.
@@ -112,7 +134,7 @@ class Policy(PolicyHeader):
         Args:
             epsilon: what they tell of a single tick, as `verify` derives or the guarantee claims it.
         """
-        return self._stretches(epsilon, self.guarantee.adversary, log_up(max(tick_ratios(self.table))))
+        return self._stretches(epsilon, self.guarantee.adversary, log_up(max(self._symbol_ratios)))
 
     def window_stretches(self, epsilon: float) -> tuple[Stretch, ...]:
         """What the windows alone tell of whole stretches of time; none without windows.
@@ -120,9 +142,9 @@ class Policy(PolicyHeader):
         Args:
             epsilon: what they tell of a single tick, as `verify_windows` derives or their guarantee claims it.
         """
-        if self.windows_guarantee is None:
+        if self.windows_alone is None:
             return ()
-        return self._stretches(epsilon, self.windows_guarantee.adversary, 0.0)
+        return self._stretches(epsilon, self.windows_alone.adversary, 0.0)
 
     def _stretches(self, epsilon: float, adversary: Adversary, rate: float) -> tuple[Stretch, ...]:
         # Two states, and bounds by odds ratios, take past and future alike; other known chains need not run backward
@@ -132,5 +154,7 @@ class Policy(PolicyHeader):
 
     @property
     def _unused(self) -> set[str]:
-        """Fields to leave out: what is said of windows, if there are none."""
+        """Fields to leave out: what is said of symbols or of windows, where there are none."""
+        if self.table is None:
+            return {"table", "frame_ticks", "windows_guarantee"}
         return set() if self.windows else {"windows", "windows_guarantee"}

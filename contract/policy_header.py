@@ -33,7 +33,7 @@ class PolicyHeader(DocumentFile):
         kind: what leaves the device, `symbols` or `points`.
         valid_from: Unix time in seconds from which the policy may run.
         valid_until: Unix time in seconds from which it may not run any more; none means for ever.
-        frame_ticks: ticks in a frame; a frame is published every frame_ticks * period.
+        frame_ticks: ticks in a frame of symbols or points, which is published every frame_ticks * period.
         missing_share: the most of the ticks that are expected to be missing without a state for that, if it is known;
             says how far off estimates can be, and nothing about privacy.
     """
@@ -47,7 +47,7 @@ class PolicyHeader(DocumentFile):
     valid_from: int = Field(default=0, ge=0, le=2**53)
     valid_until: int | None = Field(default=None, ge=1, le=2**53)
     clock: Clock
-    frame_ticks: int = Field(ge=1, le=MAX_FRAME_TICKS)
+    frame_ticks: int = Field(default=1, ge=1, le=MAX_FRAME_TICKS)
     discretiser: Discretiser
     missing_share: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
 

@@ -150,8 +150,8 @@ class Outbox:
                     self._db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({places})", new)
             raise
 
-    def append(self, plan: StreamPlan, tick: int, drawn: int | Released) -> bool:
-        """Commit what was drawn for a tick, its symbol or its point, and close the frame that it completes.
+    def append(self, plan: StreamPlan, tick: int, drawn: int | Released | None) -> bool:
+        """Commit a tick with what was drawn for it, its symbol or its point if any, and close the frame it completes.
 
         Returns:
             Whether a frame was closed.
@@ -174,8 +174,11 @@ class Outbox:
             )
             if changed.rowcount != 1:
                 raise OutboxError(f"tick {tick} of stream {plan.stream} was committed before")
-            row = (plan.stream, tick, stored(drawn), plan.version, plan.frame_ticks, plan.symbol_bits)
-            self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", row)
+            if drawn is not None:
+                row = (plan.stream, tick, stored(drawn), plan.version, plan.frame_ticks, plan.symbol_bits)
+                self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", row)
+        if drawn is None:
+            return closed
         if count + 1 >= plan.frame_ticks:
             closed = self.close_frame(plan)
         return closed

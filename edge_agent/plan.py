@@ -78,10 +78,10 @@ class StreamPlan:
         valid_from, valid_until: Unix time in seconds within which symbols may be made.
         epoch_us, period_us: tick t happens at epoch_us + t * period_us, in microseconds of Unix time.
         frame_ticks: symbols in a frame.
-        table: what symbols are drawn from; none for a measured stream.
+        table: what symbols are drawn from; none for a measured stream, and where windows are all there is.
         discretiser: the discretiser's document, as plain values.
         sensor: the sensor's configuration, as plain values.
-        windows: what is counted beside the symbols.
+        windows: what is counted.
         measure: what is measured instead of symbols.
     """
 
@@ -101,7 +101,7 @@ class StreamPlan:
     @classmethod
     def of(cls, policy: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
         """Take what the agent needs from a verified policy's JSON form."""
-        measured = policy["kind"] == "points"
+        measured, table = policy["kind"] == "points", policy.get("table")
         return cls(
             stream=policy["stream"],
             version=policy["version"],
@@ -110,7 +110,7 @@ class StreamPlan:
             epoch_us=policy["clock"]["epoch_us"],
             period_us=policy["clock"]["period_us"],
             frame_ticks=policy["frame_ticks"],
-            table=None if measured else NoiseTable(tuple(tuple(row) for row in policy["table"]["rows"])),
+            table=None if table is None else NoiseTable(tuple(tuple(row) for row in table["rows"])),
             discretiser=policy["discretiser"],
             sensor=sensor,
             windows=tuple(
@@ -121,7 +121,7 @@ class StreamPlan:
 
     @property
     def symbol_bits(self) -> int:
-        """Bits of a symbol in a frame; 1 for a measured stream, which has none."""
+        """Bits of a symbol in a frame; 1 where there are none."""
         return 1 if self.table is None else symbol_bits(self.table.symbols)
 
     def tick_at(self, now_us: int) -> int:

@@ -33,7 +33,7 @@ class Stream:
         windows: what is counted beside the symbols.
 
     Attributes:
-        draw: what to release for a tick and its state: a symbol or a point.
+        draw: what to release for a tick and its state: a symbol or a point; none where windows are all there is.
         next_tick: the next tick to draw for.
         finished: whether the sensor has no more readings.
         trouble: why no tick is drawn now, if none is.
@@ -62,7 +62,7 @@ class Stream:
         self.ticks = 0
         self.silent = 0
         self._told: set[str] = set()
-        self.draw: Callable[[int, int | None], int | Released]
+        self.draw: Callable[[int, int | None], int | Released | None]
         self._measurer: Measurer | None = None
         if plan.measure is not None:
             from edge_agent.measurer import Measurer  # an agent without measured streams does not need it
@@ -70,8 +70,7 @@ class Stream:
             self._measurer = Measurer(plan.measure, entropy)
             self.draw = self._measurer.draw
         else:
-            assert plan.table is not None
-            symbol = randomiser(plan.table, entropy)
+            symbol = _nothing if plan.table is None else randomiser(plan.table, entropy)
             self.draw = lambda _tick, state: symbol(state)
 
     def observe(self, tick: int) -> int | None:
@@ -108,3 +107,7 @@ class Stream:
             _log.warning("table for %s refused: %s", self.plan.stream, refusal)
         self.refusal = refusal
         return False
+
+
+def _nothing(_state: int | None) -> None:
+    """Draw no symbol."""

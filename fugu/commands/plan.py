@@ -37,7 +37,7 @@ def stream(
     """Plan a stream: how to randomise each reading, what that costs, and what else could be done.
 
     With --model the class of chains is what the recording allows at the given confidence, widened to cover both halves;
-    a file with a bare "transition" stands for that chain alone. 'fugu plan window --chain' follows the same rule.
+    a file with a bare "transition" stands for that chain alone. 'fugu plan window' follows the same rule.
 
     \b
     examples:
@@ -53,18 +53,28 @@ def stream(
 
 @app.command("window")
 @grouped
-def window(options: WindowOptions, as_json: JsonOption = False) -> None:
-    """Plan statistics over windows of ticks: the Laplace noise that each mechanism needs for the same guarantee.
+def window(
+    options: WindowOptions,
+    chains: ChainOptions,
+    header: HeaderOptions,
+    discretiser: DiscretiserOptions,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan windows of ticks: with --window the policy of a device that counts, with the error of its answers; without,
+    the Laplace noise that each mechanism needs for the same guarantee.
 
     \b
     examples:
-      fugu plan window --q .1 --r .4 --epsilon 1
+      fugu plan window --q .1 --r .4 --epsilon 1 --period 1 --window 5m
+      fugu plan window --model chain.json --epsilon 1 --window 5m --window day=24h:.2 --symbols .5 -o policy.json \\
+          --fleet home --device wrist-1 --stream heart
       fugu plan window --q .1 --r .4 --epsilon 1 --mechanism auto --query histogram --json
-      fugu plan window --chain chain.json --epsilon 1 --length 60
+      fugu plan window --model chain.json --epsilon 1 --length 60
     """
     from fugu.commands.window_plan import plan_window
 
-    plan_window(options, as_json=as_json)
+    plan_window(options, chains, header, discretiser, output=output, as_json=as_json)
 
 
 @app.command("measure")
@@ -94,7 +104,7 @@ def measure(
       initial      [p, ...] at tick 0, "stationary", or "any": any state is possible (the default)
       names, resolution (size of a lattice step: coordinates are divided by it), unit,
       objective (of added edges: error, nearest or area), mechanism (staircase or optimal), delta
-      for -o also: fleet, device, stream, period, frame_ticks, version, epoch, valid_until, discretiser
+      for -o also: fleet, device, stream, period, latency, version, epoch, valid_until, discretiser
 
     \b
     examples:

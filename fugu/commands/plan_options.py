@@ -42,7 +42,13 @@ class ChainOptions:
     q: _QOption = None
     r: _ROption = None
     model: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Chain written by 'fugu model fit', instead of Q and R.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Instead of Q and R: a file of 'fugu model fit', which stands for its class at the given confidence; "
+            'or JSON with "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list of such, '
+            "taken as they are.",
+        ),
     ] = None
     confidence: _ConfidenceOption = 0.99
 
@@ -64,20 +70,21 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class WindowOptions:
-    """What windows are planned for, and the class of chains."""
+    """What windows are planned for."""
 
     epsilon: _EpsilonOption
-    chain: Annotated[
-        Path | None,
+    window: Annotated[
+        list[str] | None,
         typer.Option(
-            metavar="FILE",
-            help='JSON: "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list of such, taken '
-            "as they are; a file of 'fugu model fit' stands for its class at the given confidence.",
+            metavar="[NAME=]LENGTH[:SHARE]",
+            help="A window of a policy: LENGTH in ticks, or as 90s, 5m, 8h, 1d; SHARE of what epsilon allows (default: "
+            "equal errors of shares). Several may be given.",
         ),
     ] = None
-    q: _QOption = None
-    r: _ROption = None
-    confidence: _ConfidenceOption = 0.99
+    symbols: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="With --window: share of what epsilon allows for a symbol every tick."),
+    ] = None
     mechanism: Annotated[
         str | None,
         typer.Option(help="chain, mqm-exact, mqm-approx, wasserstein, group, entry or auto (default: compare all)."),
@@ -91,14 +98,17 @@ class WindowOptions:
     query: Annotated[str, typer.Option(help="count (ticks in some states) or histogram (ticks in each state).")] = (
         "count"
     )
-    states: Annotated[
+    count: Annotated[
         str | None,
         typer.Option(
             metavar="STATE[,STATE...]",
-            help="States that a count counts, from 0 (default: any; matters to wasserstein).",
+            help="States that a count counts, from 0 (default: the last of two; without --window any: it matters to "
+            "wasserstein only).",
         ),
     ] = None
-    adversary: AdversaryOption = "ignorant"
+    adversary: Annotated[
+        str | None, typer.Option(help="As for plan stream (default: informed with --window, else ignorant).")
+    ] = None
     period: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Length of one tick (default: the fitted model's).")
     ] = None
@@ -111,7 +121,10 @@ class HeaderOptions:
     fleet: Annotated[str | None, typer.Option(help="Policy: name of the fleet.")] = None
     device: Annotated[str | None, typer.Option(help="Policy: name of the device.")] = None
     stream: Annotated[str | None, typer.Option(help="Policy: name of the stream.")] = None
-    frame_ticks: Annotated[int | None, typer.Option(help="Policy: symbols or points in a frame (default: 32).")] = None
+    latency: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Policy: how long a frame of symbols or points gathers (default: 60)."),
+    ] = None
     version: Annotated[int | None, typer.Option(help="Policy: its version (default: 1).")] = None
     epoch: Annotated[
         float | None, typer.Option(metavar="UNIX", help="Policy: time of tick 0 (default: now, to the second).")

@@ -8,19 +8,19 @@ from pathlib import Path
 from fugu.commands import arguments
 from fugu.commands.chain_options import chain_source
 from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions, StreamOptions
-from fugu.errors import CommandError, CommandLineError
+from fugu.commands.policy_header import policy_header
+from fugu.errors import CommandError
 from fugu.view.policy import missing_sentence
 from fugu.view.stream_plan import plan_document, show_plan
 from fugu.view.terminal import say, warn, working
 from gateway.planning.chain_source import ChainSource
 from gateway.planning.comparison import compare
-from gateway.planning.planner import Plan, Request, make_plan
-from gateway.planning.policy_builder import PolicyHeader, build_policy
+from gateway.planning.planner import Request, make_plan
+from gateway.planning.policy_builder import build_policy
 
 __all__ = ["plan_stream"]
 
 _LONGEST = 1_000_000
-_FRAME_TICKS = 32
 
 
 def plan_stream(
@@ -42,7 +42,8 @@ def plan_stream(
     with working("planning a stream"):
         plan = make_plan(request)
     if output is not None:
-        document = build_policy(plan, _header(plan, source, header, discretiser))
+        period = plan.request.period_seconds
+        document = build_policy(plan, policy_header("fugu plan stream", header, discretiser, source, period))
         output.write_text(document.to_json(), encoding="utf-8")
     with working("comparing with other noise"):
         others = compare(plan)
@@ -72,38 +73,3 @@ def _request(options: StreamOptions, chains: ChainOptions) -> tuple[Request, Cha
         period_seconds=period,
     )
     return request, source
-
-
-def _header(plan: Plan, source: ChainSource, options: HeaderOptions, discretiser: DiscretiserOptions) -> PolicyHeader:
-    """What the policy needs beside the plan.
-
-    Raises:
-        CommandLineError: something of it was not given.
-    """
-    edges, period = _edges(discretiser.threshold, source), plan.request.period_seconds
-    fleet, device, stream = options.fleet, options.device, options.stream
-    if fleet is None or device is None or stream is None or period is None or edges is None:
-        wanted = {"--fleet": fleet, "--device": device, "--stream": stream, "--period": period, "--threshold": edges}
-        missing = ", ".join(name for name, value in wanted.items() if value is None)
-        raise CommandLineError(f"a policy needs {missing} (try 'fugu plan stream --help')")
-    return PolicyHeader(
-        fleet=fleet,
-        device=device,
-        stream=stream,
-        edges=edges,
-        period_seconds=period,
-        states=None if discretiser.states is None else tuple(name.strip() for name in discretiser.states.split(",")),
-        hysteresis=discretiser.hysteresis,
-        frame_ticks=_FRAME_TICKS if options.frame_ticks is None else options.frame_ticks,
-        version=1 if options.version is None else options.version,
-        epoch=options.epoch,
-        valid_until=options.valid_until,
-        missing_state=source.missing_state,
-        missing_share=source.missing_share,
-    )
-
-
-def _edges(text: str | None, source: ChainSource) -> tuple[float, ...] | None:
-    if text is not None:
-        return tuple(arguments.number(part, "threshold") for part in text.split(","))
-    return None if source.threshold is None else (source.threshold,)

@@ -1,17 +1,24 @@
-"""The work of `fugu plan window`: options to noise, noise to a table or JSON."""
+"""The work of `fugu plan window`: a policy's windows with their errors, or the noise that every mechanism needs."""
 
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from contract.window_frames import WINDOW_NAME_PATTERN
 from fugu.commands import arguments
 from fugu.commands.chain_options import chain_source
-from fugu.commands.plan_options import ChainOptions, WindowOptions
-from fugu.errors import CommandLineError
-from fugu.view.terminal import warn, working
-from fugu.view.window_plan import noise_document, show_noise
-from gateway.planning.chain_source import bare_chains
+from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions, WindowOptions
+from fugu.commands.policy_header import policy_header
+from fugu.errors import CommandError, CommandLineError
+from fugu.view.policy import missing_sentence
+from fugu.view.terminal import say, warn, working
+from fugu.view.window_plan import joint_document, noise_document, show_joint, show_noise
+from gateway.planning.chain_source import ChainSource, bare_chains
+from gateway.planning.joint_plan import WantedWindow, joint_plan
+from gateway.planning.policy_builder import build_window_policy
 from gateway.planning.window_plan import compare_noise, plan_noise
 from gateway.privacy.accountant import Chains
 from gateway.privacy.window_mechanisms import MECHANISMS, Query, WindowRequest
@@ -21,6 +28,8 @@ __all__ = ["plan_window"]
 _SLOW_STATES = 6
 _NAMES: tuple[Any, ...] = (*MECHANISMS, "auto")
 _QUERIES: tuple[Query, ...] = ("count", "histogram")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST = 1 << 31
 
 
 class _Plan(NamedTuple):
@@ -32,16 +41,99 @@ class _Plan(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def plan_window(options: WindowOptions, *, as_json: bool) -> None:
-    """Plan a window, and print the noise of the mechanism that was named, or of all.
+def plan_window(
+    options: WindowOptions,
+    chains: ChainOptions,
+    header: HeaderOptions,
+    discretiser: DiscretiserOptions,
+    *,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Plan windows, print what was found, and write their policy if a file is named.
 
     Raises:
-        FuguError: something cannot be read, or the mechanism cannot be had.
-        OSError: the chain file cannot be read.
+        FuguError: something cannot be read, or there is no such plan.
+        OSError: a file cannot be read or written.
     """
+    if options.window:
+        _plan_policy(options, chains, header, discretiser, output=output, as_json=as_json)
+        return
+    if output is not None or options.symbols is not None:
+        raise CommandLineError("a policy needs --window, with the ticks of a window")
     if options.endless and options.length is not None:
         raise CommandLineError("give either --length or --endless, not both")
-    plan = _plan(options)
+    _plan_noise(options, chains, as_json=as_json)
+
+
+def _plan_policy(
+    options: WindowOptions,
+    chains: ChainOptions,
+    header: HeaderOptions,
+    discretiser: DiscretiserOptions,
+    *,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Windows that a device releases for ever, and symbols beside them, under one epsilon."""
+    if options.length is not None or options.endless or options.mechanism is not None:
+        raise CommandLineError("--window plans for a policy, without --length, --endless and --mechanism")
+    source = chain_source(chains)
+    period = source.period_seconds if options.period is None else arguments.positive(options.period, "period")
+    wanted = _wanted(options, source, period)
+    epsilon = arguments.positive(options.epsilon, "epsilon")
+    with working("planning windows"):
+        adversary = arguments.adversary(options.adversary or "informed")
+        plan = joint_plan(source.chains, epsilon, adversary, wanted, options.symbols)
+    if output is not None:
+        policy = build_window_policy(plan, policy_header("fugu plan window", header, discretiser, source, period))
+        output.write_text(policy.to_json(), encoding="utf-8")
+    if as_json:
+        print(json.dumps({**joint_document(plan, period), "notes": source.notes}, indent=2))
+    else:
+        show_joint(plan, period, source.notes)
+        if output is not None:
+            say(f"policy written to {output}: {missing_sentence(policy)}")
+    for warning in source.warnings:
+        warn(warning)
+
+
+def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -> list[WantedWindow]:
+    """The windows that are asked for, all with the same query."""
+    query = arguments.one_of(options.query, "query", _QUERIES)
+    if query == "histogram":
+        if options.count is not None:
+            raise CommandLineError("--count is for counts; a histogram has all states")
+        states: Any = "histogram"
+    elif options.count is not None:
+        states = _states(options)
+    elif source.chains.states == 2:
+        states = (1,)
+    else:
+        raise CommandLineError(f"--count which of the {source.chains.states} states, or --query histogram?")
+    return [_window(text, states, period) for text in options.window or ()]
+
+
+def _window(text: str, states: Any, period: float | None) -> WantedWindow:
+    rest, colon, share = text.partition(":")
+    name, equals, length = rest.rpartition("=")
+    unit = length[-1:] if length[-1:] in _SECONDS else ""
+    number = arguments.positive(arguments.number(length.removesuffix(unit), "window"), "window")
+    if unit:
+        if period is None:
+            raise CommandLineError(f"window {text} is a time: give --period, the seconds from tick to tick")
+        number *= _SECONDS[unit] / period
+    if not 1.0 <= number + 1e-9 < _LONGEST or (not unit and number != int(number)):
+        raise CommandError(f"window {text} has {number:g} ticks: it needs a whole number of them, at least 1")
+    name = name if equals else length
+    if not re.fullmatch(WINDOW_NAME_PATTERN, name):
+        raise CommandLineError(f"window {text} needs a name of letters, digits, - and _, as in NAME=LENGTH")
+    return WantedWindow(name, round(number), states, share=arguments.number(share, "share") if colon else None)
+
+
+def _plan_noise(options: WindowOptions, chains: ChainOptions, *, as_json: bool) -> None:
+    """The noise of the mechanism that was named, or of all."""
+    plan = _plan(options, chains)
     if isinstance(plan.request.chains, tuple) and plan.request.adversary == "informed":
         states = plan.request.chains[0].states
         if states >= _SLOW_STATES:
@@ -60,8 +152,8 @@ def plan_window(options: WindowOptions, *, as_json: bool) -> None:
         warn(warning)
 
 
-def _plan(options: WindowOptions) -> _Plan:
-    chains, seconds, notes, warnings = _chains(options)
+def _plan(options: WindowOptions, given: ChainOptions) -> _Plan:
+    chains, seconds, notes, warnings = _chains(given)
     if options.period is not None:
         seconds = arguments.positive(options.period, "period")
     request = WindowRequest(
@@ -69,35 +161,30 @@ def _plan(options: WindowOptions) -> _Plan:
         epsilon=arguments.positive(options.epsilon, "epsilon"),
         length=options.length,
         query=arguments.one_of(options.query, "query", _QUERIES),
-        adversary=arguments.adversary(options.adversary),
-        states=None if options.states is None else _states(options),
+        adversary=arguments.adversary(options.adversary or "ignorant"),
+        states=None if options.count is None else _states(options),
     )
     return _Plan(request, None if seconds is None else max(1, round(seconds * 1_000_000)), notes, warnings)
 
 
 def _states(options: WindowOptions) -> tuple[int, ...]:
     if options.query != "count":
-        raise CommandLineError("--states are those of a count; a histogram has them all")
-    words = [word.strip() for word in str(options.states).split(",")]
+        raise CommandLineError("--count is for counts; a histogram has all states")
+    words = [word.strip() for word in str(options.count).split(",")]
     if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
-        raise CommandLineError(f"states are numbers from 0 on, with commas between them, got {options.states!r}")
+        raise CommandLineError(f"states are numbers from 0 on, with commas between them, got {options.count!r}")
     return tuple(map(int, words))
 
 
-def _chains(options: WindowOptions) -> tuple[Chains, float | None, tuple[str, ...], tuple[str, ...]]:
+def _chains(given: ChainOptions) -> tuple[Chains, float | None, tuple[str, ...], tuple[str, ...]]:
     """The class of chains, the length of its tick, and what is to be said about it."""
-    if options.chain is not None:
-        if options.q is not None or options.r is not None:
-            raise CommandLineError("give either --chain or --q and --r, not both")
-        bare = bare_chains(options.chain)
+    if given.model is not None and given.q is None and given.r is None:
+        bare = bare_chains(given.model)
         if bare is not None:
             what = "the chain" if len(bare) == 1 else f"the {len(bare)} chains"
-            return bare, None, (f"class of chains: {what} of {options.chain}, taken as it is",), ()
-        source = chain_source(ChainOptions(model=options.chain, confidence=options.confidence))
-        return source.chains, source.period_seconds, source.notes, source.warnings
-    if options.q is None or options.r is None:
-        raise CommandLineError("give --q and --r, or --chain")
-    return chain_source(ChainOptions(options.q, options.r)).chains, None, (), ()
+            return bare, None, (f"class of chains: {what} of {given.model}, taken as it is",), ()
+    source = chain_source(given)
+    return source.chains, source.period_seconds, source.notes, source.warnings
 
 
 def _compare(plan: _Plan, *, as_json: bool) -> None:

@@ -79,6 +79,7 @@ def attack(person: Person, policy: Policy, states: Ints, symbols: Ints, generato
     ceiling also holds for one who uses the windows as well.
     """
     epsilon = person.epsilon
+    assert policy.table is not None
     loss_of_both = policy.verify(epsilon)
     ordinary = _ordinary_table(epsilon)
     return Attack(

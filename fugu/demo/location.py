@@ -43,7 +43,7 @@ fleet = "{FLEET}"
 device = "{DEVICE}"
 stream = "{STREAM}"
 period = {PERIOD_SECONDS}
-frame_ticks = 10
+latency = {10 * PERIOD_SECONDS}
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 from contract.frames import MAX_TICK
@@ -14,7 +15,9 @@ from contract.noise_table import NoiseTable
 from contract.policy import Policy
 from contract.policy_header import PolicyHeader
 from contract.stretches import Stretch
+from contract.windows import Window
 from fugu.view.stretches import stretch_documents, stretch_lines
+from gateway.planning.window_error import WindowError, window_error
 
 __all__ = ["measure_policy_document", "missing_sentence", "policy_document", "show_measure_policy", "show_policy"]
 
@@ -25,33 +28,39 @@ def policy_document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str,
         **loss._asdict(),
         "claimed": policy.guarantee.epsilon,
         "stretches": stretch_documents(policy.stretches(loss.epsilon)),
-        "weights": policy.table.weights(),
+        "weights": None if policy.table is None else policy.table.weights(),
     }
-    if policy.windows_guarantee is not None and alone is not None:
-        rates = {window.name: str(window.rate) for window in policy.windows}
-        document["windows"] = {
-            **alone._asdict(),
-            "claimed": policy.windows_guarantee.epsilon,
-            "stretches": stretch_documents(policy.window_stretches(alone.epsilon)),
-            "rates": rates,
+    if policy.windows:
+        windows: dict[str, object] = {
+            "rates": {window.name: str(window.rate) for window in policy.windows},
+            "errors": {window.name: _error(window)._asdict() for window in policy.windows},
         }
+        if policy.windows_guarantee is not None and alone is not None:
+            stretches = stretch_documents(policy.window_stretches(alone.epsilon))
+            windows |= {**alone._asdict(), "claimed": policy.windows_guarantee.epsilon, "stretches": stretches}
+        document["windows"] = windows
     return document
+
+
+def _error(window: Window) -> WindowError:
+    return window_error(Fraction(window.scale), window.length)
 
 
 def show_policy(policy: Policy, loss: Loss, alone: Loss | None) -> None:
     """Print what a policy claims, and what was derived.
 
     Args:
-        policy: of symbols, and perhaps windows.
+        policy: of symbols or windows, or both.
         loss: of all of it.
-        alone: of the windows alone, if there are any.
+        alone: of the windows alone, if there are any beside symbols.
     """
     holds = "the guarantee holds" if alone is None else "both guarantees hold"
     print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
     _show_guarantee(policy.guarantee, loss, "" if alone is None else ", for symbols and windows together")
     for line in stretch_lines(policy.stretches(loss.epsilon)):
         print(f"  {line}")
-    for state, (name, weights) in enumerate(zip(policy.discretiser.states, policy.table.weights(), strict=True)):
+    rows = () if policy.table is None else policy.table.weights()
+    for state, (name, weights) in enumerate(zip(policy.discretiser.states, rows, strict=False)):
         print(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
     print(f"  {missing_sentence(policy)}")
     if policy.windows_guarantee is not None and alone is not None:
@@ -59,7 +68,10 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None) -> None:
         for line in stretch_lines(policy.window_stretches(alone.epsilon)):
             print(f"  {line}")
     for window in policy.windows:
-        print(f"  window {window.name}: scale {window.scale}, adds {float(window.rate):.6g} to the loss of every tick")
+        print(
+            f"  window {window.name}: scale {window.scale}, adds {float(window.rate):.6g} to the loss of every tick; "
+            f"its share is off by {_error(window).share_mean:.2%} on average"
+        )
 
 
 def measure_policy_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> dict[str, Any]:

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
 from typing import Any
 
+from contract.exponential import log_up
+from contract.guarantee import tick_ratios
+from contract.stretches import Stretch, stretches
+from contract.windows import Window
 from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.view.terminal import say, show_table
+from gateway.planning.joint_plan import JointPlan
+from gateway.planning.window_error import WindowError
 from gateway.planning.window_plan import PlannedNoise
 from gateway.privacy.window_mechanisms import Mechanism, WindowRequest
 
-__all__ = ["noise_document", "show_noise"]
+__all__ = ["joint_document", "noise_document", "show_joint", "show_noise"]
 
 _COLUMNS = ("mechanism", "scale", "about", "further windows", "determined by")
+_WINDOW_COLUMNS = (
+    "window",
+    "ticks",
+    "counts",
+    "scale",
+    "off by (mean)",
+    "off by (95 %)",
+    "share (mean)",
+    "share (95 %)",
+)
+_TWO_DIGITS = Context(prec=2, rounding=ROUND_CEILING)
+_UNITS = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
 
 
 def show_noise(
@@ -74,3 +94,77 @@ def noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]
         "stretches": stretch_documents(planned.stretches),
         "reason": noise.reason,
     }
+
+
+def show_joint(plan: JointPlan, period: float | None, notes: Sequence[str]) -> None:
+    """Print the windows of a policy, with the errors of their answers.
+
+    Args:
+        plan: what was planned.
+        period: seconds from tick to tick, or none if that is not known.
+        notes: how the class of chains came about.
+    """
+    for note in notes:
+        say(note)
+    what = "windows" if plan.table is None else "windows and symbols"
+    title = f"{what} at epsilon {plan.guarantee.epsilon:g} together, {plan.guarantee.adversary} adversary"
+    rows = [_window_row(window, error) for window, error in zip(plan.windows, plan.errors, strict=True)]
+    show_table(title[0].upper() + title[1:], _WINDOW_COLUMNS, rows)
+    for window, error in zip(plan.windows, plan.errors, strict=True):
+        say(f"the share over {_span(window, period)} is within {_percent(error.share_95)} (95 % of the time)")
+    if plan.table is not None:
+        kept = [row[x] / 2**32 for x, row in enumerate(plan.table.weights())]
+        say(f"a symbol every tick is the true state with probability {', '.join(f'{p:.4f}' for p in kept)}, by state")
+        if plan.windows_loss is not None:
+            say(f"whoever sees the windows alone learns at most epsilon {plan.windows_loss.epsilon:.6g}")
+    show_table(STRETCH_TITLE, STRETCH_COLUMNS, stretch_rows(_stretches(plan, period)))
+
+
+def joint_document(plan: JointPlan, period: float | None) -> dict[str, Any]:
+    """The windows of a policy as an object for JSON; `period` as for `show_joint`."""
+    return {
+        "epsilon": plan.guarantee.epsilon,
+        "adversary": plan.guarantee.adversary,
+        "chains": plan.chains.model_dump(mode="json"),
+        "loss": plan.loss._asdict(),
+        "windows_loss": None if plan.windows_loss is None else plan.windows_loss._asdict(),
+        "weights": None if plan.table is None else plan.table.weights(),
+        "windows": [
+            {
+                **window.model_dump(mode="json"),
+                "seconds": None if period is None else window.length * period,
+                "error": error._asdict(),
+            }
+            for window, error in zip(plan.windows, plan.errors, strict=True)
+        ],
+        "stretches": stretch_documents(_stretches(plan, period)),
+    }
+
+
+def _window_row(window: Window, error: WindowError) -> tuple[str, ...]:
+    states = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
+    about = f"{float(Fraction(window.scale)):.6g}"
+    counts = f"{error.count_mean:.3g}", str(error.count_95)
+    return (window.name, str(window.length), states, about, *counts, *map(_percent, error[2:]))
+
+
+def _percent(share: float) -> str:
+    """A share in percent, rounded up to two digits."""
+    return f"{_TWO_DIGITS.create_decimal(Decimal(100.0 * share)).normalize():f} %"
+
+
+def _span(window: Window, period: float | None) -> str:
+    """The time that a window takes, in the largest unit that it is at least one of."""
+    if period is None:
+        return f"{window.length} ticks"
+    seconds = window.length * period
+    for unit, name in _UNITS:
+        if seconds >= unit:
+            return f"{seconds / unit:.4g} {name[:-1] if seconds == unit else name}"
+    return f"{seconds:.4g} seconds"
+
+
+def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:
+    rate = 0.0 if plan.table is None else log_up(max(tick_ratios(plan.table)))
+    period_us = None if period is None else max(1, round(period * 1_000_000))
+    return stretches(plan.loss.epsilon, rate, period_us, plan.windows, sides_alike=True)

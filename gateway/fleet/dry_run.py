@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Set
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -13,15 +14,18 @@ from contract.chains import BinaryChains, BoundedChains, FiniteChains
 from contract.errors import FuguError
 from contract.fleet_documents import PolicyDocument
 from contract.measure_policy import MeasurePolicy
+from contract.noise_table import NoiseTable
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 from contract.stretches import Stretch
+from contract.windows import Window
 from gateway.dphmm.compiled import emission
 from gateway.dphmm.graphs import GraphError
 from gateway.fleet import Registry
 from gateway.fleet.documents import document_in, former_version, new_clocks, reached
 from gateway.fleet.signing import policies_of
 from gateway.planning.planner import assess
+from gateway.planning.window_error import window_error
 
 __all__ = ["Change", "StreamChange", "Worth", "changes", "worth"]
 
@@ -36,8 +40,9 @@ class Worth(NamedTuple):
         epsilon: in nats; of the whole stream, or of each point if it is measured.
         adversary: to whom; empty for measured streams.
         accuracy: share of ticks whose state the gateway's estimate finds, for a typical chain of the policy's class;
-            none if the class has no typical chain, or for measured streams.
-        error: root-mean-square error of a released point in the unit, for a typical state; none for symbols.
+            none if the class has no typical chain, or without symbols.
+        error: root-mean-square error of a released point in the unit, for a typical state, or of windows alone the mean
+            error of the share that has the least; none for symbols.
         unit: of the error.
         stretches: what is lost about whole stretches of time; empty for measured streams, for which `fugu policy check`
             finds it.
@@ -129,12 +134,20 @@ def worth(policy: AnyPolicy) -> Worth:
     if isinstance(policy, Policy):
         promise = policy.guarantee
         told = policy.stretches(promise.epsilon)
-        return Worth(promise.epsilon, promise.adversary, accuracy=_accuracy(policy), stretches=told)
-    error, unit = _error(policy)
-    return Worth(policy.epsilon, "", error=error, unit=unit)
+        if policy.table is None:
+            best = min(policy.windows, key=_share_error)
+            error, unit = _share_error(best), f"of the share of {best.name}"
+            return Worth(promise.epsilon, promise.adversary, error=error, unit=unit, stretches=told)
+        return Worth(promise.epsilon, promise.adversary, accuracy=_accuracy(policy, policy.table), stretches=told)
+    off, unit = _error(policy)
+    return Worth(policy.epsilon, "", error=off, unit=unit)
 
 
-def _accuracy(policy: Policy) -> float | None:
+def _share_error(window: Window) -> float:
+    return window_error(Fraction(window.scale), window.length).share_mean
+
+
+def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
     """The accuracy of the gateway's estimate for a typical chain of the class, by simulation."""
     chains: BinaryChains | BoundedChains
     transition: tuple[tuple[float, ...], ...]
@@ -150,7 +163,7 @@ def _accuracy(policy: Policy) -> float | None:
         case FiniteChains() as finite:
             transition = finite.transitions[0]
             chains = BoundedChains(states=finite.states, odds_ratio=1.0)
-    return assess(policy.table, np.array(transition), chains, _TICKS).accuracy
+    return assess(table, np.array(transition), chains, _TICKS).accuracy
 
 
 def _error(policy: MeasurePolicy) -> tuple[float | None, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from contract.frames import MAX_TICK
+from contract.measure_frames import MAX_MEASURE_TICKS
 from contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
 from contract.measure_table import TimedTable, encoded_table, set_of
 from contract.policy_header import MAX_POLICY_BYTES
@@ -17,11 +19,12 @@ from gateway.chain.arrays import Bools
 from gateway.planning.errors import PlanningError
 from gateway.planning.measure_planner import MeasurePlan
 from gateway.planning.measure_spec import MeasureSpec
+from gateway.planning.policy_builder import LATENCY_SECONDS, frame_ticks
 
 __all__ = ["MeasureHeader", "build_measure_policy", "missing_fields"]
 
 _MICROSECONDS = 1_000_000
-_DEFAULTS: dict[str, Any] = {"frame_ticks": 32, "version": 1}
+_DEFAULTS: dict[str, Any] = {"latency": LATENCY_SECONDS, "version": 1}
 _ROOM = 0.9
 
 
@@ -32,7 +35,7 @@ class MeasureHeader:
     Attributes:
         fleet, device, stream: names.
         period: seconds from tick to tick.
-        frame_ticks: points in a frame.
+        latency: seconds that a frame of points may gather.
         version: of the policy.
         epoch: Unix time in seconds of tick 0; now, rounded to a second, if it is given nowhere.
         valid_until: Unix time in seconds from which the policy may not run.
@@ -42,7 +45,7 @@ class MeasureHeader:
     device: str | None = None
     stream: str | None = None
     period: float | None = None
-    frame_ticks: int | None = None
+    latency: float | None = None
     version: int | None = None
     epoch: float | None = None
     valid_until: int | None = None
@@ -120,13 +123,14 @@ def _fields(spec: MeasureSpec, header: MeasureHeader) -> dict[str, Any]:
     if missing := missing_fields(spec, header):
         raise PlanningError(f"a policy needs {', '.join(missing)}")
     epoch = given.get("epoch", float(round(time.time())))
-    period = given["period"]
-    if not all(type(value) in (int, float) for value in (epoch, period)) or not (
-        0.0 <= epoch < 2**42 and 0.0 < period < 2**42
+    period, latency = given["period"], given["latency"]
+    if not all(type(value) in (int, float) for value in (epoch, period, latency)) or not (
+        0.0 <= epoch < 2**42 and 0.0 < period < 2**42 and 0.0 < latency < math.inf
     ):
-        raise PlanningError("epoch and period must be seconds from 0 to 2^42")
+        raise PlanningError("epoch and period must be seconds from 0 to 2^42, latency above 0")
     return {
-        **{name: given[name] for name in ("fleet", "device", "stream", "version", "frame_ticks")},
+        **{name: given[name] for name in ("fleet", "device", "stream", "version")},
+        "frame_ticks": frame_ticks(latency, period, MAX_MEASURE_TICKS),
         "valid_until": given.get("valid_until"),
         "clock": {"epoch_us": round(epoch * _MICROSECONDS), "period_us": round(period * _MICROSECONDS)},
         "discretiser": _discretiser(spec, given.get("discretiser")),

@@ -27,7 +27,7 @@ Mechanism = Literal["staircase", "optimal"]
 
 _KEYS = ("coordinates", "grid", "transition", "graph", "epsilon", "initial", "names", "resolution", "unit")
 _CHOICES = ("objective", "delta", "mechanism", "cells")
-_POLICY = ("fleet", "device", "stream", "period", "frame_ticks", "version", "epoch", "valid_until", "discretiser")
+_POLICY = ("fleet", "device", "stream", "period", "latency", "version", "epoch", "valid_until", "discretiser")
 _GRAPHS = (
     '{"complete": true}, {"categories": [a label for each state]}, {"radius": in lattice steps}, '
     '{"transition": true} or {"edges": [[0, 1], ...]}'

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
+from contract.discretisers import Discretiser, Thresholds
+from contract.frames import MAX_FRAME_TICKS
 from contract.guarantee import Guarantee
-from contract.policy import Clock, Policy, Thresholds
+from contract.policy import Clock, Policy
 from gateway.planning.errors import PlanningError
+from gateway.planning.joint_plan import JointPlan
 from gateway.planning.planner import Plan
 
-__all__ = ["PolicyHeader", "build_policy"]
+__all__ = ["LATENCY_SECONDS", "PolicyHeader", "build_policy", "build_window_policy", "frame_ticks", "thresholds"]
 
+LATENCY_SECONDS = 60.0
+"""How long a frame gathers, if nothing else is wanted: as often as a small fleet's broker does not notice."""
 _MICROSECONDS = 1_000_000
 
 
@@ -21,71 +27,109 @@ class PolicyHeader:
 
     Attributes:
         fleet, device, stream: names.
-        edges: numbers between neighbouring states.
+        discretiser: how readings become the states of the plan's chains.
         period_seconds: length of a tick of the plan's class of chains.
-        states: names of the states; low and high, or state0, state1, ... if there are none.
-        hysteresis: how far beyond an edge a value must be to change the state.
-        frame_ticks: symbols in a frame.
+        latency_seconds: how long a frame of symbols may gather.
         version: of the policy.
         epoch: Unix time in seconds of tick 0; now, rounded to a second, if not given.
         valid_until: Unix time in seconds from which the policy may not run, or none.
-        missing_state: the state of a missing reading, the last one, if there is one.
         missing_share: the most of the ticks that are expected to be missing without a state, or none.
     """
 
     fleet: str
     device: str
     stream: str
-    edges: tuple[float, ...]
+    discretiser: Discretiser
     period_seconds: float
-    states: tuple[str, ...] | None = None
-    hysteresis: float = 0.0
-    frame_ticks: int = 32
+    latency_seconds: float = LATENCY_SECONDS
     version: int = 1
     epoch: float | None = None
     valid_until: int | None = None
-    missing_state: int | None = None
     missing_share: float | None = None
 
 
+def frame_ticks(latency_seconds: float, period_seconds: float, most: int = MAX_FRAME_TICKS) -> int:
+    """The ticks of a frame that gathers for no longer than a time, and at least one.
+
+    Args:
+        latency_seconds: the time.
+        period_seconds: from tick to tick.
+        most: that a frame can hold.
+    """
+    return max(1, int(min(latency_seconds / period_seconds * (1.0 + 1e-12), most)))
+
+
+def thresholds(
+    edges: tuple[float, ...],
+    names: tuple[str, ...] | None = None,
+    *,
+    hysteresis: float = 0.0,
+    missing: bool = False,
+) -> Thresholds:
+    """The discretiser of edges between states.
+
+    Args:
+        edges: numbers between neighbouring states.
+        names: of the states; low and high, or state0, state1, ... if there are none.
+        hysteresis: how far beyond an edge a value must be to change the state.
+        missing: whether missing readings have a state of their own, the last one.
+    """
+    readings = len(edges) + 1
+    default = ("low", "high") if readings == 2 else tuple(f"state{x}" for x in range(readings))
+    states = names or default
+    if missing and len(states) == readings:
+        states = (*states, "missing")
+    return Thresholds(edges=edges, states=states, hysteresis=hysteresis, missing=states[-1] if missing else None)
+
+
 def build_policy(plan: Plan, header: PolicyHeader) -> Policy:
-    """Make the policy of a plan, and check it as a device would.
+    """Make the policy of a stream's plan, and check it as a device would.
 
     Raises:
         PlanningError: the clock is out of range.
         pydantic.ValidationError: a field is not what a policy allows.
         GuaranteeError: the guarantee does not hold (it always does, for a plan).
     """
-    chains, period = plan.chosen.chains, header.period_seconds * plan.chosen.every
+    chosen, request = plan.chosen, plan.request
+    return _policy(
+        header,
+        header.period_seconds * chosen.every,
+        table=chosen.table,
+        chains=chosen.chains,
+        guarantee=Guarantee(epsilon=request.epsilon, adversary=request.adversary),
+    )
+
+
+def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:
+    """Make the policy of planned windows, with the symbols beside them if there are any; errors as `build_policy`."""
+    alone = plan.windows_loss
+    return _policy(
+        header,
+        header.period_seconds,
+        table=plan.table,
+        chains=plan.chains,
+        guarantee=plan.guarantee,
+        windows=plan.windows,
+        windows_guarantee=None if alone is None else Guarantee(epsilon=alone.epsilon, adversary=alone.adversary),
+    )
+
+
+def _policy(header: PolicyHeader, period: float, *, guarantee: Guarantee, **planned: Any) -> Policy:
     epoch = float(round(time.time())) if header.epoch is None else header.epoch
     if not (0.0 <= epoch < 2**42 and 0.0 < period < 2**42):
         raise PlanningError("epoch and period must be seconds from 0 to 2^42")
-    readings = chains.states - (header.missing_state is not None)
-    default_names = ("low", "high") if readings == 2 else tuple(f"state{x}" for x in range(readings))
-    names = header.states or default_names
-    if header.missing_state is not None and len(names) == readings:
-        names = (*names, "missing")
-    guarantee = Guarantee(epsilon=plan.request.epsilon, adversary=plan.request.adversary)
-    clock = Clock(epoch_us=round(epoch * _MICROSECONDS), period_us=round(period * _MICROSECONDS))
-    discretiser = Thresholds(
-        edges=header.edges,
-        states=names,
-        hysteresis=header.hysteresis,
-        missing=None if header.missing_state is None else names[-1],
-    )
     policy = Policy(
         fleet=header.fleet,
         device=header.device,
         stream=header.stream,
         version=header.version,
         valid_until=header.valid_until,
-        clock=clock,
-        frame_ticks=header.frame_ticks,
-        discretiser=discretiser,
+        clock=Clock(epoch_us=round(epoch * _MICROSECONDS), period_us=round(period * _MICROSECONDS)),
+        frame_ticks=1 if planned["table"] is None else frame_ticks(header.latency_seconds, period),
+        discretiser=header.discretiser,
         missing_share=header.missing_share,
-        table=plan.chosen.table,
-        chains=chains,
         guarantee=guarantee,
+        **planned,
     )
-    policy.verify(plan.request.epsilon)
+    policy.verify(guarantee.epsilon)
     return policy

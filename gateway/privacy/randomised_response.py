@@ -15,7 +15,8 @@ from scipy.optimize import brentq
 
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from contract.errors import FuguError, GuaranteeError
-from contract.guarantee import Adversary, Guarantee, Loss, check_guarantee, ratio_loss
+from contract.exponential import exp_up
+from contract.guarantee import Adversary, Guarantee, Loss, check_ratios, ratio_loss, tick_ratios
 from contract.noise_table import NoiseTable
 
 __all__ = ["Calibration", "CalibrationError", "Objective", "allowed_ratios", "calibrate_binary", "calibrate_kary"]
@@ -67,6 +68,7 @@ def calibrate_binary(
     epsilon: float,
     adversary: Adversary = "informed",
     objective: Objective = "information",
+    beside: Fraction = Fraction(0),
 ) -> Calibration:
     """The 2x2 table that keeps most under a guarantee.
 
@@ -76,6 +78,7 @@ def calibrate_binary(
         adversary: whom it must hold against.
         objective: "information" minimises rho0 + rho1, and so keeps the most for every use; "flips" minimises the
             expected number of flips under rho <= 1/2, and may give up a rare state altogether.
+        beside: the loss that windows add to every tick, in nats; the guarantee is that of both together.
 
     Returns:
         The table, its thresholds rounded up, certified.
@@ -87,7 +90,10 @@ def calibrate_binary(
     """
     if chains.states != 2:
         raise CalibrationError(f"a 2x2 table needs two states, the class has {chains.states}")
-    v01, v10 = allowed_ratios(chains, epsilon, adversary)
+    rate = exp_up(beside)
+    v01, v10 = (ratio / float(rate) for ratio in allowed_ratios(chains, epsilon, adversary))
+    if min(v01, v10) <= 1.0:
+        raise CalibrationError(f"epsilon {epsilon:g} leaves nothing to symbols beside these windows")
     rho0, rho1 = _intersection(v01, v10) if objective == "information" else _least_flips(chains, v01, v10)
     guarantee = Guarantee(epsilon=epsilon, adversary=adversary)
     for bump in range(_BUMPS):
@@ -96,7 +102,7 @@ def calibrate_binary(
             break
         table = NoiseTable.binary(*thresholds)
         try:
-            achieved = check_guarantee(chains, table, guarantee)
+            achieved = _certified(chains, table, rate, guarantee)
         except GuaranteeError:  # the last digit of rho was rounded the wrong way: a step more is safe
             continue
         return Calibration(table, rho0, rho1, v01, v10, achieved, guarantee)
@@ -104,13 +110,17 @@ def calibrate_binary(
 
 
 def calibrate_kary(
-    chains: BoundedChains | FiniteChains, epsilon: float, adversary: Adversary = "universal"
+    chains: BoundedChains | FiniteChains,
+    epsilon: float,
+    adversary: Adversary = "universal",
+    beside: Fraction = Fraction(0),
 ) -> tuple[NoiseTable, Loss]:
     """k-ary randomised response: every wrong symbol is equally likely.
 
     Args:
         chains: class of k-state chains.
         epsilon: the wanted guarantee, in nats; with bounded odds ratios the universal one for every adversary.
+        beside: as for `calibrate_binary`.
 
     Returns:
         The certified k x k table, and what it loses.
@@ -120,8 +130,10 @@ def calibrate_kary(
 
     Source: docs/privacy.md, "From epsilon to noise".
     """
-    ratio, _ = allowed_ratios(chains, epsilon, adversary)
-    k = chains.states
+    rate = exp_up(beside)
+    ratio, k = allowed_ratios(chains, epsilon, adversary)[0] / float(rate), chains.states
+    if ratio <= 1.0:
+        raise CalibrationError(f"epsilon {epsilon:g} leaves nothing to symbols beside these windows")
     guarantee = Guarantee(epsilon=epsilon, adversary=adversary)
     flip = _rounded_up(_SCALE / (Fraction(ratio) + k - 1))
     for weight in range(flip, flip + _BUMPS):
@@ -129,10 +141,16 @@ def calibrate_kary(
             break
         table = NoiseTable.randomised_response(k, weight)
         try:
-            return table, check_guarantee(chains, table, guarantee)
+            return table, _certified(chains, table, rate, guarantee)
         except GuaranteeError:
             continue
     raise CalibrationError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
+
+
+def _certified(chains: ChainClass, table: NoiseTable, rate: Fraction, guarantee: Guarantee) -> Loss:
+    """Check a table beside windows as a device does: a likelihood changes by the ratios of both, multiplied."""
+    ratio_01, ratio_10 = tick_ratios(table)
+    return check_ratios(chains, (ratio_01 * rate, ratio_10 * rate), guarantee, "the table")
 
 
 def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary) -> tuple[float, float]:

@@ -171,9 +171,11 @@ class Catalogue:
         return [known.policy for known in every if isinstance(known, SymbolModel)]
 
     def sequences(self, device: str, stream: str) -> list[str]:
-        """What a device sends of a stream: the stream itself, and each window that it has, or has had."""
-        names = {window.name for policy in self.policies(device, stream) for window in policy.windows}
-        return [stream, *(sequence_name(stream, name) for name in sorted(names))]
+        """What a device sends of a stream: symbols or points under its own name, and each window; now, or formerly."""
+        policies = self.policies(device, stream)
+        names = {window.name for policy in policies for window in policy.windows}
+        only = bool(policies) and all(policy.table is None for policy in policies)
+        return [*([] if only else [stream]), *(sequence_name(stream, name) for name in sorted(names))]
 
     def is_measured(self, device: str, stream: str) -> bool:
         """Whether a stream's policies are of measurements."""

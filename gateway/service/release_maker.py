@@ -117,6 +117,7 @@ class Maker:
                 )
             symbols = np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
             low, high = max(frame.first, first), min(frame.last, first + length - 1)
+            assert policy.table is not None  # there are symbols
             of_table = ticks.setdefault(policy.table, np.full(length, -1, dtype=np.int64))
             of_table[low - first : high - first + 1] = symbols[low - frame.first : high - frame.first + 1]
         for table, laid_out in ticks.items():

@@ -163,7 +163,7 @@ def test_the_clock_starts_now_unless_told_otherwise(
         ((*POLICY, "--states", "a,b,c"), 1, "1 edges make 2 states, not 3"),
         ((*POLICY, "--states", "a,a"), 1, "two states have the same name"),
         ((*POLICY, "--fleet", "a/b"), 1, "fleet: String should match pattern '^[A-Za-z0-9_-]{1,64}$'"),
-        ((*POLICY, "--frame-ticks", "0"), 1, "frame_ticks: Input should be greater than or equal to 1"),
+        ((*POLICY, "--latency", "0"), 1, "latency must be above 0 and finite, got 0"),
         ((*POLICY, "--threshold", "x"), 2, "threshold must be a number, got 'x'"),
         ((*POLICY, "--epoch", "nan"), 1, "epoch and period must be seconds from 0 to 2^42"),
         ((*POLICY, "--threshold", "1,2"), 1, "2 edges make 3 states, not 2"),

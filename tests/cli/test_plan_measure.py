@@ -359,7 +359,7 @@ def test_a_delta_set_is_an_example(planner: Planner) -> None:
 
 
 def test_a_policy_survives_the_check_of_a_device(planner: Planner) -> None:
-    header = {"fleet": "f", "device": "d", "stream": "s", "period": 2, "frame_ticks": 8, "valid_until": 2_000_000_000}
+    header = {"fleet": "f", "device": "d", "stream": "s", "period": 2, "latency": 17, "valid_until": 2_000_000_000}
     kind = {"kind": "thresholds", "edges": [1, 2, 3, 4, 5]}
     policy = planner.policy(
         {**SIX, **header, "discretiser": kind}, "--stream", "place", "--epoch", "1700000000.5", "--version", 3
@@ -512,7 +512,7 @@ def test_models_that_are_refused(planner: Planner, fugu: Fugu, tmp_path: Path) -
         ((), 2, "a policy needs --fleet, --device, --stream, --period, here or in the specification"),
         ((*NAMES, "--fleet", "a/b"), 1, "fleet: String should match pattern"),
         ((*NAMES, "--period", "0"), 1, "epoch and period must be seconds from 0 to 2^42"),
-        ((*NAMES, "--frame-ticks", "0"), 1, "frame_ticks: Input should be greater than or equal to 1"),
+        ((*NAMES, "--latency", "0"), 1, "latency above 0"),
         ((*NAMES, "--adversary", "kind"), 2, "adversary must be one of ignorant, informed, universal"),
     ],
 )

@@ -70,8 +70,8 @@ def test_a_count_of_named_states_has_the_noise_that_it_needs(fugu: Fugu, tmp_pat
     file = tmp_path / "chain.json"
     rows = [[0.94, 0.05, 0.01], [0.475, 0.05, 0.475], [0.01, 0.05, 0.94]]
     file.write_text(json.dumps({"transition": rows, "initial": "stationary"}))
-    words = ("plan", "window", "--chain", file, "--epsilon", 1, "--length", 6, "--mechanism", "wasserstein")
-    needed = {named: fugu(*words, "--states", named, "--json").json() for named in ("1", "0", "0, 2")}
+    words = ("plan", "window", "--model", file, "--epsilon", 1, "--length", 6, "--mechanism", "wasserstein")
+    needed = {named: fugu(*words, "--count", named, "--json").json() for named in ("1", "0", "0, 2")}
     assert [round(float(Fraction(one["scale"])), 6) for one in needed.values()] == [1.0, 6.0, 1.0]
     assert "a count of states 0, 2:" in needed["0, 2"]["reason"]
     assert "the worst set" in fugu(*words, "--json").json()["reason"]
@@ -80,15 +80,15 @@ def test_a_count_of_named_states_has_the_noise_that_it_needs(fugu: Fugu, tmp_pat
         ("3", "states to count are some of 0 to 2, got [3]"),
         ("-1", "states are numbers from 0 on, with commas between them, got '-1'"),
     ):
-        done = fugu(*words, "--states", named)
+        done = fugu(*words, "--count", named)
         assert done.code != 0
         assert done.err == f"fugu: {said}\n"
-    assert fugu("plan", "window", "--chain", file, "--epsilon", 1, "--states", "3").code == 1
-    assert fugu(*words, "--query", "histogram", "--states", "0").code == 2
+    assert fugu("plan", "window", "--model", file, "--epsilon", 1, "--count", "3").code == 1
+    assert fugu(*words, "--query", "histogram", "--count", "0").code == 2
 
 
 def test_a_class_of_two_chains(fugu: Fugu, two_chains: Path) -> None:
-    words = ("plan", "window", "--chain", two_chains, "--epsilon", 1, "--length", 100)
+    words = ("plan", "window", "--model", two_chains, "--epsilon", 1, "--length", 100)
     document = fugu(*words, "--json").json()
     scales = {entry["mechanism"]: float(Fraction(entry["scale"])) for entry in document["mechanisms"]}
     assert scales["mqm-exact"] == pytest.approx(13.021923496180, rel=2e-7)
@@ -114,7 +114,7 @@ def test_a_fitted_chain_is_its_class_in_both_plans_and_a_bare_one_itself(fugu: F
     fitted, bare = tmp_path / "fitted.json", tmp_path / "bare.json"
     assert fugu("model", "fit", data, "--column", "state", "-o", fitted).code == 0
     bare.write_text(json.dumps({"transition": json.loads(fitted.read_text())["transition"]}))
-    window = ("plan", "window", "--epsilon", 1, "--mechanism", "chain", "--chain")
+    window = ("plan", "window", "--epsilon", 1, "--mechanism", "chain", "--model")
     stream = ("plan", "stream", "--epsilon", 1, "--adversary", "ignorant", "--model")
     wide, narrow = fugu(*window, fitted, "--json").json(), fugu(*window, bare, "--json").json()
     assert wide["chains"] == fugu(*stream, fitted, "--json").json()["chains"]
@@ -186,7 +186,7 @@ def test_a_printed_scale_for_three_states_is_accepted_by_a_device(fugu: Fugu, tm
     file = tmp_path / "chain.json"
     rows = ((0.8, 0.15, 0.05), (0.1, 0.7, 0.2), (0.05, 0.25, 0.7))
     file.write_text(json.dumps({"transition": rows}))
-    words = ("plan", "window", "--chain", file, "--epsilon", 1, "--mechanism", "chain", "--adversary", adversary)
+    words = ("plan", "window", "--model", file, "--epsilon", 1, "--mechanism", "chain", "--adversary", adversary)
     document = fugu(*words, "--json").json()
     known: ChainClass = FiniteChains(transitions=(rows,))
     wide: ChainClass = BoundedChains(states=3, odds_ratio=odds_ratio(rows))
@@ -199,7 +199,7 @@ def test_a_printed_scale_for_three_states_is_accepted_by_a_device(fugu: Fugu, tm
 
 
 def test_a_start_that_no_policy_declares_is_said_to_be_none(fugu: Fugu, two_chains: Path) -> None:
-    words = ("plan", "window", "--chain", two_chains, "--epsilon", 1, "--mechanism", "chain")
+    words = ("plan", "window", "--model", two_chains, "--epsilon", 1, "--mechanism", "chain")
     assert fugu(*words, "--json").json()["chains"] is None
     assert "no policy can declare these chains" in " ".join(fugu(*words).out.split())
 
@@ -246,7 +246,7 @@ def test_the_stretches_of_a_plan_follow_the_period(fugu: Fugu) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "reason"),
     [
-        (("--q", 0.1), 2, "give --q and --r, or --chain"),
+        (("--q", 0.1), 2, "give --q and --r, or --model"),
         (("--q", 0.1, "--r", 0.4, "--length", 5, "--endless"), 2, "not both"),
         (("--q", 0.1, "--r", 0.4, "--mechanism", "magic"), 2, "mechanism must be one of chain"),
         (("--q", 0.1, "--r", 0.4, "--query", "mean"), 2, "query must be one of count, histogram"),
@@ -278,7 +278,7 @@ def test_refusals(fugu: Fugu, words: tuple[object, ...], code: int, reason: str)
 def test_broken_chain_files(fugu: Fugu, tmp_path: Path, text: str, reason: str) -> None:
     file = tmp_path / "chain.json"
     file.write_text(text)
-    done = fugu("plan", "window", "--chain", file, "--epsilon", 1)
+    done = fugu("plan", "window", "--model", file, "--epsilon", 1)
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert str(file) in done.err
     assert reason in done.err
@@ -308,6 +308,6 @@ def test_known_chains_of_many_states_say_that_they_take_long(
     file = tmp_path / "chain.json"
     uniform = [[1.0 / states] * states] * states
     file.write_text(json.dumps({"transition": uniform, "initial": "stationary"}))
-    done = fugu("plan", "window", "--chain", file, "--epsilon", 1, "--adversary", adversary, "--mechanism", "chain")
+    done = fugu("plan", "window", "--model", file, "--epsilon", 1, "--adversary", adversary, "--mechanism", "chain")
     assert done.code == 0
     assert ("can take minutes" in done.err) == told

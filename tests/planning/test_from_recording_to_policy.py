@@ -17,13 +17,15 @@ from gateway.planning.measure_planner import make_measure_plan
 from gateway.planning.measure_policy_builder import MeasureHeader, build_measure_policy, missing_fields
 from gateway.planning.measure_spec import read_spec
 from gateway.planning.planner import Plan, Request, make_plan
-from gateway.planning.policy_builder import PolicyHeader, build_policy
+from gateway.planning.policy_builder import PolicyHeader, build_policy, thresholds
 from gateway.planning.recording import read_recording
 from gateway.planning.window_plan import compare_noise, plan_noise
 from gateway.privacy.chain_fit import fit
 from gateway.privacy.window_mechanisms import MECHANISMS, WindowRequest
 
-HEADER = PolicyHeader(fleet="home", device="ring", stream="heart", edges=(61.5,), period_seconds=0.5, epoch=0.0)
+HEADER = PolicyHeader(
+    fleet="home", device="ring", stream="heart", discretiser=thresholds((61.5,)), period_seconds=0.5, epoch=0.0
+)
 CHAINS = BinaryChains(q=(0.1, 0.12), r=(0.3, 0.4))
 
 
@@ -51,7 +53,9 @@ def test_a_recording_becomes_a_policy_that_its_device_accepts(
 
 
 def test_a_policy_says_what_its_header_says(plan: Plan) -> None:
-    policy = build_policy(plan, replace(HEADER, states=("calm", "awake"), version=7, frame_ticks=10, hysteresis=0.5))
+    named = thresholds((61.5,), ("calm", "awake"), hysteresis=0.5)
+    policy = build_policy(plan, replace(HEADER, discretiser=named, version=7, latency_seconds=5.2))
+    assert (policy.discretiser, policy.frame_ticks) == (named, 10)
     assert (policy.fleet, policy.device, policy.stream, policy.version) == ("home", "ring", "heart", 7)
     assert (policy.discretiser.states, policy.clock.period_us) == (("calm", "awake"), 500_000)
     assert build_policy(plan, replace(HEADER, epoch=1.5)).clock.epoch_us == 1_500_000

@@ -28,7 +28,7 @@ class Model(NamedTuple):
 
     Attributes:
         transition: (k, k), row-stochastic.
-        emission: (k, m), row-stochastic.
+        emission: (k, m), row-stochastic; a column of ones where there are no symbols.
         rows: (m + 1, k), likelihoods of each symbol, and of none.
         initial: (k,), the stationary law.
         meaning: models of equal meaning have the same states on the same clock, so that a belief carries over.
@@ -42,11 +42,11 @@ class Model(NamedTuple):
 
 
 class SymbolModel(NamedTuple):
-    """One policy of a stream of symbols.
+    """One policy of a stream of symbols, windows, or both.
 
     Attributes:
         policy: verified.
-        allowed: the symbols that its frames may hold.
+        allowed: the symbols that its frames may hold, none without a table.
         bits: that a symbol takes in them.
         numbers: to estimate with.
     """
@@ -59,7 +59,7 @@ class SymbolModel(NamedTuple):
     @classmethod
     def of(cls, policy: Policy) -> SymbolModel:
         """The model of a policy."""
-        symbols = policy.table.symbols
+        symbols = 0 if policy.table is None else policy.table.symbols
         return cls(policy, bytes(range(symbols)), symbol_bits(symbols), model_of(policy))
 
 
@@ -69,9 +69,10 @@ def model_of(policy: Policy) -> Model:
 
 
 @cache
-def _model(chains: ChainClass, table: NoiseTable, meaning: object) -> Model:
+def _model(chains: ChainClass, table: NoiseTable | None, meaning: object) -> Model:
     transition = _transition(chains)
-    emission = np.array(table.weights(), dtype=np.float64) / SCALE
+    weights = np.full((chains.states, 1), SCALE) if table is None else np.array(table.weights())
+    emission = weights.astype(np.float64) / SCALE
     return Model(transition, emission, likelihood_rows(emission), stationary_law(transition), meaning)
 
 

@@ -19,7 +19,7 @@ from contract.frames import (
 from gateway.service.kinds.kind import Place, Span
 from gateway.service.kinds.symbol_model import Model, SymbolModel
 from gateway.service.kinds.symbol_track import Run, Track, Tracked, replay
-from gateway.service.policies import Catalogue
+from gateway.service.policies import Catalogue, WrongKindError
 from gateway.service.store import Store
 
 __all__ = ["Symbols", "estimate_messages"]
@@ -62,8 +62,10 @@ class Symbols:
         """Check that the symbols are those of the policy's table, in as many bits as they take there."""
         refuse_other_clock(frame.clock_epoch)
         known = catalogue.find(device, stream, frame.policy_version, SymbolModel)
+        if not known.allowed:
+            raise WrongKindError(f"{device}/{stream} has windows only under policy version {frame.policy_version}")
         if frame.symbols.translate(None, delete=known.allowed):
-            raise SymbolRangeError(f"symbol above {known.policy.table.symbols - 1}")
+            raise SymbolRangeError(f"symbol above {known.allowed[-1]}")
         if frame.bits != known.bits:
             raise SymbolRangeError(f"{frame.bits} bits a symbol, not {known.bits}")
 

@@ -1,0 +1,167 @@
+"""Several windows, and symbols beside them if wanted, under one epsilon.
+
+What they add to the loss of a tick is added up, and the accountant of the class of chains says once how much of it
+epsilon allows. That is divided among them: windows get what makes the errors of their shares equal, unless a part of it
+is asked for.
+
+Source: docs/privacy.md, "Windows counted on the device".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+from contract.chains import BinaryChains, ChainClass
+from contract.errors import GuaranteeError
+from contract.exponential import exp_up
+from contract.guarantee import Adversary, Guarantee, Loss, check_ratios, lasting_ratios, ratio_loss
+from contract.noise_table import NoiseTable
+from contract.windows import Window, total_rate
+from gateway.planning.errors import PlanningError
+from gateway.planning.window_error import WindowError, window_error
+from gateway.privacy.randomised_response import Objective, allowed_ratios, calibrate_binary, calibrate_kary
+from gateway.privacy.window_scale import lawful_scale
+
+__all__ = ["JointPlan", "WantedWindow", "joint_plan"]
+
+_TRIES = 40
+_WHOLE = 1.0 + 1e-9
+
+
+class WantedWindow(NamedTuple):
+    """A window to plan.
+
+    Attributes:
+        name: of the window.
+        length: in ticks.
+        states: those that are counted together, or "histogram".
+        stride: ticks from one window to the next; its length, if not given.
+        share: of the loss of a tick, in (0, 1]; what the others leave, for equal errors of shares, if not given.
+    """
+
+    name: str
+    length: int
+    states: Literal["histogram"] | tuple[int | str, ...]
+    stride: int | None = None
+    share: float | None = None
+
+    def window(self, scale: Fraction) -> Window:
+        """The window with this noise."""
+        stride = self.length if self.stride is None else self.stride
+        return Window(name=self.name, length=self.length, stride=stride, states=self.states, scale=str(scale))
+
+
+class JointPlan(NamedTuple):
+    """What a device is to release of a stream.
+
+    Attributes:
+        chains: the class of chains that the policy declares.
+        guarantee: of everything together.
+        table: of the symbols, or none.
+        windows: with their noise.
+        loss: of everything together, as a device derives it.
+        windows_loss: of the windows alone, where there are symbols as well.
+        errors: of one number of each window.
+    """
+
+    chains: ChainClass
+    guarantee: Guarantee
+    table: NoiseTable | None
+    windows: tuple[Window, ...]
+    loss: Loss
+    windows_loss: Loss | None
+    errors: tuple[WindowError, ...]
+
+
+def joint_plan(
+    chains: ChainClass,
+    epsilon: float,
+    adversary: Adversary,
+    windows: Sequence[WantedWindow],
+    symbols: float | None = None,
+    objective: Objective = "information",
+) -> JointPlan:
+    """Divide what epsilon allows among windows and symbols.
+
+    Args:
+        chains: the class that the policy will declare.
+        epsilon: the most that all of them together may lose about a tick, in nats.
+        adversary: to whom.
+        windows: at least one.
+        symbols: the share of a tick's loss that is left to symbols, in (0, 1); none for no symbols.
+        objective: what a table of two states is best for.
+
+    Raises:
+        PlanningError: the shares are not shares, or there is no window.
+        CalibrationError: epsilon allows no symbols beside the windows.
+        ChainClassError: a window needs more noise than a policy can hold.
+        pydantic.ValidationError: a window is not what a policy allows.
+    """
+    guarantee = Guarantee(epsilon=epsilon, adversary=adversary)
+    if symbols is not None and not 0.0 < symbols < 1.0:
+        raise PlanningError(f"the share of the symbols must lie between 0 and 1, got {symbols:g}")
+    shares = _shares(windows, symbols or 0.0)
+    allowed = math.log(min(allowed_ratios(chains, epsilon, adversary)))
+    planned = _scaled(chains, guarantee, windows, [share * allowed for share in shares])
+    rate = total_rate(planned)
+    alone = _loss(chains, rate, adversary)
+    errors = tuple(window_error(Fraction(window.scale), window.length) for window in planned)
+    if symbols is None:
+        return JointPlan(chains, guarantee, None, planned, alone, None, errors)
+    if isinstance(chains, BinaryChains) or chains.states == 2:
+        calibration = calibrate_binary(chains, epsilon, adversary, objective, beside=rate)
+        table, loss = calibration.table, calibration.loss
+    else:
+        table, loss = calibrate_kary(chains, epsilon, adversary, beside=rate)
+    return JointPlan(chains, guarantee, table, planned, loss, alone, errors)
+
+
+def _shares(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
+    """The share of a tick's loss that each window gets: as asked, the rest so that errors of shares are equal."""
+    if not windows:
+        raise PlanningError("there is no window to plan")
+    asked = [window.share for window in windows if window.share is not None]
+    left = 1.0 - symbols - sum(asked)
+    if any(not 0.0 < share <= 1.0 for share in asked) or left < -1e-9:
+        raise PlanningError("the shares of windows and symbols must be above 0, and not more than 1 in all")
+    unit = [window.window(Fraction(1)) for window in windows]
+    weights = [
+        0.0 if wanted.share is not None else float(one.rate) / one.length
+        for wanted, one in zip(windows, unit, strict=True)
+    ]
+    if len(asked) < len(windows) and left <= 0.0:
+        raise PlanningError("the shares that are asked for leave nothing to the other windows")
+    if len(asked) == len(windows) and left > 1e-9:
+        raise PlanningError(f"the shares add up to {1.0 - left:g}: {left:g} of what epsilon allows would go unused")
+    return [
+        left * weight / sum(weights) if wanted.share is None else wanted.share
+        for wanted, weight in zip(windows, weights, strict=True)
+    ]
+
+
+def _scaled(
+    chains: ChainClass, guarantee: Guarantee, windows: Sequence[WantedWindow], rates: Sequence[float]
+) -> tuple[Window, ...]:
+    """Windows with the noise of their rates, and with as little more as the device's check wants."""
+    factor, step = _WHOLE, 1e-9
+    for _ in range(_TRIES):
+        planned = []
+        for wanted, rate in zip(windows, rates, strict=True):
+            unit = wanted.window(Fraction(1)).rate
+            planned.append(wanted.window(lawful_scale(float(unit) / rate * factor)))
+        ratio = exp_up(total_rate(planned))
+        try:
+            check_ratios(chains, (ratio, ratio), guarantee, "the set of windows")
+        except GuaranteeError:
+            factor, step = factor + step, 2.0 * step
+        else:
+            return tuple(planned)
+    raise PlanningError(f"no noise keeps epsilon {guarantee.epsilon:g} for such chains")
+
+
+def _loss(chains: ChainClass, rate: Fraction, adversary: Adversary) -> Loss:
+    ratio = exp_up(rate)
+    return ratio_loss(chains, *lasting_ratios(chains, ratio, ratio), adversary)
