@@ -95,7 +95,7 @@ def joint_plan(
         objective: what a table of two states is best for.
 
     Raises:
-        PlanningError: the shares are not shares, or there is no window.
+        PlanningError: the shares are not shares, or there is no window, or not such a one.
         CalibrationError: epsilon allows no symbols beside the windows.
         ChainClassError: a window needs more noise than a policy can hold.
         pydantic.ValidationError: a window is not what a policy allows.
@@ -103,6 +103,9 @@ def joint_plan(
     guarantee = Guarantee(epsilon=epsilon, adversary=adversary)
     if symbols is not None and not 0.0 < symbols < 1.0:
         raise PlanningError(f"the share of the symbols must lie between 0 and 1, got {symbols:g}")
+    for window in windows:
+        if wrong := [x for x in window.states if isinstance(x, int) and not 0 <= x < chains.states]:
+            raise PlanningError(f"states to count are some of 0 to {chains.states - 1}, got {wrong}")
     shares = _shares(windows, symbols or 0.0)
     allowed = math.log(min(allowed_ratios(chains, epsilon, adversary)))
     planned = _scaled(chains, guarantee, windows, [share * allowed for share in shares])
@@ -123,6 +126,8 @@ def _shares(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
     """The share of a tick's loss that each window gets: as asked, the rest so that errors of shares are equal."""
     if not windows:
         raise PlanningError("there is no window to plan")
+    if len({window.name for window in windows}) != len(windows):
+        raise PlanningError("two windows have the same name: write NAME=LENGTH")
     asked = [window.share for window in windows if window.share is not None]
     left = 1.0 - symbols - sum(asked)
     if any(not 0.0 < share <= 1.0 for share in asked) or left < -1e-9:

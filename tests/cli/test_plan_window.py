@@ -311,3 +311,89 @@ def test_known_chains_of_many_states_say_that_they_take_long(
     done = fugu("plan", "window", "--model", file, "--epsilon", 1, "--adversary", adversary, "--mechanism", "chain")
     assert done.code == 0
     assert ("can take minutes" in done.err) == told
+
+
+PAIR = ("plan", "window", "--epsilon", 1, "--q", 0.1, "--r", 0.4)
+NAMES = ("--fleet", "home", "--device", "watch", "--stream", "hr", "--threshold", 61.5)
+
+
+def test_a_policy_of_windows_says_how_far_off_an_answer_is(fugu: Fugu, tmp_path: Path) -> None:
+    file = tmp_path / "policy.json"
+    words = (*PAIR, "--period", 1, "--adversary", "universal", "--window", "5m", "--window", "day=24h:.2")
+    done = fugu(*words, *NAMES, "-o", file)
+    assert done.code == 0
+    assert "the share over 5 minutes is within " in done.out
+    assert "the share over 1 day is within " in done.out
+    document = fugu(*words, "--json").json()
+    policy = Policy.from_json(file.read_text())
+    assert policy.table is None
+    assert [(w.name, w.length, w.stride, w.scale) for w in policy.windows] == [
+        (w["name"], w["length"], w["stride"], w["scale"]) for w in document["windows"]
+    ]
+    assert [w.length for w in policy.windows] == [300, 86_400]
+    assert 0.9999 < policy.verify(1.0).epsilon <= 1.0
+    five = document["windows"][0]
+    assert five["seconds"] == 300
+    assert five["error"]["share_mean"] < five["error"]["share_95"] < 0.05
+    checked = fugu("policy", "check", file)
+    assert "the guarantee holds" in checked.out
+    assert checked.out.count("claimed") == 1
+    shown = fugu("policy", "check", file, "--json").json()
+    assert shown["weights"] is None
+    assert shown["windows"]["errors"]["5m"] == five["error"]
+    assert shown["windows"].keys() == {"rates", "errors"}
+
+
+def test_windows_and_symbols_share_one_epsilon(fugu: Fugu, tmp_path: Path) -> None:
+    file = tmp_path / "policy.json"
+    words = (*PAIR, "--period", 300, "--window", 12, "--query", "histogram", "--symbols", 0.5)
+    assert fugu(*words, *NAMES, "-o", file).code == 0
+    policy = Policy.from_json(file.read_text())
+    assert policy.table is not None
+    assert 0.9999 < policy.verify(1.0).epsilon <= 1.0
+    assert policy.guarantee == Guarantee(epsilon=1.0, adversary="informed")
+    assert policy.frame_ticks == 1, "ticks of five minutes wait for no others"
+    later = fugu(*words, *NAMES, "--latency", 3600, "-o", file)
+    assert (later.code, Policy.from_json(file.read_text()).frame_ticks) == (0, 12)
+
+
+@pytest.mark.long
+def test_a_fitted_model_brings_its_class_period_and_threshold(fugu: Fugu, tmp_path: Path) -> None:
+    model, file = tmp_path / "model.json", tmp_path / "policy.json"
+    assert fugu("model", "fit", RECORDINGS / "hr_sleep_N10.csv.gz", "--column", "state", "-o", model).code == 0
+    words = ("plan", "window", "--epsilon", 1, "--model", model, "--window", 300, "--period", 1, *NAMES, "-o", file)
+    assert fugu(*words).code == 0
+    stream = fugu("plan", "stream", "--epsilon", 1, "--model", model, "--period", 1, "--json").json()
+    assert Policy.from_json(file.read_text()).chains.model_dump(mode="json") == stream["chains"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "reason"),
+    [
+        (("--window", "5m"), 2, "give --period"),
+        (("--window", "soon"), 2, "window must be a number"),
+        (("--window", "0.5"), 1, "0.5 ticks"),
+        (("--window", "1e300"), 1, "1e+300 ticks"),
+        (("--window", "-5"), 1, "window must be above 0"),
+        (("--window", "a b=5"), 2, "needs a name"),
+        (("--window", "5", "--window", "5:.5"), 1, "two windows have the same name"),
+        (("--window", "5", "--window", "half=5:.5"), 0, ""),
+        (("--window", "5:2"), 1, "not more than 1 in all"),
+        (("--window", "5", "--symbols", "1"), 1, "between 0 and 1"),
+        (("--window", "5", "--length", "5"), 2, "without --length"),
+        (("--window", "5", "--query", "histogram", "--count", "1"), 2, "--count is for counts"),
+        (("--window", "5", "--count", "2"), 1, "states to count are some of 0 to 1, got [2]"),
+        (("-o", "policy.json"), 2, "a policy needs --window"),
+        (("--symbols", ".5"), 2, "a policy needs --window"),
+        (
+            ("--window", "5", "-o", "policy.json"),
+            2,
+            "a policy needs --fleet, --device, --stream, --period, --threshold",
+        ),
+    ],
+)
+def test_windows_of_a_policy_that_are_refused(fugu: Fugu, words: tuple[object, ...], code: int, reason: str) -> None:
+    done = fugu(*PAIR, *words)
+    assert done.code == code, done.err
+    assert reason in done.err
+    assert done.err.count("\n") == bool(code)

@@ -250,3 +250,61 @@ def test_chains_of_many_states_are_verified_too() -> None:
 def test_noise_that_is_no_noise_is_refused() -> None:
     with pytest.raises(GuaranteeError, match="nats in a tick"):
         policy(window(scale="1/100000")).verify(math.inf)
+
+
+# Windows alone
+
+
+def alone(*windows: Window, **changes: Any) -> Policy:
+    """A policy of windows without symbols."""
+    return policy(*windows, **{"table": None, "frame_ticks": 1, "windows_guarantee": None} | changes)
+
+
+@pytest.mark.parametrize(
+    ("windows", "changes", "text"),
+    [
+        ((), {}, "neither a table nor a window"),
+        ((window(),), {"frame_ticks": 2}, "leave it out where there is no table"),
+        (
+            (window(),),
+            {"windows_guarantee": Guarantee(epsilon=50.0, adversary="universal")},
+            "leave windows_guarantee out",
+        ),
+        ((window(),), {"discretiser": Thresholds(edges=(0.5, 1.0), states=("a", "b", "high"))}, "have .* states"),
+    ],
+)
+def test_windows_alone_say_nothing_of_symbols_and_nothing_twice(
+    windows: tuple[Window, ...], changes: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ValidationError, match=text):
+        alone(*windows, **changes)
+
+
+def test_windows_alone_are_written_without_what_they_do_not_have() -> None:
+    made = alone(window(), window(name="bars", states="histogram"))
+    written = json.loads(made.to_json())
+    assert not {"table", "frame_ticks", "windows_guarantee"} & written.keys()
+    assert Policy.from_json(made.to_json()) == made
+    assert made.windows_alone == made.guarantee
+    assert policy(window()).windows_alone == policy(window()).windows_guarantee
+    assert policy().windows_alone is None
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
+def test_the_guarantee_of_windows_alone_is_theirs_and_exact_at_its_boundary(adversary: Adversary) -> None:
+    """A histogram and a count: 2/30 + 1/20 a tick, as one mechanism; the same loss as a table of equal rows beside."""
+    windows = (window(), window(name="bars", states="histogram", scale="30"))
+    ratio = exp_up(Fraction(1, 20) + Fraction(2, 30))
+    needed = ratio_loss(CHAINS, ratio, ratio, adversary).epsilon
+    made = alone(*windows, guarantee=Guarantee(epsilon=needed, adversary=adversary))
+    assert made.verify(needed) == made.verify_windows()
+    equal = NoiseTable.binary(1 << 31, 1 << 31)
+    loose = Guarantee(epsilon=needed, adversary=adversary)
+    beside = policy(*windows, table=equal, guarantee=loose, windows_guarantee=loose)
+    assert beside.verify(needed).epsilon == made.verify(needed).epsilon
+    assert made.stretches(needed) == made.window_stretches(needed)
+    below = math.nextafter(needed, 0.0)
+    with pytest.raises(GuaranteeError, match="the set of windows loses epsilon"):
+        alone(*windows, guarantee=Guarantee(epsilon=below, adversary=adversary)).verify(needed)
+    with pytest.raises(GuaranteeError, match="above this device's ceiling"):
+        made.verify(below)

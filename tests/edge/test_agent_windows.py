@@ -203,3 +203,26 @@ def test_windows_stay_until_the_gateway_has_them_and_are_sent_again_when_it_miss
     gateway.stop()
     recorder.link.stop()
     assert windows_left(plan) == []
+
+
+def test_windows_alone_are_all_that_leaves(tmp_path: Path) -> None:
+    """No symbols are drawn; ticks are durable all the same, so that none is counted twice after a restart."""
+    plan, clock = nowhere(tmp_path, table=None, frame_ticks=1), JumpingClock(100 * SECOND)
+    run(plan, clock, lambda: clock.now > 145 * SECOND)
+    assert [(frame.index, frame.observed, frame.counts) for frame in windows_left(plan)][:3] == [
+        (10, 9, (5,)),
+        (11, 10, (5,)),
+        (12, 10, (5,)),
+    ]
+    assert frames_left(plan) == []
+    outbox = Outbox(plan.outbox, plan.fleet, plan.device)
+    last = outbox.register(plan.streams[0])
+    outbox.close()
+    assert last >= 144
+    before = windows_left(plan)
+    back = JumpingClock((last - 1) * SECOND)
+    run(plan, back, lambda: back.now > (last + 25) * SECOND)
+    after = windows_left(plan)[len(before) :]
+    assert after[0].first == 10 * (before[-1].index + 1)
+    counted = [tick for tick in range(after[0].first, after[0].last + 1) if tick > last]
+    assert after[0].observed == len(counted)

@@ -14,8 +14,9 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from contract.errors import GuaranteeError
-from contract.frames import Committed, Gap, StreamCommit, decode_committed
-from contract.topics import committed_topic, window_topic
+from contract.frames import Committed, Gap, StreamCommit, decode_committed, encode_symbols
+from contract.policy import Policy
+from contract.topics import committed_topic, symbols_topic, window_topic
 from contract.window_frames import WindowFrame, encode_window
 from contract.windows import Window
 from gateway.service import Gateway, GatewaySettings
@@ -216,3 +217,40 @@ def test_a_gateway_stores_windows_and_tells_the_device(broker: Mosquitto, tmp_pa
         client.loop_stop()
     assert [gateway.counters[name] for name in ("windows_stored", "windows_duplicate", "windows_conflict")] == [2, 1, 1]
     assert [row[1] for row in stored(tmp_path / "s.sqlite")] == [0, 1]
+
+
+# Windows alone
+
+
+def only(version: int = 1) -> Policy:
+    """The policy with HIGH, without symbols."""
+    fields = policy(version, windows=(HIGH,)).model_dump(exclude={"table", "frame_ticks", "windows_guarantee"})
+    return Policy(**fields)
+
+
+def test_of_windows_alone_no_symbols_are_expected_or_taken(tmp_path: Path) -> None:
+    (symbols,) = frames([10])
+    counters: Counter[str] = Counter()
+    ingest = Ingest(catalogue((only(),)), counters)
+    assert ingest.read(symbols_topic("home", "watch", "hr"), encode_symbols(symbols)) is None
+    assert counters["wrong_kind"] == 1
+    one = ingest.read(window_topic("home", "watch", "hr"), encode_window(frame(5)))
+    assert one == Received("watch", "hr", frame(5))
+    here = scene(tmp_path, only())
+    record(here, frame(5, -1))
+    assert [commit.stream for commit in here.committed().streams] == ["hr/high"]
+    assert commit(here) == StreamCommit("hr/high", 5, ())
+    assert list(here.store.outbox(0, 10)) == []
+
+
+def test_a_stream_that_had_symbols_still_answers_for_them(tmp_path: Path) -> None:
+    policies = policy(1, windows=(HIGH,)), only(2)
+    here = scene(tmp_path, *policies)
+    assert [commit.stream for commit in here.committed().streams] == ["hr", "hr/high"]
+    (symbols,) = frames([10], versions=[2])
+    counters: Counter[str] = Counter()
+    assert (
+        Ingest(catalogue(policies), counters).read(symbols_topic("home", "watch", "hr"), encode_symbols(symbols))
+        is None
+    )
+    assert counters["wrong_kind"] == 1
