@@ -93,14 +93,14 @@ def count_transitions(states: Ints, segments: Ints, k: int) -> Ints:
     """Count the steps x -> y inside segments.
 
     Args:
-        states: (n,) states in 0..k-1.
+        states: (n,) states in 0..k-1, -1 where there is none.
         segments: (n,) segment numbers.
         k: number of states.
 
     Returns:
         (k, k) counts.
     """
-    inside = segments[1:] == segments[:-1]
+    inside = (segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0)
     pairs = (states[:-1] * k + states[1:])[inside]
     return np.bincount(pairs, minlength=k * k).reshape(k, k).astype(np.int64)
 
@@ -111,7 +111,8 @@ def count_triples(states: Ints, segments: Ints, k: int) -> Ints:
     Returns:
         (k, k, k) counts.
     """
-    inside = segments[2:] == segments[:-2]
+    known = states >= 0
+    inside = (segments[2:] == segments[:-2]) & known[2:] & known[1:-1] & known[:-2]
     triples = ((states[:-2] * k + states[1:-1]) * k + states[2:])[inside]
     return np.bincount(triples, minlength=k**3).reshape(k, k, k).astype(np.int64)
 

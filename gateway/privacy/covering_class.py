@@ -1,0 +1,188 @@
+"""The class of chains that covers a recording: every stretch of it, at every length, and not only its average.
+
+Where no stretch scatters more than one chain would (`local_rates`), and the state before the last tells nothing, the
+class is that chain within its intervals. Else rates change over time, and a class of chains that change is declared,
+by the largest odds ratio of a step: that of all but a small share of the stretches of each length, and of every regime
+that lasts as long as they do. The odds ratio of a stretch takes its rates together, each at the low end of its range;
+intervals of each rate alone would join the slowest rate of one hour with the slowest of another. Against chains that
+change every adversary gets the bound of the universal one, which needs nothing but the odds ratio.
+
+Regimes of fewer ticks than the shortest stretch are not covered: what they are worth to an attacker is measured.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from contract.chains import BinaryChains, BoundedChains, odds_ratio
+from gateway.chain.arrays import Floats, Ints
+from gateway.privacy import model_fit
+from gateway.privacy.chain_model import ModelError
+from gateway.privacy.local_rates import LocalRates, largest_log_odds, local_rates
+from gateway.privacy.regimes import Regime, fit_regimes
+
+__all__ = ["SHORTEST", "Covered", "CoveringChains", "Length", "class_odds", "covering_class", "widened"]
+
+SHORTEST = 500
+"""Ticks of the shortest stretches, where a recording has enough of them."""
+_FEWEST = 8
+_LEAST_ROWS = 400
+_LEAST_LEFT = 10
+_SIGNIFICANT = 1e-4
+_OUTWARD = 1.0 + 1e-9
+_MOST_ODDS = 1e280
+
+CoveringChains = BinaryChains | BoundedChains
+
+
+class Length(NamedTuple):
+    """What the stretches of one length need.
+
+    Attributes:
+        rates: their rates.
+        odds_ratio: the largest of a step, of all stretches but a share.
+        changes: whether some rate changes over them.
+    """
+
+    rates: LocalRates
+    odds_ratio: float
+    changes: bool
+
+
+class Covered(NamedTuple):
+    """A class that covers a recording, and what made it so wide.
+
+    Attributes:
+        chains: the class.
+        transition: (k, k) the chain of the whole recording; steps that were never seen count as half a one.
+        low, high: (k, k) the least and largest rate of any stretch that is covered.
+        lengths: what the stretches of each length need.
+        regimes: the regimes that the recording switches between; a single one if there are no others.
+        order: test of whether the state before the last tells something.
+    """
+
+    chains: CoveringChains
+    transition: Floats
+    low: Floats
+    high: Floats
+    lengths: tuple[Length, ...]
+    regimes: tuple[Regime, ...]
+    order: model_fit.GTest
+
+    @property
+    def changes(self) -> bool:
+        """Whether rates change over time, so that no chain of constant rates is declared."""
+        return any(length.changes for length in self.lengths) or self.order.p_value < _SIGNIFICANT
+
+
+def covering_class(states: Ints, segments: Ints, k: int, *, share: float = 0.02) -> Covered:
+    """Find the class of chains that covers a recording.
+
+    Args:
+        states: (n,) states in 0..k-1, -1 where there is none.
+        segments: (n,) equal inside a stretch without gaps.
+        k: number of states.
+        share: of the stretches of a length whose odds ratio may be larger.
+
+    Raises:
+        ModelError: the recording is too short to tell, or a state never occurs.
+    """
+    counts = model_fit.count_transitions(states, segments, k)
+    _refuse_short(counts)
+    regimes = fit_regimes(states, segments, k)
+    lengths = tuple(_length(rates, share) for rates in local_rates(states, segments, k, _lengths(states.size)))
+    transition = smoothed(counts)
+    order = model_fit.order_test(model_fit.count_triples(states, segments, k))
+    low = np.min([_quantile(length.rates.low, share) for length in lengths], axis=0)
+    high = np.max([_quantile(length.rates.high, 1.0 - share) for length in lengths], axis=0)
+    found = Covered(_constant(low, high, transition), transition, low, high, lengths, regimes, order)
+    if k == 2 and not found.changes:
+        return found
+    slow = [regime for regime in regimes if regime.ticks >= lengths[0].rates.length / 2 and regime.share >= share]
+    visited = counts.sum(axis=1)
+    odds = [class_odds(_floored(regime, visited)) for regime in slow]
+    return found._replace(chains=_bounded(max(odds + [length.odds_ratio for length in lengths]), transition))
+
+
+def smoothed(counts: Ints) -> Floats:
+    """The chain of transition counts; a step that was never seen counts as half a one."""
+    seen = np.maximum(counts, 0.5)
+    return np.asarray(seen / seen.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def widened(chains: CoveringChains, factor: float) -> BoundedChains:
+    """A class whose windows need about so many times the noise: noise grows with the root of the odds ratio.
+
+    Args:
+        chains: the class.
+        factor: at least 1.
+    """
+    if isinstance(chains, BoundedChains):
+        assert chains.transition is not None
+        return _bounded(chains.odds_ratio * factor * factor, np.array(chains.transition))
+    q, r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
+    ends = zip(chains.q, chains.r, strict=True)
+    odds = max(odds_ratio(((1.0 - a, a), (b, 1.0 - b))) for a, b in ends)
+    return _bounded(odds * factor * factor, np.array([[1.0 - q, q], [r, 1.0 - r]]))
+
+
+def class_odds(low: Floats, high: Floats | None = None) -> float:
+    """Bound P[x,y] P[w,z] / (P[x,z] P[w,y]) over all matrices between two.
+
+    Args:
+        low, high: (k, k), inside (0, 1]; the same matrix if there is one only.
+    """
+    return _odds(largest_log_odds(low, low if high is None else high))
+
+
+def _odds(logarithm: float) -> float:
+    """An odds ratio that a class can hold, rounded up."""
+    return min(math.exp(min(logarithm, 700.0)) * _OUTWARD, _MOST_ODDS)
+
+
+def _refuse_short(counts: Ints) -> None:
+    steps, left = int(counts.sum()), counts.sum(axis=1) - np.diag(counts)
+    if steps < _LEAST_ROWS or left.min() < _LEAST_LEFT:
+        state = int(left.argmin())
+        seen = f"state {state} is left {left[state]} times in {steps} steps"
+        raise ModelError(
+            f"too short to tell how readings depend on one another: {seen}; at least {_LEAST_LEFT} times and "
+            f"{_LEAST_ROWS} steps are needed"
+        )
+
+
+def _lengths(rows: int) -> list[int]:
+    """From the shortest stretch on, each twice the last, while there are some of them."""
+    length = min(SHORTEST, rows // _FEWEST)
+    return [length << i for i in range(64) if (length << i) * _FEWEST <= rows]
+
+
+def _length(rates: LocalRates, share: float) -> Length:
+    covered = np.sort(rates.log_odds)[math.ceil(rates.log_odds.size * (1.0 - share)) - 1]
+    return Length(rates, _odds(float(covered)), bool(rates.changes.any()))
+
+
+def _quantile(rates: Floats, share: float) -> Floats:
+    """The rate (k, k) that a share of the stretches is below, never further inside than one of theirs."""
+    return np.quantile(rates, share, axis=0, method="lower" if share < 0.5 else "higher")
+
+
+def _floored(regime: Regime, visited: Ints) -> Floats:
+    """The chain of a regime; a step is never rarer than half a time in the visits that the regime can have had."""
+    least = 0.5 / (visited * min(regime.share, 1.0) + 1.0)
+    chain = np.maximum(regime.transition, least[:, None])
+    return np.asarray(chain / chain.sum(axis=1, keepdims=True))
+
+
+def _constant(low: Floats, high: Floats, transition: Floats) -> CoveringChains:
+    if len(low) > 2:
+        return _bounded(class_odds(low, high), transition)
+    return BinaryChains(q=(float(low[0, 1]), float(high[0, 1])), r=(float(low[1, 0]), float(high[1, 0])))
+
+
+def _bounded(odds: float, transition: Floats) -> BoundedChains:
+    rows = tuple(tuple(float(p) for p in row) for row in transition)
+    return BoundedChains(states=len(rows), odds_ratio=max(min(odds, _MOST_ODDS), odds_ratio(rows)), transition=rows)

@@ -1,0 +1,167 @@
+"""Local rates: how often states follow one another in each stretch of a recording, without the sampling error.
+
+A recording is cut into stretches of one length. Even if one chain made all of it, the shares that are counted in
+stretches scatter. So a row of the chain is tested first: its visits are cut into blocks of one size, in which a chain
+of constant rates makes binomial counts, however long its states last. Where the blocks scatter no more than those, all
+stretches get the rate of the whole recording, with its Clopper-Pearson interval. Where they scatter more, the law of
+the rates over stretches is estimated (the mixing law of largest likelihood), and each stretch gets the range that this
+law and its own counts leave.
+
+A stretch in which something never happened does not tell how rare that is, only that it is about as rare as once in
+the whole stretch, or rarer; no estimate can do better, and 0 would make every guarantee infinite. Such a rate is taken
+to be no less than half an occurrence, 1 / (2n + 2) for n visits (the mean under Jeffreys' prior). What lasts longer
+than a stretch is seen in longer ones, so they are needed as well: two thousand equal states are 1 / 4002, not 1 / 1002.
+A rate that a stretch says nothing about, because a state is not visited there, may be the lowest of any stretch.
+
+Source: Laird, "Nonparametric maximum likelihood estimation of a mixing distribution" (1978); Clopper, Pearson (1934).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from gateway.chain.arrays import Bools, Floats, Ints
+from gateway.privacy.model_fit import clopper_pearson
+
+__all__ = ["LocalRates", "largest_log_odds", "local_rates"]
+
+_SIGNIFICANT = 1e-3
+_LEAST_EXPECTED = 1.0  # of a block: below, the chi-square law is none
+_GRID = 81
+_ROUNDS = 300
+_SIDE = 0.1
+_NEVER = 1e-12
+
+
+class LocalRates(NamedTuple):
+    """Rates in the stretches of one length.
+
+    Attributes:
+        length: ticks of a stretch; a rest of less than half of one belongs to the last.
+        counts: (s, k, k) steps from state x to y in each stretch.
+        low, high: (s, k, k) the range of each rate, inside (0, 1).
+        log_odds: (s,) the largest of the logarithms of the odds ratios of a step, at the far end of its range.
+        dispersion: (k, k) variance between blocks of visits, over that of binomial counts: 1 for a constant rate.
+        p_value: (k, k) how likely a constant rate scatters that much; 1 where too little was seen.
+        changes: (k, k) whether that is too unlikely.
+    """
+
+    length: int
+    counts: Ints
+    low: Floats
+    high: Floats
+    log_odds: Floats
+    dispersion: Floats
+    p_value: Floats
+    changes: Bools
+
+
+def local_rates(
+    states: Ints, segments: Ints, k: int, stretches: Sequence[int], *, share: float = 0.02
+) -> tuple[LocalRates, ...]:
+    """Estimate the rates in stretches of several lengths.
+
+    Args:
+        states: (n,) states in 0..k-1, -1 where there is none.
+        segments: (n,) equal inside a stretch without gaps; stretches go on across gaps, steps do not.
+        k: number of states.
+        stretches: lengths in ticks, each at most n.
+        share: of the law of a stretch's rate that may lie below its range, and above.
+
+    Returns:
+        One for each length.
+    """
+    rows = np.flatnonzero((segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0))
+    here, there = states[rows], states[rows + 1]
+    return tuple(_of_length(rows, here, there, k, length, states.size, share) for length in stretches)
+
+
+def _of_length(rows: Ints, here: Ints, there: Ints, k: int, length: int, n: int, share: float) -> LocalRates:
+    number = max(1, (n + length // 2) // length)
+    stretch = np.minimum(rows // length, number - 1)
+    cells = (stretch * k + here) * k + there
+    counts = np.bincount(cells, minlength=number * k * k).reshape(number, k, k).astype(np.int64)
+    dispersion, p_value = np.ones((k, k)), np.ones((k, k))
+    for x in range(k):
+        dispersion[x], p_value[x] = _scatter(there[here == x], k, number)
+    tests = max(1, int((p_value < 1.0).sum()))
+    changes = p_value < _SIGNIFICANT / tests
+    low, high = np.empty(counts.shape), np.empty(counts.shape)
+    for x in range(k):
+        for y in range(k):
+            if k > 2 or x != y:
+                low[:, x, y], high[:, x, y] = _range(counts[:, x], y, share, changes=bool(changes[x, y]))
+        if k == 2:  # staying is not leaving
+            low[:, x, x], high[:, x, x] = 1.0 - high[:, x, 1 - x], 1.0 - low[:, x, 1 - x]
+    log_odds = np.array([largest_log_odds(*pair) for pair in zip(low, high, strict=True)])
+    return LocalRates(length, counts, low, high, log_odds, dispersion, p_value, changes)
+
+
+def largest_log_odds(low: Floats, high: Floats) -> float:
+    """Bound log( P[x,y] P[w,z] / (P[x,z] P[w,y]) ) over all matrices between two.
+
+    Args:
+        low, high: (k, k), inside (0, 1].
+    """
+    least, most = np.log(low), np.log(high)
+    above = most[:, None, :] - least[None, :, :]
+    order = np.argsort(above, axis=2)
+    best, second = (np.take_along_axis(above, order[:, :, -i, None], axis=2)[:, :, 0] for i in (1, 2))
+    first = order[:, :, -1]  # no two entries of an odds ratio are in one column
+    pairs = np.where(first == first.T, np.maximum(best + second.T, second + best.T), best + best.T)
+    np.fill_diagonal(pairs, 0.0)
+    return float(pairs.max())
+
+
+def _range(row: Ints, y: int, share: float, *, changes: bool) -> tuple[Floats | float, Floats | float]:
+    """The range of a rate in each stretch: quantiles of its posterior under the mixing law of all stretches."""
+    seen, of = row[:, y], row.sum(axis=1)
+    if not changes:
+        return _constant(int(seen.sum()), int(of.sum()), row.shape[1])
+    middle = special.logit((seen + 0.5) / (of + 1.0))[of > 0]
+    grid = np.linspace(middle.min(), middle.max(), _GRID)
+    logs = seen[:, None] * special.log_expit(grid) + (of - seen)[:, None] * special.log_expit(-grid)
+    likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
+    weights = np.full(grid.size, 1.0 / grid.size)
+    visited = likelihood[of > 0]
+    for _ in range(_ROUNDS):  # expectation maximisation, from the uniform law
+        weights *= (visited / (visited @ weights)[:, None]).mean(axis=0)
+    sums = np.cumsum(likelihood * weights, axis=1)
+    sums /= sums[:, -1:]
+    rates = special.expit(grid)
+    low, high = (rates[np.minimum((sums < level).sum(axis=1), _GRID - 1)] for level in (share, 1.0 - share))
+    return low, high
+
+
+def _scatter(followers: Ints, k: int, number: int) -> tuple[Floats, Floats]:
+    """Pearson's statistic over its degrees of freedom for blocks of visits, by next state, and its p-value."""
+    size = followers.size // number
+    dispersion, p_value = np.ones(k), np.ones(k)
+    if size < 2 or number < 2:
+        return dispersion, p_value
+    blocks = followers[: size * number].reshape(number, size)
+    for y in range(k):
+        seen = (blocks == y).sum(axis=1)
+        rate = float(seen.mean()) / size
+        if min(rate, 1.0 - rate) * size >= _LEAST_EXPECTED:
+            statistic = float(((seen - size * rate) ** 2).sum()) / (size * rate * (1.0 - rate))
+            dispersion[y] = statistic / (number - 1)
+            p_value[y] = special.chdtrc(number - 1, statistic)
+    return dispersion, p_value
+
+
+def _constant(seen: int, of: int, k: int) -> tuple[float, float]:
+    """The interval of a constant rate: with two states each end holds with 95 %, and so does the odds ratio.
+
+    What was never seen may be as rare as what was seen once, and what always happened fails as rarely.
+    """
+    if not of:
+        return _NEVER, 1.0 - _NEVER
+    confidence = 1.0 - 2.0 * _SIDE / (k * (k - 1))
+    low = clopper_pearson(max(seen, 1), of, confidence).low
+    high = clopper_pearson(min(seen, of - 1), of, confidence).high
+    return max(low, _NEVER), min(high, 1.0 - _NEVER)

@@ -1,0 +1,165 @@
+"""The class that covers a recording: every regime that was planted, no chain that is none, and nothing inward."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains, BoundedChains, odds_ratio
+from fugu.demo.people import RECORDINGS
+from gateway.chain.arrays import Floats, Ints
+from gateway.planning.recording import read_recording
+from gateway.privacy.chain_model import ModelError
+from gateway.privacy.covering_class import Covered, class_odds, covering_class, widened
+from gateway.privacy.local_rates import local_rates
+from gateway.privacy.window_mechanisms import WindowRequest, least_noise
+
+Rates = tuple[float, float]
+
+
+def switching(regimes: list[Rates], stay: float, n: int, seed: int) -> Ints:
+    """States of a chain whose rates (q, r) are those of a regime, which changes with probability 1 / stay."""
+    draw = np.random.default_rng(seed).random((n, 2))
+    states, regime = np.zeros(n, dtype=np.int64), 0
+    for t in range(1, n):
+        if draw[t, 0] < 1.0 / stay:
+            regime = (regime + 1) % len(regimes)
+        states[t] = states[t - 1] ^ (draw[t, 1] < regimes[regime][states[t - 1]])
+    return states
+
+
+def covered(states: Ints) -> Covered:
+    return covering_class(states, np.zeros(states.size, dtype=np.int64), int(states.max()) + 1)
+
+
+def noise(chains: BinaryChains | BoundedChains) -> float:
+    """Scale of the noise of a count at epsilon 1 against the universal adversary, in ticks."""
+    return least_noise(WindowRequest(chains, 1.0, None, "count", "universal")).scale
+
+
+@pytest.mark.parametrize("rates", [(0.09, 0.11), (0.24, 0.38), (0.06, 0.36), (0.5, 0.4)])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_chain_of_constant_rates_is_hardly_widened(rates: Rates, seed: int) -> None:
+    found = covered(switching([rates], np.inf, 25_000, seed))
+    point = BinaryChains(q=(rates[0],) * 2, r=(rates[1],) * 2)
+    assert noise(point) < noise(found.chains) < 1.1 * noise(point)
+    assert isinstance(found.chains, BinaryChains)
+    assert len(found.regimes) == 1
+
+
+def test_rare_moves_of_one_chain_are_no_regimes() -> None:
+    """Stretches without a single move are what a chain makes that hardly moves; it is left as it is."""
+    alarms = sum(covered(switching([(0.0036, 0.012)], np.inf, 20_000, seed)).changes for seed in range(20))
+    assert alarms <= 1
+
+
+@pytest.mark.parametrize(
+    "regimes", [[(0.02, 0.03), (0.25, 0.3)], [(0.05, 0.4), (0.4, 0.05)], [(0.1, 0.1), (0.03, 0.05), (0.4, 0.5)]]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_planted_regimes_are_recognised_and_covered(regimes: list[Rates], seed: int) -> None:
+    found = covered(switching(regimes, 2_000, 40_000, seed))
+    assert found.changes
+    assert isinstance(found.chains, BoundedChains)
+    worst = max(odds_ratio(((1 - q, q), (r, 1 - r))) for q, r in regimes)
+    assert found.chains.odds_ratio >= worst * 0.9  # within what the slowest regime can be told from its own sample
+    assert found.chains.odds_ratio <= worst * 9.0
+    slow, fast = (min(found.regimes, key=lambda r: sign * r.transition[0, 1]) for sign in (1, -1))
+    assert slow.transition[0, 1] == pytest.approx(min(q for q, _ in regimes), rel=0.5)
+    assert fast.transition[0, 1] == pytest.approx(max(q for q, _ in regimes), rel=0.2)
+
+
+def test_a_state_that_is_not_left_for_a_whole_stretch() -> None:
+    """No rate is 0: it is half an occurrence in the longest stretch that has none."""
+    states = switching([(0.2, 0.2)], np.inf, 16_000, 1)
+    states[5_000:6_515] = 1
+    found = covered(states)
+    assert found.changes
+    at_500, at_1000 = found.lengths[0], found.lengths[1]
+    assert at_500.rates.low[:, 1, 0].min() == pytest.approx(0.5 / 501)
+    assert at_1000.rates.low[:, 1, 0].min() == pytest.approx(0.5 / 1001)
+    still = at_500.rates.counts[:, 1, 0] == 0
+    assert still.sum() == 3
+    # Where state 0 is not seen either, the rate of leaving it may be the lowest of any stretch.
+    assert np.all(at_500.rates.low[still, 0, 1] == at_500.rates.low[:, 0, 1].min())
+
+
+def test_rows_without_a_state_are_left_out() -> None:
+    states = switching([(0.2, 0.3)], np.inf, 20_000, 3)
+    holes = states.copy()
+    holes[::50] = -1
+    assert noise(covered(holes).chains) == pytest.approx(noise(covered(states).chains), rel=0.05)
+    rates = local_rates(holes, np.arange(20_000) // 7_000, 2, [500])[0]
+    pairs = [(a, b) for i, (a, b) in enumerate(itertools.pairwise(holes)) if (i + 1) % 7_000 and min(a, b) >= 0]
+    assert rates.counts.sum() == len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [("N05", 4.8, 6.0), ("N07", 900.0, 1100.0), ("N10", 85.0, 135.0)],
+)
+def test_nights_need_what_their_slowest_stretches_need(name: str, least: float, most: float) -> None:
+    """The state above the night's mean; a plain quantile of counted rates over 500 beats gives 4.8, 989 and 119."""
+    recording = read_recording(RECORDINGS / f"hr_sleep_{name}.csv.gz", "value", "mean")
+    found = covering_class(recording.states, recording.segments, 2)
+    assert found.changes
+    assert least < noise(found.chains) < most
+
+
+def test_three_states_and_a_step_that_never_happens() -> None:
+    """Neighbours only: steps from end to end are smoothed, so that every odds ratio is finite and covers the rest."""
+    generator = np.random.default_rng(5)
+    chain = np.array([[0.8, 0.2, 0.0], [0.1, 0.7, 0.2], [0.0, 0.3, 0.7]])
+    states = np.zeros(20_000, dtype=np.int64)
+    for t in range(1, states.size):
+        states[t] = generator.choice(3, p=chain[states[t - 1]])
+    found = covered(states)
+    assert isinstance(found.chains, BoundedChains)
+    assert found.chains.transition is not None
+    assert 1e6 < found.chains.odds_ratio < 1e12
+    positive = [chain[np.ix_([0, 1], [0, 1])], chain[np.ix_([1, 2], [1, 2])]]
+    assert all(found.chains.odds_ratio > m[0, 0] * m[1, 1] / (m[0, 1] * m[1, 0]) for m in positive)
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        (np.arange(300) % 2, "300 steps"),
+        (np.repeat([0, 1], 2_000), "state 1 is left 0 times in 3999 steps"),
+        (np.zeros(5_000, dtype=np.int64), "state 0 is left 0 times"),
+    ],
+)
+def test_a_recording_too_short_to_tell(states: Ints, said: str) -> None:
+    with pytest.raises(ModelError) as error:
+        covering_class(states, np.arange(states.size) // 300 * 0, 2)
+    assert said in str(error.value).replace("299", "300")
+    assert "too short to tell" in str(error.value)
+
+
+def test_the_odds_ratio_of_a_box_is_that_of_its_worst_matrix() -> None:
+    generator = np.random.default_rng(2)
+
+    def largest(one: Floats) -> float:
+        cells = range(len(one))
+        pairs = list(itertools.permutations(cells, 2))
+        return max(one[x, y] * one[w, z] / (one[x, z] * one[w, y]) for x, w in pairs for y, z in pairs)
+
+    for k in (2, 3, 4):
+        low = generator.uniform(0.01, 0.5, (k, k))
+        high = low * generator.uniform(1.0, 3.0, (k, k))
+        # Each entry of an odds ratio stands on one side only, so corners are worst.
+        corners = (np.where(generator.random((k, k)) < 0.5, low, high) for _ in range(3_000))
+        bound = class_odds(low, high)
+        found = max(map(largest, corners))
+        assert found <= bound
+        assert found >= 0.3 * bound
+        assert class_odds(low) == pytest.approx(largest(low), rel=1e-8)
+
+
+def test_a_wider_class_needs_that_much_more_noise() -> None:
+    chains = covered(switching([(0.03, 0.05)], np.inf, 20_000, 1)).chains
+    for factor in (1.0, 1.25, 2.0):
+        assert noise(widened(chains, factor)) == pytest.approx(factor * noise(chains), rel=0.02)
+        assert noise(widened(widened(chains, factor), 1.5)) == pytest.approx(1.5 * factor * noise(chains), rel=0.03)
