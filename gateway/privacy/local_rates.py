@@ -5,13 +5,13 @@ stretches scatter. So a row of the chain is tested first: its visits are cut int
 of constant rates makes binomial counts, however long its states last. Where the blocks scatter no more than those, all
 stretches get the rate of the whole recording, with its Clopper-Pearson interval. Where they scatter more, the law of
 the rates over stretches is estimated (the mixing law of largest likelihood), and each stretch gets the range that this
-law and its own counts leave.
+law and its own counts leave, but for a tenth at each end.
 
 A stretch in which something never happened does not tell how rare that is, only that it is about as rare as once in
 the whole stretch, or rarer; no estimate can do better, and 0 would make every guarantee infinite. Such a rate is taken
 to be no less than half an occurrence, 1 / (2n + 2) for n visits (the mean under Jeffreys' prior). What lasts longer
 than a stretch is seen in longer ones, so they are needed as well: two thousand equal states are 1 / 4002, not 1 / 1002.
-A rate that a stretch says nothing about, because a state is not visited there, may be the lowest of any stretch.
+A rate that a stretch says nothing about, because a state is not visited there, may be nearly the lowest of any stretch.
 
 Source: Laird, "Nonparametric maximum likelihood estimation of a mixing distribution" (1978); Clopper, Pearson (1934).
 """
@@ -33,8 +33,9 @@ _SIGNIFICANT = 1e-3
 _LEAST_EXPECTED = 1.0  # of a block: below, the chi-square law is none
 _GRID = 81
 _ROUNDS = 300
-_SIDE = 0.1
 _NEVER = 1e-12
+_TAIL = 0.1
+"""What may be below the range of a rate, and above."""
 
 
 class LocalRates(NamedTuple):
@@ -60,9 +61,7 @@ class LocalRates(NamedTuple):
     changes: Bools
 
 
-def local_rates(
-    states: Ints, segments: Ints, k: int, stretches: Sequence[int], *, share: float = 0.02
-) -> tuple[LocalRates, ...]:
+def local_rates(states: Ints, segments: Ints, k: int, stretches: Sequence[int]) -> tuple[LocalRates, ...]:
     """Estimate the rates in stretches of several lengths.
 
     Args:
@@ -70,17 +69,16 @@ def local_rates(
         segments: (n,) equal inside a stretch without gaps; stretches go on across gaps, steps do not.
         k: number of states.
         stretches: lengths in ticks, each at most n.
-        share: of the law of a stretch's rate that may lie below its range, and above.
 
     Returns:
         One for each length.
     """
     rows = np.flatnonzero((segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0))
     here, there = states[rows], states[rows + 1]
-    return tuple(_of_length(rows, here, there, k, length, states.size, share) for length in stretches)
+    return tuple(_of_length(rows, here, there, k, length, states.size) for length in stretches)
 
 
-def _of_length(rows: Ints, here: Ints, there: Ints, k: int, length: int, n: int, share: float) -> LocalRates:
+def _of_length(rows: Ints, here: Ints, there: Ints, k: int, length: int, n: int) -> LocalRates:
     number = max(1, (n + length // 2) // length)
     stretch = np.minimum(rows // length, number - 1)
     cells = (stretch * k + here) * k + there
@@ -94,7 +92,7 @@ def _of_length(rows: Ints, here: Ints, there: Ints, k: int, length: int, n: int,
     for x in range(k):
         for y in range(k):
             if k > 2 or x != y:
-                low[:, x, y], high[:, x, y] = _range(counts[:, x], y, share, changes=bool(changes[x, y]))
+                low[:, x, y], high[:, x, y] = _range(counts[:, x], y, changes=bool(changes[x, y]))
         if k == 2:  # staying is not leaving
             low[:, x, x], high[:, x, x] = 1.0 - high[:, x, 1 - x], 1.0 - low[:, x, 1 - x]
     log_odds = np.array([largest_log_odds(*pair) for pair in zip(low, high, strict=True)])
@@ -117,11 +115,11 @@ def largest_log_odds(low: Floats, high: Floats) -> float:
     return float(pairs.max())
 
 
-def _range(row: Ints, y: int, share: float, *, changes: bool) -> tuple[Floats | float, Floats | float]:
+def _range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats | float]:
     """The range of a rate in each stretch: quantiles of its posterior under the mixing law of all stretches."""
     seen, of = row[:, y], row.sum(axis=1)
     if not changes:
-        return _constant(int(seen.sum()), int(of.sum()), row.shape[1])
+        return _constant(int(seen.sum()), int(of.sum()))
     middle = special.logit((seen + 0.5) / (of + 1.0))[of > 0]
     grid = np.linspace(middle.min(), middle.max(), _GRID)
     logs = seen[:, None] * special.log_expit(grid) + (of - seen)[:, None] * special.log_expit(-grid)
@@ -133,7 +131,7 @@ def _range(row: Ints, y: int, share: float, *, changes: bool) -> tuple[Floats | 
     sums = np.cumsum(likelihood * weights, axis=1)
     sums /= sums[:, -1:]
     rates = special.expit(grid)
-    low, high = (rates[np.minimum((sums < level).sum(axis=1), _GRID - 1)] for level in (share, 1.0 - share))
+    low, high = (rates[np.minimum((sums < level).sum(axis=1), _GRID - 1)] for level in (_TAIL, 1.0 - _TAIL))
     return low, high
 
 
@@ -154,14 +152,14 @@ def _scatter(followers: Ints, k: int, number: int) -> tuple[Floats, Floats]:
     return dispersion, p_value
 
 
-def _constant(seen: int, of: int, k: int) -> tuple[float, float]:
-    """The interval of a constant rate: with two states each end holds with 95 %, and so does the odds ratio.
+def _constant(seen: int, of: int) -> tuple[float, float]:
+    """The interval of a constant rate. Each end holds with 90 %, and an odds ratio, made of several, with more.
 
     What was never seen may be as rare as what was seen once, and what always happened fails as rarely.
     """
     if not of:
         return _NEVER, 1.0 - _NEVER
-    confidence = 1.0 - 2.0 * _SIDE / (k * (k - 1))
+    confidence = 1.0 - 2.0 * _TAIL
     low = clopper_pearson(max(seen, 1), of, confidence).low
     high = clopper_pearson(min(seen, of - 1), of, confidence).high
     return max(low, _NEVER), min(high, 1.0 - _NEVER)

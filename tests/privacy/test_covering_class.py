@@ -44,7 +44,7 @@ def noise(chains: BinaryChains | BoundedChains) -> float:
 def test_a_chain_of_constant_rates_is_hardly_widened(rates: Rates, seed: int) -> None:
     found = covered(switching([rates], np.inf, 25_000, seed))
     point = BinaryChains(q=(rates[0],) * 2, r=(rates[1],) * 2)
-    assert noise(point) < noise(found.chains) < 1.1 * noise(point)
+    assert 0.98 * noise(point) < noise(found.chains) < 1.1 * noise(point)
     assert isinstance(found.chains, BinaryChains)
     assert len(found.regimes) == 1
 
@@ -65,7 +65,8 @@ def test_planted_regimes_are_recognised_and_covered(regimes: list[Rates], seed: 
     assert isinstance(found.chains, BoundedChains)
     worst = max(odds_ratio(((1 - q, q), (r, 1 - r))) for q, r in regimes)
     assert found.chains.odds_ratio >= worst * 0.9  # within what the slowest regime can be told from its own sample
-    assert found.chains.odds_ratio <= worst * 9.0
+    q, r = (min(rates) for rates in zip(*regimes, strict=True))
+    assert found.chains.odds_ratio <= 4.0 * odds_ratio(((1 - q, q), (r, 1 - r)))
     slow, fast = (min(found.regimes, key=lambda r: sign * r.transition[0, 1]) for sign in (1, -1))
     assert slow.transition[0, 1] == pytest.approx(min(q for q, _ in regimes), rel=0.5)
     assert fast.transition[0, 1] == pytest.approx(max(q for q, _ in regimes), rel=0.2)
@@ -82,8 +83,8 @@ def test_a_state_that_is_not_left_for_a_whole_stretch() -> None:
     assert at_1000.rates.low[:, 1, 0].min() == pytest.approx(0.5 / 1001)
     still = at_500.rates.counts[:, 1, 0] == 0
     assert still.sum() == 3
-    # Where state 0 is not seen either, the rate of leaving it may be the lowest of any stretch.
-    assert np.all(at_500.rates.low[still, 0, 1] == at_500.rates.low[:, 0, 1].min())
+    # Where state 0 is not seen either, its rate is what the other stretches have.
+    assert at_500.rates.low[still, 0, 1].max() == pytest.approx(0.2, rel=0.15)
 
 
 def test_rows_without_a_state_are_left_out() -> None:
@@ -98,10 +99,13 @@ def test_rows_without_a_state_are_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("name", "least", "most"),
-    [("N05", 4.8, 6.0), ("N07", 900.0, 1100.0), ("N10", 85.0, 135.0)],
+    [("N05", 4.5, 5.5), ("N07", 400.0, 1100.0), ("N10", 25.0, 130.0)],
 )
 def test_nights_need_what_their_slowest_stretches_need(name: str, least: float, most: float) -> None:
-    """The state above the night's mean; a plain quantile of counted rates over 500 beats gives 4.8, 989 and 119."""
+    """The state above the night's mean; a plain quantile of counted rates over 500 beats gives 4.8, 989 and 119.
+
+    That joins the slowest rate of one stretch with the slowest of another, which N10 never has together.
+    """
     recording = read_recording(RECORDINGS / f"hr_sleep_{name}.csv.gz", "value", "mean")
     found = covering_class(recording.states, recording.segments, 2)
     assert found.changes
