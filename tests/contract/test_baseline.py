@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from contract.baseline import MAX_BASELINE_TICKS, STEPS, UNIT, RunningMean
 from contract.classify import Classifier
 from contract.discretisers import Baseline
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "baseline.json"
 NAN, INFINITY = float("nan"), float("inf")
 PULSE = Baseline(baseline_ticks=4, lowest=30.0, highest=230.0)
 BANDS = {"edges": (-5.0, 5.0), "states": ("below", "near", "above")}
@@ -232,3 +234,15 @@ def test_to_ask_again_for_the_newest_tick_changes_nothing() -> None:
 def test_a_baseline_that_makes_no_sense_is_refused(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         Baseline.model_validate_json(json.dumps({**document(PULSE), **changes}))
+
+
+@pytest.mark.parametrize("case", json.loads(GOLDEN.read_text()), ids=lambda case: str(case["discretiser"]["edges"]))
+def test_golden_states_and_means(case: dict[str, Any]) -> None:
+    """What every device must have after every reading, in units of the mean and bit for bit."""
+    plain = Baseline.model_validate_json(json.dumps(case["discretiser"])).model_dump(mode="json")
+    classifier, found = Classifier(plain), []
+    for tick, reading in enumerate(case["readings"]):
+        state = classifier.observe(tick, reading)
+        assert classifier._mean is not None
+        found.append((state, classifier._mean._mean))
+    assert found == list(zip(case["states"], case["means"], strict=True))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from contract.frames import SYMBOLS, decode_symbols
 from contract.measure_frames import decode_measure
-from contract.policy import Categories
+from contract.policy import Categories, Discretiser
 from contract.topics import parse_topic
 from contract.window_frames import decode_window
 from contract.windows import Window
@@ -72,11 +72,22 @@ class Source(NamedTuple):
     once: bool = False
 
 
-def run(broker: Mosquitto, folder: Path, source: Source, places: list[str], leak: str = "") -> Seen:
+def run(
+    broker: Mosquitto,
+    folder: Path,
+    source: Source,
+    places: list[str],
+    leak: str = "",
+    discretiser: Discretiser | None = None,
+) -> Seen:
     """Run the agent once, with the same random bits and the same clock as in every other run."""
     folder.mkdir()
     names = Categories(categories={name: x for x, name in enumerate(PLACES)}, states=PLACES)
-    (folder / "hr.json").write_text(policy(windows=WINDOWS).to_json())
+    heart = policy(windows=WINDOWS)
+    if discretiser is not None:
+        windows = (Window(name="high", length=20, stride=10, states=(discretiser.states[1],), scale="20"), WINDOWS[1])
+        heart = heart.model_copy(update={"discretiser": discretiser, "windows": windows})
+    (folder / "hr.json").write_text(heart.to_json())
     (folder / "place.json").write_text(measure_policy(3, discretiser=names).to_json())
     (folder / "places.csv").write_text("\n".join(["value", *places]) + "\n")
     if source.kind == "replay":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.discretisers import Baseline
 from tests.support.brokers import Mosquitto
 from tests.support.differential import PLACES, Seen, Source, run
 from tests.support.virtual_agent import LEAKS
@@ -91,6 +92,23 @@ def test_other_readings_change_nothing_that_is_not_covered(broker: Mosquitto, tm
     assert difference(one, unusable) == ""
     again = run(broker, tmp_path / "again", first, HERE)
     assert difference(one, again) == ""
+
+
+def test_a_baseline_tells_its_states_and_nothing_else(broker: Mosquitto, tmp_path: Path) -> None:
+    """Other readings with the same states send the same bytes, symbols and counts included; other states do not."""
+    baseline = Baseline(baseline_ticks=12, lowest=0.0, highest=1000.0)
+
+    def seen(name: str, up: float, down: float) -> Seen:
+        recording = Source("replay", "\n".join(["value", *map(str, [up, up, down] * 40)]) + "\n")
+        return run(broker, tmp_path / name, recording, HERE, discretiser=baseline)
+
+    one = seen("one", 900.0, 100.0)
+    assert one.code == 0, (tmp_path / "one" / "agent.log").read_text()
+    same = seen("same", 1e308, 3.25)
+    assert (difference(one, same), one.covered == same.covered) == ("", True)
+    other = seen("other", 100.0, 900.0)
+    assert difference(one, other) == ""
+    assert one.covered != other.covered
 
 
 @pytest.mark.parametrize("leak", LEAKS)

@@ -1,0 +1,171 @@
+"""A device with a baseline: its mean is in memory only, and nothing leaves or stays but what the states make."""
+
+from __future__ import annotations
+
+import logging
+import random
+import sqlite3
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from contract.baseline import UNIT
+from contract.classify import Classifier
+from contract.discretisers import Baseline
+from contract.frames import encode_status, encode_symbols
+from contract.noise_table import NoiseTable
+from edge_agent.agent import Agent
+from edge_agent.plan import StreamPlan
+from edge_agent.sensors import ReplaySensor
+from mqtt_link import Broker
+from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
+
+SECOND = 1_000_000
+M = 20
+PULSE = Baseline(baseline_ticks=M, lowest=30.0, highest=230.0)
+TABLE = NoiseTable.binary(1_500_000_000, 1_200_000_000)
+PLAN = stream_plan(
+    table=TABLE,
+    discretiser=PULSE.model_dump(mode="json"),
+    windows=(window_plan(length=15, stride=15, scale_numerator=3, scale_denominator=1),),
+)
+FLAT = [100.0]
+
+
+def tape(seed: int) -> Callable[[memoryview], None]:
+    """A record of the operating system's randomness."""
+    generator = random.Random(seed)
+
+    def fill(buffer: memoryview) -> None:
+        buffer[:] = generator.randbytes(len(buffer))
+
+    return fill
+
+
+def device(folder: Path, readings: Sequence[float], *, plan: StreamPlan = PLAN, start: int = 0, seed: int = 1) -> Agent:
+    """An agent at a tick, before the first of its readings."""
+    folder.mkdir(exist_ok=True)
+    sensor = ReplaySensor([*readings], loop=True)
+    options = agent_plan(folder, Broker(port=9), plan, drain_seconds=0.0, forget="committed", status_seconds=0.0)
+    return Agent(options, [sensor], tape(seed), JumpingClock(start * SECOND))
+
+
+def go_on(agent: Agent, ticks: int) -> None:
+    for _ in range(ticks):
+        agent._clock.now += SECOND  # type: ignore[attr-defined]
+        agent._ticks.prepare()
+        agent._ticks.catch_up()
+    agent._ticks.close_frames()
+
+
+def symbols(agent: Agent) -> list[int]:
+    return [symbol for frame in agent._outbox.frames() for symbol in frame.symbols]
+
+
+def left(agent: Agent) -> list[object]:
+    """All that is to leave the device, and all that is on its disk."""
+    agent._write_local_status()
+    frames, status = map(encode_symbols, agent._outbox.frames()), encode_status(agent._status(online=True))
+    found: list[object] = [*frames, *agent._outbox.window_frames(), status]
+    agent._outbox.close()
+    files = sorted(Path(agent._plan.outbox).parent.iterdir())
+    with closing(sqlite3.connect(agent._plan.outbox)) as disk:
+        return [*found, *disk.iterdump(), *(file.read_bytes() for file in files if file.suffix == ".status")]
+
+
+def with_states(states: Sequence[int], seed: int) -> list[float]:
+    """Readings of the states after the first M ticks, which have others for every seed."""
+    generator, readings = random.Random(seed), []
+    mean = 130.0
+    for tick in range(M + len(states)):
+        up = generator.random() < 0.5 if tick < M else states[tick - M] == 1
+        away = generator.uniform(0.05, 0.6) if tick >= M else generator.uniform(0.0, 1.0)
+        readings.append(mean + away * (229.0 - mean) if up else mean - away * (mean - 31.0))
+        mean += (readings[-1] - mean) / min(tick + 1, M)
+    return readings
+
+
+def replayed(readings: Sequence[float], first: int = 1) -> list[float]:
+    """A looped recording whose reading at tick `first` is the first one."""
+    shift = first % len(readings)
+    return [*readings[-shift:], *readings[:-shift]] if shift else [*readings]
+
+
+def test_symbols_of_the_first_ticks_after_a_start_do_not_depend_on_readings(tmp_path: Path) -> None:
+    """The same random bits, other readings: the same symbols for M ticks, and others from the next one on."""
+    generator = random.Random(2)
+    wild = [generator.choice([31.0, 229.0, 1e308, -1e308, 100.0]) for _ in range(400)]
+    agents = [device(tmp_path / str(i), readings) for i, readings in enumerate((FLAT, wild))]
+    for agent in agents:
+        go_on(agent, 400)
+    one, other = map(symbols, agents)
+    assert one[:M] == other[:M]
+    assert len(one) == len(other) == 400
+    assert one[M:] != other[M:]
+    laws = [device(tmp_path / f"seed{seed}", wild, seed=seed) for seed in range(60)]
+    for agent in laws:
+        go_on(agent, M)
+    share = sum(map(sum, map(symbols, laws))) / (60 * M)
+    expected = sum(row[1] for row in TABLE.weights()) / 2 / 2**32
+    assert abs(share - expected) < 0.06, "the law of a tick without a state, 4 standard deviations"
+
+
+def test_equal_states_leave_equal_bytes_and_an_equal_disk(tmp_path: Path) -> None:
+    states = random.Random(3).choices((0, 1), k=300)
+    readings = [with_states(states, seed) for seed in (5, 6)]
+    for some in readings:
+        classifier = Classifier(PLAN.discretiser)
+        assert [classifier.observe(tick, value) for tick, value in enumerate(some)] == [None] * M + states
+    readings.append(with_states([1 - state for state in states], 5))
+    agents = [device(tmp_path / str(i), replayed(some)) for i, some in enumerate(readings)]
+    for agent in agents:
+        go_on(agent, len(states) + M)
+    one, same, other = map(left, agents)
+    assert one == same
+    assert one != other, "the states did not even reach the symbols"
+
+
+def test_a_restart_begins_anew(tmp_path: Path) -> None:
+    """Two devices that had other readings before stop being different the moment that they start again."""
+    later = with_states([1, 0, 0, 1] * 30, 7)
+    found = []
+    for name, before in (("low", [40.0, 50.0]), ("high", [200.0, 220.0])):
+        first = device(tmp_path / name, before)
+        go_on(first, 4 * M)
+        first._outbox.close()
+        again = device(tmp_path / name, replayed(later, 4 * M + 1), start=4 * M, seed=9)
+        go_on(again, len(later))
+        found.append(symbols(again)[4 * M :])
+    assert found[0] == found[1]
+    assert len(found[0]) == len(later)
+
+
+def test_neither_a_reading_nor_a_mean_is_on_disk_in_the_log_or_in_a_payload(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    generator = random.Random(4)
+    readings = [round(generator.gauss(111.0, 15.0), 7) for _ in range(200)]
+    agent = device(tmp_path / "device", readings)
+    stream = agent._ticks.streams[0]
+    mean = stream.discretiser._mean
+    assert mean is not None
+    canaries: list[float | int] = [*readings]
+    for _ in range(200):
+        go_on(agent, 1)
+        canaries += [mean._mean, mean._mean // UNIT, 30.0 + mean._mean / UNIT / 2**20 * 200.0]
+    data = [repr(left(agent)).encode(), caplog.text.encode(), repr((stream, vars(stream.discretiser))).encode()]
+    data += [file.read_bytes() for file in (tmp_path / "device").iterdir()]
+    everything = b"\n".join(data)
+    for canary in canaries:
+        traces = [repr(canary), f"{canary:.4f}"] if isinstance(canary, float) else [repr(canary)] * (canary > 10**6)
+        packed = [struct.pack("<d", canary), struct.pack(">d", canary)] if isinstance(canary, float) else []
+        packed += (
+            [canary.to_bytes(8, order) for order in ("little", "big")]
+            if isinstance(canary, int) and canary > 10**12
+            else []
+        )
+        assert not any(trace in everything for trace in [*(text.encode() for text in traces), *packed])
