@@ -16,6 +16,7 @@ from contract.policy import Policy
 from contract.policy_header import PolicyHeader
 from contract.stretches import Stretch
 from contract.windows import Window
+from fugu.view.protected import protected_sentence
 from fugu.view.stretches import stretch_documents, stretch_lines
 from gateway.planning.window_error import WindowError, window_error
 
@@ -27,6 +28,7 @@ def policy_document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str,
     document = {
         **loss._asdict(),
         "claimed": policy.guarantee.epsilon,
+        "protected": protected_sentence(policy.discretiser),
         "stretches": stretch_documents(policy.stretches(loss.epsilon)),
         "weights": None if policy.table is None else policy.table.weights(),
     }
@@ -56,6 +58,7 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None) -> None:
     """
     holds = "the guarantee holds" if alone is None else "both guarantees hold"
     print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
+    print(f"  {protected_sentence(policy.discretiser)}")
     _show_guarantee(policy.guarantee, loss, "" if alone is None else ", for symbols and windows together")
     for line in stretch_lines(policy.stretches(loss.epsilon)):
         print(f"  {line}")
@@ -83,6 +86,7 @@ def measure_policy_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> d
     """
     reach, stream = Reach(policy.measurement), policy.stream_loss
     return {
+        "protected": protected_sentence(policy.discretiser),
         "epsilon_tick": policy.epsilon,
         "factor": policy.factor,
         "epsilon_stream": stream.epsilon,
@@ -108,6 +112,7 @@ def show_measure_policy(policy: MeasurePolicy, how: str, told: Sequence[Stretch]
     edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
     print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise")
     print(f"  {len(policy.coordinates)} states, {edges} pairs joined by the policy graph")
+    print(f"  {protected_sentence(policy.discretiser)}")
     print(
         f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
     )
