@@ -24,7 +24,7 @@ from gateway.privacy.chain_model import ModelError
 from gateway.privacy.local_rates import LocalRates, largest_log_odds, local_rates
 from gateway.privacy.regimes import Regime, fit_regimes
 
-__all__ = ["SHORTEST", "Covered", "CoveringChains", "Length", "class_odds", "covering_class", "widened"]
+__all__ = ["SHORTEST", "Covered", "CoveringChains", "Length", "class_odds", "class_ratio", "covering_class", "widened"]
 
 SHORTEST = 500
 """Ticks of the shortest stretches, where a recording has enough of them."""
@@ -120,13 +120,19 @@ def widened(chains: CoveringChains, factor: float) -> BoundedChains:
         chains: the class.
         factor: at least 1.
     """
+    odds = class_ratio(chains) * factor * factor
     if isinstance(chains, BoundedChains):
         assert chains.transition is not None
-        return _bounded(chains.odds_ratio * factor * factor, np.array(chains.transition))
+        return _bounded(odds, np.array(chains.transition))
     q, r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
-    ends = zip(chains.q, chains.r, strict=True)
-    odds = max(odds_ratio(((1.0 - a, a), (b, 1.0 - b))) for a, b in ends)
-    return _bounded(odds * factor * factor, np.array([[1.0 - q, q], [r, 1.0 - r]]))
+    return _bounded(odds, np.array([[1.0 - q, q], [r, 1.0 - r]]))
+
+
+def class_ratio(chains: CoveringChains) -> float:
+    """The largest odds ratio of a step of a class, or its inverse."""
+    if isinstance(chains, BoundedChains):
+        return chains.odds_ratio
+    return max(odds_ratio(((1.0 - q, q), (r, 1.0 - r))) for q, r in zip(chains.q, chains.r, strict=True))
 
 
 def class_odds(low: Floats, high: Floats | None = None) -> float:

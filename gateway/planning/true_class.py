@@ -1,0 +1,162 @@
+"""A class of chains that holds up: it covers a recording, and attackers reach no more than it allows.
+
+A class is never proven for a recording. What is proven holds for readings in the class; whether the readings are in it
+is tried, by attacking what would be released. The class is widened until the best attacker's interval is below what the
+wanted epsilon allows, and every step is reported with what it costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from contract.chains import BoundedChains
+from contract.errors import FuguError
+from gateway.attack import Attack, Outputs, attack, release_symbols
+from gateway.chain.arrays import Ints
+from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.chain_model import ModelError
+from gateway.privacy.covering_class import Covered, CoveringChains, class_ratio, covering_class, widened
+from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary
+
+__all__ = ["Attacked", "Step", "TrueClass", "count_scale", "symbols_of", "true_class"]
+
+_WIDER = 1.5
+_MOST_STEPS = 8
+
+Attacked = Callable[[CoveringChains, np.random.Generator], Outputs | None]
+"""What would be released if a class were planned for; none if nothing can be planned for it."""
+
+
+class Step(NamedTuple):
+    """A class that was tried.
+
+    Attributes:
+        chains: the class.
+        odds_ratio: the largest of its steps.
+        count_scale: noise of a count of an endless stream of windows at the wanted epsilon, in ticks: Laplace scale,
+            universal adversary.
+        attacks: what attackers reached, the most successful first.
+    """
+
+    chains: CoveringChains
+    odds_ratio: float
+    count_scale: float
+    attacks: tuple[Attack, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no attacker who gained from what was released may be beyond its ceiling."""
+        return all(one.high <= one.ceiling for one in self.attacks if one.success > one.guess)
+
+    @property
+    def strongest(self) -> Attack:
+        """Of the attackers who gained, the one who may be farthest beyond its ceiling, or nearest to it."""
+        gained = [one for one in self.attacks if one.success > one.guess] or self.attacks
+        return max(gained, key=lambda one: one.high - one.ceiling)
+
+
+class TrueClass(NamedTuple):
+    """What came of looking for a class.
+
+    Attributes:
+        covered: the class that covers the recording; none if it is too short to tell.
+        chains: the class that attackers do not refute; none if there is no such class.
+        steps: the classes that were tried, each wider than the one before.
+        reason: why there is none, in one line; none if there is one.
+    """
+
+    covered: Covered | None
+    chains: CoveringChains | None
+    steps: tuple[Step, ...]
+    reason: str | None
+
+
+def true_class(
+    states: Ints,
+    segments: Ints,
+    k: int,
+    epsilon: float,
+    attacked: Attacked,
+    generator: np.random.Generator,
+    *,
+    covered: Covered | None = None,
+    most_steps: int = _MOST_STEPS,
+) -> TrueClass:
+    """Cover a recording, attack what would be released, and widen the class until attackers stay below the ceiling.
+
+    Args:
+        states: (n,) states in 0..k-1, -1 where there is none.
+        segments: (n,) equal inside a stretch without gaps.
+        k: number of states.
+        epsilon: the wanted guarantee, in nats.
+        attacked: what would be released.
+        generator: source of its randomness.
+        covered: the class that covers the recording, if it is known.
+        most_steps: classes to try.
+    """
+    try:
+        found = covering_class(states, segments, k) if covered is None else covered
+    except ModelError as error:
+        return TrueClass(None, None, (), str(error))
+    steps: list[Step] = []
+    chains = found.chains
+    while len(steps) < most_steps:
+        try:
+            outputs, scale = attacked(chains, generator), count_scale(chains, epsilon)
+        except FuguError as error:
+            return TrueClass(found, None, tuple(steps), str(error))
+        if outputs is None:
+            return TrueClass(found, None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
+        attacks = attack(states, segments, outputs, epsilon)
+        steps.append(Step(chains, class_ratio(chains), scale, attacks))
+        if steps[-1].passed:
+            return TrueClass(found, chains, tuple(steps), None)
+        chains = widened(chains, _WIDER)
+    return TrueClass(found, None, tuple(steps), _why(steps[-1], epsilon))
+
+
+def _why(last: Step, epsilon: float) -> str:
+    """Why the widest class that was tried did not pass."""
+    one = last.strongest
+    if one.success <= one.ceiling:
+        return (
+            f"too short to tell: {one.success:.3f} of the guesses of the attacker '{one.attacker}' are right, at most "
+            f"{one.high:.3f}, and epsilon {epsilon:g} allows {one.ceiling:.3f}"
+        )
+    return (
+        f"no class passes: even with noise of {last.count_scale:.3g} ticks for a count, {one.success:.3f} of the "
+        f"guesses of the attacker '{one.attacker}' are right, and epsilon {epsilon:g} allows {one.ceiling:.3f}"
+    )
+
+
+def count_scale(chains: CoveringChains, epsilon: float) -> float:
+    """Laplace scale, in ticks, of the counts of an endless stream of windows against the universal adversary.
+
+    Args:
+        chains: the class.
+        epsilon: the guarantee, in nats.
+
+    Raises:
+        ChainClassError: no noise is enough.
+    """
+    return 1.0 / ChainAccountant(chains).allowance(epsilon, "universal")
+
+
+def symbols_of(states: Ints, epsilon: float) -> Attacked:
+    """A symbol for every tick, with the noise of a class against the universal adversary.
+
+    Args:
+        states: (n,) true states, -1 where there is none.
+        epsilon: the guarantee, in nats.
+    """
+
+    def attacked(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+        if chains.states == 2:
+            return release_symbols(states, calibrate_binary(chains, epsilon, "universal").table, generator)
+        assert isinstance(chains, BoundedChains)
+        return release_symbols(states, calibrate_kary(chains, epsilon)[0], generator)
+
+    return attacked

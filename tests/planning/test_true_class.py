@@ -1,0 +1,120 @@
+"""A class that attackers do not refute: too narrow ones are found out and widened, and what cannot be told is said."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains
+from contract.discretisers import Baseline
+from fugu.demo.people import RECORDINGS
+from gateway.attack import Outputs, release_counts
+from gateway.chain.arrays import Ints
+from gateway.planning.readings import read_readings
+from gateway.planning.states import states_of
+from gateway.planning.true_class import CoveringChains, TrueClass, count_scale, symbols_of, true_class
+from gateway.planning.window_error import window_error
+from gateway.privacy.covering_class import class_ratio, covering_class
+from gateway.privacy.window_scale import lawful_scale
+
+
+def night(name: str, baseline: int | None) -> Ints:
+    """States of a night of heartbeats: above its own mean, or above the running mean of so many beats."""
+    readings = read_readings(RECORDINGS / f"hr_sleep_{name}.csv.gz", column="value", time=None)
+    values = np.asarray(readings.values, dtype=np.float64)
+    if baseline is None:
+        return (values >= values.mean()).astype(np.int64)
+    discretiser = Baseline(baseline_ticks=baseline, lowest=20.0, highest=220.0)
+    return states_of(discretiser, values, readings.segments)
+
+
+def of_symbols(states: Ints, epsilon: float = 1.0) -> TrueClass:
+    one = np.zeros(states.size, dtype=np.int64)
+    return true_class(states, one, 2, epsilon, symbols_of(states, epsilon), np.random.default_rng(1))
+
+
+AVERAGE = BinaryChains(q=(0.15, 0.15), r=(0.15, 0.15))
+
+
+def two_speeds() -> Ints:
+    """States that move with probability .3 for 3,000 ticks, then .001 for 3,000 ticks, and so on."""
+    draw = np.random.default_rng(3).random(24_000)
+    states = np.zeros(draw.size, dtype=np.int64)
+    for t in range(1, states.size):
+        states[t] = states[t - 1] ^ (draw[t] < (0.001 if t // 3_000 % 2 else 0.3))
+    return states
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["N05", "N07", "N10"])
+@pytest.mark.parametrize("baseline", [100, 300])
+def test_nights_above_a_running_mean_are_useful_and_hold(name: str, baseline: int) -> None:
+    """At epsilon 1, universal, a share of 300 beats is within 5 %, and no attacker comes near what epsilon allows."""
+    found = of_symbols(night(name, baseline))
+    assert found.chains is not None
+    assert found.reason is None
+    assert len(found.steps) == 1
+    scale = count_scale(found.chains, 1.0)
+    assert window_error(lawful_scale(scale), 300).share_mean < 0.05
+    assert all(one.high < one.ceiling - 0.05 for one in found.steps[0].attacks if one.success > one.guess)
+
+
+@pytest.mark.long
+def test_a_class_that_attackers_refute_is_widened() -> None:
+    """N10 above its own mean: what covers stretches of 500 beats is not enough, and what is costs more."""
+    found = of_symbols(night("N10", None))
+    assert found.chains is not None
+    first, last = found.steps[0], found.steps[-1]
+    assert not first.passed
+    assert first.strongest.high > first.strongest.ceiling
+    assert last.passed
+    assert class_ratio(found.chains) == last.odds_ratio > first.odds_ratio
+    scales = [step.count_scale for step in found.steps]
+    assert all(1.4 < wide / narrow < 1.6 for narrow, wide in itertools.pairwise(scales))
+
+
+@pytest.mark.long
+def test_an_average_chain_does_not_hold_for_regimes() -> None:
+    """A class of one chain, taken for a night of two regimes, lets attackers who learn pass; widened, it does not."""
+    states = two_speeds()
+    one = np.zeros(states.size, dtype=np.int64)
+    covered = covering_class(states, one, 2)
+    average = covered._replace(chains=AVERAGE)
+    found = true_class(states, one, 2, 1.0, symbols_of(states, 1.0), np.random.default_rng(1), covered=average)
+    assert not found.steps[0].passed
+    assert found.steps[0].strongest.high > found.steps[0].strongest.ceiling
+    assert "learned" in found.steps[0].strongest.attacker
+    assert found.chains is not None
+    assert class_ratio(found.chains) > 2.0 * found.steps[0].odds_ratio
+    assert class_ratio(covered.chains) > 100.0 * found.steps[0].odds_ratio
+
+
+@pytest.mark.long
+def test_windows_are_attacked_as_windows() -> None:
+    states = night("N05", 100)[:2_000]
+    one = np.zeros(states.size, dtype=np.int64)
+
+    def windows(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+        return release_counts(states, one, 60, lawful_scale(count_scale(chains, 1.0)), (1,), generator)
+
+    found = true_class(states, one, 2, 1.0, windows, np.random.default_rng(1))
+    assert found.chains is not None
+    assert {attack.attacker for attack in found.steps[0].attacks} == {"single window", "forward-backward"}
+
+
+def test_what_cannot_be_told_is_said_in_one_line() -> None:
+    states = two_speeds()
+    assert "too short to tell" in str(of_symbols(states[:300]).reason)
+    one = np.zeros(states.size, dtype=np.int64)
+    narrow = covering_class(states, one, 2)._replace(chains=AVERAGE)
+    given = (states, one, 2, 1.0)
+    stopped = true_class(*given, symbols_of(states, 1.0), np.random.default_rng(1), covered=narrow, most_steps=1)
+    assert stopped.chains is None
+    assert stopped.reason is not None
+    assert "\n" not in stopped.reason
+    assert stopped.reason.startswith(("no class passes: even with noise of", "too short to tell: "))
+    assert true_class(*given, lambda chains, generator: None, np.random.default_rng(1)).reason == (
+        "nothing useful can be released at epsilon 1"
+    )
