@@ -8,7 +8,9 @@ from typing import TypeAlias
 from gateway.attack.chains import path, single, smoothing
 from gateway.attack.knowledge import Knowledge
 from gateway.attack.learning import learned, learned_path, regimes
+from gateway.attack.levels import learned_levels
 from gateway.attack.outputs import Outputs
+from gateway.attack.supervised import folded, supervised
 from gateway.chain.arrays import Floats
 
 __all__ = ["ATTACKERS", "COUNT_ATTACKERS", "Attacker"]
@@ -24,11 +26,14 @@ ATTACKERS: dict[str, Attacker] = {
     "learned chain, Viterbi": learned_path,
     "2 learned regimes": regimes(2),
     "3 learned regimes": regimes(3),
+    "supervised": folded(supervised, 5),
 }
 """Those who read symbols."""
 
 COUNT_ATTACKERS: dict[str, Attacker] = {
     "single window": single,
     "forward-backward": smoothing,
+    "learned levels": learned_levels,
+    "supervised": folded(supervised, 5),
 }
 """Those who read counts of windows."""

@@ -40,7 +40,11 @@ def mean_interval(series: Floats, confidence: float) -> Interval:
     """
     if series.size < FEWEST_BLOCKS:
         return Interval(float(series.mean()) if series.size else 0.0, -np.inf, np.inf)
-    mean, reach = _spread(block_sums(series, _block_length(series)), confidence)
+    time = _autocorrelation_time(series)
+    length = min(series.size // FEWEST_BLOCKS, max(1, round(_TIMES * time)))
+    mean, reach = _spread(block_sums(series, length), confidence)
+    if time > 1.0:  # neighbouring blocks share about one autocorrelation time of what they know
+        reach /= (1.0 - min(0.5, time / length)) ** 0.5
     return Interval(mean, mean - reach, mean + reach)
 
 
@@ -69,17 +73,14 @@ def _spread(values: Floats, confidence: float) -> tuple[float, float]:
     return float(values.mean()), quantile * float(values.std(ddof=1)) / values.size**0.5
 
 
-def _block_length(series: Floats) -> int:
-    """Ten integrated autocorrelation times: sums of pairs of autocorrelations, as long as they are positive."""
+def _autocorrelation_time(series: Floats) -> float:
+    """At least 1: twice the sum of pairs of autocorrelations, as long as they are positive, less 1."""
     n = series.size
-    longest = n // FEWEST_BLOCKS
     centred = series - series.mean()
     size = 1 << (2 * n - 1).bit_length()
-    spectrum = np.abs(np.fft.rfft(centred, size)) ** 2
-    covariance = np.fft.irfft(spectrum, size)[: longest + longest % 2 + 2]
+    covariance = np.fft.irfft(np.abs(np.fft.rfft(centred, size)) ** 2, size)[: 2 * (n // FEWEST_BLOCKS)]
     if not covariance[0] > 0.0:
-        return 1
-    pairs = covariance[: len(covariance) // 2 * 2].reshape(-1, 2).sum(axis=1) / covariance[0]
+        return 1.0
+    pairs = covariance.reshape(-1, 2).sum(axis=1) / covariance[0]
     negative = np.flatnonzero(pairs <= 0.0)
-    time = max(1.0, 2.0 * float(pairs[: negative[0] if negative.size else None].sum()) - 1.0)
-    return int(min(longest, max(1.0, np.ceil(_TIMES * time))))
+    return max(1.0, 2.0 * float(pairs[: negative[0] if negative.size else None].sum()) - 1.0)

@@ -47,7 +47,8 @@ def smoothing_with(outputs: Outputs, knowledge: Knowledge, initial: Floats, tran
     """Posteriors (n, k) under a chain, given outputs and known states.
 
     Args:
-        outputs: what was released; counts exactly up to windows of 1,000 ticks, beyond by `tilted_marginals`.
+        outputs: what was released; one count (or two states' histogram) of windows up to 1,000 ticks exactly, what is
+            longer or has more counts by `tilted_marginals`.
         knowledge: the known states and the stretches.
         initial: (k,) law at the beginning of a stretch.
         transition: (k, k) row-stochastic.
@@ -56,11 +57,16 @@ def smoothing_with(outputs: Outputs, knowledge: Knowledge, initial: Floats, tran
     symbols, table = knowledge.learn_from(seen.symbols, seen.emission)
     if isinstance(outputs, SymbolOutputs) or not outputs.counts.size:
         return posterior_marginals(symbols, initial, transition, table, lengths=knowledge.lengths)
-    if outputs.length > EXACT_TICKS:
+    whole = outputs.present.all()
+    if outputs.length > EXACT_TICKS or not (len(outputs.groups) == 1 or (outputs.states == 2 and whole)):
         return tilted_marginals(outputs, symbols, table, initial, transition, knowledge.lengths)
     adds = np.zeros((outputs.ticks, outputs.states), dtype=np.int64)
-    adds[:, outputs.counted] = outputs.present[:, None]
-    distance = np.abs(outputs.counts[:, None] - np.arange(outputs.length + 1))
+    adds[:, outputs.groups[-1]] = outputs.present[:, None]
+    # Of two states, the other one's count is what is left.
+    counts = np.arange(outputs.length + 1)
+    distance = np.abs(outputs.counts[:, -1:] - counts)
+    if len(outputs.groups) == 2:
+        distance += np.abs(outputs.counts[:, :1] - (outputs.length - counts))
     likelihoods = np.exp(-(distance - distance.min(axis=1, keepdims=True)) / float(outputs.scale))
     windows = outputs.windows()
     return count_marginals(symbols, initial, transition, table, windows, adds, likelihoods, lengths=knowledge.lengths)

@@ -93,7 +93,8 @@ def attack(
         after, before = (attacker(seen, knowledge)[judged] for seen in (outputs, nothing))
         right, guessed = after.argmax(axis=1) == truth, before.argmax(axis=1) == truth
         guess = float(guessed.mean())
-        evidence = _log_odds(after) - _log_odds(before)
+        with np.errstate(invalid="ignore"):  # whoever was certain before has not learned anything
+            evidence = np.nan_to_num(_log_odds(after) - _log_odds(before), nan=0.0, posinf=np.inf, neginf=-np.inf)
         reached = mean_interval(_unexplained(right, truth * k + before.argmax(axis=1)), level)
         success = float(right.mean())
         low, high = max(0.0, success + reached.low), min(1.0, success + reached.high)

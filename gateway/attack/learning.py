@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -17,6 +18,8 @@ __all__ = ["learned", "learned_path", "regimes"]
 _FIRST_ROUNDS = 15
 _ROUNDS = 150
 _TOLERANCE = 1e-7
+_MOST_WORK = 2e9
+"""Multiplications that an attacker spends; with many states and ticks it learns from fewer starts, or fewer regimes."""
 
 
 def learned(outputs: Outputs, knowledge: Knowledge) -> Floats:
@@ -48,6 +51,10 @@ def _attack(outputs: Outputs, knowledge: Knowledge, regimes: int, *, decode: boo
     if np.all(symbols < 0):
         return smoothing(outputs, knowledge)
     k, lengths = outputs.states, knowledge.lengths
+    rounds = int(_MOST_WORK / (2 * symbols.size * (k * regimes) ** 2))
+    if rounds < 2 * _FIRST_ROUNDS and regimes > 1:
+        return _attack(outputs, knowledge, regimes - 1)
+    starts = list(islice(_starts(knowledge.transition, regimes), max(1, rounds // (2 * _FIRST_ROUNDS))))
     wide = np.tile(table, (regimes, 1))
     uniform = np.full(k * regimes, 1 / (k * regimes))
 
@@ -57,9 +64,9 @@ def _attack(outputs: Outputs, knowledge: Knowledge, regimes: int, *, decode: boo
             tolerance=_TOLERANCE,
         )  # fmt: skip
 
-    tried = (learn(start, _FIRST_ROUNDS) for start in _starts(knowledge.transition, regimes))
-    best = max(tried, key=lambda one: one.log_likelihoods[-1])
-    best = learn(best.transition, _ROUNDS, best.initial)
+    first = min(_FIRST_ROUNDS, max(3, rounds))
+    best = max((learn(start, first) for start in starts), key=lambda one: one.log_likelihoods[-1])
+    best = learn(best.transition, max(0, min(_ROUNDS, rounds - first * len(starts))), best.initial)
     model = (symbols, best.initial, best.transition, wide)
     if decode:
         return hard(viterbi(*model, lengths=lengths).states % k, k)
@@ -68,7 +75,7 @@ def _attack(outputs: Outputs, knowledge: Knowledge, regimes: int, *, decode: boo
 
 
 def _starts(believed: Floats, regimes: int) -> Iterator[Floats]:
-    """First guesses: the believed chain and stickier and looser ones; or regimes that differ in speed, or in law."""
+    """First guesses: the believed chain, and stickier and looser ones; or regimes of speeds, of laws, or phases."""
     k = len(believed)
     chains = [_sticky(np.full(k, 1 / k), stay) for stay in (0.5, 0.9, 0.99)]
     if regimes == 1:
@@ -84,6 +91,12 @@ def _starts(believed: Floats, regimes: int) -> Iterator[Floats]:
                 laws[k:] = [np.full(k, 1 / k)] * (regimes - k)
             yield _joined(switch, [_sticky(law, base) for law in laws])
         yield _joined(switch, speeds)
+    # A state passes through its regimes as phases, and only then goes on to the next one: lengths of stay, and cycles.
+    order = np.arange(regimes * k).reshape(regimes, k).T.ravel()
+    onward = np.zeros((regimes * k, regimes * k))
+    onward[order, np.roll(order, -1)] = 1.0
+    for stay in (0.1, 0.8):
+        yield 0.1 / (regimes * k) + 0.9 * (stay * np.eye(regimes * k) + (1 - stay) * onward)
 
 
 def _sticky(law: Floats, stay: float) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -40,17 +40,17 @@ class SymbolOutputs:
 
 @dataclass(frozen=True)
 class CountOutputs:
-    """A noisy count for every window; windows follow each other without sharing a tick.
+    """Noisy counts of every window; windows follow each other without sharing a tick.
 
     Attributes:
-        counts: (w,) counts with discrete Laplace noise.
+        counts: (w, g) counts of g groups of states, each with discrete Laplace noise of its own.
         first: (w,) first tick of each window, increasing.
         length: ticks in a window.
         scale: of the noise, in ticks.
-        counted: the states that are counted.
+        groups: the g groups of states that are counted; a histogram has one for each state.
         ticks: n.
         states: k.
-        present: (n,) whether a tick has a state; whoever sees the counts knows.
+        present: (n,) 1 where a tick has a state, else 0; whoever sees the counts knows.
         beside: symbols of the same ticks, if they are released too.
     """
 
@@ -58,7 +58,7 @@ class CountOutputs:
     first: Ints
     length: int
     scale: Fraction
-    counted: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
     ticks: int
     states: int
     present: Ints
@@ -84,8 +84,7 @@ def without(outputs: Outputs) -> Outputs:
     """The same stream with nothing released."""
     if isinstance(outputs, SymbolOutputs):
         return replace(outputs, symbols=np.full_like(outputs.symbols, -1))
-    none = np.zeros(0, dtype=np.int64)
-    return replace(outputs, counts=none, first=none, beside=None)
+    return replace(outputs, counts=outputs.counts[:0], first=outputs.first[:0], beside=None)
 
 
 def release_symbols(states: Ints, table: NoiseTable, generator: np.random.Generator) -> SymbolOutputs:
@@ -109,8 +108,10 @@ def release_counts(
     segments: Ints,
     length: int,
     scale: Fraction,
-    counted: tuple[int, ...],
+    counted: tuple[int, ...] | Literal["histogram"],
     generator: np.random.Generator,
+    *,
+    k: int,
     beside: SymbolOutputs | None = None,
 ) -> CountOutputs:
     """Noisy counts of tumbling windows as a device would release them, for simulations only.
@@ -120,18 +121,19 @@ def release_counts(
         segments: (n,) equal inside a stretch without gaps; windows do not go beyond it, and its rest is not released.
         length: ticks in a window.
         scale: of the noise, in ticks.
-        counted: the states that are counted.
+        counted: the states that are counted together, or "histogram", a count for each.
         generator: source of randomness.
-        beside: symbols of the same ticks; they also say how many states there are.
+        k: the number of states.
+        beside: symbols of the same ticks.
     """
+    groups = tuple((x,) for x in range(k)) if counted == "histogram" else (counted,)
     edges = np.flatnonzero(np.diff(segments)) + 1
     stretches = zip([0, *edges], [*edges, states.size], strict=True)
     first = np.concatenate([np.arange(low, high - length + 1, length) for low, high in stretches]).astype(np.int64)
-    inside = np.concatenate([[0], np.cumsum(np.isin(states, counted))])
+    inside = np.array([np.concatenate([[0], np.cumsum(np.isin(states, group))]) for group in groups]).T
     # The difference of two geometric numbers with ratio exp(-1/s) is discrete Laplace noise of scale s.
     success = -math.expm1(-1 / float(scale))
-    noise = generator.geometric(success, first.size) - generator.geometric(success, first.size)
-    k = beside.states if beside is not None else max(2, int(states.max(initial=0)) + 1, *(x + 1 for x in counted))
+    up, down = generator.geometric(success, (2, first.size, len(groups)))
+    counts = (inside[first + length] - inside[first] + up - down).astype(np.int64)
     present = (states >= 0).astype(np.int64)
-    counts = (inside[first + length] - inside[first] + noise).astype(np.int64)
-    return CountOutputs(counts, first, length, scale, counted, int(states.size), k, present, beside)
+    return CountOutputs(counts, first, length, scale, groups, int(states.size), k, present, beside)

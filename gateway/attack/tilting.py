@@ -10,18 +10,17 @@ from gateway.chain.arrays import Floats, Ints
 
 __all__ = ["tilted_marginals"]
 
-_ROUNDS = 30
-_GRAIN = 64
+_ROUNDS = 40
 
 
 def tilted_marginals(
     outputs: CountOutputs, symbols: Ints, table: Floats, initial: Floats, transition: Floats, lengths: Ints
 ) -> Floats:
-    """Posteriors when every window multiplies the odds of its counted states by the same factor on all its ticks.
+    """Posteriors when each count multiplies the odds of its states by the same factor on all ticks of its window.
 
-    The factor is e^(what a tick more or less would change the log-likelihood of the released count by), at the count
-    that is expected given everything; noise of scale s counts as normal with variance 2 s^2, but never says more than
-    1/s a tick. For long windows the count concentrates, and this is its posterior's leading term.
+    The factor is e^(what one more tick would change the log-likelihood of the released count by), at the count that is
+    expected given everything; noise of scale s is taken for normal with variance 2 s^2, but never says more than 1/s a
+    tick. In long windows counts concentrate, and this is the leading term of the posterior.
 
     Args:
         outputs: the counts.
@@ -35,31 +34,25 @@ def tilted_marginals(
         (n, k) probabilities.
     """
     scale = float(outputs.scale)
-    windows, k = outputs.windows(), outputs.states
-    inside = windows >= 0
-    weights = inside & (outputs.present > 0)
-    m = table.shape[1]
-    # Soft evidence takes further symbols: a grid of factors from -1/s to 1/s; symbols are kept beside them.
-    grid = np.linspace(-1 / scale, 1 / scale, 2 * _GRAIN + 1)
-    soft = np.ones((k, grid.size))
-    soft[list(outputs.counted)] = np.exp(grid)
-    joint = (np.concatenate([table, np.ones((k, 1))], axis=1)[:, :, None] * soft[:, None, :]).reshape(k, -1)
-    bulk = joint.sum(axis=1)
-    joint = np.hstack([joint, (bulk.max() - bulk)[:, None]]) / bulk.max()
-    tilts = np.zeros(outputs.counts.size)
-    lowest, highest = np.full(tilts.size, -1 / scale), np.full(tilts.size, 1 / scale)
-    marginals = np.empty((0, k))
+    members = np.array([[x in group for x in range(outputs.states)] for group in outputs.groups], dtype=np.float64)
+    windows, w = outputs.windows(), len(outputs.counts)
+    cells = np.where((outputs.present > 0) & (windows >= 0), windows, w)
+    codes = np.where(symbols < 0, table.shape[1], symbols) * (w + 1) + cells
+    seen = np.concatenate([table, np.ones((outputs.states, 1))], axis=1)
+    # A step towards the wanted tilt that is short enough never to overshoot: a count's variance is at most this.
+    second = float(np.sort(np.abs(np.linalg.eigvals(transition)))[-2])
+    variance = min(outputs.length**2, outputs.length * (1 + second) / max(1 - second, 1e-9)) / 4
+    step = 1 / (1 + variance / (2 * scale**2))
+    tilts = np.zeros(outputs.counts.shape)
     for _ in range(_ROUNDS):
-        cell = np.rint((tilts + 1 / scale) * scale * _GRAIN).astype(np.int64)
-        codes = np.where(symbols < 0, m, symbols) * grid.size + np.where(weights, cell[windows], _GRAIN)
+        factors = np.exp(np.vstack([tilts @ members, np.zeros((1, outputs.states))]).T)
+        joint = (seen[:, :, None] * factors[:, None, :]).reshape(outputs.states, -1)
+        joint /= joint.sum(axis=1).max() * (1 + 1e-12)  # a further symbol, which is never seen, makes rows laws
+        joint = np.hstack([joint, 1 - joint.sum(axis=1, keepdims=True)])
         marginals = posterior_marginals(codes, initial, transition, joint, lengths=lengths)
-        counted = marginals[:, list(outputs.counted)].sum(axis=1)
-        expected = np.bincount(windows[weights], counted[weights], tilts.size)
+        expected = np.array([np.bincount(cells, marginals @ group, w + 1)[:w] for group in members]).T
         wanted = np.clip((outputs.counts - expected) / (2 * scale**2), -1 / scale, 1 / scale)
-        # What is expected rises with the tilt and what is wanted falls with it: halve the interval between them.
-        lowest, highest = np.where(wanted > tilts, tilts, lowest), np.where(wanted < tilts, tilts, highest)
-        settled = np.rint((lowest + 1 / scale) * scale * _GRAIN) + 1 >= np.rint((highest + 1 / scale) * scale * _GRAIN)
-        if settled.all():
+        tilts += step * (wanted - tilts)
+        if np.abs(wanted - tilts).max(initial=0.0) < 1e-3 / scale:
             break
-        tilts = (lowest + highest) / 2
     return marginals

@@ -1,0 +1,172 @@
+"""What is said of an attack: intervals, ceilings, lower bounds on epsilon, and the change of odds."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+from contract.noise_table import NoiseTable
+from gateway.attack import (
+    ATTACKERS,
+    COUNT_ATTACKERS,
+    Knowledge,
+    SymbolOutputs,
+    attack,
+    known_every,
+    odds_change,
+    release_counts,
+    release_symbols,
+)
+from gateway.attack.chains import smoothing
+from gateway.attack.outputs import without
+from gateway.attack.tilting import tilted_marginals
+from gateway.chain import simulate, stationary_law
+
+STICKY = np.array([[0.9, 0.1], [0.2, 0.8]])
+THREE = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]])
+
+
+def walked(transition, ticks, seed=0):
+    k = len(transition)
+    return simulate(ticks, stationary_law(transition), transition, np.eye(k), np.random.default_rng(seed)).states
+
+
+def table(flip, states=2):
+    return NoiseTable.randomised_response(states, round(flip * 2**32))
+
+
+def test_released_symbols_have_the_law_of_the_table():
+    states = np.repeat([0, 1, -1], 40_000)
+    outputs = release_symbols(states, NoiseTable.binary(2**30, 2**29), np.random.default_rng(1))
+    flips = [(outputs.symbols[:40_000] != 0).mean(), (outputs.symbols[40_000:80_000] != 1).mean()]
+    assert flips == pytest.approx([0.25, 0.125], abs=0.01)
+    assert (outputs.symbols[80_000:] == -1).all()
+
+
+def test_released_counts_have_discrete_laplace_noise_and_keep_to_their_stretch():
+    states = np.tile([0, 1, 1, 2, -1], 20_000)
+    segments = np.repeat([0, 1], [50_003, 49_997])
+    outputs = release_counts(states, segments, 5, Fraction(3), "histogram", np.random.default_rng(1), k=3)
+    assert outputs.first[10_000] == 50_003
+    assert len(outputs.first) == 10_000 + 9_999
+    noise = outputs.counts[:10_000] - [1, 2, 1]
+    law = np.array([(np.abs(noise) == n).mean() for n in range(4)])
+    ratio = math.exp(-1 / 3)
+    expected = (1 - ratio) / (1 + ratio) * np.array([1, 2 * ratio, 2 * ratio**2, 2 * ratio**3])
+    assert law == pytest.approx(expected, abs=0.01)
+
+
+def test_the_attack_on_a_true_chain_is_within_the_ceiling_and_its_lower_bound_within_epsilon():
+    """Independent readings, so that epsilon is the table's: 40 runs, each bound holds with probability .95."""
+    epsilon, violated, bounds = 1.0, 0, []
+    for seed in range(40):
+        states = np.random.default_rng(seed).integers(0, 2, 4000)
+        outputs = release_symbols(states, table(1 / (1 + math.e)), np.random.default_rng(100 + seed))
+        one = attack(states, states * 0, outputs, epsilon, attackers={"single": ATTACKERS["single symbol"]})[0]
+        bounds.append(one.epsilon_low)
+        violated += one.low > one.ceiling or one.epsilon_low > epsilon
+    assert violated <= 5
+    assert np.mean(bounds) > 0.7
+
+
+def test_certain_outputs_have_an_unbounded_epsilon_as_far_as_32_blocks_can_say():
+    states = np.random.default_rng(0).integers(0, 2, 4000)
+    outputs = release_symbols(states, NoiseTable.binary(1, 1), np.random.default_rng(1))
+    one = attack(states, states * 0, outputs, 1.0, attackers={"single": ATTACKERS["single symbol"]})[0]
+    assert one.success == one.low == one.high == 1.0
+    assert one.epsilon_low > 1.0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("attackers", [ATTACKERS, COUNT_ATTACKERS], ids=["symbols", "counts"])
+def test_every_attacker_takes_three_states_gaps_and_ticks_without_a_state(attackers):
+    states = walked(THREE, 600)
+    states[100:140] = -1
+    segments = np.repeat([4, 7, 9], 200)
+    generator = np.random.default_rng(2)
+    if attackers is ATTACKERS:
+        outputs = release_symbols(states, table(0.2, 3), generator)
+    else:
+        outputs = release_counts(states, segments, 30, Fraction(2), "histogram", generator, k=3)
+    for known in (None, known_every(states, 10)):
+        found = attack(states, segments, outputs, 1.0, known=known)
+        assert {one.attacker for one in found} == set(attackers)
+        assert [one.success for one in found] == sorted((one.success for one in found), reverse=True)
+        for one in found:
+            assert 0 <= one.low <= one.success <= one.high <= 1
+            assert one.guess <= one.ceiling <= 1
+            assert one.epsilon_low >= 0
+        for attacker in attackers.values():
+            law = attacker(outputs, Knowledge(THREE, segments, known, states))
+            assert law.shape == (600, 3)
+            np.testing.assert_allclose(law.sum(axis=1), 1.0)
+            if known is not None and attacker is smoothing:
+                assert (law.argmax(axis=1) == known)[known >= 0].all()
+
+
+def test_attackers_give_the_same_answer_twice():
+    states = walked(STICKY, 800)
+    outputs = release_symbols(states, table(0.3), np.random.default_rng(2))
+    assert attack(states, states * 0, outputs, 1.0) == attack(states, states * 0, outputs, 1.0)
+
+
+def test_an_attack_without_a_tick_to_judge_is_refused():
+    states = np.full(50, -1)
+    outputs = release_symbols(states, table(0.3), np.random.default_rng(2))
+    with pytest.raises(ValueError, match="a tick to judge"):
+        attack(states, states * 0, outputs, 1.0)
+
+
+def test_the_change_of_odds_is_that_of_enumeration():
+    symbols = np.array([1, 0, 1, 1, -1, 0])
+    emission = np.array([[0.7, 0.3], [0.2, 0.8]])
+    law = stationary_law(STICKY)
+    totals = np.zeros((6, 2))
+    for path in product((0, 1), repeat=6):
+        weight = law[path[0]] * np.prod([STICKY[a, b] for a, b in pairwise(path)])
+        weight *= np.prod([emission[x, z] for x, z in zip(path, symbols, strict=True) if z >= 0])
+        for t, x in enumerate(path):
+            totals[t, x] += weight
+    expected = np.abs(np.log(totals[:, 1] / totals[:, 0]) - math.log(law[1] / law[0]))
+    found = odds_change(SymbolOutputs(symbols, emission), Knowledge(STICKY, np.zeros(6, dtype=np.int64)))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(("length", "scale"), [(100, 5), (300, 12), (300, 30)])
+def test_long_windows_are_smoothed_almost_as_exactly_as_short_ones(length, scale):
+    states = walked(STICKY, 6000)
+    segments = states * 0
+    outputs = release_counts(states, segments, length, Fraction(scale), (1,), np.random.default_rng(1), k=2)
+    knowledge = Knowledge(STICKY, segments)
+    seen = outputs.seen()
+    tilted = tilted_marginals(outputs, seen.symbols, seen.emission, knowledge.law, STICKY, knowledge.lengths)
+    exact = smoothing(outputs, knowledge)
+    prior = smoothing(without(outputs), knowledge)
+    assert np.abs(tilted - exact).max() < 0.04
+    assert np.abs(exact - prior).max() > 3 * np.abs(tilted - exact).mean()
+
+
+def test_two_states_histogram_is_two_counts_of_the_same():
+    """Half the noise of a count, in variance: the histogram's posterior is that of the difference of both."""
+    states = walked(STICKY, 2000)
+    segments = states * 0
+    both = release_counts(states, segments, 20, Fraction(4), "histogram", np.random.default_rng(1), k=2)
+    one = release_counts(states, segments, 20, Fraction(4), (1,), np.random.default_rng(1), k=2)
+    knowledge = Knowledge(STICKY, segments)
+    right = [(smoothing(outputs, knowledge).argmax(axis=1) == states).mean() for outputs in (both, one)]
+    assert right[0] > right[1]
+
+
+def test_symbols_and_counts_together_say_more_than_either():
+    states = walked(STICKY, 4000)
+    segments = states * 0
+    symbols = release_symbols(states, table(0.4), np.random.default_rng(1))
+    counts = release_counts(states, segments, 20, Fraction(4), (1,), np.random.default_rng(2), k=2)
+    joint = release_counts(states, segments, 20, Fraction(4), (1,), np.random.default_rng(2), k=2, beside=symbols)
+    knowledge = Knowledge(STICKY, segments)
+    right = [(smoothing(outputs, knowledge).argmax(axis=1) == states).mean() for outputs in (joint, symbols, counts)]
+    assert right[0] > max(right[1:])
