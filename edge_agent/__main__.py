@@ -74,9 +74,12 @@ def _status(config: Path) -> int:
     """Print what the agent of a configuration last said of itself."""
     from edge_agent.config_file import read_config
     from edge_agent.local_status import show_status
+    from edge_agent.local_watch import ask_watch
 
     try:
-        print(show_status(config.parent / read_config(config).outbox, time.time()))
+        outbox = config.parent / read_config(config).outbox
+        print(show_status(outbox, time.time()))
+        print(ask_watch(outbox))
     except FuguError as error:
         print(f"fugu-agent: {error}", file=sys.stderr)
         return 1

@@ -20,6 +20,7 @@ from contract.status_codes import StatusCode, ordered
 from contract.topics import committed_topic, status_topic, table_topic
 from edge_agent.clock import Clock, SystemClock
 from edge_agent.local_status import LocalStatus
+from edge_agent.local_watch import LocalWatch
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, Managed
 from edge_agent.sender import Sender
@@ -95,6 +96,7 @@ class Agent:
         self._connected_anew = True
         self._cut_off = False
         self._local = LocalStatus(plan.outbox, f"{plan.fleet}/{plan.device}")
+        self._watched = LocalWatch(plan.outbox)
         self.rejected = 0
         self.dropped = 0
 
@@ -131,6 +133,7 @@ class Agent:
             self._drain()
         finally:
             self._link.stop()
+            self._watched.close()
             self._outbox.close()
 
     def _later(self, event: Callable[[], None]) -> None:
@@ -152,6 +155,7 @@ class Agent:
         """Handle what the network thread has left, and send what there is to send."""
         self._link.maintain()
         self._watch_broker()
+        self._watched.answer(self._ticks.streams)
         try:
             until = time.monotonic() + EVENT_SECONDS
             while not self._events.empty() and time.monotonic() < until:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from contract.frames import symbol_bits
 from contract.noise_table import NoiseTable
+from edge_agent.watch import watched_class
 
 if TYPE_CHECKING:
     from edge_agent.measurer import MeasurePlan
@@ -83,6 +84,7 @@ class StreamPlan:
         sensor: the sensor's configuration, as plain values.
         windows: what is counted.
         measure: what is measured instead of symbols.
+        watch: what the guarantee assumes of the states, as far as that can be seen from them.
     """
 
     stream: str
@@ -97,6 +99,7 @@ class StreamPlan:
     sensor: dict[str, Any]
     windows: tuple[WindowPlan, ...] = ()
     measure: MeasurePlan | None = None
+    watch: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, policy: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
@@ -117,6 +120,7 @@ class StreamPlan:
                 WindowPlan.of(window, policy["discretiser"]["states"]) for window in policy.get("windows", ())
             ),
             measure=_measure_plan(policy) if measured else None,
+            watch=watched_class(policy),
         )
 
     @property

@@ -12,6 +12,7 @@ from contract.status_codes import StatusCode
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import randomiser
 from edge_agent.shared import SharedSensor
+from edge_agent.watch import Watch
 from edge_agent.window import StreamWindows
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Stream:
         finished: whether the sensor has no more readings.
         trouble: why no tick is drawn now, if none is.
         refusal: why the newest table was refused, if it was; for the journal.
+        watch: over its class, if there is anything to see; for the owner only.
         ticks: how many were drawn for since the start.
         silent: how many of them had no reading.
     """
@@ -60,6 +62,7 @@ class Stream:
         self.trouble: StatusCode | None = None
         self.refusal = ""
         self.ticks = 0
+        self.watch = None if plan.watch is None else Watch(len(plan.discretiser["states"]), plan.watch)
         self.silent = 0
         self._told: set[str] = set()
         self.draw: Callable[[int, int | None], int | Released | None]
@@ -78,6 +81,8 @@ class Stream:
         reading = self.sensor.read(tick)
         state = self.discretiser.observe(tick, None if reading is None else reading.reveal())
         self.ticks += 1
+        if self.watch is not None:
+            self.watch.observe(tick, state)
         self.silent += reading is None
         if self.sensor.trouble:
             self._tell(f"sensor: {self.sensor.trouble}")

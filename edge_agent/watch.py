@@ -1,0 +1,180 @@
+"""Do a stream's true states look like the class that its policy declares? In memory only, for the device's owner.
+
+The steps between states are counted over stretches of several lengths. Within a stretch rates are taken to stay put: a
+class whose chains may change at every step excludes nothing, as for every sequence of states one of them gives it a
+probability near 1. Where they may change at all, stretches are short. Of one with counts n the e-value is
+
+    E = integral of L_n(P) over all chains P (Jeffreys' prior)  /  largest L_n(P) of the chains of the class,
+
+and if a chain P* of the class made the stretch, E is at most the integral over L_n(P*), whose expectation is 1. So, for
+0 < w < 1, the product of 1 - w + w E over stretches is a supermartingale that begins at 1, and so is the average of
+such products over weights w and lengths. By Ville's inequality it ever reaches 1/ALARM with a probability of at most
+ALARM, whatever chain of the class each stretch has and however long the device runs.
+
+Sources: Wasserman, Ramdas, Balakrishnan, "Universal inference" (2020); Krichevsky and Trofimov, "The performance of
+universal encoding" (1981); Ville (1939).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+__all__ = ["ALARM", "CHANGING_LENGTHS", "LENGTHS", "Watch", "watched_class"]
+
+ALARM = 1e-3
+"""How likely a true class is ever called wrong, from one start of the agent to the next."""
+LENGTHS = (128, 512, 2048, 8192)
+CHANGING_LENGTHS = (128, 512)
+_WEIGHTS = (0.5, 0.05, 0.005)
+_MOST_STATES = 8
+_ROUNDS = 60
+Counts = Sequence[Sequence[int]]
+
+
+def watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
+    """What a guarantee assumes of steps, from a policy's JSON form; none if it assumes nothing that could be seen.
+
+    Returns:
+        `q` and `r`, intervals; or `odds_ratio`, which is all that a universal guarantee needs; or `transitions`.
+    """
+    chains = policy.get("chains")
+    if chains is None or len(policy["discretiser"]["states"]) > _MOST_STATES:
+        return None
+    if chains["kind"] == "bounded":
+        return {"odds_ratio": chains["odds_ratio"]}
+    universal = policy["guarantee"]["adversary"] == "universal"
+    if chains["kind"] == "binary":
+        (q0, q1), (r0, r1) = chains["q"], chains["r"]
+        sticky, restless = (1 - q0) * (1 - r0) / (q0 * r0), q1 * r1 / ((1 - q1) * (1 - r1))
+        return {"odds_ratio": max(sticky, restless, 1.0)} if universal else {"q": chains["q"], "r": chains["r"]}
+    return None if universal else {"transitions": chains["transitions"]}
+
+
+class Watch:
+    """A sequential test of one stream's states.
+
+    Args:
+        states: k, how many there are.
+        chains: of `watched_class`.
+
+    Attributes:
+        steps: pairs of neighbouring ticks that were counted.
+        evidence: logarithm of the average product so far.
+        alarm: the first tick at which it was above 1/ALARM, or none.
+    """
+
+    def __init__(self, states: int, chains: dict[str, Any]) -> None:
+        lengths = CHANGING_LENGTHS if "odds_ratio" in chains else LENGTHS
+        self._states = range(states)
+        self._chains = chains
+        self._stretches = [(length, [[0] * states for _ in self._states]) for length in lengths]
+        self._capital = [[0.0] * len(_WEIGHTS) for _ in lengths]
+        self._last: tuple[int, int] | None = None
+        self.steps = 0
+        self.evidence = 0.0
+        self.alarm: int | None = None
+
+    def observe(self, tick: int, state: int | None) -> None:
+        """Take in the state of a tick, or that it has none; ticks that are left out break a stretch's steps only."""
+        last, self._last = self._last, None if state is None else (tick, state)
+        if last is None or state is None or last[0] != tick - 1:
+            return
+        self.steps += 1
+        for (length, counts), capital in zip(self._stretches, self._capital, strict=True):
+            counts[last[1]][state] += 1
+            if self.steps % length == 0:
+                gain = _log_e_value(counts, self._chains)
+                for i, weight in enumerate(_WEIGHTS):
+                    capital[i] += _log_sum((math.log1p(-weight), math.log(weight) + gain))
+                for row in counts:
+                    row[:] = [0] * len(row)
+                self._judge(tick)
+
+    def _judge(self, tick: int) -> None:
+        products = [value for capital in self._capital for value in capital]
+        self.evidence = _log_sum(products) - math.log(len(products))
+        if self.alarm is None and self.evidence >= -math.log(ALARM):
+            self.alarm = tick
+
+    def sentence(self) -> str:
+        """What has been found, for the owner."""
+        so_far = f"{self.steps} steps between states, evidence {math.exp(min(self.evidence, 99.0)):.3g}"
+        if self.alarm is None:
+            return f"nothing speaks against the declared class of chains ({so_far} of {1 / ALARM:g})"
+        return (
+            f"the states are NOT in the declared class of chains, found at tick {self.alarm} ({so_far}): epsilon is "
+            "larger than promised; ask for a policy with a wider class"
+        )
+
+
+def _log_e_value(counts: Counts, chains: dict[str, Any]) -> float:
+    """The logarithm of a stretch's e-value."""
+    if "transitions" in chains:
+        return sum(map(_log_mixed, counts)) - max(_log_likelihood(counts, chain) for chain in chains["transitions"])
+    if "odds_ratio" not in chains:
+        inside = [[(n[1 - x] / sum(n) if sum(n) else 0.0), *chains["qr"[x]]] for x, n in enumerate(counts)]
+        leave = [min(max(rate, low), high) for rate, low, high in inside]
+        chain = [[1 - leave[0], leave[0]], [leave[1], 1 - leave[1]]]
+        return sum(map(_log_mixed, counts)) - _log_likelihood(counts, chain)
+    # Given that a step from x or y ends in x or y, it does so by two rates whose odds ratio is bounded as well. The
+    # average of e-values is one.
+    pairs = [
+        ((counts[x][x], counts[x][y]), (counts[y][x], counts[y][y])) for x, y in combinations(range(len(counts)), 2)
+    ]
+    values = [sum(map(_log_mixed, pair)) - _log_bounded(*pair, math.log(chains["odds_ratio"])) for pair in pairs]
+    return _log_sum(values) - math.log(len(values))
+
+
+def _log_mixed(row: Sequence[int]) -> float:
+    """The integral of the likelihood of a row of counts, over Jeffreys' prior."""
+    half = len(row) / 2
+    return math.lgamma(half) - math.lgamma(sum(row) + half) + sum(math.lgamma(n + 0.5) - math.lgamma(0.5) for n in row)
+
+
+def _log_likelihood(counts: Counts, chain: Sequence[Sequence[float]]) -> float:
+    found = 0.0
+    for row, rates in zip(counts, chain, strict=True):
+        for n, rate in zip(row, rates, strict=True):
+            found += 0.0 if n == 0 else n * math.log(rate) if rate > 0.0 else -math.inf
+    return found
+
+
+def _log_bounded(row: tuple[int, int], other: tuple[int, int], bound: float) -> float:
+    """The largest likelihood of two rows of counts, with log odds of the rows no further apart than a bound."""
+    (a, b), (c, d) = row, other
+    free = sum(n * math.log(n / (sum(of))) for of in (row, other) for n in of if n)
+    apart = bound if a * d >= b * c else -bound
+    low, high = -800.0 - bound, 800.0 + bound
+    for _ in range(_ROUNDS):  # the slope along the bound falls; always as many rounds, whatever the counts are
+        middle = (low + high) / 2
+        if a - (a + b) * _share(middle + apart) + c - (c + d) * _share(middle) > 0.0:
+            low = middle
+        else:
+            high = middle
+    at = (low + high) / 2
+    bound_to = sum(
+        -n * _softplus(sign * odds)
+        for (first, second), odds in ((row, at + apart), (other, at))
+        for n, sign in ((first, -1.0), (second, 1.0))
+    )
+    ratio = math.exp(min(bound, 700.0))
+    return free if a * d <= ratio * b * c and b * c <= ratio * a * d else bound_to
+
+
+def _share(odds: float) -> float:
+    """1 / (1 + e^-odds)."""
+    return math.exp(-_softplus(-odds))
+
+
+def _softplus(value: float) -> float:
+    """log(1 + e^value)."""
+    return max(value, 0.0) + math.log1p(math.exp(-abs(value)))
+
+
+def _log_sum(values: Sequence[float]) -> float:
+    """The logarithm of a sum of exponentials."""
+    top = max(values)
+    return top if math.isinf(top) else top + math.log(sum(math.exp(value - top) for value in values))

@@ -1,0 +1,147 @@
+"""The device's watch over its class: an e-value for every chain of the class, exactly; and what it finds."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from itertools import pairwise, product
+from typing import Any
+
+import pytest
+
+from edge_agent.watch import ALARM, Watch, _log_e_value, watched_class
+
+BOX = {"q": [0.1, 0.2], "r": [0.2, 0.3]}
+ODDS = {"odds_ratio": 9.0}
+KNOWN = {"transitions": [[[0.5, 0.5], [0.25, 0.75]], [[0.0, 1.0], [0.5, 0.5]]]}
+THREE = [[0.6, 0.2, 0.2], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]]
+Chain = list[list[float]]
+
+
+def binary(q: float, r: float) -> Chain:
+    return [[1 - q, q], [r, 1 - r]]
+
+
+def on_the_bound(q: float, ratio: float) -> Chain:
+    """The chain of an odds ratio that leaves state 0 at a rate."""
+    odds = (1 - q) / q / ratio
+    return binary(q, odds / (1 + odds))
+
+
+def expectation(chain: Chain, chains: dict[str, Any], length: int) -> float:
+    """Of the e-value of a stretch, over all paths from the worst start."""
+    found = []
+    for start in range(len(chain)):
+        total = 0.0
+        for path in product(range(len(chain)), repeat=length):
+            counts = [[0] * len(chain) for _ in chain]
+            likelihood = 1.0
+            for x, y in pairwise((start, *path)):
+                counts[x][y] += 1
+                likelihood *= chain[x][y]
+            total += likelihood * math.exp(_log_e_value(counts, chains)) if likelihood else 0.0
+        found.append(total)
+    return max(found)
+
+
+def members() -> Iterator[tuple[Chain, dict[str, Any]]]:
+    for q, r in product((0.1, 0.15, 0.2), (0.2, 0.25, 0.3)):
+        yield binary(q, r), BOX
+    for q in (0.001, 0.1, 0.25, 0.5, 0.9, 0.999):
+        for ratio in (9.0, 3.0, 1.0, 1 / 9.0):
+            yield on_the_bound(q, ratio), ODDS
+    for chain in KNOWN["transitions"]:
+        yield chain, KNOWN
+
+
+@pytest.mark.parametrize(("chain", "chains"), [*members()])
+@pytest.mark.parametrize("length", [1, 2, 9])
+def test_the_expectation_of_an_e_value_is_at_most_1_for_every_chain_of_the_class(
+    chain: Chain, chains: dict[str, Any], length: int
+) -> None:
+    assert expectation(chain, chains, length) <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("ratio", [9.0, 30.0])
+def test_nor_is_it_above_1_for_three_states(ratio: float) -> None:
+    assert expectation(THREE, {"odds_ratio": ratio}, 6) <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("chain", "chains"),
+    [(binary(0.02, 0.04), BOX), (binary(0.5, 0.6), BOX), (on_the_bound(0.1, 300.0), ODDS), (binary(0.9, 0.9), ODDS)],
+)
+def test_chains_outside_the_class_have_large_e_values(chain: Chain, chains: dict[str, Any]) -> None:
+    """So the tests above are not passed by one that is always small; and the product grows until there is an alarm."""
+    path = walk([chain], 20_000, seed=1)
+    watch = watched(path, chains)
+    assert watch.alarm is not None
+    assert watch.alarm < 6_000
+    assert "NOT in the declared class" in watch.sentence()
+
+
+def walk(chains: list[Chain], length: int, seed: int, stretch: int = 128) -> list[int]:
+    """A path on which the chain changes from stretch to stretch."""
+    generator, path = random.Random(seed), [0]
+    for step in range(length):
+        path.append(generator.choices((0, 1), chains[step // stretch % len(chains)][path[-1]])[0])
+    return path
+
+
+def watched(path: list[int], chains: dict[str, Any]) -> Watch:
+    watch = Watch(2, chains)
+    for tick, state in enumerate(path):
+        watch.observe(tick, state)
+    return watch
+
+
+@pytest.mark.parametrize(
+    ("worst", "chains"),
+    [
+        ([binary(0.1, 0.2)], BOX),
+        ([binary(0.2, 0.3)], BOX),
+        ([on_the_bound(0.25, 9.0)], ODDS),
+        ([on_the_bound(0.25, 1 / 9.0)], ODDS),
+        ([on_the_bound(0.05, 9.0)] * 4 + [on_the_bound(0.7, 9.0)] * 4, ODDS),
+    ],
+)
+def test_the_worst_chains_of_a_class_raise_no_alarm(worst: list[Chain], chains: dict[str, Any]) -> None:
+    """40 runs of 5,000 steps: the bound allows .04 alarms."""
+    runs = [watched(walk(worst, 5_000, seed), chains) for seed in range(40)]
+    assert [run.alarm for run in runs] == [None] * 40
+    assert max(run.evidence for run in runs) < -math.log(ALARM)
+
+
+def test_a_slow_regime_is_found() -> None:
+    """The mean rates are inside the class, those of the regimes are not."""
+    regimes = [binary(0.16, 0.24)] * 40 + [binary(0.005, 0.8)] * 8
+    assert watched(walk(regimes, 40_000, seed=3), BOX).alarm is not None
+
+
+def test_ticks_without_a_state_and_absent_ticks_are_no_steps() -> None:
+    watch = Watch(2, BOX)
+    for tick, state in ((0, 0), (1, 1), (2, None), (3, 1), (5, 1), (6, 0), (6, 0)):
+        watch.observe(tick, state)
+    assert watch.steps == 2
+
+
+def policy(chains: dict[str, Any], adversary: str, states: int = 2) -> dict[str, Any]:
+    names = [str(state) for state in range(states)]
+    return {"chains": chains, "guarantee": {"adversary": adversary}, "discretiser": {"states": names}}
+
+
+def test_what_is_watched_is_what_the_guarantee_assumes() -> None:
+    box = {"kind": "binary", **BOX}
+    assert watched_class(policy(box, "informed")) == BOX
+    universal = watched_class(policy(box, "universal"))
+    assert universal is not None
+    assert universal["odds_ratio"] == pytest.approx(0.9 * 0.8 / (0.1 * 0.2))
+    restless = watched_class(policy({"kind": "binary", "q": [0.5, 0.9], "r": [0.5, 0.8]}, "universal"))
+    assert restless is not None
+    assert restless["odds_ratio"] == pytest.approx(36.0)
+    assert watched_class(policy({"kind": "bounded", "odds_ratio": 9.0}, "universal", 3)) == ODDS
+    assert watched_class(policy({"kind": "bounded", "odds_ratio": 9.0}, "universal", 9)) is None
+    known = {"kind": "finite", **KNOWN}
+    assert (watched_class(policy(known, "ignorant")), watched_class(policy(known, "universal"))) == (KNOWN, None)
+    assert watched_class({"discretiser": {"states": ["a", "b"]}}) is None
