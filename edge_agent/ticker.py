@@ -181,7 +181,7 @@ class Ticker:
             return
         state = stream.observe(tick)
         try:
-            self._outbox.append(stream.plan, tick, stream.draw(tick, state))
+            self._outbox.append(stream.plan, tick, stream.mechanism.draw(tick, state))
         except sqlite3.Error as error:
             self.storage_failed(error)
         else:
