@@ -3,6 +3,9 @@
 # Tests wait more than they compute: two at a time take half as long.
 TWO = -n 2 --dist worksteal
 
+# What was compiled is kept, whatever the environment says: compiling all tests takes longer than running most of them.
+export PYTHONDONTWRITEBYTECODE =
+
 demo: setup-demo
 	.venv/bin/fugu demo
 
