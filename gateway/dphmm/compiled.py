@@ -24,8 +24,7 @@ from gateway.dphmm.constraints import surrogates
 from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.hull import Hull, ceil_gauges, complete_hull, difference_hull, pairs_within
 from gateway.dphmm.mass import Window, clamped_mass
-from gateway.dphmm.ratios import RATIO_BITS
-from gateway.dphmm.staircase import staircase
+from gateway.dphmm.staircase import RATIO_BITS, staircase
 from gateway.dphmm.tables import TableWeights, build_table, fallback_table, table_loss
 
 __all__ = [

@@ -36,7 +36,6 @@ __all__ = [
     "sequence_epsilon",
     "staircase_loss",
     "stream_loss",
-    "strict_epsilon",
     "trajectory_loss",
 ]
 
@@ -77,33 +76,13 @@ def staircase_loss(hull: Hull, values: Ints, epsilon: float) -> Floats:
     return np.asarray(np.where(powers < 0, np.inf, powers * (epsilon * _UP)), dtype=np.float64)
 
 
-def strict_epsilon(loss: Floats, constraint: Bools) -> float:
-    """The least epsilon for which definition 4.4 holds, in its strict form: one other state, the same for every output.
-
-    Args:
-        loss: N x N, of everything that is released in the tick.
-        constraint: C, N booleans, at least two true.
-
-    Returns:
-        The largest over states i of C of the least over other states k of C of max(loss[i,k], loss[k,i]).
-
-    Raises:
-        GraphError: The constraint set leaves no other state.
-    """
-    if constraint.sum() < 2:
-        raise GraphError("one state alone has no other one to be protected among")
-    both = np.maximum(loss, loss.T)[np.ix_(constraint, constraint)]
-    np.fill_diagonal(both, np.inf)
-    return float(both.min(axis=1).max())
-
-
 def joint_loss(losses: Sequence[Floats]) -> Floats:
     """Theorem 7.1, corrected: the loss of several independent releases of one tick, for every pair of states.
 
     It is exact: outputs are drawn independently, so the worst of each can come together. As printed the theorem adds
     the epsilons; that is false for definition 4.4 when a state's partner differs from release to release, since
-    no one state is then close to it for all of them. `strict_epsilon` of this sum is what does hold; one release
-    of the `stacked` query is usually better.
+    no one state is then close to it for all of them. What does hold is the
+    least epsilon of this sum; one release of the `stacked` query is usually better.
 
     Args:
         losses: N x N each.

@@ -19,7 +19,6 @@ __all__ = [
     "GraphError",
     "categories",
     "complete",
-    "components",
     "edge_list",
     "explicit",
     "lattice",
@@ -158,30 +157,6 @@ def edge_list(graph: Bools) -> list[tuple[int, int]]:
     """The edges (i, j) with i < j, in ascending order."""
     first, second = np.nonzero(np.triu(graph, 1))
     return list(zip(first.tolist(), second.tolist(), strict=True))
-
-
-def components(graph: Bools, constraint: Bools | None = None) -> list[list[int]]:
-    """Connected components, each ascending, ordered by their lowest state.
-
-    Args:
-        graph: N x N.
-        constraint: N booleans; components of the graph restricted to it. By default all states.
-
-    Returns:
-        A partition of the constraint set.
-    """
-    left = np.ones(len(graph), dtype=np.bool_) if constraint is None else constraint.copy()
-    found = []
-    while left.any():
-        reached = np.zeros_like(left)
-        frontier = np.zeros_like(left)
-        frontier[int(np.argmax(left))] = True
-        while frontier.any():
-            reached |= frontier
-            frontier = graph[frontier].any(axis=0) & left & ~reached
-        left &= ~reached
-        found.append(np.flatnonzero(reached).tolist())
-    return found
 
 
 def _loopless(related: Bools) -> Bools:

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 from contract.errors import FrameError
 from contract.release_frames import RELEASE, decode_release
-from gateway.release.charges import nats
+from gateway.release.charges import Run, clipped, nats, overlay, peak
 from gateway.release.entries import Key, uncharged
 from gateway.release.ledger import Ledger
-from gateway.release.ledger_rows import LedgerRows
-from gateway.release.runs import Run, clipped, overlay, peak
+from gateway.release.ledger_file import LedgerRows
 
 __all__ = ["Audit", "verify"]
 

@@ -19,10 +19,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from gateway.release.charges import Run, clipped, overlay, peak
 from gateway.release.entries import Account, Allowance, Entry, Key, LedgerError, Release, State, refusal
-from gateway.release.ledger_file import open_ledger
-from gateway.release.ledger_rows import LedgerRows
-from gateway.release.runs import Run, clipped, overlay, peak
+from gateway.release.ledger_file import LedgerRows, open_ledger
 from host.database import snapshot, transaction
 
 __all__ = ["Ledger"]

@@ -25,7 +25,7 @@ from gateway.privacy.accountant.odds_ratio import (
     odds_ratio_loss,
     odds_ratio_losses,
 )
-from gateway.privacy.accountant.reversal import reversed_stationary
+from gateway.privacy.accountant.past import reversed_stationary
 from gateway.privacy.accountant.schedule import informed_losses, left_sides, losses
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 

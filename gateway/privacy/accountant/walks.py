@@ -19,7 +19,7 @@ from gateway.chain.kernel import kernel
 from gateway.privacy.accountant.endless_side import EndlessSide
 from gateway.privacy.accountant.inner_maximum import box_step, closed, exact_step, ratio_order, transport_step
 from gateway.privacy.accountant.odds_ratio import odds_ratio_step
-from gateway.privacy.accountant.reversal import reversed_stationary
+from gateway.privacy.accountant.past import reversed_stationary
 from gateway.privacy.chain_class import MarkovChain
 
 __all__ = ["any_start_bound", "endless_bound", "local_step"]
