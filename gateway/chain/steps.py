@@ -22,7 +22,6 @@ __all__ = [
     "LIFT",
     "Message",
     "advance",
-    "begin",
     "combine",
     "condition_row",
     "fits_registers",
@@ -83,33 +82,6 @@ def lift(a: Message) -> tuple[Message, float, int]:
         mass *= LIFT
         lifts += 1
     return a, mass, lifts
-
-
-@kernel
-def begin(initial: Floats, sequence: int, rows: Floats, z: int, unit: Message) -> Message:
-    """Condition the law of a first tick on its symbol.
-
-    Args:
-        initial: (sequences, k) law of the first tick.
-        sequence: which row of it.
-        rows: (m + 1, k) Pr(symbol | state), last row all ones.
-        z: symbol, -1 for unobserved.
-        unit: a message of k ones; it only carries k.
-
-    Returns:
-        Message Pr(first state, symbol).
-    """
-    s = sequence
-    if len(unit) == 2:
-        return initial[s, 0] * rows[z, 0], initial[s, 1] * rows[z, 1]
-    if len(unit) == 3:
-        return initial[s, 0] * rows[z, 0], initial[s, 1] * rows[z, 1], initial[s, 2] * rows[z, 2]
-    return (
-        initial[s, 0] * rows[z, 0],
-        initial[s, 1] * rows[z, 1],
-        initial[s, 2] * rows[z, 2],
-        initial[s, 3] * rows[z, 3],
-    )
 
 
 @kernel

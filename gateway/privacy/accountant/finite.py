@@ -15,16 +15,17 @@ from contract.chains import BinaryChains
 from contract.guarantee import Adversary
 from contract.rounding import SIDE, UPWARD, reversal_error
 from gateway.chain.arrays import Floats, Ints
-from gateway.privacy.accountant.endless_side import EndlessSide, log_ratios
-from gateway.privacy.accountant.inner_maximum import EXACT_STATES, step
-from gateway.privacy.accountant.intervals import ALTERNATING, IntervalChains
-from gateway.privacy.accountant.odds_ratio import (
+from gateway.privacy.accountant.bounded import (
+    ALTERNATING,
     ODDS_RATIO_BOUND,
+    IntervalChains,
     followed,
     odds_ratio_above,
     odds_ratio_loss,
     odds_ratio_losses,
 )
+from gateway.privacy.accountant.endless_side import EndlessSide, log_ratios
+from gateway.privacy.accountant.inner_maximum import EXACT_STATES, step
 from gateway.privacy.accountant.past import reversed_stationary
 from gateway.privacy.accountant.schedule import informed_losses, left_sides, losses
 from gateway.privacy.chain_class import ChainClassError, MarkovChain

@@ -10,8 +10,7 @@ import numpy as np
 from contract.rounding import SIDE, UNIT, WIDE, reversal_error
 from gateway.chain.arrays import Bools, Floats, Ints
 from gateway.privacy.accountant.endless_side import log_ratios
-from gateway.privacy.accountant.inner_maximum import Order, closed, ratio_order, step
-from gateway.privacy.accountant.odds_ratio import odds_ratio_step
+from gateway.privacy.accountant.inner_maximum import Order, closed, odds_ratio_step, ratio_order, step
 from gateway.privacy.chain_class import TINY, ChainClassError, MarkovChain
 
 __all__ = ["left_any", "reversed_kernel", "reversed_stationary"]

@@ -17,8 +17,14 @@ from contract.rounding import LOGARITHM, OUTWARD, SIDE, UNIT, WIDE
 from gateway.chain.arrays import Floats
 from gateway.chain.kernel import kernel
 from gateway.privacy.accountant.endless_side import EndlessSide
-from gateway.privacy.accountant.inner_maximum import box_step, closed, exact_step, ratio_order, transport_step
-from gateway.privacy.accountant.odds_ratio import odds_ratio_step
+from gateway.privacy.accountant.inner_maximum import (
+    box_step,
+    closed,
+    exact_step,
+    odds_ratio_step,
+    ratio_order,
+    transport_step,
+)
 from gateway.privacy.accountant.past import reversed_stationary
 from gateway.privacy.chain_class import MarkovChain
 
