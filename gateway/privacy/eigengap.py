@@ -185,9 +185,9 @@ def _best(
     # half of lemma 4.9's length, 4 a*, is more than any best arm
     count = min(fast_path_length(known, epsilon) // 2, _MOST_ARMS, max(room_left, room_right))
     right = arm_influences(known, np.arange(1, max(count, 1) + 1)).reshape(-1, 1, 1)
-    zero = np.zeros((1, 1))
+    left = right if stationary else 2.0 * right
     scale, a, b, e, _ = smallest_scale(
-        zero, zero, right if stationary else 2.0 * right, right, room_left, room_right, trivial, epsilon, enough, 0, 0
+        np.zeros((1, 1)), left, right, room_left, room_right, trivial, epsilon, enough, 0, 0
     )
     card = (a - 1 if a else room_left) + (b if b else room_right + 1)
     if not a and not b:

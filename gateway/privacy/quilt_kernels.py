@@ -84,7 +84,6 @@ def _largest_sum(left: Floats, table: Floats) -> tuple[float, int, int]:
 @kernel
 def smallest_scale(
     start: Floats,
-    base: Floats,
     column: Floats,
     right: Floats,
     room_left: int,
@@ -99,7 +98,6 @@ def smallest_scale(
 
     Args:
         start: (k, k), the term of the node's own law, for quilts with a left arm.
-        base: (k, k), the same for quilts without one: 0, or -inf for pairs that are left out.
         column, right: (n, k, k).
         room_left, room_right: nodes on either side; a side that never ends has more than 2^60.
         trivial: the scale of the empty quilt, inf on an endless stream.
@@ -123,7 +121,7 @@ def smallest_scale(
         a, b = (a if seed_left <= reach_left else 0), (b if seed_right <= reach_right else 0)
         card = (a - 1 if a else room_left) + (b if b else room_right + 1)
         if (a or b) and card < endless:
-            left = start + column[a - 1] if a else base
+            left = start + column[a - 1] if a else np.zeros_like(start)
             influence = _largest_sum(left, right[b - 1])[0] if b else _largest_sum(left, np.zeros_like(left))[0]
             if influence < epsilon and card / (epsilon - influence) < best:
                 best, best_left, best_right, best_influence = card / (epsilon - influence), a, b, influence
@@ -137,7 +135,7 @@ def smallest_scale(
             if a:
                 break
             continue
-        left = start + column[a - 1] if a else base
+        left = start + column[a - 1] if a else np.zeros_like(start)
         alone[a] = _largest_sum(left, np.zeros_like(left))[0]
         if not alone[a] < epsilon:
             continue
@@ -180,7 +178,6 @@ def smallest_scale(
 @kernel
 def smallest_loss(
     start: Floats,
-    base: Floats,
     column: Floats,
     right: Floats,
     node: int,
@@ -189,7 +186,7 @@ def smallest_loss(
     """The smallest influence + charges nearby over the quilts of a node.
 
     Args:
-        start, base, column, right: as for `smallest_scale`.
+        start, column, right: as for `smallest_scale`.
         node: 0..T-1.
         spent: (T + 1,) running sums of the charges.
 
@@ -206,7 +203,7 @@ def smallest_loss(
             if a:
                 break
             continue
-        left = start + column[a - 1] if a else base
+        left = start + column[a - 1] if a else np.zeros_like(start)
         alone = _largest_sum(left, np.zeros_like(left))[0]
         if a and alone + spent[length] - first < best:
             best, best_left, best_right, best_influence = alone + spent[length] - first, a, 0, alone
