@@ -153,12 +153,7 @@ class Ledger:
 
     def _charge(self, key: Key, release: Release, charge: int) -> None:
         """Charge one account, or raise."""
-        row = self._one(
-            "SELECT id, allowance, base, exclusive FROM accounts WHERE (device, stream, audience)=(?, ?, ?)", *key
-        )
-        if row is None:
-            raise LedgerError(f"{key}: has no allowance")
-        account, allowance, base, exclusive = row
+        account, allowance, base, exclusive = self._account(key)
         first, last = release.first, release.last
         if exclusive:
             raise LedgerError(
