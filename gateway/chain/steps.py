@@ -67,10 +67,7 @@ def times(a: Message, factor: float) -> Message:
 
 @kernel
 def lift(a: Message) -> tuple[Message, float, int]:
-    """Bring a message that has become tiny back into range.
-
-    Args:
-        a: message of 2, 3 or 4 components.
+    """Bring a message of 2, 3 or 4 components that has become tiny back into range.
 
     Returns:
         The message times 2^(100 j), its sum (zero only if the evidence is impossible), and j.
@@ -86,15 +83,9 @@ def lift(a: Message) -> tuple[Message, float, int]:
 
 @kernel
 def advance(a: Message, table: Floats, z: int) -> Message:
-    """Predict and condition in one: the row vector `a` times the matrix `table[z]`.
+    """Predict and condition in one: the row vector `a` times the matrix `table[z]`, not normalised.
 
-    Args:
-        a: message of k = 2, 3 or 4 components.
-        table: (m + 1, k, k); pass its transposed matrices for the backward direction.
-        z: symbol, -1 for unobserved.
-
-    Returns:
-        Message of k components, not normalised.
+    Pass the table of transposed matrices for the backward direction.
     """
     if len(a) == 2:
         return (
@@ -138,11 +129,7 @@ def product(out: Floats, t: int, a: Message) -> Message:
 
 @kernel
 def combine(out: Floats, t: int, a: Message) -> bool:
-    """Turn row t of `out` (n, k), a message from the other side, into a posterior with this side's message.
-
-    Returns:
-        False, and `out` is not a law, if no path explains the symbols.
-    """
+    """Turn row t of `out` (n, k), a message from the other side, into a posterior; False if it would be 0."""
     b = product(out, t, a)
     mass = total(b)
     if mass == 0.0:

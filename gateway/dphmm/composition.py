@@ -59,15 +59,10 @@ def between_any(epsilon: float, factor: Fraction | int | float) -> float:
 
 
 def staircase_loss(hull: Hull, values: Ints, epsilon: float) -> Floats:
-    """The per-tick loss of staircase noise: epsilon * ceil(gauge(f(i) - f(j))).
+    """The per-tick loss of staircase noise: epsilon * ceil(gauge(f(i) - f(j))), f N x d.
 
     Not epsilon times the gauge: the power of the ratio is a whole number, so two states half a gauge apart differ at
     some output by a full step.
-
-    Args:
-        hull: K.
-        values: f, N x d.
-        epsilon: of the noise.
 
     Returns:
         N x N in nats, rounded up; infinite off the span of K.
@@ -114,15 +109,10 @@ def joint_epsilon(protected: Sequence[Bools], epsilons: Sequence[float]) -> floa
 
 
 def trajectory_loss(losses: Sequence[Floats], first: Sequence[int], second: Sequence[int]) -> float:
-    """Theorem 7.2, exactly: what a sequence of releases reveals between two trajectories, both fixed.
+    """Theorem 7.2, exactly: what n releases, with losses N x N, reveal between two trajectories of n states.
 
     It says nothing of an adversary who knows how states follow one another and asks about one tick: for that there is
     `stream_loss`.
-
-    Args:
-        losses: N x N for each of n ticks.
-        first: n states.
-        second: n states.
 
     Returns:
         The largest log of the likelihood of all outputs under the first over that under the second, rounded up.

@@ -68,14 +68,7 @@ def complete(states: int) -> Bools:
 
 
 def categories(labels: Sequence[Hashable]) -> Bools:
-    """Pairs of states that carry the same label: the category may be known, the state within it may not.
-
-    Args:
-        labels: one per state.
-
-    Returns:
-        N x N.
-    """
+    """Pairs of states with the same label, N x N: the category may be known, the state within it may not."""
     number = {label: index for index, label in enumerate(dict.fromkeys(labels))}
     code = np.array([number[label] for label in labels], dtype=np.int64)
     return _loopless(code[:, None] == code[None, :])
@@ -104,13 +97,10 @@ def within_radius(coordinates: ArrayLike, radius: int | float | Fraction) -> Boo
 
 
 def one_step(transition: ArrayLike) -> Bools:
-    """The transition graph: pairs of states that can both follow from some one state.
+    """The transition graph, N x N: pairs of states that can both follow from some one state.
 
-    Args:
-        transition: N x N; a step is possible if its entry is above 0. Rows need not sum to 1.
-
-    Returns:
-        N x N. The paper's definition forgets to say "exists i": the common predecessor is any state.
+    A step is possible if its entry is above 0; rows need not sum to 1. The paper's definition forgets to say
+    "exists i": the common predecessor is any state.
     """
     possible = np.asarray(transition) > 0
     if possible.ndim != 2 or possible.shape[0] != possible.shape[1]:
@@ -141,15 +131,7 @@ def explicit(states: int, edges: Iterable[tuple[int, int]]) -> Bools:
 
 
 def restrict(graph: Bools, constraint: Bools) -> Bools:
-    """The edges inside a constraint set.
-
-    Args:
-        graph: N x N.
-        constraint: N booleans, the states that the adversary holds possible.
-
-    Returns:
-        N x N.
-    """
+    """The edges, N x N, inside a constraint set, N booleans: the states that the adversary holds possible."""
     return graph & constraint[:, None] & constraint[None, :]
 
 

@@ -70,13 +70,7 @@ def measure(hull: Hull) -> float:
 
 
 def second_moment(hull: Hull) -> list[list[Fraction]]:
-    """E[U U'] for U uniform in K.
-
-    Args:
-        hull: K.
-
-    Returns:
-        d x d exact fractions.
+    """E[U U'] for U uniform in K, d x d exact fractions.
 
     For a simplex with corners 0, v_1 .. v_r it is (sum_i v_i v_i' + s s') / ((r + 1)(r + 2)), s = sum_i v_i.
     """
@@ -140,12 +134,7 @@ def _determinant(rows: list[list[int]]) -> int:
 
 
 def knorm_log_density(hull: Hull, epsilon: float, offset: Sequence[int | Fraction]) -> float:
-    """The log-density of K-norm noise, with respect to length, area or volume within the span of K.
-
-    Args:
-        hull: K.
-        epsilon: above 0.
-        offset: z - f(x), d exact numbers.
+    """The log-density of K-norm noise at z - f(x), d exact numbers; to length, area or volume within the span of K.
 
     Returns:
         -epsilon gauge - log(rank! measure(K) / epsilon^rank), or -inf outside the span.
@@ -155,17 +144,7 @@ def knorm_log_density(hull: Hull, epsilon: float, offset: Sequence[int | Fractio
 
 
 def draw_knorm(hull: Hull, epsilon: float, size: int, generator: np.random.Generator) -> Floats:
-    """Draw continuous K-norm noise: a gamma radius times a uniform point of K.
-
-    Args:
-        hull: K.
-        epsilon: above 0.
-        size: draws.
-        generator: of randomness; simulation only.
-
-    Returns:
-        size x d.
-    """
+    """Draw continuous K-norm noise, size x d, for simulation: a gamma radius times a uniform point of K."""
     if hull.rank == 0:
         return np.zeros((size, hull.dimensions))
     pieces = list(simplices(hull))

@@ -76,11 +76,6 @@ class Protection(NamedTuple):
 def protected_pairs(hull: Hull, values: Ints, constraint: Bools) -> Bools:
     """The pairs (i, j), i != j, of the constraint set with f(i) - f(j) in K: those that noise of K protects.
 
-    Args:
-        hull: K.
-        values: f, N x d.
-        constraint: N booleans.
-
     Returns:
         N x N; it contains every edge that K was made from, and usually more.
     """
@@ -93,11 +88,6 @@ def protected_pairs(hull: Hull, values: Ints, constraint: Bools) -> Bools:
 
 def degree_of_protection(hull: Hull, values: Ints, constraint: Bools) -> Ints:
     """How many states of C each state is protected among, itself included.
-
-    Args:
-        hull: K.
-        values: f, N x d.
-        constraint: C, N booleans.
 
     Returns:
         N counts: 0 outside C, 1 for an exposed state.

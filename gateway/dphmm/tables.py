@@ -163,10 +163,7 @@ def fallback_table(values: Ints, epsilon: Fraction | int | float, *, most_output
 
 
 def table_loss(weights: Ints) -> NDArray[np.float64]:
-    """The per-tick loss of a table, for the chain accountant: max over outputs of log(W[i,z] / W[j,z]).
-
-    Args:
-        weights: N x M.
+    """The per-tick loss of N x M weights, for the chain accountant: max over outputs of log(W[i,z] / W[j,z]).
 
     Returns:
         N x N in nats, rounded up; 0 on the diagonal.

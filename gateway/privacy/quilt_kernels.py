@@ -20,12 +20,7 @@ __all__ = ["grow_tables", "largest_ratio", "smallest_loss", "smallest_scale"]
 
 @kernel
 def largest_ratio(rows: Floats, out: Floats) -> None:
-    """out[x,x'] = max over y of rows[x,y] / rows[x',y]; 0/0 is passed over, and is -inf if there is nothing else.
-
-    Args:
-        rows: (k, m), at least 0.
-        out: (k, k), overwritten.
-    """
+    """out[x,x'] = max over y of rows[x,y] / rows[x',y]; 0/0 is passed over, and is -inf if there is nothing else."""
     k, m = rows.shape
     out[:] = -np.inf
     inverse = np.empty(k)

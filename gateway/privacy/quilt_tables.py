@@ -29,14 +29,7 @@ _MOST_ENTRIES = 2**24
 
 
 def log_ratio_table(kernel: ArrayLike) -> Floats:
-    """How far apart the rows of a kernel are.
-
-    Args:
-        kernel: (k, m), non-negative.
-
-    Returns:
-        (k, k): max over y of log kernel[x,y] / kernel[x',y]; inf where only a denominator is 0, 0/0 is passed over.
-    """
+    """(k, k): max over y of log kernel[x,y] / kernel[x',y]; inf where only a denominator is 0, 0/0 is passed over."""
     rows = np.ascontiguousarray(kernel, dtype=np.float64)
     table = np.empty((rows.shape[0], rows.shape[0]))
     with np.errstate(all="ignore"):
