@@ -108,12 +108,6 @@ def filter_wide(
 def run_filter(problem: Problem) -> Filtered:
     """Filter a checked problem (what `filter_beliefs` and the learner share).
 
-    Args:
-        problem: n symbols in any number of sequences, k states.
-
-    Returns:
-        Beliefs (n, k) and log-likelihoods (sequences,).
-
     Raises:
         ValueError: the symbols have probability zero.
     """

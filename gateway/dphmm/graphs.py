@@ -75,14 +75,7 @@ def categories(labels: Sequence[Hashable]) -> Bools:
 
 
 def within_radius(coordinates: ArrayLike, radius: int | float | Fraction) -> Bools:
-    """The utility graph: pairs of states at a Euclidean distance of at most a radius.
-
-    Args:
-        coordinates: N x d, as for `lattice`.
-        radius: at least 0, in lattice steps; a pair at exactly this distance is an edge.
-
-    Returns:
-        N x N.
+    """The utility graph, N x N: pairs of states at a Euclidean distance of at most a radius, in lattice steps.
 
     Raises:
         GraphError: The radius is negative or not finite, or a coordinate is refused by `lattice`.
@@ -110,14 +103,7 @@ def one_step(transition: ArrayLike) -> Bools:
 
 
 def explicit(states: int, edges: Iterable[tuple[int, int]]) -> Bools:
-    """A graph given edge by edge.
-
-    Args:
-        states: N.
-        edges: pairs of different states in 0..N-1, in either order.
-
-    Returns:
-        N x N.
+    """A graph, N x N, given by pairs of different states in 0..N-1, in either order.
 
     Raises:
         GraphError: An edge names a state that is not there, or joins a state to itself.

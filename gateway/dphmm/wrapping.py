@@ -63,10 +63,7 @@ def outermost(points: Ints) -> Ints:
 
 
 def span(points: Ints) -> tuple[Ints, tuple[int, ...]]:
-    """The span of points: its equations, and coordinates that tell its points apart.
-
-    Args:
-        points: n x d, d in 1..3, none of them 0.
+    """The span of n x d points, none of them 0: its equations, and coordinates that tell its points apart.
 
     Returns:
         (d - rank) x d integers, normal to the span, and `rank` axes.
@@ -105,10 +102,7 @@ def mirrored_polygon(points: Ints, axes: tuple[int, ...]) -> Ints:
 
     Args:
         points: n x d, with the negative of each, on a plane through 0 but not all on one line.
-        axes: two coordinates that tell the points of the plane apart.
-
-    Returns:
-        V x d, counter-clockwise in those coordinates from the lexicographically lowest point.
+        axes: two coordinates that tell the points of the plane apart; in them the result is counter-clockwise.
     """
     seen = points[:, axes]
     below = points[_turning_left(seen, _columns(seen)[0])]

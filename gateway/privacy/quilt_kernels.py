@@ -40,12 +40,8 @@ def grow_tables(
 ) -> int:
     """Fill the tables of the distances done + 1 .. wanted with ratios, not yet their logarithms.
 
-    Args:
-        transition: (k, k).
-        power: (k, k), its power `done`; advanced to power `wanted`.
-        column, right: (at least wanted, k, k); entry m - 1 is distance m.
-        done, wanted: distances.
-        tiny: stop where a positive entry falls below this, because ratios would no longer be exact.
+    Entry m - 1 of column and right, (at least wanted, k, k), is distance m; power (k, k) goes on from that of `done`.
+    It stops where a positive entry falls below `tiny`, because ratios would no longer be exact.
 
     Returns:
         The distance reached: `wanted`, or the last one before an entry got too small.
@@ -178,12 +174,7 @@ def smallest_loss(
     node: int,
     spent: Floats,
 ) -> tuple[float, int, int, float]:
-    """The smallest influence + charges nearby over the quilts of a node.
-
-    Args:
-        start, column, right: as for `smallest_scale`.
-        node: 0..T-1.
-        spent: (T + 1,) running sums of the charges.
+    """The smallest influence + charges nearby over the quilts of a node in 0..T-1; spent: (T + 1,) sums of the charges.
 
     Returns:
         (loss, left arm, right arm, influence); both arms 0 is the empty quilt.

@@ -89,15 +89,9 @@ def mqm_exact(
 
 
 def influence(chain: MarkovChain, node: int | None, before: int | None, after: int | None) -> float:
-    """The influence of the nodes {node - before, node + after} on a node (equation 5).
+    """The influence of the nodes {node - before, node + after} on a node (equation 5), at least 0.
 
-    Args:
-        chain: any.
-        node: 1.., or None for a node of the stationary chain.
-        before, after: arms, at least 1, or None for an absent arm.
-
-    Returns:
-        At least 0, inf if the nodes can rule a state out.
+    The node is 1.., or None for one of the stationary chain; an absent arm is None. inf if they can rule a state out.
     """
     too_long = node is not None and node <= (before or 0)
     if too_long or any(arm is not None and arm < 1 for arm in (before, after)):

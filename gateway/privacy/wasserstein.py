@@ -164,11 +164,8 @@ def wasserstein_joint(
 def infinity_wasserstein(law: Iterable[tuple[Number, Number]], other: Iterable[tuple[Number, Number]]) -> Fraction:
     """The infinity-Wasserstein distance of two laws on the line, by the quantile coupling.
 
-    Args:
-        law, other: (value, weight), in any order; each has some positive weight, and is normalised.
-
-    Returns:
-        The smallest d such that mass can be moved from one to the other with no piece going further than d.
+    Each law is (value, weight) in any order, with some positive weight, and is normalised; the distance is the smallest
+    d such that mass can be moved from one to the other with no piece going further than d.
     """
     first, second = _sorted(law), _sorted(other)
     return Fraction(max(_one_way(first, second), _one_way(second, first)))

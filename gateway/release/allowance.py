@@ -48,15 +48,14 @@ def allowance(chains: ChainClass, epsilon: float, adversary: Adversary) -> int:
 
 
 def joint_charge(allowances: Sequence[int], base: int) -> int:
-    """The most that a tick is charged for all audiences of a reader together.
+    """The most that a tick is charged for all audiences of a reader together, in units of `gateway.release.charges`.
 
     Args:
-        allowances: what each audience may be told about a tick, the base included; in units of
-            `gateway.release.charges`.
+        allowances: what each audience may be told about a tick, the base included.
         base: what the device itself releases to all of them; it is the same release, and counts once.
 
     Returns:
-        In the same units; 0 if there is no audience that the gateway may tell anything.
+        0 if there is no audience that the gateway may tell anything.
     """
     told = sum(max(one - base, 0) for one in allowances)
     return told + base if told else 0

@@ -56,13 +56,7 @@ class Run(NamedTuple):
 
 
 def overlay(runs: Iterable[Run], first: int, last: int, charge: int) -> list[Run]:
-    """Add a charge to every tick first..last.
-
-    Args:
-        runs: of any stretch of ticks; what does not overlap or touch the ticks stays as it is.
-        first, last: both included.
-        charge: above 0.
-    """
+    """Add a charge above 0 to every tick first..last, both included; runs that do not touch them stay as they are."""
     result: list[Run] = []
     reached = first  # ticks of first..last below it are done
     for run in runs:

@@ -118,11 +118,7 @@ class KnownChains:
 
 
 class _Member:
-    """One chain of a class, with what endless streams need of it.
-
-    Args:
-        chain: the chain, with its start.
-    """
+    """One chain of a class, with its start and what endless streams need of it."""
 
     def __init__(self, chain: MarkovChain) -> None:
         self.chain = chain
@@ -155,15 +151,7 @@ class _Member:
         return EndlessSide(backward, reversal_error(len(inside)))
 
     def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
-        """Epsilon and the name of its bound.
-
-        Args:
-            pairs: (k, k) per-tick loss, the same at every tick.
-            adversary: ignorant or informed.
-
-        Raises:
-            ChainClassError: the start is not stationary, and is not forgotten.
-        """
+        """As `KnownChains.endless`, for those who are ignorant or informed."""
         if self.rates is not None:
             q, r = self.rates
             return IntervalChains(BinaryChains(q=(q, q), r=(r, r))).endless(pairs, adversary)

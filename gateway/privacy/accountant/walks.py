@@ -44,12 +44,9 @@ _EXACT = 18.0  # rounding counts e^bound times in the exact step, so that it is 
 def local_step(transition: Floats, bounds: Floats) -> Floats:
     """One step of the recursion, each pair of rows on the columns that either can reach.
 
-    Args:
-        transition: (k, k) laws.
-        bounds: (k, k) closed bounds, at most 500.
-
     Returns:
-        (k, k) bounds, 0 on the diagonal; as `inner_maximum.step`, never above its best relaxation.
+        (k, k) bounds, 0 on the diagonal, from closed ones, at most 500; as `inner_maximum.step`, never above its best
+        relaxation.
     """
     states = len(transition)
     result = np.zeros((states, states))
