@@ -27,7 +27,23 @@ from typing import Any, TypeVar
 
 from contract._document import FORMAT_NAME
 from contract.envelope import Envelope, Kind, decode_envelope, decode_roots
-from contract.errors import FrameError, GuaranteeError, PolicyError
+from contract.errors import (
+    AddressError,
+    CeilingError,
+    ConflictError,
+    EnvelopeError,
+    ExpiredError,
+    FalseGuaranteeError,
+    FrameError,
+    GuaranteeError,
+    JointBoundError,
+    NotYetValidError,
+    PinnedError,
+    PolicyError,
+    ReplayError,
+    RootError,
+    TrustError,
+)
 from contract.fleet_documents import (
     Enrolment,
     PolicyDocument,
@@ -41,20 +57,6 @@ from contract.pins import violations
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 from contract.signatures import verified
-from contract.trust_errors import (
-    AddressError,
-    CeilingError,
-    ConflictError,
-    EnvelopeError,
-    ExpiredError,
-    FalseGuaranteeError,
-    JointBoundError,
-    NotYetValidError,
-    PinnedError,
-    ReplayError,
-    RootError,
-    TrustError,
-)
 
 __all__ = ["Trust", "TrustState", "Verdict"]
 

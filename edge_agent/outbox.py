@@ -45,10 +45,8 @@ _SCHEMA = """
 """
 
 
-class OutboxError(FuguError):
+class OutboxError(FuguError, reason=Reason.OUTBOX):
     """The outbox cannot be opened, or belongs to somebody else."""
-
-    reason = Reason.OUTBOX
 
 
 class Outbox:

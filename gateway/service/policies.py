@@ -23,28 +23,20 @@ __all__ = [
 ]
 
 
-class UnknownDeviceError(FuguError):
+class UnknownDeviceError(FuguError, reason=Reason.UNKNOWN_DEVICE):
     """No policy names the device."""
 
-    reason = Reason.UNKNOWN_DEVICE
 
-
-class UnknownStreamError(FuguError):
+class UnknownStreamError(FuguError, reason=Reason.UNKNOWN_STREAM):
     """No policy of the device names the stream."""
 
-    reason = Reason.UNKNOWN_STREAM
 
-
-class UnknownPolicyVersionError(FuguError):
+class UnknownPolicyVersionError(FuguError, reason=Reason.UNKNOWN_POLICY_VERSION):
     """No policy of the stream has the version."""
 
-    reason = Reason.UNKNOWN_POLICY_VERSION
 
-
-class WrongKindError(FuguError):
+class WrongKindError(FuguError, reason=Reason.WRONG_KIND):
     """Symbols of a measured stream, or points of another."""
-
-    reason = Reason.WRONG_KIND
 
 
 AnyModel = SymbolModel | MeasureModel

@@ -29,10 +29,8 @@ __all__ = ["Points"]
 _log = logging.getLogger(__name__)
 
 
-class PointMismatchError(FuguError):
+class PointMismatchError(FuguError, reason=Reason.POINT_MISMATCH):
     """Points have other dimensions than the policy that the frame names says."""
-
-    reason = Reason.POINT_MISMATCH
 
 
 class Points:

@@ -28,10 +28,8 @@ _MAX_ROWS = 2 * MAX_FRAME_TICKS
 _MAX_VALUES = 1 << 16
 
 
-class SymbolRangeError(FuguError):
+class SymbolRangeError(FuguError, reason=Reason.SYMBOL_OUT_OF_RANGE):
     """A symbol is not in the table of the policy that the frame names, or takes other bits than there."""
-
-    reason = Reason.SYMBOL_OUT_OF_RANGE
 
 
 class Symbols:

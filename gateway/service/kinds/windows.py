@@ -19,16 +19,12 @@ from gateway.service.store import Store
 __all__ = ["Windows"]
 
 
-class UnknownWindowError(FuguError):
+class UnknownWindowError(FuguError, reason=Reason.UNKNOWN_WINDOW):
     """The policy that the frame names has no such window."""
 
-    reason = Reason.UNKNOWN_WINDOW
 
-
-class WindowMismatchError(FuguError):
+class WindowMismatchError(FuguError, reason=Reason.WINDOW_MISMATCH):
     """The window's ticks, or its number of counts, are not those of the policy that the frame names."""
-
-    reason = Reason.WINDOW_MISMATCH
 
 
 class Windows:
