@@ -44,14 +44,7 @@ from contract.errors import (
     RootError,
     TrustError,
 )
-from contract.fleet_documents import (
-    Enrolment,
-    PolicyDocument,
-    RootDocument,
-    TableDocument,
-    TimeDocument,
-    read_document,
-)
+from contract.fleet_documents import Enrolment, PolicyDocument, RootDocument, TableDocument, TimeDocument, read_document
 from contract.joint import NoJointBoundError, joint_epsilon
 from contract.pins import violations
 from contract.policies import AnyPolicy
@@ -148,10 +141,7 @@ class Trust:
     """
 
     def __init__(
-        self,
-        enrolment: Enrolment,
-        state: TrustState | None = None,
-        sensors: Mapping[str, Hashable] | None = None,
+        self, enrolment: Enrolment, state: TrustState | None = None, sensors: Mapping[str, Hashable] | None = None
     ) -> None:
         self.enrolment = enrolment
         self._sensors = sensors

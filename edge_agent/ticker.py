@@ -49,11 +49,7 @@ class Ticker:
     """
 
     def __init__(
-        self,
-        outbox: Outbox,
-        clock: Clock,
-        entropy: Callable[[memoryview], None],
-        silent: Callable[[float], bool],
+        self, outbox: Outbox, clock: Clock, entropy: Callable[[memoryview], None], silent: Callable[[float], bool]
     ) -> None:
         self._outbox = outbox
         self._clock = clock

@@ -14,13 +14,7 @@ from contract.window_frames import sequence_name
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.kinds.symbol_model import SymbolModel
 
-__all__ = [
-    "Catalogue",
-    "UnknownDeviceError",
-    "UnknownPolicyVersionError",
-    "UnknownStreamError",
-    "WrongKindError",
-]
+__all__ = ["Catalogue", "UnknownDeviceError", "UnknownPolicyVersionError", "UnknownStreamError", "WrongKindError"]
 
 
 class UnknownDeviceError(FuguError, reason=Reason.UNKNOWN_DEVICE):

@@ -8,14 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from contract.errors import FuguError, Reason
-from contract.frames import (
-    MAX_FRAME_TICKS,
-    Estimate,
-    SymbolFrame,
-    decode_symbols,
-    encode_estimate,
-    refuse_other_clock,
-)
+from contract.frames import MAX_FRAME_TICKS, Estimate, SymbolFrame, decode_symbols, encode_estimate, refuse_other_clock
 from gateway.service.kinds.kind import Place, Span
 from gateway.service.kinds.symbol_model import Model, SymbolModel
 from gateway.service.kinds.symbol_track import Run, Track, Tracked, replay
