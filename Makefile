@@ -3,6 +3,12 @@
 # Tests wait more than they compute: two at a time take half as long.
 TWO = -n 2 --dist worksteal
 
+# What was compiled is kept, whatever the environment says: compiling all tests takes longer than running most of them.
+export PYTHONDONTWRITEBYTECODE =
+
+# Two tests at a time keep two cores busy: threads for small matrices only get into their way.
+test quick: export OPENBLAS_NUM_THREADS = 1
+
 demo: setup-demo
 	.venv/bin/fugu demo
 

@@ -25,10 +25,8 @@ __all__ = ["NoJointBoundError", "joint_epsilon"]
 _STRENGTH: tuple[Adversary, ...] = get_args(Adversary)
 
 
-class NoJointBoundError(GuaranteeError):
+class NoJointBoundError(GuaranteeError, reason=Reason.NO_JOINT_BOUND):
     """What several streams tell together is not known."""
-
-    reason = Reason.NO_JOINT_BOUND
 
 
 def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable] | None) -> float:

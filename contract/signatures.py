@@ -8,8 +8,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from contract.envelope import Envelope
+from contract.errors import RoleError, SignatureError, ThresholdError
 from contract.fleet_documents import Role
-from contract.trust_errors import RoleError, SignatureError, ThresholdError
 
 __all__ = ["signers", "verified"]
 

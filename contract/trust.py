@@ -27,34 +27,29 @@ from typing import Any, TypeVar
 
 from contract._document import FORMAT_NAME
 from contract.envelope import Envelope, Kind, decode_envelope, decode_roots
-from contract.errors import FrameError, GuaranteeError, PolicyError
-from contract.fleet_documents import (
-    Enrolment,
-    PolicyDocument,
-    RootDocument,
-    TableDocument,
-    TimeDocument,
-    read_document,
-)
-from contract.joint import NoJointBoundError, joint_epsilon
-from contract.pins import violations
-from contract.policies import AnyPolicy
-from contract.policy import Policy
-from contract.signatures import verified
-from contract.trust_errors import (
+from contract.errors import (
     AddressError,
     CeilingError,
     ConflictError,
     EnvelopeError,
     ExpiredError,
     FalseGuaranteeError,
+    FrameError,
+    GuaranteeError,
     JointBoundError,
     NotYetValidError,
     PinnedError,
+    PolicyError,
     ReplayError,
     RootError,
     TrustError,
 )
+from contract.fleet_documents import Enrolment, PolicyDocument, RootDocument, TableDocument, TimeDocument, read_document
+from contract.joint import NoJointBoundError, joint_epsilon
+from contract.pins import violations
+from contract.policies import AnyPolicy
+from contract.policy import Policy
+from contract.signatures import verified
 
 __all__ = ["Trust", "TrustState", "Verdict"]
 
@@ -146,10 +141,7 @@ class Trust:
     """
 
     def __init__(
-        self,
-        enrolment: Enrolment,
-        state: TrustState | None = None,
-        sensors: Mapping[str, Hashable] | None = None,
+        self, enrolment: Enrolment, state: TrustState | None = None, sensors: Mapping[str, Hashable] | None = None
     ) -> None:
         self.enrolment = enrolment
         self._sensors = sensors

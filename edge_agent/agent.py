@@ -75,7 +75,7 @@ class Agent:
         self._tables = {
             table_topic(plan.fleet, plan.device, stream.plan.stream): stream
             for stream in self._ticks.streams
-            if stream.plan.measure is not None and plan.managed is None
+            if stream.mechanism.offer is not None and plan.managed is None
         }
         self._fleet = None if plan.managed is None else self._enrolled(plan.managed)
         followed = () if self._fleet is None else self._fleet.topics

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["ConfigError", "read_config", "sensor_values"]
 
 
-class ConfigError(FuguError):
+class ConfigError(FuguError, reason=Reason.CONFIG):
     """The configuration cannot be read, or contradicts the policies that it names."""
-
-    reason = Reason.CONFIG
 
 
 def read_config(path: Path) -> AgentConfig:

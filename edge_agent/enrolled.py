@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from contract.errors import EnvelopeError, FalseGuaranteeError
 from contract.fleet_documents import PolicyDocument, read_enrolment
 from contract.trust import Trust, TrustState, Verdict
-from contract.trust_errors import EnvelopeError, FalseGuaranteeError
 from edge_agent.config_file import ConfigError, sensor_values
 from edge_agent.config_schema import AgentConfig
 

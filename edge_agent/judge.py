@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.envelope import MAX_ENVELOPE_BYTES
-from contract.errors import FuguError, Reason
+from contract.errors import EnvelopeError, FuguError, Reason
 from contract.fleet_documents import PolicyDocument, TableDocument
-from contract.trust_errors import EnvelopeError
 from edge_agent.config_file import read_config
 from edge_agent.enrolled import open_trust, to_run
 

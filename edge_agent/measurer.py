@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 from contract.discrete_laplace import SCALE, uniform_below
 from contract.errors import FuguError
 from contract.measure_check import check_noise
-from contract.measure_frames import Point, Released
+from contract.measure_frames import Point, Released, pack_released
 from contract.measure_table import MOST_HELD, TimedTable, decode_table, decoded_table
 from contract.measurement import Measurement, Reach
 from contract.missing import public_row
 from contract.noise_table import NoiseTable
+from edge_agent.randomiser import Mechanism
 
 __all__ = ["MeasurePlan", "Measurer", "TableRefusedError"]
 
@@ -47,6 +48,16 @@ class MeasurePlan:
         """Take what the agent needs from a verified policy's JSON form."""
         tables = (policy["fallback"], *policy["tables"])
         return cls(policy["version"], Measurement.of(policy), tuple(decoded_table(text) for text in tables))
+
+    @property
+    def bits(self) -> int:
+        """Points have no symbols."""
+        return 0
+
+    def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
+        """Draw points."""
+        measurer = Measurer(self, entropy)
+        return Mechanism(lambda tick, state: pack_released(measurer.draw(tick, state)), measurer.offer)
 
 
 class _Held(NamedTuple):

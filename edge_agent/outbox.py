@@ -1,8 +1,8 @@
 """The durable outbox: symbols, points and noisy counts, nothing else, from when they are drawn until they are safe.
 
 What is drawn for a tick, its symbol or its point, is committed here before anything can publish it, and a tick that has
-been committed is never drawn again, so no tick is ever randomised twice. It gathers in `pending` (a point in the bytes
-that it has in a frame) until a frame is full; the frame's bytes are then fixed for ever, forced to disk, and re-sent
+been committed is never drawn again, so no tick is ever randomised twice. It gathers in `pending`, in the bytes that it
+has in a frame, until a frame is full; the frame's bytes are then fixed for ever, forced to disk, and re-sent
 unchanged until they are forgotten.
 
 A window's counts come here once, with their noise, and are a frame at once; the window's index is committed with it, so
@@ -18,10 +18,9 @@ from pathlib import Path
 
 from contract.errors import FuguError, Reason
 from contract.file_format import OUTBOX
-from contract.frames import SYMBOLS, Gap, SymbolFrame, decode_symbols
-from contract.measure_frames import MEASURE, MeasureFrame, Released, decode_measure
+from contract.frames import SYMBOLS, Gap, SymbolFrame, decode_symbols, encode_symbols
+from contract.measure_frames import MEASURE, MeasureFrame, decode_measure, encode_measure, unpack_released
 from contract.window_frames import WindowFrame, decode_window, encode_window, sequence_name
-from edge_agent.framing import framed, stored
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.window import ClosedWindow
 from host.database import open_database, transaction
@@ -34,7 +33,7 @@ _SCHEMA = """
         stream TEXT PRIMARY KEY, epoch_us INTEGER NOT NULL, period_us INTEGER NOT NULL,
         last_tick INTEGER NOT NULL, last_framed INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE pending (
-        stream TEXT NOT NULL, tick INTEGER NOT NULL, symbol INTEGER NOT NULL, version INTEGER NOT NULL,
+        stream TEXT NOT NULL, tick INTEGER NOT NULL, output BLOB NOT NULL, version INTEGER NOT NULL,
         frame_ticks INTEGER NOT NULL, bits INTEGER NOT NULL, PRIMARY KEY (stream, tick)) WITHOUT ROWID;
     CREATE TABLE frames (
         id INTEGER PRIMARY KEY AUTOINCREMENT, stream TEXT NOT NULL, previous INTEGER NOT NULL,
@@ -46,10 +45,8 @@ _SCHEMA = """
 """
 
 
-class OutboxError(FuguError):
+class OutboxError(FuguError, reason=Reason.OUTBOX):
     """The outbox cannot be opened, or belongs to somebody else."""
-
-    reason = Reason.OUTBOX
 
 
 class Outbox:
@@ -150,7 +147,7 @@ class Outbox:
                     self._db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({places})", new)
             raise
 
-    def append(self, plan: StreamPlan, tick: int, drawn: int | Released | None) -> bool:
+    def append(self, plan: StreamPlan, tick: int, drawn: bytes | None) -> bool:
         """Commit a tick with what was drawn for it, its symbol or its point if any, and close the frame it completes.
 
         Returns:
@@ -174,11 +171,10 @@ class Outbox:
             )
             if changed.rowcount != 1:
                 raise OutboxError(f"tick {tick} of stream {plan.stream} was committed before")
-            if drawn is not None:
-                row = (plan.stream, tick, stored(drawn), plan.version, plan.frame_ticks, plan.symbol_bits)
-                self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", row)
-        if drawn is None:
-            return closed
+            if plan.noise is None or drawn is None:
+                return closed
+            row = (plan.stream, tick, drawn, plan.version, plan.frame_ticks, plan.noise.bits)
+            self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", row)
         if count + 1 >= plan.frame_ticks:
             closed = self.close_frame(plan)
         return closed
@@ -190,7 +186,7 @@ class Outbox:
             Whether anything was pending.
         """
         rows = self._db.execute(
-            "SELECT tick, symbol, version, frame_ticks, bits FROM pending WHERE stream = ? ORDER BY tick",
+            "SELECT tick, output, version, frame_ticks, bits FROM pending WHERE stream = ? ORDER BY tick",
             (plan.stream,),
         ).fetchall()
         if not rows:
@@ -198,7 +194,7 @@ class Outbox:
         first, _, version, frame_ticks, bits = rows[0]
         last = rows[-1][0]
         (previous,) = self._db.execute("SELECT last_framed FROM streams WHERE stream = ?", (plan.stream,)).fetchone()
-        payload = framed(version, previous, first, [row[1] for row in rows], frame_ticks, bits)
+        payload = _framed(version, previous, first, [row[1] for row in rows], frame_ticks, bits)
         with self._forced_to_disk(), transaction(self._db):
             self._db.execute(
                 "INSERT INTO frames (stream, previous, last, payload) VALUES (?, ?, ?, ?)",
@@ -299,3 +295,12 @@ class Outbox:
             yield
         finally:
             self._db.execute("PRAGMA synchronous = NORMAL")
+
+
+def _framed(version: int, previous: int, first: int, outputs: Sequence[bytes], ticks: int, bits: int) -> bytes:
+    """Bytes of a frame of consecutive ticks, filled up to a full one; symbols of some bits, or points."""
+    padding = ticks - len(outputs)
+    if bits:
+        return encode_symbols(SymbolFrame(version, previous, first, b"".join(outputs), padding, bits))
+    points = tuple(map(unpack_released, outputs))
+    return encode_measure(MeasureFrame(version, previous, first, len(points[0].point), points, padding))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from contract.frames import symbol_bits
 from contract.noise_table import NoiseTable
+from edge_agent.randomiser import Noise, SymbolNoise
 from edge_agent.watch import watched_class
 
 if TYPE_CHECKING:
-    from edge_agent.measurer import MeasurePlan
     from mqtt_link import Broker
 
 __all__ = ["AgentPlan", "StreamPlan", "WindowPlan"]
@@ -78,12 +77,11 @@ class StreamPlan:
         version: version of the policy.
         valid_from, valid_until: Unix time in seconds within which symbols may be made.
         epoch_us, period_us: tick t happens at epoch_us + t * period_us, in microseconds of Unix time.
-        frame_ticks: symbols in a frame.
-        table: what symbols are drawn from; none for a measured stream, and where windows are all there is.
+        frame_ticks: ticks in a frame.
+        noise: what is drawn from; none where windows are all there is.
         discretiser: the discretiser's document, as plain values.
         sensor: the sensor's configuration, as plain values.
         windows: what is counted.
-        measure: what is measured instead of symbols.
         watch: what the guarantee assumes of the states, as far as that can be seen from them.
     """
 
@@ -94,17 +92,15 @@ class StreamPlan:
     epoch_us: int
     period_us: int
     frame_ticks: int
-    table: NoiseTable | None
+    noise: Noise | None
     discretiser: dict[str, Any]
     sensor: dict[str, Any]
     windows: tuple[WindowPlan, ...] = ()
-    measure: MeasurePlan | None = None
     watch: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, policy: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
         """Take what the agent needs from a verified policy's JSON form."""
-        measured, table = policy["kind"] == "points", policy.get("table")
         return cls(
             stream=policy["stream"],
             version=policy["version"],
@@ -113,20 +109,14 @@ class StreamPlan:
             epoch_us=policy["clock"]["epoch_us"],
             period_us=policy["clock"]["period_us"],
             frame_ticks=policy["frame_ticks"],
-            table=None if table is None else NoiseTable(tuple(tuple(row) for row in table["rows"])),
+            noise=_noise(policy),
             discretiser=policy["discretiser"],
             sensor=sensor,
             windows=tuple(
                 WindowPlan.of(window, policy["discretiser"]["states"]) for window in policy.get("windows", ())
             ),
-            measure=_measure_plan(policy) if measured else None,
             watch=watched_class(policy),
         )
-
-    @property
-    def symbol_bits(self) -> int:
-        """Bits of a symbol in a frame; 1 where there are none."""
-        return 1 if self.table is None else symbol_bits(self.table.symbols)
 
     def tick_at(self, now_us: int) -> int:
         """The last tick that has happened at `now_us`; negative before the epoch."""
@@ -191,8 +181,11 @@ class AgentPlan:
     managed: Managed | None = None
 
 
-def _measure_plan(policy: dict[str, Any]) -> MeasurePlan:
-    """Load what measured streams need only where there is one."""
+def _noise(policy: dict[str, Any]) -> Noise | None:
+    """What a policy's JSON form says is drawn from; what points need is loaded only where there are some."""
+    if policy["kind"] == "symbols":
+        table = policy.get("table")
+        return None if table is None else SymbolNoise(NoiseTable(tuple(map(tuple, table["rows"]))))
     from edge_agent.measurer import MeasurePlan
 
     return MeasurePlan.of(policy)

@@ -1,6 +1,9 @@
 """A state becomes a symbol: one 32-bit word of the operating system's randomness against a row of integers.
 
 Without a state, a word before it takes the row: contract/missing.py says by which law.
+
+What a stream draws from, its noise, begins as a mechanism, whatever its outputs are: here one table of symbols, in
+edge_agent/measurer.py tables of points.
 """
 
 from __future__ import annotations
@@ -8,13 +11,58 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
+from contract.frames import symbol_bits
 from contract.missing import public_row
 from contract.noise_table import NoiseTable
 
-__all__ = ["randomiser", "system_entropy"]
+__all__ = ["Mechanism", "Noise", "SymbolNoise", "randomiser", "system_entropy"]
 
 BLOCK_WORDS = 1024
+
+
+class Mechanism(NamedTuple):
+    """What a stream releases.
+
+    Attributes:
+        draw: what is released for a tick and its state, or none, as the bytes that it has in a frame, if anything.
+        offer: takes a table that has arrived, for ticks from a given one on, or raises; none if tables never arrive.
+    """
+
+    draw: Callable[[int, int | None], bytes | None]
+    offer: Callable[[bytes, int], None] | None
+
+
+class Noise(Protocol):
+    """What a stream draws from, verified."""
+
+    @property
+    def bits(self) -> int:
+        """Bits of a symbol in a frame; 0 for points."""
+        ...
+
+    def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
+        """Draw from it, with the operating system's randomness."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolNoise:
+    """One table of symbols."""
+
+    table: NoiseTable
+
+    @property
+    def bits(self) -> int:
+        """Bits of a symbol in a frame."""
+        return symbol_bits(self.table.symbols)
+
+    def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
+        """Draw symbols."""
+        symbol = randomiser(self.table, entropy)
+        return Mechanism(lambda _tick, state: bytes((symbol(state),)), None)
 
 
 def system_entropy() -> Callable[[memoryview], None]:

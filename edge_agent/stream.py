@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from contract.errors import FuguError
-from contract.measure_frames import Released
 from contract.status_codes import StatusCode
 from edge_agent.plan import StreamPlan
-from edge_agent.randomiser import randomiser
+from edge_agent.randomiser import Mechanism
 from edge_agent.shared import SharedSensor
 from edge_agent.watch import Watch
 from edge_agent.window import StreamWindows
-
-if TYPE_CHECKING:
-    from edge_agent.measurer import Measurer
 
 __all__ = ["Stream"]
 
@@ -34,7 +29,7 @@ class Stream:
         windows: what is counted beside the symbols.
 
     Attributes:
-        draw: what to release for a tick and its state: a symbol or a point; none where windows are all there is.
+        mechanism: what to release for a tick and its state.
         next_tick: the next tick to draw for.
         finished: whether the sensor has no more readings.
         trouble: why no tick is drawn now, if none is.
@@ -65,16 +60,7 @@ class Stream:
         self.watch = None if plan.watch is None else Watch(len(plan.discretiser["states"]), plan.watch)
         self.silent = 0
         self._told: set[str] = set()
-        self.draw: Callable[[int, int | None], int | Released | None]
-        self._measurer: Measurer | None = None
-        if plan.measure is not None:
-            from edge_agent.measurer import Measurer  # an agent without measured streams does not need it
-
-            self._measurer = Measurer(plan.measure, entropy)
-            self.draw = self._measurer.draw
-        else:
-            symbol = _nothing if plan.table is None else randomiser(plan.table, entropy)
-            self.draw = lambda _tick, state: symbol(state)
+        self.mechanism = Mechanism(_nothing, None) if plan.noise is None else plan.noise.begin(entropy)
 
     def observe(self, tick: int) -> int | None:
         """The state of a tick, or none; what is wrong with the sensor is told once, to the journal only."""
@@ -97,10 +83,10 @@ class Stream:
 
     def offer_table(self, payload: bytes) -> bool:
         """Take a table that has arrived, or say in `refusal` why not; whether it was taken."""
-        if self._measurer is None:
+        if self.mechanism.offer is None:
             return False
         try:
-            self._measurer.offer(payload, self.next_tick)
+            self.mechanism.offer(payload, self.next_tick)
         except FuguError as error:
             refusal = str(error)
         except Exception as error:  # what nobody thought of must not stop the device either
@@ -114,5 +100,5 @@ class Stream:
         return False
 
 
-def _nothing(_state: int | None) -> None:
+def _nothing(_tick: int, _state: int | None) -> None:
     """Draw no symbol."""

@@ -49,11 +49,7 @@ class Ticker:
     """
 
     def __init__(
-        self,
-        outbox: Outbox,
-        clock: Clock,
-        entropy: Callable[[memoryview], None],
-        silent: Callable[[float], bool],
+        self, outbox: Outbox, clock: Clock, entropy: Callable[[memoryview], None], silent: Callable[[float], bool]
     ) -> None:
         self._outbox = outbox
         self._clock = clock
@@ -181,7 +177,7 @@ class Ticker:
             return
         state = stream.observe(tick)
         try:
-            self._outbox.append(stream.plan, tick, stream.draw(tick, state))
+            self._outbox.append(stream.plan, tick, stream.mechanism.draw(tick, state))
         except sqlite3.Error as error:
             self.storage_failed(error)
         else:

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from fugu.errors import CommandLineError
 
-__all__ = ["COMMANDS", "app", "load", "run"]
+__all__ = ["COMMANDS", "agent", "app", "load", "run", "subscribe"]
 
 # The framework exports only the leaf of its tree of usage errors; its parent stands for all of them.
 _USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
@@ -36,9 +36,9 @@ COMMANDS = {
         "fugu.commands.fleet:app",
         "A fleet: its keys, its devices, and the signed documents that say what they do.",
     ),
-    "agent": ("fugu.commands.edge:agent", "The side that randomises, on a device."),
+    "agent": ("fugu.app:agent", "The side that randomises, on a device."),
     "subscribe": (
-        "fugu.commands.edge:subscribe",
+        "fugu.app:subscribe",
         "Print private readings of a fleet, symbols, estimates and releases, as they arrive.",
     ),
     "demo": (
@@ -85,6 +85,11 @@ app = typer.Typer(
 )
 for _name, (_, _help) in COMMANDS.items():
     app.add_typer(typer.Typer(help=_help), name=_name)
+
+# `fugu.main` starts these two without the framework; here they are for the list of commands and its help.
+_FORWARDED = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+agent = typer.Typer(help=COMMANDS["agent"][1], no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+subscribe = typer.Typer(rich_markup_mode=None, add_completion=False)
 _root_command = cache(typer.main.get_command)
 
 
@@ -126,3 +131,24 @@ def _root(
 
         print(f"fugu {installed('fugu-edge')}")
         raise typer.Exit
+
+
+@agent.command("run", context_settings=_FORWARDED, help="Run the agent of one device: fugu agent run CONFIG.toml")
+def _run(context: typer.Context) -> int:
+    from edge_agent.__main__ import main
+
+    return main(context.args)
+
+
+@agent.command("status", context_settings=_FORWARDED, help="How the agent on this device is: its sensors, too.")
+def _status(context: typer.Context) -> int:
+    from edge_agent.__main__ import main
+
+    return main(["--status", *context.args])
+
+
+@subscribe.command(context_settings=_FORWARDED, help=COMMANDS["subscribe"][1])
+def _subscribe(context: typer.Context) -> int:
+    from fugu.commands.subscribe import main
+
+    return main(context.args)

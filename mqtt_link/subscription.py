@@ -11,13 +11,7 @@ from typing import NamedTuple, Self
 
 from contract.errors import FuguError, TopicError
 from contract.frames import decode_estimate, decode_symbols, refuse_other_clock
-from contract.measure_frames import (
-    MEASURE,
-    MEASURE_ESTIMATE,
-    Point,
-    decode_measure,
-    decode_measure_estimate,
-)
+from contract.measure_frames import MEASURE, MEASURE_ESTIMATE, Point, decode_measure, decode_measure_estimate
 from contract.release_frames import ReleaseFrame, decode_release
 from contract.topics import estimate_topic, parse_topic, release_topic, symbols_topic, window_topic
 from contract.window_frames import decode_window, sequence_name

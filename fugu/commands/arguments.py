@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Literal, TypeVar, get_args
+from typing import TypeVar, get_args
 
 from contract.guarantee import Adversary
 from fugu.errors import CommandError, CommandLineError
 
-__all__ = ["adversary", "confidence", "exact_probability", "interval", "number", "objective", "one_of", "positive"]
+__all__ = ["adversary", "confidence", "exact_probability", "interval", "number", "one_of", "positive"]
 
-Objective = Literal["information", "flips"]
 _Choice = TypeVar("_Choice", bound=str)
 _MAX_DIGITS = 400
 
@@ -108,16 +107,6 @@ def adversary(text: str) -> Adversary:
     """
     words: tuple[Adversary, ...] = get_args(Adversary)
     return one_of(text, "adversary", words)
-
-
-def objective(text: str) -> Objective:
-    """Read the name of an objective.
-
-    Raises:
-        CommandLineError: there is none of that name.
-    """
-    words: tuple[Objective, ...] = get_args(Objective)
-    return one_of(text, "objective", words)
 
 
 def _shown(text: str) -> str:

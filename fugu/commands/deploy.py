@@ -18,8 +18,7 @@ from fugu.commands.options import command_group
 from fugu.errors import CommandLineError
 from fugu.view.terminal import warn
 from gateway.deployment.accounts import Account
-from gateway.deployment.errors import InvalidNameError
-from gateway.deployment.places import AGENT, BROKER, GATEWAY
+from gateway.deployment.units import AGENT, BROKER, GATEWAY, InvalidNameError
 from gateway.files import new_folder
 
 if TYPE_CHECKING:

@@ -32,9 +32,8 @@ from fugu.view.terminal import say, show_table, warn, working
 from gateway.files import write_public
 from gateway.fleet import Registry
 from gateway.fleet.documents import check_new, enter, reached
-from gateway.fleet.pinning import read_pins
 from gateway.fleet.roots import read_root
-from gateway.fleet.signing import Signed
+from gateway.fleet.signing import Signed, read_pins
 
 __all__ = ["app"]
 

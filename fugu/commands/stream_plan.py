@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 from fugu.commands import arguments
 from fugu.commands.chain_options import chain_source
@@ -17,6 +18,7 @@ from gateway.planning.chain_source import ChainSource
 from gateway.planning.comparison import compare
 from gateway.planning.planner import Request, make_plan
 from gateway.planning.policy_builder import build_policy
+from gateway.privacy.randomised_response import Objective
 
 __all__ = ["plan_stream"]
 
@@ -58,7 +60,9 @@ def plan_stream(
 
 
 def _request(options: StreamOptions, chains: ChainOptions) -> tuple[Request, ChainSource]:
-    adversary, objective = arguments.adversary(options.adversary), arguments.objective(options.objective)
+    adversary = arguments.adversary(options.adversary)
+    objectives: tuple[Objective, ...] = get_args(Objective)
+    objective = arguments.one_of(options.objective, "objective", objectives)
     source = chain_source(chains)
     if not 1 <= options.every <= _LONGEST:
         raise CommandError(f"every must be from 1 to {_LONGEST}, got {options.every}")

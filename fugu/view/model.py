@@ -40,8 +40,18 @@ def show_model(model: ChainModel, confidence: float, missing: int) -> None:
         f"Intervals: Clopper-Pearson, level {confidence:g}, each for itself. Halves: first and second half of the rows."
     )
     say("")
-    say(_homogeneity(model.homogeneity), style="" if model.homogeneity.p_value > _NOTABLE else "yellow")
-    say(_order(model.order), style="" if model.order.p_value > _NOTABLE else "yellow")
+    _tell(
+        "Homogeneous in time?",
+        model.homogeneity,
+        "the halves follow one chain, as far as this shows",
+        "the chain is NOT the same in both halves: calibrate to a class that covers both, not to a point",
+    )
+    _tell(
+        "First order?",
+        model.order,
+        "a first-order chain is enough, as far as this shows",
+        "the state before the last one tells something as well; the size of it is the gain per step",
+    )
     _sojourns(model)
 
 
@@ -72,27 +82,11 @@ def _estimates(model: ChainModel, confidence: float) -> None:
         say("Stationary law: " + "  ".join(f"{x}: {p:.4f}" for x, p in enumerate(model.initial)))
 
 
-def _homogeneity(test: LikelihoodRatio) -> str:
-    verdict = (
-        "the halves follow one chain, as far as this shows"
-        if test.p_value > _NOTABLE
-        else "the chain is NOT the same in both halves: calibrate to a class that covers both, not to a point"
-    )
-    return f"Homogeneous in time? {_figures(test)}: {verdict}."
-
-
-def _order(test: LikelihoodRatio) -> str:
-    verdict = (
-        "a first-order chain is enough, as far as this shows"
-        if test.p_value > _NOTABLE
-        else "the state before the last one tells something as well; the size of it is the gain per step"
-    )
-    return f"First order? {_figures(test)}: {verdict}."
-
-
-def _figures(test: LikelihoodRatio) -> str:
+def _tell(question: str, test: LikelihoodRatio, yes: str, no: str) -> None:
     p_value = f"{test.p_value:.2g}" if test.p_value > 0.0 else "below 1e-300"
-    return f"G = {test.statistic:.1f}, df {test.degrees}, p = {p_value}, {test.nats_per_step:.2g} nats per step"
+    figures = f"G = {test.statistic:.1f}, df {test.degrees}, p = {p_value}, {test.nats_per_step:.2g} nats per step"
+    fine = test.p_value > _NOTABLE
+    say(f"{question} {figures}: {yes if fine else no}.", style="" if fine else "yellow")
 
 
 def _sojourns(model: ChainModel) -> None:

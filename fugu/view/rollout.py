@@ -14,7 +14,7 @@ from rich.text import Text
 from fugu.view.fleet import counted, moment_text
 from fugu.view.terminal import console, table
 from gateway.fleet import Plan, Registry, Rollout, Rollouts, Stage
-from gateway.fleet.rollout import ACTIVE, Tally
+from gateway.fleet.rollout_state import ACTIVE, Tally
 
 __all__ = ["rollout_document", "show_plan", "show_rollout", "watch"]
 

@@ -21,15 +21,6 @@ _SAFE = 1e-200  # a mixture above this has lost nothing to terms that underflowe
 
 
 @kernel
-def _peak(values: Floats) -> float:
-    """Largest of `values` (k,)."""
-    peak = -np.inf
-    for x in range(values.size):
-        peak = max(peak, values[x])
-    return peak
-
-
-@kernel
 def _log_mix(weights: Floats, logs: Floats, scaled: Floats, peak: float) -> float:
     """log of the sum of weights (k,) times exp(logs (k,)); `scaled` (k,) holds exp(logs - peak)."""
     mass = 0.0
@@ -53,7 +44,9 @@ def _log_mix(weights: Floats, logs: Floats, scaled: Floats, peak: float) -> floa
 @kernel
 def _mix_all(weights: Floats, logs: Floats, scaled: Floats, out: Floats) -> bool:
     """Set out (k,) to log(weights (k, k) exp(logs (k,))), shifted by a constant; False if all are -inf."""
-    peak = _peak(logs)
+    peak = -np.inf
+    for x in range(logs.size):
+        peak = max(peak, logs[x])
     if peak == -np.inf:
         return False
     for x in range(logs.size):
@@ -126,13 +119,8 @@ def log_likelihood_ratio(
     """What all symbols say for one state against another, at every tick.
 
     Args:
-        symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
-        initial: (k,) law of the first tick, or (sequences, k).
-        transition: (k, k) row-stochastic.
-        emission: (k, m), Pr(symbol | state).
-        state: the state a in the numerator.
-        other: the state b in the denominator.
-        lengths: (sequences,) ticks in each sequence; None for a single one.
+        symbols, initial, transition, emission, lengths: as for `filter_beliefs`.
+        state, other: the states a and b.
 
     Returns:
         (n,) log Pr(symbols | X_t = a) / Pr(symbols | X_t = b) in nats: posterior log-odds minus prior

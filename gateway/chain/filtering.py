@@ -22,16 +22,17 @@ from gateway.chain.steps import (
     LIFT,
     Message,
     advance,
-    begin,
     condition_row,
     fits_registers,
     lift,
     lift_row,
+    normalise_product,
     predict_row,
+    product,
     store,
 )
 
-__all__ = ["Filtered", "condition", "filter_beliefs", "filter_from", "predict", "run_filter"]
+__all__ = ["Filtered", "condition", "filter_beliefs", "filter_from", "filter_wide", "predict", "run_filter"]
 
 LOG_LIFT = log(LIFT)
 
@@ -59,7 +60,7 @@ def _filter_small(
         if low == high:
             log_likelihoods[sequence] = 0.0
             continue
-        a, mass, lifts = lift(begin(initial, sequence, rows, symbols[low], unit))
+        a, mass, lifts = lift(product(initial, sequence, product(rows, symbols[low], unit)))
         if mass == 0.0:
             return int(low)
         store(beliefs, low, a, 1.0 / mass)
@@ -74,11 +75,11 @@ def _filter_small(
 
 
 @kernel
-def _filter_wide(
+def filter_wide(
     symbols: Ints, starts: Ints, initial: Floats, rows: Floats, transition: Floats, beliefs: Floats,
-    log_likelihoods: Floats,
+    log_likelihoods: Floats, smooth: bool,
 ) -> int:  # fmt: skip
-    """Filter sequences with any k; returns the position of impossible evidence, or -1."""
+    """Filter sequences with any k, or smooth them, `beliefs` (n, k) being backward messages; -1, or a position."""
     k = transition.shape[0]
     work = np.empty((2, k))
     for sequence in range(starts.size - 1):
@@ -95,20 +96,17 @@ def _filter_wide(
             lifts += more
             if mass == 0.0:
                 return int(t)
-            for j in range(k):
-                beliefs[t, j] = work[now, j] / mass
+            if not smooth:
+                for j in range(k):
+                    beliefs[t, j] = work[now, j] / mass
+            elif not normalise_product(beliefs, t, work, now):
+                return int(t)
         log_likelihoods[sequence] = np.log(mass) - lifts * LOG_LIFT
     return -1
 
 
 def run_filter(problem: Problem) -> Filtered:
     """Filter a checked problem (what `filter_beliefs` and the learner share).
-
-    Args:
-        problem: n symbols in any number of sequences, k states.
-
-    Returns:
-        Beliefs (n, k) and log-likelihoods (sequences,).
 
     Raises:
         ValueError: the symbols have probability zero.
@@ -118,10 +116,9 @@ def run_filter(problem: Problem) -> Filtered:
     logs = np.empty(problem.starts.size - 1)
     given = (problem.symbols, problem.starts, problem.initial, problem.rows)
     if fits_registers(k):
-        table, _ = step_tables(problem)
-        bad = _filter_small(*given, table, (1.0,) * k, beliefs, logs)
+        bad = _filter_small(*given, step_tables(problem)[0], (1.0,) * k, beliefs, logs)
     else:
-        bad = _filter_wide(*given, problem.transition, beliefs, logs)
+        bad = filter_wide(*given, problem.transition, beliefs, logs, False)
     if bad >= 0:
         raise impossible(bad)
     return Filtered(beliefs, logs)

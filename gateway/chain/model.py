@@ -69,13 +69,7 @@ def check_law(values: ArrayLike, name: str, states: int | None = None) -> Floats
 
 
 def check_transition(transition: ArrayLike) -> Floats:
-    """Check a transition matrix.
-
-    Args:
-        transition: (k, k) row-stochastic; entries may be zero.
-
-    Returns:
-        C-contiguous float64 array (k, k).
+    """Check a transition matrix, whose entries may be zero: a C-contiguous float64 array (k, k).
 
     Raises:
         ValueError: not square, or a row is not a law.
@@ -87,14 +81,7 @@ def check_transition(transition: ArrayLike) -> Floats:
 
 
 def check_emission(emission: ArrayLike, states: int) -> Floats:
-    """Check an emission table.
-
-    Args:
-        emission: (k, m), Pr(symbol z | state x).
-        states: k.
-
-    Returns:
-        C-contiguous float64 array (k, m).
+    """Check an emission table Pr(symbol z | state x): a C-contiguous float64 array (k, m).
 
     Raises:
         ValueError: not k rows, or a row is not a law.
@@ -106,14 +93,7 @@ def check_emission(emission: ArrayLike, states: int) -> Floats:
 
 
 def check_symbols(symbols: ArrayLike, alphabet: int) -> Ints:
-    """Check a stream of symbols.
-
-    Args:
-        symbols: (n,) integers, -1 for an unobserved tick.
-        alphabet: m.
-
-    Returns:
-        C-contiguous int64 array (n,).
+    """Check a stream of symbols in -1..m-1, -1 for an unobserved tick: a C-contiguous int64 array (n,).
 
     Raises:
         ValueError: not a vector of integers in -1..m-1.
@@ -167,39 +147,18 @@ def pose(
 
 
 def likelihood_rows(emission: Floats) -> Floats:
-    """Likelihood of the states for each symbol.
-
-    Args:
-        emission: (k, m), Pr(symbol | state).
-
-    Returns:
-        (m + 1, k); the last row, which index -1 finds, is all ones: an unobserved tick.
-    """
+    """(m + 1, k) likelihoods of the states for each symbol; the last row, which index -1 finds, is all ones."""
     return np.ascontiguousarray(np.vstack([emission.T, np.ones((1, emission.shape[0]))]))
 
 
 def step_tables(problem: Problem) -> tuple[Floats, Floats]:
-    """The matrices Pr(next state, symbol | state) of every symbol.
-
-    Args:
-        problem: a checked problem with k states and m symbols.
-
-    Returns:
-        (m + 1, k, k) for the forward direction, and the same matrices transposed for the backward one.
-    """
+    """The matrices Pr(next state, symbol | state) of every symbol, (m + 1, k, k), and their transposes."""
     forward = np.ascontiguousarray(problem.transition[None, :, :] * problem.rows[:, None, :])
     return forward, np.ascontiguousarray(forward.transpose(0, 2, 1))
 
 
 def impossible(tick: int) -> ValueError:
-    """The error for evidence of probability zero.
-
-    Args:
-        tick: position in `symbols` at which it was noticed.
-
-    Returns:
-        A ValueError that says so.
-    """
+    """The error for evidence of probability zero, noticed at a position in `symbols`."""
     return ValueError(
         f"the symbols have probability zero under this chain and emission table (noticed at position {tick}); "
         "check that they belong together"

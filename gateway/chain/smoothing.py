@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gateway.chain.arrays import Floats, Ints
-from gateway.chain.filtering import run_filter
+from gateway.chain.filtering import filter_wide, run_filter
 from gateway.chain.kernel import kernel
-from gateway.chain.model import Problem, impossible, pose, step_tables
+from gateway.chain.model import impossible, pose, step_tables
 from gateway.chain.steps import (
     Message,
     advance,
-    begin,
     combine,
     condition_row,
     fits_registers,
@@ -25,6 +24,7 @@ from gateway.chain.steps import (
     lift_row,
     normalise_product,
     predict_row,
+    product,
     store,
 )
 
@@ -39,64 +39,25 @@ def _smooth_small(
     """Smooth sequences with k = 2, 3 or 4; returns a position if the evidence is impossible, else -1."""
     for sequence in range(starts.size - 1):
         low, high = starts[sequence], starts[sequence + 1]
-        n = high - low
-        if n == 0:
-            continue
-        half = n // 2
-        a, _, _ = lift(begin(initial, sequence, rows, symbols[low], unit))
-        b = unit
+        a, b = product(initial, sequence, product(rows, symbols[low], unit)) if high > low else unit, unit
         left, right = low, high - 1  # a is the forward message of `left`, b the backward one of `right`
-        if half > 0:
+        a, _, _ = lift(a)
+        while left < right:  # leave messages for the other side
             store(out, left, a, 1.0)
             store(out, right, b, 1.0)
-        for _ in range(half - 1):
             left += 1
             a, _, _ = lift(advance(a, forward, symbols[left]))
-            store(out, left, a, 1.0)
             b, _, _ = lift(advance(b, backward, symbols[right]))
             right -= 1
-            store(out, right, b, 1.0)
-        if n % 2 == 1:  # the middle tick, met by both
-            if half > 0:
-                left += 1
+        if left == right:
+            store(out, left, a, 1.0)
+        while left < high:  # and find there the other side's; at a middle tick there is one left to multiply by
+            if not ((left == right or combine(out, left, a)) and combine(out, right, b)):
+                return int(left)
+            left, right = left + 1, right - 1
+            if left < high:
                 a, _, _ = lift(advance(a, forward, symbols[left]))
-                b, _, _ = lift(advance(b, backward, symbols[right]))
-                right -= 1
-            store(out, left, a, 1.0)
-            if not combine(out, left, b):
-                return int(left)
-        for _ in range(half):
-            left += 1
-            a, _, _ = lift(advance(a, forward, symbols[left]))
-            b, _, _ = lift(advance(b, backward, symbols[right]))
-            right -= 1
-            if not (combine(out, left, a) and combine(out, right, b)):
-                return int(left)
-    return -1
-
-
-@kernel
-def _smooth_wide(
-    symbols: Ints, starts: Ints, initial: Floats, rows: Floats, transition: Floats, reverse: Floats,
-    out: Floats,
-) -> int:  # fmt: skip
-    """Smooth sequences with any k, forward pass after backward; -1, or a position of impossible evidence."""
-    if _backward_wide(symbols, starts, rows, reverse, out) >= 0:
-        return int(starts[0])
-    k = transition.shape[0]
-    work = np.empty((2, k))
-    for sequence in range(starts.size - 1):
-        now = 0
-        for t in range(starts[sequence], starts[sequence + 1]):
-            if t == starts[sequence]:
-                for j in range(k):
-                    work[now, j] = initial[sequence, j]
-            else:
-                predict_row(work, now, 1 - now, transition)
-                now = 1 - now
-            lift_row(work, now, condition_row(work, now, rows, symbols[t]))
-            if not normalise_product(out, t, work, now):
-                return int(t)
+                b, _, _ = lift(advance(b, backward, symbols[right + 1]))
     return -1
 
 
@@ -136,10 +97,7 @@ def backward_messages(
     """What the symbols after each tick say about its state.
 
     Args:
-        symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
-        transition: (k, k) row-stochastic.
-        emission: (k, m), Pr(symbol | state).
-        lengths: (sequences,) ticks in each sequence; None for a single one.
+        symbols, transition, emission, lengths: as for `filter_beliefs`.
 
     Returns:
         (n, k), row t proportional to Pr(symbols after t | X_t = x) and with sum 1.
@@ -152,8 +110,7 @@ def backward_messages(
     k = np.shape(transition)[0] if np.ndim(transition) else 0
     problem = pose(symbols, np.full(max(k, 1), 1.0 / max(k, 1)), transition, emission, lengths)
     out = np.empty((problem.symbols.size, k))
-    reverse = np.ascontiguousarray(problem.transition.T)
-    bad = _backward_wide(problem.symbols, problem.starts, problem.rows, reverse, out)
+    bad = _backward_wide(*problem[:2], problem.rows, np.ascontiguousarray(problem.transition.T), out)
     if bad >= 0:
         raise impossible(bad)
     return out
@@ -170,11 +127,7 @@ def posterior_marginals(
     """Smooth one or many sequences of symbols.
 
     Args:
-        symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
-        initial: (k,) law of the first tick, or (sequences, k).
-        transition: (k, k) row-stochastic.
-        emission: (k, m), Pr(symbol | state).
-        lengths: (sequences,) ticks in each sequence; None for a single one.
+        symbols, initial, transition, emission, lengths: as for `filter_beliefs`.
 
     Returns:
         (n, k), row t = Pr(X_t | all symbols of its sequence).
@@ -191,8 +144,9 @@ def posterior_marginals(
     if fits_registers(k):
         bad = _smooth_small(*given, *step_tables(problem), (1.0,) * k, out)
     else:
-        reverse = np.ascontiguousarray(problem.transition.T)
-        bad = _smooth_wide(*given, problem.transition, reverse, out)
+        bad = _backward_wide(*given[:2], problem.rows, np.ascontiguousarray(problem.transition.T), out)
+        if bad < 0:
+            bad = filter_wide(*given, problem.transition, out, np.empty(problem.starts.size - 1), True)
     if bad >= 0:
         raise impossible(bad)
     return out
@@ -247,12 +201,8 @@ def fixed_lag_marginals(
     `predict(belief, transition)` with the filtered belief of the tick before the window.
 
     Args:
-        symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
-        initial: (k,) law of the first tick given everything before it, or (sequences, k).
-        transition: (k, k) row-stochastic.
-        emission: (k, m), Pr(symbol | state).
+        symbols, initial, transition, emission, lengths: as for `filter_beliefs`.
         lag: ticks to look ahead, at least 0; the last ticks of a sequence use what there is.
-        lengths: (sequences,) ticks in each sequence; None for a single one.
 
     Returns:
         (n, k), row t = Pr(X_t | symbols up to t + lag).
@@ -263,14 +213,9 @@ def fixed_lag_marginals(
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
     problem = pose(symbols, initial, transition, emission, lengths)
-    return _look_ahead(problem, min(lag, problem.symbols.size))
-
-
-def _look_ahead(problem: Problem, lag: int) -> Floats:
-    """Fixed-lag marginals (n, k) of a checked problem."""
     k = problem.transition.shape[0]
     out = run_filter(problem).beliefs
-    given = (problem.symbols, problem.starts, lag)
+    given = (problem.symbols, problem.starts, min(lag, problem.symbols.size))
     if fits_registers(k):
         bad = _look_ahead_small(*given, step_tables(problem)[1], (1.0,) * k, out)
     else:

@@ -22,7 +22,6 @@ __all__ = [
     "LIFT",
     "Message",
     "advance",
-    "begin",
     "combine",
     "condition_row",
     "fits_registers",
@@ -68,10 +67,7 @@ def times(a: Message, factor: float) -> Message:
 
 @kernel
 def lift(a: Message) -> tuple[Message, float, int]:
-    """Bring a message that has become tiny back into range.
-
-    Args:
-        a: message of 2, 3 or 4 components.
+    """Bring a message of 2, 3 or 4 components that has become tiny back into range.
 
     Returns:
         The message times 2^(100 j), its sum (zero only if the evidence is impossible), and j.
@@ -86,43 +82,10 @@ def lift(a: Message) -> tuple[Message, float, int]:
 
 
 @kernel
-def begin(initial: Floats, sequence: int, rows: Floats, z: int, unit: Message) -> Message:
-    """Condition the law of a first tick on its symbol.
-
-    Args:
-        initial: (sequences, k) law of the first tick.
-        sequence: which row of it.
-        rows: (m + 1, k) Pr(symbol | state), last row all ones.
-        z: symbol, -1 for unobserved.
-        unit: a message of k ones; it only carries k.
-
-    Returns:
-        Message Pr(first state, symbol).
-    """
-    s = sequence
-    if len(unit) == 2:
-        return initial[s, 0] * rows[z, 0], initial[s, 1] * rows[z, 1]
-    if len(unit) == 3:
-        return initial[s, 0] * rows[z, 0], initial[s, 1] * rows[z, 1], initial[s, 2] * rows[z, 2]
-    return (
-        initial[s, 0] * rows[z, 0],
-        initial[s, 1] * rows[z, 1],
-        initial[s, 2] * rows[z, 2],
-        initial[s, 3] * rows[z, 3],
-    )
-
-
-@kernel
 def advance(a: Message, table: Floats, z: int) -> Message:
-    """Predict and condition in one: the row vector `a` times the matrix `table[z]`.
+    """Predict and condition in one: the row vector `a` times the matrix `table[z]`, not normalised.
 
-    Args:
-        a: message of k = 2, 3 or 4 components.
-        table: (m + 1, k, k); pass its transposed matrices for the backward direction.
-        z: symbol, -1 for unobserved.
-
-    Returns:
-        Message of k components, not normalised.
+    Pass the table of transposed matrices for the backward direction.
     """
     if len(a) == 2:
         return (
@@ -166,11 +129,7 @@ def product(out: Floats, t: int, a: Message) -> Message:
 
 @kernel
 def combine(out: Floats, t: int, a: Message) -> bool:
-    """Turn row t of `out` (n, k), a message from the other side, into a posterior with this side's message.
-
-    Returns:
-        False, and `out` is not a law, if no path explains the symbols.
-    """
+    """Turn row t of `out` (n, k), a message from the other side, into a posterior; False if it would be 0."""
     b = product(out, t, a)
     mass = total(b)
     if mass == 0.0:

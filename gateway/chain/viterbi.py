@@ -72,11 +72,7 @@ def viterbi(
     """Most probable state path of one or many sequences; of equals, the lowest state at each choice.
 
     Args:
-        symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
-        initial: (k,) law of the first tick, or (sequences, k).
-        transition: (k, k) row-stochastic.
-        emission: (k, m), Pr(symbol | state).
-        lengths: (sequences,) ticks in each sequence; None for a single one.
+        symbols, initial, transition, emission, lengths: as for `filter_beliefs`.
 
     Returns:
         States (n,), and log Pr(path, symbols) of each sequence (sequences,), in nats.

@@ -29,9 +29,7 @@ from contract._document import Document
 from contract.topics import NAME_PATTERN, RESERVED_DEVICES
 from gateway.deployment.accounts import Account, access_list, new_password, password_line
 from gateway.deployment.certificates import Authority, Issued
-from gateway.deployment.errors import DeploymentError, InvalidNameError
-from gateway.deployment.places import BROKER
-from gateway.deployment.units import unit
+from gateway.deployment.units import BROKER, DeploymentError, InvalidNameError, unit
 from gateway.files import new_folder, read_text, write_public, write_secret
 
 __all__ = ["BrokerFolder", "Credentials", "Settings", "check_name", "create_broker", "open_broker"]

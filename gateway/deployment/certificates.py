@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gateway.deployment.errors import DeploymentError
+from gateway.deployment.units import DeploymentError
 
 __all__ = ["Authority", "Issued"]
 

@@ -12,9 +12,7 @@ from contract.errors import PolicyError
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from gateway.deployment.broker_files import BrokerFolder, Credentials
-from gateway.deployment.errors import DeploymentError, InvalidNameError
-from gateway.deployment.places import AGENT, GATEWAY
-from gateway.deployment.units import unit
+from gateway.deployment.units import AGENT, GATEWAY, DeploymentError, InvalidNameError, unit
 from gateway.files import write_public
 
 __all__ = [

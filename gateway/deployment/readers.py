@@ -7,7 +7,7 @@ from pathlib import Path
 
 from contract.guarantee import Adversary
 from gateway.deployment.accounts import Account
-from gateway.deployment.errors import DeploymentError
+from gateway.deployment.units import DeploymentError
 from gateway.service.policies import Catalogue
 from gateway.service.readers import Bound, Reader, check_reader, limited
 from gateway.service.release_config import load_releases

@@ -1,17 +1,41 @@
-"""systemd units, filled in from the templates in `systemd/`."""
+"""systemd units, filled in from the templates in `systemd/`, and where the folders that they name lie once installed.
+
+The container files say the same. And what can be wrong with a deployment.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from gateway.deployment.errors import DeploymentError
+from contract.errors import FuguError
 
-__all__ = ["unit"]
+__all__ = ["AGENT", "BROKER", "GATEWAY", "DeploymentError", "InvalidNameError", "Place", "unit"]
 
 _TEMPLATES = Path(__file__).parent / "systemd"
 _FIELD = re.compile(r"@([A-Z_]+)@")
+
+
+class DeploymentError(FuguError):
+    """There is no such account, it may not be what was asked for, or files of a deployment are missing or wrong."""
+
+
+class InvalidNameError(DeploymentError):
+    """A text cannot be the name, the address or the path that it is given as."""
+
+
+class Place(NamedTuple):
+    """A service's folder of configuration, and the folder that it may write to."""
+
+    config: str
+    state: str
+
+
+BROKER = Place("/etc/fugu-broker", "/var/lib/fugu-broker")
+GATEWAY = Place("/etc/fugu-gateway", "/var/lib/fugu-gateway")
+AGENT = Place("/etc/fugu-agent", "/var/lib/fugu-agent")
 
 
 def unit(name: str, fields: Mapping[str, str]) -> str:

@@ -24,8 +24,7 @@ from gateway.dphmm.constraints import surrogates
 from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.hull import Hull, ceil_gauges, complete_hull, difference_hull, pairs_within
 from gateway.dphmm.mass import Window, clamped_mass
-from gateway.dphmm.ratios import RATIO_BITS
-from gateway.dphmm.staircase import staircase
+from gateway.dphmm.staircase import RATIO_BITS, staircase
 from gateway.dphmm.tables import TableWeights, build_table, fallback_table, table_loss
 
 __all__ = [
@@ -111,7 +110,7 @@ def emission(noise: Noise, values: Ints) -> Emission:
     if len(values) * (points := math.prod(shape)) > MOST_CELLS:
         raise GraphError(f"{len(values)} states and {points} points are too many: measure on a coarser lattice")
     box = Window(noise.low, 1, shape)
-    mass = clamped_mass(_hull(noise), _centres(noise, values), box, float(noise.noise.ratio))
+    mass = clamped_mass(_polygon(noise.noise.vertices), _centres(noise, values), box, float(noise.noise.ratio))
     return Emission({tuple(point): index for index, point in enumerate(box.points().tolist())}, mass)
 
 
@@ -120,7 +119,7 @@ def noise_loss(noise: Noise, values: Ints) -> NDArray[np.float64]:
     if isinstance(noise, NoiseTable):
         weights = np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64)
         return table_loss(weights)
-    centres, hull = _centres(noise, values), _hull(noise)
+    centres, hull = _centres(noise, values), _polygon(noise.noise.vertices)
     step = -float(np.log(float(noise.noise.ratio))) * (1.0 + OUTWARD)
     return np.array([ceil_gauges(hull, centre - centres) * step for centre in centres])
 
@@ -136,7 +135,7 @@ def noise_pairs(noise: Noise, values: Ints, constraint: Bools, epsilon: float) -
         within = np.array([np.all(row <= most, axis=1) for row in weights])
         result[np.ix_(states, states)] = within & within.T
     else:
-        result[np.ix_(states, states)] = pairs_within(_hull(noise), _centres(noise, values)[states])
+        result[np.ix_(states, states)] = pairs_within(_polygon(noise.noise.vertices), _centres(noise, values)[states])
     np.fill_diagonal(result, False)
     return result
 
@@ -156,10 +155,6 @@ def _centres(noise: StaircaseNoise, values: Ints) -> Ints:
     kept = np.zeros(len(values), dtype=np.bool_)
     kept[noise.kept_states] = True
     return values[surrogates(values, kept)]
-
-
-def _hull(noise: StaircaseNoise) -> Hull:
-    return _polygon(noise.noise.vertices)
 
 
 @lru_cache(maxsize=64)

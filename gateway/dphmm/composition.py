@@ -36,7 +36,6 @@ __all__ = [
     "sequence_epsilon",
     "staircase_loss",
     "stream_loss",
-    "strict_epsilon",
     "trajectory_loss",
 ]
 
@@ -60,15 +59,10 @@ def between_any(epsilon: float, factor: Fraction | int | float) -> float:
 
 
 def staircase_loss(hull: Hull, values: Ints, epsilon: float) -> Floats:
-    """The per-tick loss of staircase noise: epsilon * ceil(gauge(f(i) - f(j))).
+    """The per-tick loss of staircase noise: epsilon * ceil(gauge(f(i) - f(j))), f N x d.
 
     Not epsilon times the gauge: the power of the ratio is a whole number, so two states half a gauge apart differ at
     some output by a full step.
-
-    Args:
-        hull: K.
-        values: f, N x d.
-        epsilon: of the noise.
 
     Returns:
         N x N in nats, rounded up; infinite off the span of K.
@@ -77,33 +71,13 @@ def staircase_loss(hull: Hull, values: Ints, epsilon: float) -> Floats:
     return np.asarray(np.where(powers < 0, np.inf, powers * (epsilon * _UP)), dtype=np.float64)
 
 
-def strict_epsilon(loss: Floats, constraint: Bools) -> float:
-    """The least epsilon for which definition 4.4 holds, in its strict form: one other state, the same for every output.
-
-    Args:
-        loss: N x N, of everything that is released in the tick.
-        constraint: C, N booleans, at least two true.
-
-    Returns:
-        The largest over states i of C of the least over other states k of C of max(loss[i,k], loss[k,i]).
-
-    Raises:
-        GraphError: The constraint set leaves no other state.
-    """
-    if constraint.sum() < 2:
-        raise GraphError("one state alone has no other one to be protected among")
-    both = np.maximum(loss, loss.T)[np.ix_(constraint, constraint)]
-    np.fill_diagonal(both, np.inf)
-    return float(both.min(axis=1).max())
-
-
 def joint_loss(losses: Sequence[Floats]) -> Floats:
     """Theorem 7.1, corrected: the loss of several independent releases of one tick, for every pair of states.
 
     It is exact: outputs are drawn independently, so the worst of each can come together. As printed the theorem adds
     the epsilons; that is false for definition 4.4 when a state's partner differs from release to release, since
-    no one state is then close to it for all of them. `strict_epsilon` of this sum is what does hold; one release
-    of the `stacked` query is usually better.
+    no one state is then close to it for all of them. What does hold is the
+    least epsilon of this sum; one release of the `stacked` query is usually better.
 
     Args:
         losses: N x N each.
@@ -135,15 +109,10 @@ def joint_epsilon(protected: Sequence[Bools], epsilons: Sequence[float]) -> floa
 
 
 def trajectory_loss(losses: Sequence[Floats], first: Sequence[int], second: Sequence[int]) -> float:
-    """Theorem 7.2, exactly: what a sequence of releases reveals between two trajectories, both fixed.
+    """Theorem 7.2, exactly: what n releases, with losses N x N, reveal between two trajectories of n states.
 
     It says nothing of an adversary who knows how states follow one another and asks about one tick: for that there is
     `stream_loss`.
-
-    Args:
-        losses: N x N for each of n ticks.
-        first: n states.
-        second: n states.
 
     Returns:
         The largest log of the likelihood of all outputs under the first over that under the second, rounded up.

@@ -47,15 +47,7 @@ class Schedule(NamedTuple):
 
 
 def successors(constraint: Bools, transition: ArrayLike) -> Bools:
-    """C_{t+1}: the states that can follow from a state of C_t.
-
-    Args:
-        constraint: N booleans.
-        transition: N x N; a step is possible if its entry is above 0.
-
-    Returns:
-        N booleans.
-    """
+    """C_{t+1}, N booleans: the states that can follow from one of C_t; a step is possible if its entry is above 0."""
     possible = np.asarray(transition) > 0
     return np.asarray(possible[constraint].any(axis=0), dtype=np.bool_)
 

@@ -19,7 +19,6 @@ __all__ = [
     "GraphError",
     "categories",
     "complete",
-    "components",
     "edge_list",
     "explicit",
     "lattice",
@@ -69,28 +68,14 @@ def complete(states: int) -> Bools:
 
 
 def categories(labels: Sequence[Hashable]) -> Bools:
-    """Pairs of states that carry the same label: the category may be known, the state within it may not.
-
-    Args:
-        labels: one per state.
-
-    Returns:
-        N x N.
-    """
+    """Pairs of states with the same label, N x N: the category may be known, the state within it may not."""
     number = {label: index for index, label in enumerate(dict.fromkeys(labels))}
     code = np.array([number[label] for label in labels], dtype=np.int64)
     return _loopless(code[:, None] == code[None, :])
 
 
 def within_radius(coordinates: ArrayLike, radius: int | float | Fraction) -> Bools:
-    """The utility graph: pairs of states at a Euclidean distance of at most a radius.
-
-    Args:
-        coordinates: N x d, as for `lattice`.
-        radius: at least 0, in lattice steps; a pair at exactly this distance is an edge.
-
-    Returns:
-        N x N.
+    """The utility graph, N x N: pairs of states at a Euclidean distance of at most a radius, in lattice steps.
 
     Raises:
         GraphError: The radius is negative or not finite, or a coordinate is refused by `lattice`.
@@ -105,13 +90,10 @@ def within_radius(coordinates: ArrayLike, radius: int | float | Fraction) -> Boo
 
 
 def one_step(transition: ArrayLike) -> Bools:
-    """The transition graph: pairs of states that can both follow from some one state.
+    """The transition graph, N x N: pairs of states that can both follow from some one state.
 
-    Args:
-        transition: N x N; a step is possible if its entry is above 0. Rows need not sum to 1.
-
-    Returns:
-        N x N. The paper's definition forgets to say "exists i": the common predecessor is any state.
+    A step is possible if its entry is above 0; rows need not sum to 1. The paper's definition forgets to say
+    "exists i": the common predecessor is any state.
     """
     possible = np.asarray(transition) > 0
     if possible.ndim != 2 or possible.shape[0] != possible.shape[1]:
@@ -121,14 +103,7 @@ def one_step(transition: ArrayLike) -> Bools:
 
 
 def explicit(states: int, edges: Iterable[tuple[int, int]]) -> Bools:
-    """A graph given edge by edge.
-
-    Args:
-        states: N.
-        edges: pairs of different states in 0..N-1, in either order.
-
-    Returns:
-        N x N.
+    """A graph, N x N, given by pairs of different states in 0..N-1, in either order.
 
     Raises:
         GraphError: An edge names a state that is not there, or joins a state to itself.
@@ -142,15 +117,7 @@ def explicit(states: int, edges: Iterable[tuple[int, int]]) -> Bools:
 
 
 def restrict(graph: Bools, constraint: Bools) -> Bools:
-    """The edges inside a constraint set.
-
-    Args:
-        graph: N x N.
-        constraint: N booleans, the states that the adversary holds possible.
-
-    Returns:
-        N x N.
-    """
+    """The edges, N x N, inside a constraint set, N booleans: the states that the adversary holds possible."""
     return graph & constraint[:, None] & constraint[None, :]
 
 
@@ -158,30 +125,6 @@ def edge_list(graph: Bools) -> list[tuple[int, int]]:
     """The edges (i, j) with i < j, in ascending order."""
     first, second = np.nonzero(np.triu(graph, 1))
     return list(zip(first.tolist(), second.tolist(), strict=True))
-
-
-def components(graph: Bools, constraint: Bools | None = None) -> list[list[int]]:
-    """Connected components, each ascending, ordered by their lowest state.
-
-    Args:
-        graph: N x N.
-        constraint: N booleans; components of the graph restricted to it. By default all states.
-
-    Returns:
-        A partition of the constraint set.
-    """
-    left = np.ones(len(graph), dtype=np.bool_) if constraint is None else constraint.copy()
-    found = []
-    while left.any():
-        reached = np.zeros_like(left)
-        frontier = np.zeros_like(left)
-        frontier[int(np.argmax(left))] = True
-        while frontier.any():
-            reached |= frontier
-            frontier = graph[frontier].any(axis=0) & left & ~reached
-        left &= ~reached
-        found.append(np.flatnonzero(reached).tolist())
-    return found
 
 
 def _loopless(related: Bools) -> Bools:

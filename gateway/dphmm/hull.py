@@ -115,11 +115,7 @@ def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
 
 
 def graph_hull(values: Ints, graph: Bools) -> Hull:
-    """The sensitivity hull of a measurement under a policy graph.
-
-    Args:
-        values: f, N x d.
-        graph: N x N, already restricted to the constraint set.
+    """The sensitivity hull of a measurement f, N x d, under a policy graph, N x N, restricted to the constraint set.
 
     Returns:
         Conv{ f(i) - f(j) : i ~ j }, or the point 0 if there is no edge.
@@ -134,13 +130,9 @@ def graph_hull(values: Ints, graph: Bools) -> Hull:
 
 
 def complete_hull(values: Ints) -> Hull:
-    """The hull of all differences f(i) - f(j) among points.
+    """K_complete, the hull of all differences f(i) - f(j) among n x d points, n at least 1.
 
-    Args:
-        values: n x d, n at least 1: f of the states of the constraint set.
-
-    Returns:
-        K_complete. Only extreme points matter, so the others are dropped before differences are taken.
+    Only extreme points matter, so the others are dropped before differences are taken.
     """
     spread = values - values[0]
     _, axes = span(spread[spread.any(axis=1)])
@@ -186,11 +178,7 @@ def capped(hull: Hull, everything: Hull, cap: Fraction | int) -> Hull:
 
 
 def gauge(hull: Hull, point: Sequence[int | Fraction]) -> Fraction | float:
-    """The gauge of a point: the least t >= 0 with the point in t K.
-
-    Args:
-        hull: K.
-        point: d exact numbers.
+    """The gauge of d exact numbers: the least t >= 0 with the point in t K.
 
     Returns:
         A fraction, exactly 1 on the boundary; `math.inf` outside the span of K.
@@ -203,11 +191,7 @@ def gauge(hull: Hull, point: Sequence[int | Fraction]) -> Fraction | float:
 
 
 def largest_gauge(hull: Hull, values: Ints) -> Fraction | float:
-    """The largest gauge among the differences of points: theorem 6.3's factor over a constraint set.
-
-    Args:
-        hull: K.
-        values: n x d, n at least 1: f of the states of the constraint set.
+    """The largest gauge among the differences of points, n x d: theorem 6.3's factor over a constraint set.
 
     Returns:
         A fraction, or `math.inf` if some difference leaves the span of K.
@@ -224,16 +208,7 @@ def largest_gauge(hull: Hull, values: Ints) -> Fraction | float:
 
 
 def differences_within(hull: Hull, left: Ints, right: Ints) -> Bools:
-    """Which differences between points of two lists lie in K, decided in integers.
-
-    Args:
-        hull: K.
-        left: m x d.
-        right: n x d, n at least 1.
-
-    Returns:
-        m x n: whether left[i] - right[j] is in K.
-    """
+    """Which differences left[i] - right[j] of m x d and n x d points lie in K: m x n, decided in integers; n >= 1."""
     inside = np.ones((len(left), len(right)), dtype=np.bool_)
     for here, there in zip((left @ hull.equations.T).T, (right @ hull.equations.T).T, strict=True):
         inside &= here[:, None] == there[None, :]
@@ -262,15 +237,7 @@ def pairs_within(hull: Hull, values: Ints) -> Bools:
 
 
 def ceil_gauges(hull: Hull, points: Ints) -> Ints:
-    """The gauges of points, rounded up to whole numbers.
-
-    Args:
-        hull: K.
-        points: n x d.
-
-    Returns:
-        n integers; -1 outside the span of K.
-    """
+    """The gauges of n x d points, rounded up to n whole numbers; -1 outside the span of K."""
     result = np.zeros(len(points), dtype=np.int64)
     for height, offset in zip(_products(hull, points).T, hull.offsets.tolist(), strict=True):
         np.maximum(result, (-(-height // offset)).astype(np.int64), out=result)

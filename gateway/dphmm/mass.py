@@ -42,15 +42,7 @@ class Window(NamedTuple):
 
 
 def window(values: Ints, most: int) -> Window:
-    """The box around points, as fine as a number of outputs allows.
-
-    Args:
-        values: n x d.
-        most: outputs, at least 1.
-
-    Returns:
-        The window with the smallest step, centred on the box.
-    """
+    """The box around n x d points, of the smallest step that a number of outputs, at least 1, allows; centred."""
     low, high = values.min(axis=0), values.max(axis=0)
     step = 1
     while math.prod(int(size) for size in (high - low) // step + 1) > most:

@@ -27,7 +27,7 @@ from gateway.dphmm.constraints import surrogates
 from gateway.dphmm.graphs import lattice
 from gateway.dphmm.hull import Hull, ceil_gauges, largest_gauge, pairs_within
 from gateway.dphmm.protection import protected_pairs
-from gateway.dphmm.ratios import RATIO_BITS, floor_exp
+from gateway.dphmm.staircase import RATIO_BITS, floor_exp
 from gateway.dphmm.tables import MOST_OUTPUTS, MOST_STATES, TableError, TableWeights, certified, check_table
 
 __all__ = ["optimal_table"]

@@ -3,6 +3,13 @@
 Definition 4.4 in its strict form: state i is protected if there is one other state k in C, the same for every
 output, whose likelihood is within e^epsilon of that of i. With K-norm noise that says that f(i) - f(k) lies in K.
 As printed the definition allows k = i, and says nothing. Source: DPHMM, definition 4.4, algorithms 1 and 3.
+
+A delta-location set C' leaves out unlikely states of the reachable set C, yet the device may be in one of them, and
+then draws from the row of its surrogate. So the promise is made on all of C: an edge (i, j) of the user's graph holds
+between the rows of sur(i) and sur(j), and the hull is that of the surrogates' differences f(sur(i)) - f(sur(j)).
+States that share a row protect one another. With C' = C nothing changes.
+
+Every cell of a table is above 0, so no output rules a state out, and the reachable sets are known in advance.
 """
 
 from __future__ import annotations
@@ -15,6 +22,7 @@ import numpy as np
 
 from gateway.chain.arrays import Bools, Ints
 from gateway.dphmm.candidates import cheapest
+from gateway.dphmm.constraints import surrogates
 from gateway.dphmm.graphs import GraphError, restrict
 from gateway.dphmm.hull import (
     Hull,
@@ -28,7 +36,16 @@ from gateway.dphmm.hull import (
 )
 from gateway.dphmm.moments import area, noise_error
 
-__all__ = ["Objective", "Protection", "degree_of_protection", "exposed", "factor", "protect", "protected_pairs"]
+__all__ = [
+    "Objective",
+    "Protection",
+    "degree_of_protection",
+    "exposed",
+    "factor",
+    "protect",
+    "protect_kept",
+    "protected_pairs",
+]
 
 Objective = Literal["error", "nearest", "area"]
 
@@ -59,11 +76,6 @@ class Protection(NamedTuple):
 def protected_pairs(hull: Hull, values: Ints, constraint: Bools) -> Bools:
     """The pairs (i, j), i != j, of the constraint set with f(i) - f(j) in K: those that noise of K protects.
 
-    Args:
-        hull: K.
-        values: f, N x d.
-        constraint: N booleans.
-
     Returns:
         N x N; it contains every edge that K was made from, and usually more.
     """
@@ -76,11 +88,6 @@ def protected_pairs(hull: Hull, values: Ints, constraint: Bools) -> Bools:
 
 def degree_of_protection(hull: Hull, values: Ints, constraint: Bools) -> Ints:
     """How many states of C each state is protected among, itself included.
-
-    Args:
-        hull: K.
-        values: f, N x d.
-        constraint: C, N booleans.
 
     Returns:
         N counts: 0 outside C, 1 for an exposed state.
@@ -152,6 +159,59 @@ def protect(
         within = largest_gauge(hull, values[states])
     left = (int(states[0]),) if len(states) == 1 else ()
     return Protection(final, tuple(added), hull, within, needs_cap, left)
+
+
+def protect_kept(
+    values: Ints,
+    graph: Bools,
+    reachable: Bools,
+    kept: Bools,
+    *,
+    objective: Objective = "error",
+    cap: Fraction | int | None = 4,
+) -> Protection:
+    """Protect every state of a reachable set when only the kept ones have rows of their own.
+
+    Args:
+        values: f, N x d integers, from `lattice`.
+        graph: the user's policy graph, N x N.
+        reachable: C, N booleans.
+        kept: C', N booleans, at least one true, within C.
+        objective: as for `protect`.
+        cap: as for `protect`.
+
+    Returns:
+        The surrogate graph with the edges added, all among kept states, and its hull: a table made from that hull and
+        C' protects every edge of the user's graph inside C. The factor bounds what is revealed within all of C.
+
+    Raises:
+        GraphError: No state is kept, or one that is not reachable; or as for `protect`.
+    """
+    if not kept.any() or np.any(kept & ~reachable):
+        raise GraphError("a delta-location set keeps at least one state, and only states that are possible")
+    if np.array_equal(reachable, kept):
+        return protect(values, graph, reachable, objective=objective, cap=cap)
+    stand_in = surrogates(values, kept)
+    # a state measured as its surrogate has the difference 0 to all that share the row, and 0 lies in every hull
+    found = protect(values[stand_in], graph, reachable, objective=objective, cap=cap)
+    final = _joined(graph, reachable, kept, stand_in)
+    added = tuple((state, int(stand_in[partner])) for state, partner in found.added)
+    for state, partner in added:
+        final[state, partner] = final[partner, state] = True
+    return found._replace(graph=final, added=added)
+
+
+def _joined(graph: Bools, reachable: Bools, kept: Bools, stand_in: Ints) -> Bools:
+    """The graph inside C with all states that share a row made one; every kept state is among those of its row."""
+    states = np.flatnonzero(reachable)
+    states = states[np.argsort(stand_in[states], kind="stable")]
+    starts = np.searchsorted(stand_in[states], np.flatnonzero(kept))
+    # twice the rows, since columns are slower: the graph is symmetric
+    half = np.logical_or.reduceat(graph[np.ix_(states, states)], starts, axis=0)
+    result = np.zeros_like(graph)
+    result[np.ix_(kept, kept)] = np.logical_or.reduceat(half.T, starts, axis=0)
+    np.fill_diagonal(result, False)
+    return result
 
 
 def _from_exposed(hull: Hull, values: Ints, waiting: Ints, states: Ints) -> Ints:

@@ -23,7 +23,7 @@ from gateway.dphmm.graphs import complete
 from gateway.dphmm.hull import Hull, complete_hull, largest_gauge
 from gateway.dphmm.mass import clamped_mass, window
 from gateway.dphmm.protection import protected_pairs
-from gateway.dphmm.ratios import MOST_EPSILON, RATIO_BITS, floor_exp, noise_ratio
+from gateway.dphmm.staircase import MOST_EPSILON, RATIO_BITS, floor_exp, noise_ratio
 from gateway.dphmm.unrolling import unrolled
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "build_table",
     "certified",
     "check_table",
-    "estimate_error",
     "fallback_table",
     "table_loss",
 ]
@@ -164,10 +163,7 @@ def fallback_table(values: Ints, epsilon: Fraction | int | float, *, most_output
 
 
 def table_loss(weights: Ints) -> NDArray[np.float64]:
-    """The per-tick loss of a table, for the chain accountant: max over outputs of log(W[i,z] / W[j,z]).
-
-    Args:
-        weights: N x M.
+    """The per-tick loss of N x M weights, for the chain accountant: max over outputs of log(W[i,z] / W[j,z]).
 
     Returns:
         N x N in nats, rounded up; 0 on the diagonal.
@@ -177,28 +173,6 @@ def table_loss(weights: Ints) -> NDArray[np.float64]:
     loss = np.maximum(loss, 0.0) * (1.0 + OUTWARD) + SIDE  # each logarithm is at most 22.2, and good to 4e-15
     np.fill_diagonal(loss, 0.0)
     return loss
-
-
-def estimate_error(table: TableWeights, values: Ints, prior: ArrayLike | None = None) -> tuple[float, float]:
-    """The mean squared errors of a table: of the released point, and of the posterior mean.
-
-    Args:
-        table: N x M.
-        values: f, N x d.
-        prior: N probabilities of the state; uniform by default.
-
-    Returns:
-        E|z - f|^2 and E|E[f|z] - f|^2, in squared lattice steps.
-    """
-    count = len(values)
-    law = np.full(count, 1.0 / count) if prior is None else np.asarray(prior, dtype=np.float64)
-    joint = law[:, None] * table.weights / SCALE
-    means = (joint.T @ values) / joint.sum(axis=0)[:, None]
-
-    def error(points: NDArray[np.float64]) -> float:
-        return float(np.sum(joint * np.sum((values[:, None, :] - points[None, :, :]) ** 2, axis=2)))
-
-    return error(table.outputs.astype(np.float64)), error(means)
 
 
 def certified(mass: NDArray[np.float64], demands: Sequence[tuple[Bools, int]]) -> tuple[Ints, float]:

@@ -52,11 +52,7 @@ def forward(law: Floats, transition: Floats, likelihoods: Sequence[Floats | None
 
 
 def moments(beliefs: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Mean and covariance of a measurement under each of some laws.
-
-    Args:
-        beliefs: (n, N), rows summing to 1.
-        values: (N, d).
+    """Mean and covariance of a measurement (N, d) under each of n laws (n, N).
 
     Returns:
         Means (n, d), and covariances (n, d (d + 1) / 2): the entries on and above the diagonal, row by row.

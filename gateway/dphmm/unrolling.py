@@ -15,14 +15,7 @@ __all__ = ["bezout", "lattice_basis", "unrolled"]
 
 
 def lattice_basis(hull: Hull) -> Ints:
-    """A short basis of the integer points in the span of a hull.
-
-    Args:
-        hull: K.
-
-    Returns:
-        rank x d integers; the unit vectors if the rank is full.
-    """
+    """A short basis, rank x d, of the integer points in the span of a hull; the unit vectors if the rank is full."""
     if hull.rank == 1 < hull.dimensions:
         end = hull.vertices[1]
         return np.asarray(end[None, :] // math.gcd(*end.tolist()), dtype=np.int64)

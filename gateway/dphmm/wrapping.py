@@ -19,13 +19,9 @@ _DIRECTIONS = np.array([[1, 1, 0, -1], [0, 1, 1, 1]])  # half a turn, as columns
 
 
 def distinct(points: Ints) -> Ints:
-    """The different points among integer points, in lexicographic order.
+    """The different points among n x d integers, in lexicographic order.
 
-    Args:
-        points: n x d; the sides of their box, multiplied, stay below 2^63.
-
-    Returns:
-        m x d.
+    The sides of their box, multiplied, stay below 2^63.
     """
     if not len(points):
         return points
@@ -46,15 +42,10 @@ def distinct(points: Ints) -> Ints:
 
 
 def outermost(points: Ints) -> Ints:
-    """Points in the plane without those strictly inside an octagon of far points and their negatives.
+    """Points in the plane, n x 2, without those strictly inside an octagon of far points and their negatives.
 
-    The octagon is part of the hull of the points and their negatives, so that loses none of its vertices.
-
-    Args:
-        points: n x 2, within 2^28.
-
-    Returns:
-        m x 2.
+    The octagon is part of the hull of the points and their negatives, so that loses none of its vertices. The points
+    are within 2^28.
     """
     if not len(points):
         return points
@@ -72,10 +63,7 @@ def outermost(points: Ints) -> Ints:
 
 
 def span(points: Ints) -> tuple[Ints, tuple[int, ...]]:
-    """The span of points: its equations, and coordinates that tell its points apart.
-
-    Args:
-        points: n x d, d in 1..3, none of them 0.
+    """The span of n x d points, none of them 0: its equations, and coordinates that tell its points apart.
 
     Returns:
         (d - rank) x d integers, normal to the span, and `rank` axes.
@@ -102,14 +90,7 @@ def span(points: Ints) -> tuple[Ints, tuple[int, ...]]:
 
 
 def polygon(points: Ints) -> list[int]:
-    """The vertices of the convex hull of points in the plane.
-
-    Args:
-        points: n x 2, not all on one line.
-
-    Returns:
-        Indices of the vertices, counter-clockwise from the lexicographically lowest point.
-    """
+    """Indices of the vertices of the hull of n x 2 points, not all on a line, counter-clockwise from the lowest."""
     lowest, highest = _columns(points)
     below, above = _turning_left(points, lowest), _turning_left(points, highest[::-1])
     above = above[1:] if above[0] == below[-1] else above
@@ -121,10 +102,7 @@ def mirrored_polygon(points: Ints, axes: tuple[int, ...]) -> Ints:
 
     Args:
         points: n x d, with the negative of each, on a plane through 0 but not all on one line.
-        axes: two coordinates that tell the points of the plane apart.
-
-    Returns:
-        V x d, counter-clockwise in those coordinates from the lexicographically lowest point.
+        axes: two coordinates that tell the points of the plane apart; in them the result is counter-clockwise.
     """
     seen = points[:, axes]
     below = points[_turning_left(seen, _columns(seen)[0])]

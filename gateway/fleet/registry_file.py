@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from contract.file_format import REGISTRY
@@ -87,35 +87,33 @@ def open_registry(path: Path, fleet: str | None, busy_seconds: float = BUSY_SECO
     return db, str(found)
 
 
-@contextmanager
-def writing(db: sqlite3.Connection) -> Iterator[None]:
+def writing(db: sqlite3.Connection) -> AbstractContextManager[None]:
     """All of it becomes durable, or nothing does; inside another one, it is part of that.
 
     Raises:
         RegistryError: the file does not take it, because the disk is full or another process keeps it locked.
     """
-    if db.in_transaction:
-        yield
-        return
-    try:
-        with transaction(db):
-            yield
-    except (sqlite3.Error, OverflowError) as error:
-        raise RegistryError(f"the fleet registry does not take the change, nothing was done: {error}") from None
+    return _translated(db, transaction, "does not take the change, nothing was done")
 
 
-@contextmanager
-def reading(db: sqlite3.Connection) -> Iterator[None]:
+def reading(db: sqlite3.Connection) -> AbstractContextManager[None]:
     """Reads see one state of the registry, and hold nobody up.
 
     Raises:
         RegistryError: the file cannot be read.
     """
+    return _translated(db, snapshot, "cannot be read")
+
+
+@contextmanager
+def _translated(
+    db: sqlite3.Connection, kind: Callable[[sqlite3.Connection], AbstractContextManager[None]], what: str
+) -> Iterator[None]:
     if db.in_transaction:
         yield
         return
     try:
-        with snapshot(db):
+        with kind(db):
             yield
     except (sqlite3.Error, OverflowError) as error:
-        raise RegistryError(f"the fleet registry cannot be read: {error}") from None
+        raise RegistryError(f"the fleet registry {what}: {error}") from None

@@ -38,39 +38,9 @@ from itertools import chain
 
 from gateway.fleet.entries import RolloutError
 from gateway.fleet.plan import Plan
-from gateway.fleet.rollout_state import (
-    ACTIVE,
-    Action,
-    Offer,
-    OfferWayBack,
-    Phase,
-    Report,
-    SetDesired,
-    State,
-    Tally,
-    tally,
-    way_back,
-)
+from gateway.fleet.rollout_state import Action, Offer, Phase, Report, SetDesired, State, Tally, tally, way_back
 
-__all__ = [
-    "ACTIVE",
-    "Action",
-    "Offer",
-    "OfferWayBack",
-    "Phase",
-    "Report",
-    "SetDesired",
-    "State",
-    "Tally",
-    "abort",
-    "advance",
-    "approve",
-    "begin",
-    "pause",
-    "resume",
-    "tally",
-    "way_back",
-]
+__all__ = ["abort", "advance", "approve", "begin", "pause", "resume"]
 
 MINUTE_US = 60_000_000
 CATCH_UP_US = 5_000_000

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from gateway.fleet.plan import Plan
-from gateway.fleet.rollout import Offer, Report, State
+from gateway.fleet.rollout_state import Offer, Report, State
 
 __all__ = ["RolloutRows", "Stored"]
 

@@ -13,8 +13,8 @@ from gateway.fleet import rollout as rules
 from gateway.fleet.entries import Due, PlanError, RolloutError, UnknownNameError
 from gateway.fleet.plan import Plan, stages_of
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollout import ACTIVE, Action, OfferWayBack, SetDesired, State, Tally
 from gateway.fleet.rollout_rows import Stored
+from gateway.fleet.rollout_state import ACTIVE, Action, OfferWayBack, SetDesired, State, Tally, tally, way_back
 
 __all__ = ["Rollout", "Rollouts"]
 
@@ -170,7 +170,7 @@ class Rollouts:
         """
         with self._registry.snapshot():
             plan, state, created_us, ended_us = self._load(number)
-            tallies = rules.tally(plan, state, self._rows.reports(number, plan.version))
+            tallies = tally(plan, state, self._rows.reports(number, plan.version))
             return Rollout(number, plan, state, tallies, created_us, ended_us)
 
     def way_back(self, number: int) -> OfferWayBack:
@@ -180,7 +180,7 @@ class Rollouts:
             UnknownNameError: there is no such rollout.
         """
         with self._registry.snapshot():
-            return rules.way_back(self._load(number).state)
+            return way_back(self._load(number).state)
 
     def _operate(self, number: int, what: str, change: Callable[[State], State], who: str, time_us: int) -> None:
         with self._registry.transaction():

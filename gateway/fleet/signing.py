@@ -12,15 +12,15 @@ from typing import Any, Literal, NamedTuple
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from contract.envelope import Envelope, decode_envelope, encode_envelope, sign
-from contract.errors import FrameError, FuguError, PolicyError
+from contract.errors import FrameError, FuguError, NotYetValidError, PolicyError
 from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, write_document
 from contract.measure_policy import MeasurePolicy
 from contract.measure_table import decoded_table, encoded_table
+from contract.pins import MeasuredPins, SymbolPins, pins_of
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from contract.signatures import signers
 from contract.trust import Trust
-from contract.trust_errors import NotYetValidError
 from gateway.fleet.entries import DocumentError
 from gateway.fleet.roots import Root, device_trust
 
@@ -266,3 +266,18 @@ def check(signed: Signed, root: Root, now: int, enrolments: Iterable[Enrolment] 
             ripe = False
             judge.consider(signed.payload, "policy", document.valid_from)
     return ripe
+
+
+def read_pins(files: Sequence[Path], fleet: str) -> dict[str, SymbolPins | MeasuredPins]:
+    """Pin what some policies say of their streams.
+
+    Args:
+        files: policies in their JSON form, with or without fleet, device and version; each has its own stream.
+        fleet: of the device.
+
+    Raises:
+        FuguError: a file cannot be read or is for another fleet, its guarantee is false, or two are for one stream.
+    """
+    everyone = Address(everyone=True)
+    policies = policies_of(make_document(fleet, 1, everyone, read_bodies(files, fleet, everyone)))
+    return {policy.stream: pins_of(policy) for policy in policies}

@@ -15,8 +15,7 @@ from gateway.chain.arrays import Floats, Ints
 from gateway.dphmm.compiled import Emission, compile_noise, emission
 from gateway.dphmm.graphs import GraphError, complete
 from gateway.dphmm.hull import Hull
-from gateway.dphmm.knorm import draw_knorm, l1_sensitivity, laplace_error
-from gateway.dphmm.moments import area, noise_error
+from gateway.dphmm.moments import area, draw_knorm, l1_sensitivity, laplace_error, noise_error
 from gateway.dphmm.staircase import staircase, staircase_error
 from gateway.dphmm.tables import TableError
 from gateway.dphmm.tracking import forward

@@ -14,8 +14,7 @@ from gateway.dphmm.graphs import restrict
 from gateway.dphmm.hull import Hull, complete_hull, graph_hull
 from gateway.dphmm.moments import area
 from gateway.dphmm.optimal import optimal_table
-from gateway.dphmm.progress import protect_kept
-from gateway.dphmm.protection import Protection, degree_of_protection, exposed
+from gateway.dphmm.protection import Protection, degree_of_protection, exposed, protect_kept
 from gateway.dphmm.tables import TableWeights
 from gateway.planning.measure_spec import MeasureSpec
 

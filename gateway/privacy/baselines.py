@@ -68,11 +68,7 @@ def ordinary_dp(epsilon: float) -> float:
 
 
 def corollary_2(theta: float, epsilon: float) -> float:
-    """Flip probability of the BDP paper's approximation for a symmetric chain.
-
-    Args:
-        theta: probability of a change of state, in (0, 1/2).
-        epsilon: in nats.
+    """Flip probability of the BDP paper's approximation for a symmetric chain; theta < 1/2: a change of state.
 
     Source: BDP corollary 2: sqrt(G) is the positive root of x^2 - theta e^(epsilon/2) x - (1 - theta) = 0.
     """
@@ -82,22 +78,12 @@ def corollary_2(theta: float, epsilon: float) -> float:
 
 
 def zhao_eps3(theta: float, epsilon: float) -> float:
-    """Epsilon left for ordinary randomised response by Zhao et al.'s first bound; nothing is left where it is negative.
-
-    Args:
-        theta: probability of a change of state of a symmetric chain, in (0, 1/2).
-        epsilon: in nats.
-    """
+    """Epsilon left for ordinary randomised response by Zhao et al.'s first bound; below 0 nothing is left."""
     return epsilon - 6 * math.log((1 - theta) / theta)
 
 
 def zhao_eps6(theta: float, epsilon: float) -> tuple[float, int]:
-    """Epsilon left by Zhao et al.'s second bound, and the distance t that attains it.
-
-    Args:
-        theta: probability of a change of state of a symmetric chain, in (0, 1/2).
-        epsilon: in nats.
-    """
+    """Epsilon left by Zhao et al.'s second bound, and the distance t that attains it; theta as for `corollary_2`."""
     decay = 1 - 2 * theta
 
     def left(t: int) -> float:

@@ -7,10 +7,10 @@ to a few nodes is tried as a quilt; influences are read off the joint distributi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -195,7 +195,10 @@ def _node_scale(network: BayesNet, node: str, epsilon: float, largest_quilt: int
     """The best quilt of one node, or any with a scale not above `enough`; the scale is not rounded."""
     everything = frozenset(each.name for each in network.nodes)
     best = NetworkQuilt(len(everything) / epsilon, node, (), everything, 0.0, 0)
-    for nearby, quilt in sorted(_quilts(network, node, largest_quilt), key=lambda found: len(found[0])):
+    others = [each.name for each in network.nodes if each.name != node]
+    quilts = chain.from_iterable(combinations(others, size) for size in range(largest_quilt + 1))
+    found = ((network.connected(node, quilt), quilt) for quilt in quilts)
+    for nearby, quilt in sorted(found, key=lambda pair: len(pair[0])):
         # no influence could make up for this card, nor for any later one
         if best.scale <= enough or len(nearby) / epsilon >= best.scale:
             break
@@ -203,11 +206,3 @@ def _node_scale(network: BayesNet, node: str, epsilon: float, largest_quilt: int
         if influence < epsilon and len(nearby) / (epsilon - influence) < best.scale:
             best = NetworkQuilt(len(nearby) / (epsilon - influence), node, quilt, nearby, influence, 0)
     return best
-
-
-def _quilts(network: BayesNet, node: str, largest: int) -> Iterator[tuple[frozenset[str], tuple[str, ...]]]:
-    """(nearby, quilt) for every set of at most so many other nodes."""
-    others = [each.name for each in network.nodes if each.name != node]
-    for size in range(largest + 1):
-        for quilt in combinations(others, size):
-            yield network.connected(node, quilt), quilt

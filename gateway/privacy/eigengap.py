@@ -21,7 +21,7 @@ from gateway.privacy.quilt_kernels import smallest_scale
 from gateway.privacy.quilt_tables import settled
 from gateway.privacy.quilts import ENDLESS, QuiltScale, corner_chains
 
-__all__ = ["Mixing", "arm_influence", "eigengap", "fast_path_length", "is_reversible", "mixing", "mqm_approx"]
+__all__ = ["Mixing", "arm_influences", "eigengap", "fast_path_length", "is_reversible", "mixing", "mqm_approx"]
 
 _UP = 1.0 + OUTWARD
 _LEAST_GAP = 1e-10
@@ -152,25 +152,18 @@ def is_reversible(chain: MarkovChain) -> bool:
     return bool(np.all(np.abs(flow - flow.T) <= 1e-12 * (flow + flow.T)))
 
 
-def arm_influence(known: Mixing, arm: int) -> float:
-    """Lemma 4.8's bound for one arm: log((p + d) / (p - d)) with p the rarest state and d = exp(-g arm / 2).
-
-    A right arm costs it once, a left arm twice, for the arm and for the node's own law.
-
-    Returns:
-        inf unless arm > 2 log(1 / p) / g, strictly: without that the formula is not a bound.
-    """
-    return float(_arm_influences(known, np.array([arm]))[0])
-
-
 def fast_path_length(known: Mixing, epsilon: float) -> int:
     """Lemma 4.9: from this length on, the middle node decides, by arms of at most half of it."""
     # 1 / tanh(x / 2) is (e^x + 1) / (e^x - 1), here with x = epsilon / 6
     return 8 * 2 * math.ceil(math.log(1.0 / math.tanh(epsilon / 12.0) / known.rarest) / known.gap)
 
 
-def _arm_influences(known: Mixing, arms: NDArray[np.int64]) -> Floats:
-    """`arm_influence` of (n,) arms."""
+def arm_influences(known: Mixing, arms: NDArray[np.int64]) -> Floats:
+    """Lemma 4.8's bounds (n,) for arms of n lengths: log((p + d) / (p - d)), p the rarest state, d = exp(-g arm / 2).
+
+    A right arm costs it once, a left arm twice, for the arm and for the node. inf unless arm > 2 log(1/p) / g:
+    without that the formula is not a bound.
+    """
     distance = np.exp(-known.gap * arms / 2.0)
     inside = (arms > 2.0 * math.log(1.0 / known.rarest) / known.gap) & (distance < known.rarest)
     bound = np.full(arms.shape, np.inf)
@@ -191,10 +184,10 @@ def _best(
     """The best quilt of a node; lemma 4.8 sees neither states nor nodes, so its tables have one entry."""
     # half of lemma 4.9's length, 4 a*, is more than any best arm
     count = min(fast_path_length(known, epsilon) // 2, _MOST_ARMS, max(room_left, room_right))
-    right = _arm_influences(known, np.arange(1, max(count, 1) + 1)).reshape(-1, 1, 1)
-    zero = np.zeros((1, 1))
+    right = arm_influences(known, np.arange(1, max(count, 1) + 1)).reshape(-1, 1, 1)
+    left = right if stationary else 2.0 * right
     scale, a, b, e, _ = smallest_scale(
-        zero, zero, right if stationary else 2.0 * right, right, room_left, room_right, trivial, epsilon, enough, 0, 0
+        np.zeros((1, 1)), left, right, room_left, room_right, trivial, epsilon, enough, 0, 0
     )
     card = (a - 1 if a else room_left) + (b if b else room_right + 1)
     if not a and not b:

@@ -193,9 +193,7 @@ def _losses(chain: MarkovChain, costs: Floats) -> Floats:
     arms.grow(min(32, length - 1))
     while True:
         terms = zip(range(length), walk(chain), strict=False)
-        losses = np.array(
-            [smallest_loss(at.start, at.base, arms.column, arms.right, node, spent)[0] for node, at in terms]
-        )
+        losses = np.array([smallest_loss(at.start, arms.column, arms.right, node, spent)[0] for node, at in terms])
         # a quilt with a longer arm pays for all nodes that this arm passes over
         node = np.arange(length)
         beyond = arms.count
@@ -209,12 +207,12 @@ def _losses(chain: MarkovChain, costs: Floats) -> Floats:
 
 def _rate_loss(chain: MarkovChain, rate: float) -> float:
     """The loss of a node far from both ends, not rounded."""
-    arms, terms = Arms(chain.transition), node_terms(chain, None)
+    arms, start = Arms(chain.transition), node_terms(chain, None).start
     arms.grow(32)
     while True:
         # on a window this wide, a quilt that makes use of its ends costs more than rate * count
         spent = rate * np.arange(2.0 * arms.count + 2.0)
-        loss = smallest_loss(terms.start, terms.base, arms.column, arms.right, arms.count, spent)[0]
+        loss = smallest_loss(start, arms.column, arms.right, arms.count, spent)[0]
         if loss < rate * arms.count:
             return float(loss)
         if arms.stalled or not arms.grow(2 * arms.count):

@@ -20,12 +20,7 @@ __all__ = ["grow_tables", "largest_ratio", "smallest_loss", "smallest_scale"]
 
 @kernel
 def largest_ratio(rows: Floats, out: Floats) -> None:
-    """out[x,x'] = max over y of rows[x,y] / rows[x',y]; 0/0 is passed over, and is -inf if there is nothing else.
-
-    Args:
-        rows: (k, m), at least 0.
-        out: (k, k), overwritten.
-    """
+    """out[x,x'] = max over y of rows[x,y] / rows[x',y]; 0/0 is passed over, and is -inf if there is nothing else."""
     k, m = rows.shape
     out[:] = -np.inf
     inverse = np.empty(k)
@@ -45,12 +40,8 @@ def grow_tables(
 ) -> int:
     """Fill the tables of the distances done + 1 .. wanted with ratios, not yet their logarithms.
 
-    Args:
-        transition: (k, k).
-        power: (k, k), its power `done`; advanced to power `wanted`.
-        column, right: (at least wanted, k, k); entry m - 1 is distance m.
-        done, wanted: distances.
-        tiny: stop where a positive entry falls below this, because ratios would no longer be exact.
+    Entry m - 1 of column and right, (at least wanted, k, k), is distance m; power (k, k) goes on from that of `done`.
+    It stops where a positive entry falls below `tiny`, because ratios would no longer be exact.
 
     Returns:
         The distance reached: `wanted`, or the last one before an entry got too small.
@@ -84,7 +75,6 @@ def _largest_sum(left: Floats, table: Floats) -> tuple[float, int, int]:
 @kernel
 def smallest_scale(
     start: Floats,
-    base: Floats,
     column: Floats,
     right: Floats,
     room_left: int,
@@ -99,7 +89,6 @@ def smallest_scale(
 
     Args:
         start: (k, k), the term of the node's own law, for quilts with a left arm.
-        base: (k, k), the same for quilts without one: 0, or -inf for pairs that are left out.
         column, right: (n, k, k).
         room_left, room_right: nodes on either side; a side that never ends has more than 2^60.
         trivial: the scale of the empty quilt, inf on an endless stream.
@@ -123,7 +112,7 @@ def smallest_scale(
         a, b = (a if seed_left <= reach_left else 0), (b if seed_right <= reach_right else 0)
         card = (a - 1 if a else room_left) + (b if b else room_right + 1)
         if (a or b) and card < endless:
-            left = start + column[a - 1] if a else base
+            left = start + column[a - 1] if a else np.zeros_like(start)
             influence = _largest_sum(left, right[b - 1])[0] if b else _largest_sum(left, np.zeros_like(left))[0]
             if influence < epsilon and card / (epsilon - influence) < best:
                 best, best_left, best_right, best_influence = card / (epsilon - influence), a, b, influence
@@ -137,7 +126,7 @@ def smallest_scale(
             if a:
                 break
             continue
-        left = start + column[a - 1] if a else base
+        left = start + column[a - 1] if a else np.zeros_like(start)
         alone[a] = _largest_sum(left, np.zeros_like(left))[0]
         if not alone[a] < epsilon:
             continue
@@ -180,18 +169,12 @@ def smallest_scale(
 @kernel
 def smallest_loss(
     start: Floats,
-    base: Floats,
     column: Floats,
     right: Floats,
     node: int,
     spent: Floats,
 ) -> tuple[float, int, int, float]:
-    """The smallest influence + charges nearby over the quilts of a node.
-
-    Args:
-        start, base, column, right: as for `smallest_scale`.
-        node: 0..T-1.
-        spent: (T + 1,) running sums of the charges.
+    """The smallest influence + charges nearby over the quilts of a node in 0..T-1; spent: (T + 1,) sums of the charges.
 
     Returns:
         (loss, left arm, right arm, influence); both arms 0 is the empty quilt.
@@ -206,7 +189,7 @@ def smallest_loss(
             if a:
                 break
             continue
-        left = start + column[a - 1] if a else base
+        left = start + column[a - 1] if a else np.zeros_like(start)
         alone = _largest_sum(left, np.zeros_like(left))[0]
         if a and alone + spent[length] - first < best:
             best, best_left, best_right, best_influence = alone + spent[length] - first, a, 0, alone

@@ -9,9 +9,9 @@ x, x' (Song, Wang, Chaudhuri 2017, equation 5), where
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,14 +29,7 @@ _MOST_ENTRIES = 2**24
 
 
 def log_ratio_table(kernel: ArrayLike) -> Floats:
-    """How far apart the rows of a kernel are.
-
-    Args:
-        kernel: (k, m), non-negative.
-
-    Returns:
-        (k, k): max over y of log kernel[x,y] / kernel[x',y]; inf where only a denominator is 0, 0/0 is passed over.
-    """
+    """(k, k): max over y of log kernel[x,y] / kernel[x',y]; inf where only a denominator is 0, 0/0 is passed over."""
     rows = np.ascontiguousarray(kernel, dtype=np.float64)
     table = np.empty((rows.shape[0], rows.shape[0]))
     with np.errstate(all="ignore"):
@@ -99,43 +92,24 @@ class Arms:
         return reached > done
 
 
-@dataclass(frozen=True, eq=False)
-class NodeTerms:
+class NodeTerms(NamedTuple):
     """What a node adds to the tables of its arms.
 
     Attributes:
         start: (k, k), for quilts with a left arm; -inf where a state is impossible here.
-        base: (k, k), for quilts without: 0, or -inf for pairs that are left out.
         spread: start is nowhere further than this from its stationary value, here and at every later node.
-        earlier: (k,) for every earlier node, in order, the states possible there; empty if that does not matter.
-        clear: how many of the nearest earlier nodes may have every state.
     """
 
     start: Floats
-    base: Floats
     spread: float
-    earlier: Sequence[Bools] = ()
-    clear: int = 0
-
-    def column(self, arms: Arms) -> Floats:
-        """(n, k, k) tables of the left arms, maximised over possible states only if that was asked for."""
-        if self.clear >= min(arms.count, len(self.earlier)):
-            return arms.column
-        column, power = arms.column.copy(), np.eye(len(self.start))
-        for arm, possible in enumerate(self.earlier[: -arms.count - 1 : -1]):
-            power = power @ arms.transition
-            if not possible.all():
-                column[arm] = log_ratio_table(power[possible].T)
-        return column
 
 
-def node_terms(chain: MarkovChain, node: int | None, *, support_aware: bool = False) -> NodeTerms:
+def node_terms(chain: MarkovChain, node: int | None) -> NodeTerms:
     """The terms of one node.
 
     Args:
         chain: any; without an initial law, the term is the worst over all of them.
         node: 1.., or None for a node of the stationary chain.
-        support_aware: leave impossible states out everywhere, and not only where the equation is undefined.
 
     Raises:
         ChainClassError: node is None and the chain has no single stationary law.
@@ -144,35 +118,19 @@ def node_terms(chain: MarkovChain, node: int | None, *, support_aware: bool = Fa
         law = settled(chain)
         return _terms(law[None, :], law[None, :] > 0.0, law)
     rows, reach = _first(chain)
-    step, earlier, clear = chain.transition > 0.0, [], 0
-    if support_aware:
-        possible = _somewhere(reach)
-        for _ in range(node - 1):
-            earlier.append(possible)
-            clear = clear + 1 if possible.all() else 0
-            possible = follow(possible, step)
     rows = rows @ np.linalg.matrix_power(chain.transition, node - 1)
-    reach = follow(reach, _boolean_power(step, node - 1))
-    terms = _terms(rows, reach, _settled_or_none(chain))
-    return _aware(terms, reach, earlier, clear) if support_aware else terms
+    reach = follow(reach, _boolean_power(chain.transition > 0.0, node - 1))
+    return _terms(rows, reach, _settled_or_none(chain))
 
 
-def walk(chain: MarkovChain, *, support_aware: bool = False) -> Iterator[NodeTerms]:
+def walk(chain: MarkovChain) -> Iterator[NodeTerms]:
     """The terms of the nodes 1, 2, 3 ... for ever, as `node_terms` gives them."""
     if chain.is_stationary:
-        yield from repeat(node_terms(chain, 1, support_aware=support_aware))
+        yield from repeat(node_terms(chain, 1))
     fixed, step = _settled_or_none(chain), chain.transition > 0.0
     rows, reach = _first(chain)
-    earlier: list[Bools] = []
-    clear = 0
     while True:
-        terms = _terms(rows, reach, fixed)
-        if support_aware:
-            yield _aware(terms, reach, earlier.copy() if clear < len(earlier) else (), clear)
-            earlier.append(_somewhere(reach))
-            clear = clear + 1 if earlier[-1].all() else 0
-        else:
-            yield terms
+        yield _terms(rows, reach, fixed)
         rows, reach = rows @ chain.transition, follow(reach, step)
 
 
@@ -199,10 +157,10 @@ def _first(chain: MarkovChain) -> tuple[Floats, Bools]:
 
 def _terms(rows: Floats, reach: Bools, fixed: Floats | None) -> NodeTerms:
     """Terms from the laws (n, k) that a node may have, where they are positive, and the stationary law."""
-    possible = _somewhere(reach)
+    possible: Bools = np.asarray(reach.any(axis=0))
     pair = possible[:, None] & possible[None, :]
     # reachable in the graph, and yet too small for exact ratios: nothing is known of the ratio
-    vague = _somewhere(reach & (rows < _TINY))
+    vague: Bools = np.asarray((reach & (rows < _TINY)).any(axis=0))
     start = log_ratio_table(np.where(reach, rows, 0.0).T).T.copy()
     start[vague[:, None] | vague[None, :]] = np.inf
     start[~pair] = -np.inf
@@ -211,14 +169,7 @@ def _terms(rows: Floats, reach: Bools, fixed: Floats | None) -> NodeTerms:
         ratios = rows[:, fixed > 0.0] / fixed[fixed > 0.0]
         if ratios.min() > 0.0:
             spread = float(np.log(ratios.max() / ratios.min()))
-    return NodeTerms(start, np.zeros_like(start), spread)
-
-
-def _aware(terms: NodeTerms, reach: Bools, earlier: Sequence[Bools], clear: int) -> NodeTerms:
-    """The terms with impossible states left out of every quilt."""
-    possible = _somewhere(reach)
-    base = np.where(possible[:, None] & possible[None, :], 0.0, -np.inf)
-    return replace(terms, base=base, earlier=earlier, clear=clear)
+    return NodeTerms(start, spread)
 
 
 def _settled_or_none(chain: MarkovChain) -> Floats | None:
@@ -226,11 +177,6 @@ def _settled_or_none(chain: MarkovChain) -> Floats | None:
         return settled(chain)
     except ChainClassError:
         return None
-
-
-def _somewhere(reach: Bools) -> Bools:
-    """(k,): the states that any row (n, k) has."""
-    return np.asarray(reach.any(axis=0), dtype=np.bool_)
 
 
 def _boolean_power(step: Bools, power: int) -> Bools:

@@ -13,9 +13,10 @@ import numpy as np
 
 from contract.chains import BinaryChains
 from contract.rounding import OUTWARD
+from gateway.chain.arrays import Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_kernels import smallest_scale
-from gateway.privacy.quilt_tables import Arms, NodeTerms, node_terms, settled, walk
+from gateway.privacy.quilt_tables import Arms, node_terms, walk
 
 __all__ = [
     "QuiltScale",
@@ -25,7 +26,6 @@ __all__ = [
     "group_dp_scale",
     "influence",
     "mqm_exact",
-    "node_scale",
 ]
 
 ENDLESS = 2**61
@@ -60,8 +60,6 @@ def mqm_exact(
     chains: tuple[MarkovChain, ...] | BinaryChains,
     length: int | None,
     epsilon: float,
-    *,
-    support_aware: bool = False,
 ) -> QuiltScale:
     """The scale of MQMExact for a class of chains.
 
@@ -69,7 +67,6 @@ def mqm_exact(
         chains: a finite class, or every two-state chain with q and r in intervals, started stationary.
         length: T, the ticks of the window, or None for a stream without end.
         epsilon: above 0.
-        support_aware: leave out impossible states; the paper's equation 5 counts them, which is safe.
 
     Returns:
         The scale of the worst chain, and where it comes from.
@@ -77,56 +74,34 @@ def mqm_exact(
     Raises:
         ChainClassError: epsilon or length is out of range, or no quilt is good enough on an endless stream.
 
-    The scale of a node is never above that of a stationary chain at epsilon - spread, where spread bounds how far
-    the laws of this node and of all later ones are from stationary: likelihood ratios to the stationary law are
-    averaged at each step. The walk over the nodes stops there; on a long stationary window, at the first one.
+    Impossible states count, as in the paper's equation 5: that is safe. The scale of a node is never above that of a
+    stationary chain at epsilon - spread, where spread bounds how far the laws of this node and of all later ones are
+    from stationary: likelihood ratios to the stationary law are averaged at each step. The walk over the nodes stops
+    there; on a long stationary window, at the first one.
     """
     _check(epsilon, length)
     members = corner_chains(chains) if isinstance(chains, BinaryChains) else chains
     if not members:
         raise ChainClassError("a class needs at least one chain")
-    scales = (_chain_scale(chain, length, epsilon, support_aware) for chain in members)
+    scales = (_chain_scale(chain, length, epsilon) for chain in members)
     worst = max((scale._replace(chain=index) for index, scale in enumerate(scales)), key=lambda scale: scale.scale)
     return worst._replace(scale=worst.scale * _UP)
 
 
-def node_scale(
-    chain: MarkovChain, length: int, node: int, epsilon: float, *, support_aware: bool = False
-) -> QuiltScale:
-    """The scale that one node needs; arguments as for `mqm_exact`, node 1..length."""
-    _check(epsilon, length)
-    if not 1 <= node <= length:
-        raise ChainClassError(f"node {node} is not among 1..{length}")
-    chain = _possible(chain) if support_aware else chain
-    terms = node_terms(chain, node, support_aware=support_aware)
-    found = best_quilt(Arms(chain.transition), terms, node - 1, length - node, epsilon)
-    return found._replace(node=node, scale=found.scale * _UP)
+def influence(chain: MarkovChain, node: int | None, before: int | None, after: int | None) -> float:
+    """The influence of the nodes {node - before, node + after} on a node (equation 5), at least 0.
 
-
-def influence(
-    chain: MarkovChain, node: int | None, before: int | None, after: int | None, *, support_aware: bool = False
-) -> float:
-    """The influence of the nodes {node - before, node + after} on a node (equation 5).
-
-    Args:
-        chain: any.
-        node: 1.., or None for a node of the stationary chain.
-        before, after: arms, at least 1, or None for an absent arm.
-        support_aware: leave out impossible states.
-
-    Returns:
-        At least 0, inf if the nodes can rule a state out.
+    The node is 1.., or None for one of the stationary chain; an absent arm is None. inf if they can rule a state out.
     """
     too_long = node is not None and node <= (before or 0)
     if too_long or any(arm is not None and arm < 1 for arm in (before, after)):
         raise ChainClassError("arms are at least 1, and the left one ends at node 1 or later")
-    chain = _possible(chain) if support_aware else chain
     arms = Arms(chain.transition)
     arms.grow(max(before or 1, after or 1))
     if arms.count < max(before or 1, after or 1):
         return float("inf")
-    terms = node_terms(chain, node, support_aware=support_aware)
-    total = terms.base if before is None else terms.start + terms.column(arms)[before - 1]
+    start = node_terms(chain, node).start
+    total = np.zeros_like(start) if before is None else start + arms.column[before - 1]
     with np.errstate(invalid="ignore"):
         total = total if after is None else total + arms.right[after - 1]
     return max(0.0, float(np.nanmax(total)))
@@ -159,7 +134,7 @@ def entry_dp_scale(epsilon: float, *, sensitivity: float = 1.0) -> float:
 
 def best_quilt(
     arms: Arms,
-    terms: NodeTerms,
+    start: Floats,
     room_left: int,
     room_right: int,
     epsilon: float,
@@ -172,7 +147,7 @@ def best_quilt(
 
     Args:
         arms: grown on demand.
-        terms: of the node.
+        start: (k, k), of `NodeTerms`.
         room_left, room_right: nodes on either side, or `ENDLESS`.
         epsilon: above 0.
         trivial: the scale of the empty quilt; by default from the rooms.
@@ -187,9 +162,8 @@ def best_quilt(
         trivial = length / epsilon if length < ENDLESS else float("inf")
     arms.grow(min(32, max(1, length - 1)))
     while True:
-        column = terms.column(arms)
         scale, a, b, e, wanted = smallest_scale(
-            terms.start, terms.base, column, arms.right, room_left, room_right,
+            start, arms.column, arms.right, room_left, room_right,
             trivial, epsilon, enough, seed[0] or 0, seed[1] or 0,
         )  # fmt: skip
         if scale <= enough or arms.count >= wanted or (scale >= trivial and arms.stalled):
@@ -200,9 +174,8 @@ def best_quilt(
     return QuiltScale(scale, None, (a or None, b or None), card, e, 0)
 
 
-def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float, support_aware: bool) -> QuiltScale:
+def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> QuiltScale:
     """The scale of one chain, not rounded."""
-    chain = _possible(chain) if support_aware else chain
     arms = Arms(chain.transition)
     empty = float("inf") if length is None else length / epsilon
     steady = _steady(arms, chain, epsilon, empty)
@@ -215,10 +188,9 @@ def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float, support
     else:
         # a node in the middle of things decides for all that have room, so ask it first
         far = max(length // 2 + 1, length - min(arms.count, length))
-        terms = node_terms(chain, far, support_aware=support_aware)
-        worst = best_quilt(arms, terms, far - 1, length - far, epsilon)._replace(node=far)
+        worst = best_quilt(arms, node_terms(chain, far).start, far - 1, length - far, epsilon)._replace(node=far)
     seed, spread = worst.quilt, float("inf")
-    for node, terms in enumerate(walk(chain, support_aware=support_aware), 1):
+    for node, terms in enumerate(walk(chain), 1):
         if node - 1 == length or worst.scale >= empty:
             break
         bound = empty if steady is None else _later(steady, terms.spread, epsilon, empty)
@@ -231,7 +203,7 @@ def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float, support
             raise ChainClassError("the chain does not settle to a stationary law: give the length of the window")
         spread = terms.spread
         room = ENDLESS if length is None else length - node
-        found = best_quilt(arms, terms, node - 1, room, epsilon, enough=worst.scale, seed=seed)
+        found = best_quilt(arms, terms.start, node - 1, room, epsilon, enough=worst.scale, seed=seed)
         if found.scale > worst.scale:
             worst = found._replace(node=node)
             seed = worst.quilt
@@ -246,7 +218,7 @@ def _steady(arms: Arms, chain: MarkovChain, epsilon: float, empty: float) -> Qui
         terms = node_terms(chain, None)
     except ChainClassError:
         return None
-    return best_quilt(arms, terms, ENDLESS, ENDLESS, epsilon, trivial=empty)
+    return best_quilt(arms, terms.start, ENDLESS, ENDLESS, epsilon, trivial=empty)
 
 
 def _later(steady: QuiltScale, spread: float, epsilon: float, empty: float) -> float:
@@ -255,19 +227,6 @@ def _later(steady: QuiltScale, spread: float, epsilon: float, empty: float) -> f
         return empty
     left = epsilon - spread - steady.influence
     return min(empty, steady.card / left) if left > 0.0 else empty
-
-
-def _possible(chain: MarkovChain) -> MarkovChain:
-    """The chain without the states that it never visits."""
-    if chain.initial is None:
-        return chain
-    first = settled(chain) if chain.is_stationary else chain.initial
-    seen = first > 0.0
-    for _ in range(chain.states):
-        seen = seen | (seen @ (chain.transition > 0.0))
-    if seen.all() or seen.sum() < 2:
-        return chain
-    return MarkovChain(chain.transition[np.ix_(seen, seen)], first[seen])
 
 
 def _check(epsilon: float, length: int | None) -> None:

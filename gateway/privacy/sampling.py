@@ -25,12 +25,7 @@ class DecimationError(FuguError):
 
 
 def decimated_transition(transition: NDArray[np.float64], step: int) -> NDArray[np.float64]:
-    """Return P^D.
-
-    Args:
-        transition: (k, k), row-stochastic.
-        step: D >= 1.
-    """
+    """P^D of a row-stochastic P (k, k), D >= 1."""
     power = np.linalg.matrix_power(transition, step)
     return np.asarray(power / power.sum(axis=1, keepdims=True))
 
@@ -111,7 +106,7 @@ def _step_probability(leave: float, enter: float, step: int) -> float:
 
 
 def _power_range(low: Fraction, high: Fraction, step: int) -> tuple[Fraction, Fraction]:
-    """Return the range of l^D for l in [low, high]."""
+    """The range of l^D for l in [low, high]."""
     ends = (low**step, high**step)
     if step % 2 == 0 and low < 0 < high:
         return Fraction(0), max(ends)

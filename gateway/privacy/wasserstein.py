@@ -88,13 +88,10 @@ def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Seq
     if states is not None and not (states and set(states) <= set(range(k))):
         raise ChainClassError(f"states to count are some of 0 to {k - 1}, got {list(states)}")
     # A set and its complement: the counts add up to T, so that one law is the other's mirror image.
-    sets = [tuple(sorted(set(states)))] if states is not None else _sets_without_the_first(k)
+    sets = [each for size in range(1, k) for each in combinations(range(1, k), size)]
+    sets = sets if states is None else [tuple(sorted(set(states)))]
     found = [CountBound(wasserstein_count(chains, length, [int(x in each) for x in range(k)]), each) for each in sets]
     return max(found, key=lambda each: each.bound.distance)
-
-
-def _sets_without_the_first(states: int) -> list[tuple[int, ...]]:
-    return [each for size in range(1, states) for each in combinations(range(1, states), size)]
 
 
 def wasserstein_count(
@@ -167,11 +164,8 @@ def wasserstein_joint(
 def infinity_wasserstein(law: Iterable[tuple[Number, Number]], other: Iterable[tuple[Number, Number]]) -> Fraction:
     """The infinity-Wasserstein distance of two laws on the line, by the quantile coupling.
 
-    Args:
-        law, other: (value, weight), in any order; each has some positive weight, and is normalised.
-
-    Returns:
-        The smallest d such that mass can be moved from one to the other with no piece going further than d.
+    Each law is (value, weight) in any order, with some positive weight, and is normalised; the distance is the smallest
+    d such that mass can be moved from one to the other with no piece going further than d.
     """
     first, second = _sorted(law), _sorted(other)
     return Fraction(max(_one_way(first, second), _one_way(second, first)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 from contract.chains import BinaryChains, BoundedChains, FiniteChains
@@ -134,21 +135,14 @@ def _chain(request: WindowRequest) -> tuple[float, str, bool]:
     return request.sensitivity / rate, f"{bound}; {rate:.6g} nats a tick", request.length is None
 
 
-def _quilt(found: QuiltScale, request: WindowRequest) -> tuple[float, str, bool]:
+def _quilt(scale_of: Callable[..., QuiltScale], request: WindowRequest) -> tuple[float, str, bool]:
+    found = scale_of(_finite(request.chains), request.length, request.epsilon)
     a, b = found.quilt
     arms = [f"{a} before" * (a is not None), f"{b} after" * (b is not None)]
     where = " and ".join(arm for arm in arms if arm) or "none: the whole window"
     node = "any tick far from the ends" if found.node is None else f"tick {found.node}"
     reason = f"{node}, quilt {where}, {found.card} near ticks, influence {found.influence:.4g}"
     return request.sensitivity * found.scale, reason, request.length is None
-
-
-def _mqm_exact(request: WindowRequest) -> tuple[float, str, bool]:
-    return _quilt(mqm_exact(_finite(request.chains), request.length, request.epsilon), request)
-
-
-def _mqm_approx(request: WindowRequest) -> tuple[float, str, bool]:
-    return _quilt(mqm_approx(_finite(request.chains), request.length, request.epsilon), request)
 
 
 def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
@@ -182,8 +176,8 @@ def _entry(request: WindowRequest) -> tuple[float, str, bool]:
 
 _OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
     "chain": _chain,
-    "mqm-exact": _mqm_exact,
-    "mqm-approx": _mqm_approx,
+    "mqm-exact": partial(_quilt, mqm_exact),
+    "mqm-approx": partial(_quilt, mqm_approx),
     "wasserstein": _wasserstein,
     "group": _group,
     "entry": _entry,

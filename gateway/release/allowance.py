@@ -1,15 +1,25 @@
-"""How much an audience may be told about a tick: from its epsilon to the largest constant per-tick loss."""
+"""How much an audience may be told about a tick: from its epsilon to the largest constant per-tick loss.
+
+What one reader of several audiences is told: their charges add up tick by tick, and the accountant runs once. A sum of
+epsilons is no bound: what the chain adds to a small loss of a tick grows faster than that loss, so releases of epsilon
+.1 to eight audiences may be .86 to whoever has them all. Charges per tick do add up, because each is at most the least
+concave function above its release's loss (`gateway.release.amplification`); so the bound of a reader is that of a
+stream whose every tick is charged all that its audiences may be told. Source: docs/privacy.md, "Audiences and readers".
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
 from functools import cache
 
 from contract.chains import ChainClass
 from contract.guarantee import Adversary
 from gateway.privacy.accountant import ChainAccountant
-from gateway.release.charges import units_below
+from gateway.release.amplification import float_above
+from gateway.release.charges import PER_NAT, units_below
 
-__all__ = ["allowance"]
+__all__ = ["allowance", "joint_charge", "joint_loss"]
 
 _INWARD = 1.0 - 1e-9
 
@@ -35,3 +45,35 @@ def allowance(chains: ChainClass, epsilon: float, adversary: Adversary) -> int:
     Source: docs/privacy.md, "The chain accountant".
     """
     return units_below(ChainAccountant(chains).allowance(epsilon, adversary) * _INWARD)
+
+
+def joint_charge(allowances: Sequence[int], base: int) -> int:
+    """The most that a tick is charged for all audiences of a reader together, in units of `gateway.release.charges`.
+
+    Args:
+        allowances: what each audience may be told about a tick, the base included.
+        base: what the device itself releases to all of them; it is the same release, and counts once.
+
+    Returns:
+        0 if there is no audience that the gateway may tell anything.
+    """
+    told = sum(max(one - base, 0) for one in allowances)
+    return told + base if told else 0
+
+
+@cache
+def joint_loss(chains: ChainClass, charge: int, adversary: Adversary) -> float:
+    """What an endless stream loses whose every tick is charged the same.
+
+    Args:
+        chains: class of chains that the readings belong to.
+        charge: in units of `gateway.release.charges`.
+        adversary: what the reader may know.
+
+    Returns:
+        A bound in nats, rounded up.
+
+    Raises:
+        ChainClassError: no bound exists for such a class.
+    """
+    return ChainAccountant(chains).loss(float_above(Fraction(charge, PER_NAT)), adversary).epsilon

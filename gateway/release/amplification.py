@@ -66,10 +66,9 @@ class _Thresholds(NamedTuple):
 
 
 def amplified_loss(table: NoiseTable, spread: float) -> float:
-    """The per-tick loss of one release over symbols, rounded up: exact for one release, no bound for several.
+    """The per-tick loss of one release over a table's symbols, rounded up: exact for one release, no bound for several.
 
     Args:
-        table: what made the symbols of states.
         spread: c, the most by which the release's log-likelihood changes with one symbol.
 
     Returns:
@@ -82,10 +81,6 @@ def amplified_loss(table: NoiseTable, spread: float) -> float:
 def charge(table: NoiseTable, spread: float) -> float:
     """The per-tick loss to charge for a release over symbols, rounded up: charges of several releases add up.
 
-    Args:
-        table: what made the symbols of states.
-        spread: c, the most by which the release's log-likelihood changes with one symbol.
-
     Returns:
         A subadditive bound of `amplified_loss`, in nats; at most the spread.
     """
@@ -96,14 +91,9 @@ def charge(table: NoiseTable, spread: float) -> float:
 
 
 def largest_spread(table: NoiseTable, loss: float) -> float:
-    """The inverse of `amplified_loss`: the most spread of one release whose loss is within a bound.
+    """The inverse of `amplified_loss`, not rounded: the most spread of one release whose loss is within a bound.
 
-    Args:
-        table: what made the symbols of states.
-        loss: above 0, in nats.
-
-    Returns:
-        c, not rounded; infinite if the table alone does not lose more.
+    The loss is above 0; the spread is infinite if the table alone does not lose more.
     """
     return float(_inverse(_thresholds(table), loss).min())
 

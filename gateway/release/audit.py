@@ -9,16 +9,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from contract.errors import FrameError
 from contract.release_frames import RELEASE, decode_release
-from gateway.release.charges import nats
+from gateway.release.charges import Run, clipped, nats, overlay, peak
 from gateway.release.entries import Key, uncharged
 from gateway.release.ledger import Ledger
-from gateway.release.ledger_rows import LedgerRows
-from gateway.release.runs import Run, clipped, overlay, peak
+from gateway.release.ledger_file import LedgerRows
 
 __all__ = ["Audit", "verify"]
 
@@ -33,21 +33,21 @@ class Audit(NamedTuple):
     problems: tuple[str, ...]
 
 
+@dataclass
 class _Account:
     """An account as the replay has it."""
 
-    def __init__(self, number: int, key: Key) -> None:
-        self.number = number
-        self.key = key
-        self.allowance = 0
-        self.base = 0
-        self.exclusive = 0
-        self.runs: list[Run] = []
+    number: int
+    key: Key
+    allowance: int = 0
+    base: int = 0
+    exclusive: int = 0
+    runs: list[Run] = field(default_factory=list)
 
-    def charge(self, first: int, last: int, charge: int) -> None:
-        low = max(bisect_left(self.runs, first, key=attrgetter("first")) - 1, 0)
-        high = bisect_left(self.runs, last + 2, key=attrgetter("first"))
-        self.runs[low:high] = overlay(self.runs[low:high], first, last, charge)
+    def near(self, first: int, last: int) -> slice:
+        """The runs that overlap the ticks, and perhaps one more before them."""
+        low, high = (bisect_left(self.runs, tick, key=attrgetter("first")) for tick in (first, last + 1))
+        return slice(max(low - 1, 0), high)
 
 
 def verify(ledger: Ledger, published: Mapping[int, bytes] | None = None) -> Audit:
@@ -99,19 +99,15 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
                 continue
             if account.exclusive or (exclusive and (account.runs or account.base)):
                 problems.append(f"entry {number}: {account.key}: does not compose with another release")
-            account.charge(first, last, charge)
+            touching = account.near(first, last + 1)
+            account.runs[touching] = overlay(account.runs[touching], first, last, charge)
             account.exclusive = number if exclusive else account.exclusive
-            reached = peak(clipped(_near(account.runs, first, last), first, last)) + account.base
+            reached = peak(clipped(account.runs[account.near(first, last)], first, last)) + account.base
             if reached > account.allowance:
                 allowed = f"{nats(reached):.12g} of {nats(account.allowance):.12g} allowed"
                 problems.append(f"entry {number}: {account.key}: ticks {first}..{last} reached {allowed}")
         _change(accounts, changes.pop(number, []))
     return problems
-
-
-def _near(runs: list[Run], first: int, last: int) -> list[Run]:
-    low = max(bisect_left(runs, first, key=attrgetter("first")) - 1, 0)
-    return runs[low : bisect_left(runs, last + 1, key=attrgetter("first"))]
 
 
 def _change(accounts: dict[int, _Account], changes: list[_Row]) -> None:

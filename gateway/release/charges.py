@@ -1,15 +1,18 @@
-"""The ledger's money: per-tick losses as whole numbers of pico-nats, always rounded to the safe side.
+"""The ledger's money: per-tick losses as whole numbers of pico-nats, always rounded to the safe side, and by tick.
 
 Sums of whole numbers are exact, so ten thousand windows that each charge exactly the allowance all pass, and the one
-that overlaps another does not.
+that overlaps another does not. Charges by tick are run-length encoded: disjoint ascending runs, none empty, none of
+charge 0, no equal neighbours.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
-__all__ = ["PER_NAT", "nats", "units_above", "units_below"]
+__all__ = ["PER_NAT", "Run", "clipped", "nats", "overlay", "peak", "units_above", "units_below"]
 
 PER_NAT = 10**12
 _MOST_NATS = 10**6  # far above what any table can lose, and far within SQLite's 64-bit integers
@@ -42,3 +45,52 @@ def _checked(loss: float | Fraction) -> Fraction:
     if not (math.isfinite(loss) and 0 <= loss <= _MOST_NATS):
         raise ValueError(f"{float(loss):g} is no loss in nats: it must be in 0..{_MOST_NATS}")
     return Fraction(loss)
+
+
+class Run(NamedTuple):
+    """Ticks first..last, each charged the same; charges are whole units."""
+
+    first: int
+    last: int
+    charge: int
+
+
+def overlay(runs: Iterable[Run], first: int, last: int, charge: int) -> list[Run]:
+    """Add a charge above 0 to every tick first..last, both included; runs that do not touch them stay as they are."""
+    result: list[Run] = []
+    reached = first  # ticks of first..last below it are done
+    for run in runs:
+        if run.last < first:
+            _append(result, run)
+            continue
+        if run.first < first:
+            _append(result, Run(run.first, first - 1, run.charge))
+        stop = min(run.first - 1, last)
+        if reached <= stop:
+            _append(result, Run(reached, stop, charge))
+        low, high = max(run.first, first), min(run.last, last)
+        if low <= high:
+            _append(result, Run(low, high, run.charge + charge))
+        reached = max(reached, high + 1, stop + 1)
+        if run.last > last:
+            _append(result, Run(max(run.first, last + 1), run.last, run.charge))
+    if reached <= last:
+        _append(result, Run(reached, last, charge))
+    return result
+
+
+def clipped(runs: Iterable[Run], first: int, last: int) -> list[Run]:
+    """What of the runs lies in first..last."""
+    return [Run(max(r.first, first), min(r.last, last), r.charge) for r in runs if r.first <= last and r.last >= first]
+
+
+def peak(runs: Sequence[Run]) -> int:
+    """The largest charge, 0 without runs."""
+    return max((run.charge for run in runs), default=0)
+
+
+def _append(runs: list[Run], run: Run) -> None:
+    if runs and runs[-1].last == run.first - 1 and runs[-1].charge == run.charge:
+        runs[-1] = Run(runs[-1].first, run.last, run.charge)
+    else:
+        runs.append(run)

@@ -19,10 +19,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from gateway.release.charges import Run, clipped, overlay, peak
 from gateway.release.entries import Account, Allowance, Entry, Key, LedgerError, Release, State, refusal
-from gateway.release.ledger_file import open_ledger
-from gateway.release.ledger_rows import LedgerRows
-from gateway.release.runs import Run, clipped, overlay, peak
+from gateway.release.ledger_file import LedgerRows, open_ledger
 from host.database import snapshot, transaction
 
 __all__ = ["Ledger"]
@@ -154,12 +153,7 @@ class Ledger:
 
     def _charge(self, key: Key, release: Release, charge: int) -> None:
         """Charge one account, or raise."""
-        row = self._one(
-            "SELECT id, allowance, base, exclusive FROM accounts WHERE (device, stream, audience)=(?, ?, ?)", *key
-        )
-        if row is None:
-            raise LedgerError(f"{key}: has no allowance")
-        account, allowance, base, exclusive = row
+        account, allowance, base, exclusive = self._account(key)
         first, last = release.first, release.last
         if exclusive:
             raise LedgerError(

@@ -8,24 +8,90 @@ Sensitivities, in L1, to one symbol of one device: a count 1; a histogram 2 (one
 consecutive symbols 4 (a symbol is in two pairs). A group's counts are sums over devices, and one person's symbols are
 in one of them: the same sensitivity, and noise is added once. Devices with different tables are counted apart, each
 with its noise; a symbol is in one part only.
+
+A value's error is that of randomised response, which is nearly normal, plus noise with heavier tails. Intervals take
+the larger of the normal and the Laplace quantile, and at least the noise's own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
+from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contract.discrete_laplace import discrete_laplace
 from contract.noise_table import NoiseTable
+from contract.release_frames import QueryKind
 from gateway.chain.arrays import Floats, Ints
-from gateway.release.dwell import dwell
-from gateway.release.inversion import ReleaseError, inversion, two_valued
-from gateway.release.parts import Estimates, Part, Query, half_widths, noise_variance
+from gateway.release.inversion import Inversion, ReleaseError, inversion, two_valued
 
-__all__ = ["Tally", "estimate", "noisy"]
+__all__ = ["Estimates", "Part", "Query", "Tally", "dwell", "estimate", "half_widths", "noise_variance", "noisy"]
+
+
+class Query(NamedTuple):
+    """What is asked about a window.
+
+    Attributes:
+        kind: "count", "frequency" or mean "dwell" time of a set of states, or the "histogram" of all.
+        states: the set; for a histogram every state, in order.
+    """
+
+    kind: QueryKind
+    states: tuple[int, ...]
+
+
+class Part(NamedTuple):
+    """Counts of symbols of one table.
+
+    Attributes:
+        table: what made the symbols.
+        ticks: how many there are.
+        pairs: how many pairs of consecutive ticks have both symbols.
+        counts: (1,) symbols in the set that stands for the states, (m,) of each kind, or (m, m) pairs of consecutive
+            ones.
+    """
+
+    table: NoiseTable
+    ticks: int
+    pairs: int
+    counts: Ints
+
+
+class Estimates(NamedTuple):
+    """Arrays (n,) of values, n = 1 but for a histogram; counts and dwell times are in ticks."""
+
+    values: Floats
+    standard_errors: Floats
+    low: Floats
+    high: Floats
+
+
+def noise_variance(scale: Fraction) -> float:
+    """Variance of the noise: 2 p / (1 - p)^2, p = e^(-1/scale)."""
+    return 0.5 / math.sinh(0.5 / float(scale)) ** 2 if scale > Fraction(1, 1000) else 0.0
+
+
+def half_widths(errors: Floats, steps: Floats, scale: Fraction, confidence: float) -> Floats:
+    """Half of each interval.
+
+    Args:
+        errors: (n,) standard errors.
+        steps: (n,) the largest weight of a single noise in each value.
+        scale: of the noise.
+        confidence: in (0, 1).
+    """
+    normal = NormalDist().inv_cdf(0.5 + confidence / 2.0)
+    laplace = -math.log(1.0 - confidence) / math.sqrt(2.0)
+    # Pr(|noise| > n) = 2 p^(n+1) / (1 + p), p = e^(-1/scale)
+    rate = 1.0 / float(scale)
+    quantile = max(math.ceil(-math.log((1.0 - confidence) * (1.0 + math.exp(-rate)) / 2.0) / rate) - 1, 0)
+    return np.maximum(max(normal, laplace) * errors, steps * quantile)
+
 
 UNOBSERVED = -1
 
@@ -154,3 +220,80 @@ def _plausible(counts: Floats, total: int) -> Floats:
     """Estimated counts made fit for variances: none negative, and with the true total."""
     positive = np.clip(counts, 0.0, None)
     return np.asarray(positive * (total / positive.sum()) if positive.sum() > 0.0 else positive, dtype=np.float64)
+
+
+class _Sums(NamedTuple):
+    """Pairs that begin in the set and that leave it; (m, m) weights of symbol pairs in each; (k, k) pairs of states."""
+
+    begin: float
+    leave: float
+    weight_begin: Floats
+    weight_leave: Floats
+    pairs: Floats
+
+
+def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, confidence: float) -> Estimates:
+    """Estimate how many ticks a stay in the set lasts.
+
+    The pairs' matrix of counts is inverted on both sides, R Y R'. The time is the number of pairs that begin in the set
+    over those that begin there and leave it, which is a ratio; its inverse, the rate of leaving, is nearly linear in
+    what is noisy, so the delta method is applied to the rate, and the interval's ends are turned over.
+
+    Args:
+        states: the set.
+        parts: noisy counts of pairs, by table.
+        scale: of their noise.
+        confidence: of the interval.
+
+    Returns:
+        One value, at least 1 tick; if nobody seems to leave, as long as all that was seen.
+
+    Raises:
+        ReleaseError: no two consecutive ticks have symbols.
+    """
+    pairs = sum(part.pairs for part in parts)
+    if pairs == 0:
+        raise ReleaseError("no two consecutive ticks of the window have symbols")
+    sums = [_sums(states, part) for part in parts]
+    begin = min(max(sum(one.begin for one in sums), 1.0), float(pairs))
+    rate = min(max(sum(one.leave for one in sums), 1.0) / begin, 1.0)
+    variance, step = 0.0, 0.0
+    for part, one in zip(parts, sums, strict=True):
+        weights = one.weight_leave - rate * one.weight_begin
+        variance += _variance(weights, one.pairs, inversion(part.table))
+        variance += noise_variance(scale) * float((weights**2).sum())
+        step = max(step, float(np.abs(weights).max()))
+    error = np.array([np.sqrt(variance) / begin])
+    width = float(half_widths(error, np.array([step / begin]), scale, confidence)[0])
+    value = np.array([1.0 / rate])
+    low = 1.0 / min(rate + width, 1.0)
+    high = 1.0 / (rate - width) if rate - width > 1.0 / pairs else float(pairs)
+    return Estimates(value, error * value**2, np.array([low]), np.maximum([high], value))
+
+
+def _sums(states: tuple[int, ...], part: Part) -> _Sums:
+    _, inverse = inversion(part.table)
+    inside = np.zeros(len(inverse))
+    inside[list(states)] = 1.0
+    first, other = inside @ inverse, (1.0 - inside) @ inverse
+    begin, leave = np.outer(first, inverse.sum(axis=0)), np.outer(first, other)
+    pairs = np.clip(inverse @ part.counts @ inverse.T, 0.0, None)
+    pairs *= part.pairs / pairs.sum() if pairs.sum() > 0.0 else 0.0
+    return _Sums(float((begin * part.counts).sum()), float((leave * part.counts).sum()), begin, leave, pairs)
+
+
+def _variance(weights: Floats, pairs: Floats, table: Inversion) -> float:
+    """Variance, given the states, of a weighted sum over pairs of consecutive symbols.
+
+    Pairs that share a tick are correlated. How often states x, y, w follow each other is taken from the pairs, as in a
+    Markov chain: c[x,y] c[y,w] / c[y].
+    """
+    emission = table.emission
+    means = emission @ weights @ emission.T
+    alone = emission @ weights**2 @ emission.T - means**2
+    left, right = emission @ weights, weights @ emission.T  # (k, m) and (m, k)
+    shared = np.einsum("xz,yz,zw->xyw", left, emission, right, optimize=True) - means[:, :, None] * means[None, :, :]
+    passing = pairs.sum(axis=1)
+    follow = np.divide(pairs, passing[:, None], out=np.zeros_like(pairs), where=passing[:, None] > 0.0)
+    triples = pairs[:, :, None] * follow[None, :, :]
+    return max(float((pairs * alone).sum() + 2.0 * (triples * shared).sum()), 0.0)

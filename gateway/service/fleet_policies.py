@@ -11,10 +11,9 @@ from collections import Counter
 from pathlib import Path
 
 from contract.envelope import Envelope, decode_envelope
-from contract.errors import FuguError, PolicyError
+from contract.errors import FuguError, PolicyError, TrustError
 from contract.fleet_documents import PolicyDocument, RootDocument, read_document
 from contract.signatures import verified
-from contract.trust_errors import TrustError
 from gateway.fleet import Document, Registry
 from gateway.service.policies import Catalogue
 

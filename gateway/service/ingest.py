@@ -24,16 +24,12 @@ MAX_POINTS_BYTES = len(encode_measure(MeasureFrame(1, -1, 0, 3, (Released(0, (0,
 _POINTS = bytes([MEASURE])
 
 
-class WrongFleetError(FuguError):
+class WrongFleetError(FuguError, reason=Reason.WRONG_FLEET):
     """The message is another fleet's."""
 
-    reason = Reason.WRONG_FLEET
 
-
-class OversizedError(FuguError):
+class OversizedError(FuguError, reason=Reason.OVERSIZED):
     """The payload is larger than any valid one."""
-
-    reason = Reason.OVERSIZED
 
 
 class Received(NamedTuple):

@@ -14,37 +14,23 @@ from contract.window_frames import sequence_name
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.kinds.symbol_model import SymbolModel
 
-__all__ = [
-    "Catalogue",
-    "UnknownDeviceError",
-    "UnknownPolicyVersionError",
-    "UnknownStreamError",
-    "WrongKindError",
-]
+__all__ = ["Catalogue", "UnknownDeviceError", "UnknownPolicyVersionError", "UnknownStreamError", "WrongKindError"]
 
 
-class UnknownDeviceError(FuguError):
+class UnknownDeviceError(FuguError, reason=Reason.UNKNOWN_DEVICE):
     """No policy names the device."""
 
-    reason = Reason.UNKNOWN_DEVICE
 
-
-class UnknownStreamError(FuguError):
+class UnknownStreamError(FuguError, reason=Reason.UNKNOWN_STREAM):
     """No policy of the device names the stream."""
 
-    reason = Reason.UNKNOWN_STREAM
 
-
-class UnknownPolicyVersionError(FuguError):
+class UnknownPolicyVersionError(FuguError, reason=Reason.UNKNOWN_POLICY_VERSION):
     """No policy of the stream has the version."""
 
-    reason = Reason.UNKNOWN_POLICY_VERSION
 
-
-class WrongKindError(FuguError):
+class WrongKindError(FuguError, reason=Reason.WRONG_KIND):
     """Symbols of a measured stream, or points of another."""
-
-    reason = Reason.WRONG_KIND
 
 
 AnyModel = SymbolModel | MeasureModel

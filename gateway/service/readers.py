@@ -18,10 +18,9 @@ from contract._document import Document
 from contract.guarantee import Adversary
 from contract.topics import NAME_PATTERN
 from gateway.privacy.chain_class import ChainClassError
-from gateway.release.allowance import allowance
+from gateway.release.allowance import allowance, joint_charge, joint_loss
 from gateway.release.charges import units_above
 from gateway.release.entries import SITE
-from gateway.release.joint import joint_charge, joint_loss
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError
 

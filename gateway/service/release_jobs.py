@@ -11,7 +11,7 @@ from contract.topics import release_topic
 from gateway.release.allowance import allowance
 from gateway.release.charges import units_above
 from gateway.release.entries import SITE, Allowance, Key
-from gateway.release.parts import Query
+from gateway.release.statistics import Query
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
 

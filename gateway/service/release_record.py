@@ -18,9 +18,8 @@ from typing import NamedTuple
 
 from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger
-from gateway.service.store import Store, StoreError
+from gateway.service.store import Store, StoreError, hold_store
 from gateway.service.store.releases import Released
-from gateway.service.store_lock import hold_store
 
 __all__ = ["Beginning", "ReleaseRecord", "ledger_problem", "resume_ledger"]
 

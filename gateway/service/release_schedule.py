@@ -18,12 +18,10 @@ from typing import NamedTuple
 
 from contract.errors import FuguError
 from gateway.release.entries import Entry, LedgerError
-from gateway.release.ledger import Ledger
 from gateway.service.recorder import Recorder
 from gateway.service.release_jobs import Job
 from gateway.service.release_maker import EmptyWindowError, Maker
 from gateway.service.release_record import ReleaseRecord
-from gateway.service.store import Store
 from mqtt_link import Link
 
 __all__ = ["Schedule"]
@@ -69,6 +67,8 @@ class Schedule:
         self._gap_since: dict[str, tuple[int, float]] = {}
         self._jobs = jobs
         self._maker = maker
+        self._ledger = maker.ledger
+        self._store = maker.store
         self._recorder = recorder
         self._link = link
         self._counters = counters
@@ -82,14 +82,6 @@ class Schedule:
         self._waiting = True
         self._sent_through = 0
         self._in_flight: dict[int, int] = {}
-
-    @property
-    def _ledger(self) -> Ledger:
-        return self._maker.ledger
-
-    @property
-    def _store(self) -> Store:
-        return self._maker.store
 
     @property
     def finished(self) -> bool:

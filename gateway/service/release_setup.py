@@ -18,7 +18,7 @@ from gateway.service.release_maker import Maker
 from gateway.service.release_record import ReleaseRecord
 from gateway.service.store import Store
 
-__all__ = ["Releases", "ledger_beside", "open_releases", "renew_allowances"]
+__all__ = ["Releases", "ledger_beside", "open_releases"]
 
 
 class Releases(NamedTuple):
@@ -78,13 +78,3 @@ def open_releases(
         raise
     maker = Maker(store, catalogue, opened, secrets.randbelow, now)
     return Releases(opened, maker, wanted, renewed, now)
-
-
-def renew_allowances(releases: Releases) -> None:
-    """Bring allowances up to date after the catalogue has changed.
-
-    Raises:
-        FuguError: a policy leaves no allowance at all, or a reader would be told more than its limit.
-        sqlite3.Error: the ledger cannot be written.
-    """
-    releases.ledger.set_allowances(releases.renewed(), time_us=releases.now_us())

@@ -30,9 +30,8 @@ from gateway.service.policies import Catalogue
 from gateway.service.publisher import Publisher
 from gateway.service.recorder import Recorder
 from gateway.service.release_schedule import Schedule
-from gateway.service.release_setup import Releases, ledger_beside, open_releases, renew_allowances
-from gateway.service.store import Store
-from gateway.service.store_lock import hold_store
+from gateway.service.release_setup import Releases, ledger_beside, open_releases
+from gateway.service.store import Store, hold_store
 from gateway.service.table_sender import TableSender
 from host.systemd import Notifier
 from host.wake import Wake
@@ -170,8 +169,8 @@ class Gateway:
     def _renew_allowances(self) -> None:
         """New policies may allow less; what cannot be accounted for is not released any more."""
         try:
-            if self._releases is not None:
-                renew_allowances(self._releases)
+            if (ours := self._releases) is not None:
+                ours.ledger.set_allowances(ours.renewed(), time_us=ours.now_us())
         except (FuguError, sqlite3.Error) as error:
             _log.error("releases end, because a new policy cannot be accounted for: %s", error)
             self.counters["ledger_errors"] += 1

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
-
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from contract.envelope import Kind, encode_envelope, sign
 from contract.errors import FuguError
 from contract.fleet_documents import TableDocument, TimeDocument, write_document
 from contract.measure_table import TimedTable, encoded_table
+from gateway.fleet import KeyStoreError
+from gateway.fleet.key_file import decrypted, read_private
+from gateway.fleet.passphrases import read_passphrase
 
 __all__ = ["Signer", "SignerError"]
 
@@ -34,14 +33,10 @@ class Signer:
 
     def __init__(self, fleet: str, key: Path, passphrase_file: Path) -> None:
         self._fleet = fleet
-        passphrase = _secret(passphrase_file).split(b"\n", 1)[0].rstrip(b"\r")
         try:
-            loaded = load_pem_private_key(_secret(key), passphrase)
-        except (ValueError, TypeError):
-            raise SignerError(f"{key} is no private key of this passphrase") from None
-        if not isinstance(loaded, Ed25519PrivateKey):
-            raise SignerError(f"{key} is no Ed25519 key")
-        self._key = loaded
+            self._key = decrypted(read_private(key, "a key"), read_passphrase(passphrase_file), key)
+        except KeyStoreError as error:
+            raise SignerError(str(error)) from None
 
     @property
     def public(self) -> bytes:
@@ -59,14 +54,3 @@ class Signer:
 
     def _sealed(self, kind: Kind, payload: bytes) -> bytes:
         return encode_envelope(sign(kind, payload, [self._key]))
-
-
-def _secret(path: Path) -> bytes:
-    try:
-        mode = path.stat().st_mode
-        content = path.read_bytes()
-    except OSError as error:
-        raise SignerError(f"cannot read {path}: {error.strerror}") from None
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise SignerError(f"{path} can be read by others: chmod 600 {path}")
-    return content

@@ -15,7 +15,7 @@ from gateway.dphmm.compiled import compile_noise
 from gateway.dphmm.constraints import surrogates
 from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.hull import capped, complete_hull
-from gateway.dphmm.progress import protect_kept
+from gateway.dphmm.protection import protect_kept
 from gateway.dphmm.tables import TableError
 from gateway.service.kinds.point_model import MeasureModel
 

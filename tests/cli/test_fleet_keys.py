@@ -17,12 +17,12 @@ import pytest
 
 from contract.chains import BinaryChains
 from contract.envelope import decode_envelope, encode_envelope, encode_roots, sign
+from contract.errors import ThresholdError
 from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, read_enrolment, write_document
 from contract.measure_table import decoded_table
 from contract.noise_table import NoiseTable
 from contract.pins import pins_of
 from contract.trust import Trust, Verdict
-from contract.trust_errors import ThresholdError
 from fugu.main import main
 from gateway.fleet import Document, Registry, Target
 from gateway.fleet.key_file import decrypted, encrypted

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from contract.discrete_laplace import SCALE
 from contract.discretisers import Thresholds
-from contract.errors import GuaranteeError
+from contract.errors import GuaranteeError, PinnedError
 from contract.frames import MAX_TICK
 from contract.guarantee import Guarantee, ratio_loss, tick_ratios
 from contract.measure_policy import MeasurePolicy, sparse_rows
@@ -26,7 +26,6 @@ from contract.policies import AnyPolicy
 from contract.policy import Policy
 from contract.policy_header import Clock
 from contract.trust import Trust
-from contract.trust_errors import PinnedError
 from contract.windows import Window
 from gateway.privacy.randomised_response import calibrate_binary
 from tests.support.measured import measure_policy

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 
 from contract.chains import BinaryChains
 from contract.envelope import MAX_ENVELOPE_BYTES, Envelope, encode_envelope, encode_roots, sign
-from contract.fleet_documents import Address, PolicyDocument, RootDocument, write_document
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Policy
-from contract.trust import Trust, TrustState
-from contract.trust_errors import (
+from contract.errors import (
     AddressError,
     CeilingError,
     ConflictError,
@@ -33,6 +28,11 @@ from contract.trust_errors import (
     ThresholdError,
     TrustError,
 )
+from contract.fleet_documents import Address, PolicyDocument, RootDocument, write_document
+from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
+from contract.policy import Policy
+from contract.trust import Trust, TrustState
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import NOW, Keys, new_keys, policy_document

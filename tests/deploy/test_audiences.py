@@ -13,8 +13,7 @@ import pytest
 from contract.frames import SymbolFrame, encode_symbols
 from contract.release_frames import decode_release
 from contract.topics import parse_topic, release_topic, symbols_topic
-from gateway.release.allowance import allowance
-from gateway.release.joint import joint_charge, joint_loss
+from gateway.release.allowance import allowance, joint_charge, joint_loss
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.release_config import ReleaseConfigError
 from gateway.service.release_setup import open_releases

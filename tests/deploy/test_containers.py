@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.deployment.places import AGENT, BROKER, GATEWAY
+from gateway.deployment.units import AGENT, BROKER, GATEWAY
 
 ROOT = Path(__file__).parents[2]
 CONTAINER = ROOT / "deploy" / "container"

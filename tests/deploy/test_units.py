@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.deployment.errors import DeploymentError
-from gateway.deployment.units import unit
+from gateway.deployment.units import DeploymentError, unit
 from mqtt_link import Subscription, SymbolReading
 from tests.support.brokers import PATIENCE
 from tests.support.command import Fugu

@@ -10,8 +10,7 @@ import pytest
 
 from gateway.dphmm.graphs import complete, edge_list, explicit, lattice, one_step
 from gateway.dphmm.hull import difference_hull, extended, gauge, graph_hull, largest_gauge, pairs_within
-from gateway.dphmm.knorm import l1_sensitivity, laplace_error
-from gateway.dphmm.moments import noise_error
+from gateway.dphmm.moments import l1_sensitivity, laplace_error, noise_error
 from gateway.dphmm.protection import degree_of_protection, exposed, factor, protect
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, states
 

@@ -9,13 +9,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from gateway.dphmm.composition import strict_epsilon
 from gateway.dphmm.graphs import complete, restrict
 from gateway.dphmm.hull import gauge
 from gateway.dphmm.protection import Protection, degree_of_protection, protect, protected_pairs
-from gateway.dphmm.ratios import floor_exp
+from gateway.dphmm.staircase import floor_exp
 from gateway.dphmm.tables import TableError, build_table, check_table, fallback_table, table_loss
-from tests.support.dphmm_cases import OBJECTIVES, close, random_case
+from tests.support.dphmm_cases import OBJECTIVES, close, random_case, strict_epsilon
 
 
 @pytest.mark.long

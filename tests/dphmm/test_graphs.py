@@ -11,7 +11,6 @@ from gateway.dphmm.graphs import (
     GraphError,
     categories,
     complete,
-    components,
     edge_list,
     explicit,
     lattice,
@@ -46,11 +45,6 @@ def test_a_transition_graph_joins_states_with_a_common_predecessor() -> None:
 
 def test_a_restricted_graph_keeps_the_edges_inside_the_constraint() -> None:
     assert edge_list(restrict(GRAPH, states(6, 1, 3, 4, 5))) == [(3, 4)]
-
-
-def test_components_of_the_six_state_example() -> None:
-    assert components(GRAPH) == [[0], [1, 2], [3, 4, 5]]
-    assert components(GRAPH, states(6, 3, 4, 6)) == [[2], [3, 5]]
 
 
 @pytest.mark.parametrize("edge", [(0, 0), (0, 3), (-1, 1)])

@@ -10,8 +10,13 @@ import pytest
 
 from gateway.dphmm.graphs import GraphError, complete, explicit, lattice, within_radius
 from gateway.dphmm.hull import complete_hull, difference_hull, gauge, graph_hull
-from gateway.dphmm.knorm import draw_knorm, knorm_log_density, laplace_error, randomised_response_error
-from gateway.dphmm.moments import noise_covariance, noise_error
+from gateway.dphmm.moments import (
+    draw_knorm,
+    knorm_log_density,
+    laplace_error,
+    noise_covariance,
+    noise_error,
+)
 from gateway.dphmm.protection import protect
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states
 
@@ -93,19 +98,6 @@ def test_draws_have_a_gamma_gauge() -> None:
     assert gauges.var() == pytest.approx(0.5, abs=0.03)
 
 
-def test_randomised_response_by_enumeration() -> None:
-    values, epsilon = lattice([(0, 0), (1, 0), (0, 3)]), 0.7
-    keep = math.exp(epsilon) / (math.exp(epsilon) + 2)
-    prior = [0.5, 0.3, 0.2]
-    total = 0.0
-    for i, probability in enumerate(prior):
-        for j in range(3):
-            chance = keep if i == j else (1 - keep) / 2
-            total += probability * chance * float(np.sum((values[i] - values[j]) ** 2))
-    assert randomised_response_error(values, epsilon, prior) == pytest.approx(total, rel=1e-12)
-    assert randomised_response_error(lattice([0, 1]), epsilon) == pytest.approx(1 / (1 + math.exp(epsilon)))
-
-
 def test_knorm_noise_of_a_segment_is_laplace_noise() -> None:
     """In one dimension the two mechanisms are one."""
     values = lattice([0, 2, 5])
@@ -115,5 +107,3 @@ def test_knorm_noise_of_a_segment_is_laplace_noise() -> None:
 def test_epsilon_is_above_zero() -> None:
     with pytest.raises(GraphError, match="epsilon"):
         laplace_error(VALUES, explicit(6, []), 0.0)
-    with pytest.raises(GraphError, match="epsilon"):
-        randomised_response_error(VALUES, math.inf)

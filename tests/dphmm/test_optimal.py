@@ -14,9 +14,19 @@ from gateway.dphmm.graphs import GraphError, complete, lattice, one_step, within
 from gateway.dphmm.hull import ceil_gauges, graph_hull
 from gateway.dphmm.optimal import optimal_table
 from gateway.dphmm.protection import protect, protected_pairs
-from gateway.dphmm.ratios import floor_exp
-from gateway.dphmm.tables import TableError, build_table, check_table, estimate_error, table_loss
-from tests.support.dphmm_cases import GOLDEN, GRAPH, OBJECTIVES, VALUES, close, grid, random_case, states
+from gateway.dphmm.staircase import floor_exp
+from gateway.dphmm.tables import TableError, build_table, check_table, table_loss
+from tests.support.dphmm_cases import (
+    GOLDEN,
+    GRAPH,
+    OBJECTIVES,
+    VALUES,
+    close,
+    estimate_error,
+    grid,
+    random_case,
+    states,
+)
 
 HULL = graph_hull(VALUES, GRAPH)
 NAMES = {"8nbr": "G_util r=1.5 (8-nbr)", "trs": "G_trs (k=9 -> 5x5)", "cplt": "G_cplt"}

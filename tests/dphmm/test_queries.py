@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gateway.dphmm.composition import joint_epsilon, joint_loss, strict_epsilon
+from gateway.dphmm.composition import joint_epsilon, joint_loss
 from gateway.dphmm.graphs import GraphError, explicit, lattice
 from gateway.dphmm.hull import graph_hull
 from gateway.dphmm.protection import degree_of_protection, exposed, protect, protected_pairs
 from gateway.dphmm.queries import scaled, stacked
 from gateway.dphmm.tables import build_table, table_loss
-from tests.support.dphmm_cases import GOLDEN, states
+from tests.support.dphmm_cases import GOLDEN, states, strict_epsilon
 
 
 def test_a_value_goes_to_the_nearest_multiple_and_halves_go_up() -> None:

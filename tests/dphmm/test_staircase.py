@@ -13,10 +13,11 @@ import pytest
 
 from gateway.dphmm.graphs import GraphError, complete
 from gateway.dphmm.hull import Hull, capped, ceil_gauges, complete_hull, difference_hull, gauge, graph_hull
-from gateway.dphmm.ratios import floor_exp, noise_ratio
 from gateway.dphmm.staircase import (
     Staircase,
     draw,
+    floor_exp,
+    noise_ratio,
     normaliser,
     probability,
     shell_weights,

@@ -14,18 +14,17 @@ from gateway.dphmm.graphs import GraphError, complete, lattice, one_step, within
 from gateway.dphmm.hull import difference_hull, graph_hull
 from gateway.dphmm.mass import clamped_mass, window
 from gateway.dphmm.protection import protect, protected_pairs
-from gateway.dphmm.ratios import floor_exp
+from gateway.dphmm.staircase import floor_exp
 from gateway.dphmm.tables import (
     TableError,
     TableWeights,
     build_table,
     certified,
     check_table,
-    estimate_error,
     fallback_table,
     table_loss,
 )
-from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states
+from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, estimate_error, grid, states
 
 HULL = graph_hull(VALUES, GRAPH)
 EVERY = states(6)

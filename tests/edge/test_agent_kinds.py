@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from contract.measure_frames import Released
+from contract.measure_frames import Released, pack_released
 from edge_agent.outbox import Outbox
-from tests.support.agents import stream_plan
+from tests.support.agents import measured_plan, stream_plan
+from tests.support.measured import measure_policy
 
 
 def test_points_are_framed_although_the_next_policy_has_longer_frames_of_symbols(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
-    before = stream_plan(version=1, frame_ticks=10)
+    before = measured_plan(measure_policy(3), stream="hr", frame_ticks=10)
     outbox.register(before)
-    outbox.append(before, 1, Released(0, (3, 4)))
-    assert outbox.append(stream_plan(version=2, frame_ticks=4096), 2, 1)
+    outbox.append(before, 1, pack_released(Released(0, (3, 4))))
+    assert outbox.append(stream_plan(version=2, frame_ticks=4096), 2, b"\1")
     (frame,) = outbox.measure_frames()
     assert (frame.policy_version, frame.first, frame.released) == (1, 1, (Released(0, (3, 4)),))
     outbox.close()

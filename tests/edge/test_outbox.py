@@ -28,7 +28,7 @@ def new_outbox(folder: Path) -> Outbox:
 
 def test_ten_ticks_make_a_frame(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
-    assert [outbox.append(PLAN, tick, tick % 2) for tick in range(100, 110)] == [False] * 9 + [True]
+    assert [outbox.append(PLAN, tick, bytes((tick % 2,))) for tick in range(100, 110)] == [False] * 9 + [True]
     (frame,) = outbox.frames()
     assert (frame.previous, frame.first, frame.last, frame.padding) == (-1, 100, 109, 0)
     assert frame.symbols == bytes([0, 1] * 5)
@@ -36,7 +36,7 @@ def test_ten_ticks_make_a_frame(tmp_path: Path) -> None:
 
 def test_a_frame_ends_before_a_tick_that_is_left_out(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
-    closed = [outbox.append(PLAN, tick, 1) for tick in (5, 6, 8, 14, 15, 40)]
+    closed = [outbox.append(PLAN, tick, b"\1") for tick in (5, 6, 8, 14, 15, 40)]
     assert closed == [False, False, True, True, False, True]
     outbox.close_frame(PLAN)
     frames = outbox.frames()
@@ -57,10 +57,10 @@ def test_frames_of_a_table_have_one_size_whatever_its_symbols_and_the_policy_tha
         folder = tmp_path / str(number)
         folder.mkdir()
         outbox = new_outbox(folder)
-        outbox.append(stream_plan(table=NoiseTable(((1, 2), (3, 4)))), 1, symbol)
+        outbox.append(stream_plan(table=NoiseTable(((1, 2), (3, 4)))), 1, bytes((symbol,)))
         outbox.close()
         outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
-        outbox.append(stream_plan(version=2, frame_ticks=40), 2, 0)
+        outbox.append(stream_plan(version=2, frame_ticks=40), 2, b"\0")
         sizes.add(len(outbox._db.execute("SELECT payload FROM frames").fetchone()[0]))
         assert (outbox.frames()[0].bits, outbox.frames()[0].symbols) == (2, bytes([symbol]))
     assert sizes == {39 + 3}
@@ -68,10 +68,10 @@ def test_frames_of_a_table_have_one_size_whatever_its_symbols_and_the_policy_tha
 
 def test_a_tick_is_committed_once(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
-    outbox.append(PLAN, 5, 1)
+    outbox.append(PLAN, 5, b"\1")
     for tick in (5, 4, 0):
         with pytest.raises(OutboxError, match=f"tick {tick} of stream hr was committed before"):
-            outbox.append(PLAN, tick, 0)
+            outbox.append(PLAN, tick, b"\0")
 
 
 @given(
@@ -90,7 +90,7 @@ def test_whatever_is_appended_comes_out_once_and_in_order(
     for step, jump in enumerate(ticks):
         tick += jump
         expected[tick] = step % 2
-        outbox.append(PLAN, tick, step % 2)
+        outbox.append(PLAN, tick, bytes((step % 2,)))
         if step in drains:
             outbox.close_frame(PLAN)
         if step in crashes:
@@ -108,17 +108,17 @@ def test_whatever_is_appended_comes_out_once_and_in_order(
 
 def test_a_new_policy_version_begins_a_new_frame(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
-    outbox.append(PLAN, 1, 0)
+    outbox.append(PLAN, 1, b"\0")
     newer = stream_plan(version=2, frame_ticks=4)
     for tick in range(2, 6):
-        outbox.append(newer, tick, 1)
+        outbox.append(newer, tick, b"\1")
     assert [(f.policy_version, f.symbols) for f in outbox.frames()] == [(1, b"\0"), (2, b"\1\1\1\1")]
 
 
 def test_only_what_is_durable_elsewhere_is_forgotten(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
     for tick in range(50):
-        outbox.append(PLAN, tick, 0)
+        outbox.append(PLAN, tick, b"\0")
     assert outbox.forget_committed("other", 1000, ()) == (0, [])
     assert outbox.forget_committed("hr", 8, ()) == (0, [])
     assert outbox.forget_committed("hr", 9, ()) == (1, [])
@@ -131,12 +131,12 @@ def test_only_what_is_durable_elsewhere_is_forgotten(tmp_path: Path) -> None:
 def test_forgotten_frames_do_not_make_their_ticks_new(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
     for tick in range(10):
-        outbox.append(PLAN, tick, 0)
+        outbox.append(PLAN, tick, b"\0")
     outbox.forget_committed("hr", 9, ())
     outbox.close()
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
     assert outbox.register(PLAN) == 9
-    outbox.append(PLAN, 10, 0)
+    outbox.append(PLAN, 10, b"\0")
     outbox.close_frame(PLAN)
     assert outbox.frames()[0].previous == 9
 
@@ -175,13 +175,13 @@ def test_a_full_disk_loses_the_newest_symbol_at_most(tmp_path: Path) -> None:
 
     def fill() -> None:
         for tick in range(100_000):
-            outbox.append(PLAN, tick, 1)
+            outbox.append(PLAN, tick, b"\1")
             kept.append(tick)
 
     with pytest.raises(sqlite3.OperationalError, match="full"):
         fill()
     outbox._db.execute("PRAGMA max_page_count = 1000000")
-    outbox.append(PLAN, kept[-1] + 2, 0)
+    outbox.append(PLAN, kept[-1] + 2, b"\0")
     outbox.close_frame(PLAN)
     seen = [f.first + i for f in outbox.frames() for i in range(len(f.symbols))]
     assert [tick for tick in seen if tick != kept[-1] + 1] == [*kept, kept[-1] + 2]
@@ -195,6 +195,6 @@ def test_the_file_holds_nothing_but_symbols(tmp_path: Path) -> None:
         for (_, column, *_rest) in outbox._db.execute(f"PRAGMA table_info({table})")
     }
     assert {column for table, column in columns if table == "pending"} == {
-        *("stream", "tick", "symbol", "version", "frame_ticks", "bits")
+        *("stream", "tick", "output", "version", "frame_ticks", "bits")
     }
     assert {column for table, column in columns if table == "frames"} == {"id", "stream", "previous", "last", "payload"}

@@ -273,7 +273,7 @@ def test_several_windows_are_committed_together_or_not_at_all(tmp_path: Path) ->
 def test_windows_are_forgotten_by_index_and_symbols_by_tick(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
     for tick in range(20):
-        outbox.append(PLAN, tick, 0)
+        outbox.append(PLAN, tick, b"\0")
     for index in (0, 1, 4):
         outbox.append_windows(PLAN, [closed(index)])
     assert outbox.forget_committed("hr/high", 3, ()) == (2, [])

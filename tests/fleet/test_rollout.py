@@ -8,7 +8,8 @@ import pytest
 
 from gateway.fleet.entries import Outcome, RolloutError
 from gateway.fleet.plan import Plan, Stage
-from gateway.fleet.rollout import OfferWayBack, State, abort, advance, approve, begin, pause, resume, tally, way_back
+from gateway.fleet.rollout import abort, advance, approve, begin, pause, resume
+from gateway.fleet.rollout_state import OfferWayBack, State, tally, way_back
 from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, offered, plan, started
 
 HUNDRED = names(100)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gateway.fleet.entries import Outcome
 from gateway.fleet.plan import Plan, Stage
-from gateway.fleet.rollout import OfferWayBack, Report, State, advance, approve, pause, resume, tally
+from gateway.fleet.rollout import advance, approve, pause, resume
+from gateway.fleet.rollout_state import OfferWayBack, Report, State, tally
 from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, offered, plan, started
 
 

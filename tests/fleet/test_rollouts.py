@@ -14,7 +14,7 @@ import pytest
 from gateway.fleet.entries import PlanError, PolicyReport, RegistryError, RolloutError, Target, UnknownNameError
 from gateway.fleet.plan import Plan, Stage
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollout import OfferWayBack
+from gateway.fleet.rollout_state import OfferWayBack
 from gateway.fleet.rollouts import Rollout, Rollouts
 from tests.support.brokers import wait_until
 from tests.support.simulated_fleets import PERCENT, SECOND, START, SimulatedFleet, document, names, new_registry, plan

@@ -16,7 +16,7 @@ from gateway.chain import stationary_law
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.eigengap import (
     Mixing,
-    arm_influence,
+    arm_influences,
     eigengap,
     fast_path_length,
     is_reversible,
@@ -158,13 +158,13 @@ def test_an_arm_too_short_for_the_lemma_is_never_used() -> None:
     assert trap == close(golden["abs_formula"])
     assert influence(THETA1, None, 1, None) == close(golden["exact_eL1"])
     assert trap < golden["exact_eL1"]  # so that the formula is no bound here
-    assert arm_influence(known, golden["a"]) == math.inf
+    assert arm_influences(known, np.array([golden["a"]]))[0] == math.inf
 
 
 def test_the_precondition_is_strict() -> None:
     known = Mixing(gap=2.0 * math.log(5.0) / 3.0, rarest=0.2)  # an arm of exactly 3 is too short
-    assert arm_influence(known, 3) == math.inf
-    assert arm_influence(known, 4) < math.inf
+    assert arm_influences(known, np.array([3]))[0] == math.inf
+    assert arm_influences(known, np.array([4]))[0] < math.inf
 
 
 def random_chains(seed: int) -> list[MarkovChain]:
@@ -184,9 +184,9 @@ def test_lemma_4_8_bounds_every_influence(seed: int) -> None:
         if is_reversible(chain):
             variants += [mixing((chain,), True), mixing((chain,), sharp=True)]
         for known, (a, b) in product(variants, product((1, 2, 3, 5, 8, 13, 21), repeat=2)):
-            bound = 2 * arm_influence(known, a) + arm_influence(known, b)
+            bound = 2 * arm_influences(known, np.array([a]))[0] + arm_influences(known, np.array([b]))[0]
             assert influence(chain, a + 1, a, b) <= bound * (1 + 1e-9) + 1e-12
-            stationary = arm_influence(known, a) + arm_influence(known, b)
+            stationary = arm_influences(known, np.array([a]))[0] + arm_influences(known, np.array([b]))[0]
             assert influence(chain, None, a, b) <= stationary * (1 + 1e-9) + 1e-12
 
 

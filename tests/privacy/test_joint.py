@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
-from contract.errors import GuaranteeError
+from contract.errors import CeilingError, GuaranteeError, JointBoundError
 from contract.guarantee import Adversary, Guarantee, ratio_loss
 from contract.joint import NoJointBoundError, joint_epsilon
 from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Categories, Clock, Policy, Thresholds
 from contract.trust import Trust
-from contract.trust_errors import CeilingError, JointBoundError
 from contract.windows import Window
 from gateway.privacy.randomised_response import calibrate_binary
 from tests.support.measured import measure_policy

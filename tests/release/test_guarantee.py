@@ -16,8 +16,7 @@ from contract.release_frames import QueryKind
 from gateway.release.allowance import allowance
 from gateway.release.amplification import charge, smallest_scale
 from gateway.release.charges import nats, units_above
-from gateway.release.parts import Query
-from gateway.release.statistics import Tally
+from gateway.release.statistics import Query, Tally
 from tests.support.sanitised_counts import stationary, worst_loss
 
 

@@ -9,10 +9,9 @@ import pytest
 
 from contract.chains import BinaryChains
 from contract.noise_table import SCALE, NoiseTable
-from gateway.release.allowance import allowance
+from gateway.release.allowance import allowance, joint_charge, joint_loss
 from gateway.release.amplification import smallest_scale
 from gateway.release.charges import nats
-from gateway.release.joint import joint_charge, joint_loss
 from tests.support.sanitised_counts import stationary, worst_loss
 
 TABLE = NoiseTable.binary(SCALE // 100, SCALE // 100)

@@ -13,10 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.release.audit import Audit, verify
-from gateway.release.charges import PER_NAT, nats, units_above, units_below
+from gateway.release.charges import PER_NAT, Run, nats, units_above, units_below
 from gateway.release.entries import Allowance, LedgerError
 from gateway.release.ledger import Ledger
-from gateway.release.runs import Run
 from tests.support.ledgers import ALLOWED, allow, key, open_ledger, release, reserve
 
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from gateway.release.audit import verify
+from gateway.release.charges import Run
 from gateway.release.ledger import Ledger
-from gateway.release.runs import Run
 from tests.support.brokers import wait_until
 from tests.support.ledgers import ALLOWED, key, open_ledger
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.release.runs import Run, clipped, overlay, peak
+from gateway.release.charges import Run, clipped, overlay, peak
 
 CHARGES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15), st.integers(1, 3)), max_size=12)
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from contract.noise_table import SCALE, NoiseTable
 from gateway.release.inversion import ReleaseError, inversion, two_valued
-from gateway.release.parts import Estimates, Part, Query, half_widths, noise_variance
-from gateway.release.statistics import Tally, estimate, noisy
+from gateway.release.statistics import Estimates, Part, Query, Tally, estimate, half_widths, noise_variance, noisy
 
 BINARY = NoiseTable.binary(1_200_000_000, 900_000_000)
 SHARP = NoiseTable.binary(400_000_000, 500_000_000)

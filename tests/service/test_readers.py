@@ -9,8 +9,8 @@ import pytest
 from contract.chains import BinaryChains
 from contract.policy import Policy
 from contract.windows import Window
+from gateway.release.allowance import joint_loss
 from gateway.release.entries import Key, Release
-from gateway.release.joint import joint_loss
 from gateway.release.ledger import Ledger
 from gateway.service.readers import Reader, check_reader
 from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled

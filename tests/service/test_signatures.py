@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from contract.envelope import Envelope, Signature, decode_envelope, encode_envelope
-from contract.errors import PolicyError
+from contract.errors import PolicyError, RoleError, SignatureError, ThresholdError, TrustError
 from contract.fleet_documents import RootDocument
 from contract.signatures import verified
 from contract.trust import Trust
-from contract.trust_errors import RoleError, SignatureError, ThresholdError, TrustError
 from gateway.fleet import Document, DocumentError, Registry, Target
 from gateway.fleet.roots import Root, device_trust
 from gateway.fleet.signing import check, read_signed

@@ -14,7 +14,7 @@ from contract.noise_table import NoiseTable
 from edge_agent.agent import Agent
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, StreamPlan, WindowPlan
-from edge_agent.randomiser import system_entropy
+from edge_agent.randomiser import SymbolNoise, system_entropy
 from edge_agent.sensors import ReplaySensor
 from host.wake import Wake
 from mqtt_link import Broker
@@ -32,7 +32,7 @@ THRESHOLD = {
 }
 
 
-def stream_plan(**changes: Any) -> StreamPlan:
+def stream_plan(table: NoiseTable = COIN, **changes: Any) -> StreamPlan:
     """A stream of one tick a second since the epoch, ten ticks a frame."""
     plan = StreamPlan(
         stream="hr",
@@ -42,7 +42,7 @@ def stream_plan(**changes: Any) -> StreamPlan:
         epoch_us=0,
         period_us=1_000_000,
         frame_ticks=10,
-        table=COIN,
+        noise=SymbolNoise(table),
         discretiser=THRESHOLD,
         sensor={},
     )

@@ -16,10 +16,10 @@ from contract.policy import Categories, Discretiser
 from contract.topics import parse_topic
 from contract.window_frames import decode_window
 from contract.windows import Window
-from firmware_sim.wiretap import Wiretap
 from tests.support.brokers import Mosquitto
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy
+from tests.support.wiretap import Wiretap
 
 ROOT = Path(__file__).parents[2]
 PLACES = tuple(f"c{x}" for x in range(9))

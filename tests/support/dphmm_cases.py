@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from gateway.chain.arrays import Bools, Ints
+from contract.noise_table import SCALE
+from gateway.chain.arrays import Bools, Floats, Ints
 from gateway.dphmm.graphs import explicit, lattice
 from gateway.dphmm.tables import TableWeights
 
@@ -56,3 +58,23 @@ def close(table: TableWeights, i: int, k: int, bound: int) -> bool:
         int(a) * 2**24 <= bound * int(b) and int(b) * 2**24 <= bound * int(a)
         for a, b in zip(table.weights[i], table.weights[k], strict=True)
     )
+
+
+def strict_epsilon(loss: Floats, constraint: Bools) -> float:
+    """The least epsilon for which definition 4.4 holds strictly: one other state, the same for all outputs."""
+    both = np.maximum(loss, loss.T)[np.ix_(constraint, constraint)]
+    np.fill_diagonal(both, np.inf)
+    return float(both.min(axis=1).max())
+
+
+def estimate_error(table: TableWeights, values: Ints, prior: ArrayLike | None = None) -> tuple[float, float]:
+    """E|z - f|^2 and E|E[f|z] - f|^2 of a table, in squared lattice steps; the prior is uniform by default."""
+    count = len(values)
+    law = np.full(count, 1.0 / count) if prior is None else np.asarray(prior, dtype=np.float64)
+    joint = law[:, None] * table.weights / SCALE
+    means = (joint.T @ values) / joint.sum(axis=0)[:, None]
+
+    def error(points: Floats) -> float:
+        return float(np.sum(joint * np.sum((values[:, None, :] - points[None, :, :]) ** 2, axis=2)))
+
+    return error(table.outputs.astype(np.float64)), error(means)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 
 from contract.envelope import decode_envelope, decode_roots
-from contract.errors import FrameError, FuguError
+from contract.errors import FrameError, FuguError, TrustError
 from contract.fleet_frames import decode_policy_status
 from contract.frames import decode_committed, decode_estimate, decode_status, decode_symbols
 from contract.measure_check import check_noise
@@ -18,7 +18,6 @@ from contract.measure_frames import decode_measure, decode_measure_estimate
 from contract.measure_table import decode_table
 from contract.release_frames import decode_release
 from contract.trust import Trust
-from contract.trust_errors import TrustError
 from contract.window_frames import decode_window
 from tests.support.measured import measure_policy
 from tests.support.processes import policy

@@ -97,12 +97,12 @@ def test_a_gateway_refuses_to_start_with_what_it_cannot_use(broker: Mosquitto, t
         assert gateway.process.wait(PATIENCE) == 1
         return gateway.log.read_text().splitlines()[-1]
 
-    assert "can be read by others" in said()
+    assert "that others may read" in said()
     for name in ("passphrase", "gateway.key"):
         (tmp_path / name).chmod(0o600)
     assert "is not a gateway key of root version 1" in said()
     (tmp_path / "passphrase").write_text("wrong\n")
-    assert "no private key of this passphrase" in said()
+    assert "the passphrase is not the one of this key" in said()
     (tmp_path / "gateway.key").write_bytes(b"?")
     (tmp_path / "root.envelope").write_bytes(b"?")
     assert "root.envelope" in said()

@@ -17,13 +17,13 @@ from edge_agent.agent import Agent
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import AgentProcess, write_device
-from firmware_sim.wiretap import Wiretap
 from mqtt_link import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import GatewayProcess, Recorder, policy
 from tests.support.register import rows
 from tests.support.whole_fleet import WholeFleet
+from tests.support.wiretap import Wiretap
 
 CANARIES = ("71.53194726", "-40962.8642131", "8.66025403784e+17", "canary-7f3a9c", "nan")
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import FuguError, PolicyError
+from contract.errors import EnvelopeError, FuguError, PolicyError
 from contract.fleet_documents import read_enrolment
 from contract.trust import TrustState
-from contract.trust_errors import EnvelopeError
 from edge_agent.outbox import Outbox
 from gateway.fleet.registry import Registry
 from gateway.release.ledger import Ledger

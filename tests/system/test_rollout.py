@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from contract.envelope import decode_envelope
+from contract.errors import TrustError
 from contract.fleet_documents import Address, Enrolment
 from contract.fleet_frames import JUDGED_BYTES, PolicyStatus, encode_policy_status
 from contract.frames import Status, encode_status
 from contract.topics import parse_topic, policy_set_topic, policy_status_topic, status_topic
 from contract.trust import Trust
-from contract.trust_errors import TrustError
 from gateway.fleet import Document, Plan, Registry, Rollouts, Stage, Target
 from mqtt_link import Broker, Link
 from tests.support.brokers import Mosquitto, wait_until

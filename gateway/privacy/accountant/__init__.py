@@ -3,10 +3,9 @@
 What does a chain of three states lose? Read `accountant` (what is asked of a class of chains), `finite` (known chains,
 and what of them is endless), `endless_side` (the recursion along one side of a tick), `inner_maximum` (one step of it)
 and `contract.simplex` (the step's exact maximum, which devices compute as well). Streams that end are followed by
-`schedule`; intervals of two-state chains and bounded odds ratios have a module each.
+`schedule`; classes that are given by bounds on their steps are `bounded`.
 """
 
-from gateway.privacy.accountant.accountant import ChainAccountant, ChainLoss, Chains
-from gateway.privacy.accountant.one_chain import chain_loss
+from gateway.privacy.accountant.accountant import ChainAccountant, ChainLoss, Chains, chain_loss
 
 __all__ = ["ChainAccountant", "ChainLoss", "Chains", "chain_loss"]

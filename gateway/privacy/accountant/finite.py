@@ -15,17 +15,18 @@ from contract.chains import BinaryChains
 from contract.guarantee import Adversary
 from contract.rounding import SIDE, UPWARD, reversal_error
 from gateway.chain.arrays import Floats, Ints
-from gateway.privacy.accountant.endless_side import EndlessSide, log_ratios
-from gateway.privacy.accountant.inner_maximum import EXACT_STATES, step
-from gateway.privacy.accountant.intervals import ALTERNATING, IntervalChains
-from gateway.privacy.accountant.odds_ratio import (
+from gateway.privacy.accountant.bounded import (
+    ALTERNATING,
     ODDS_RATIO_BOUND,
+    IntervalChains,
     followed,
     odds_ratio_above,
     odds_ratio_loss,
     odds_ratio_losses,
 )
-from gateway.privacy.accountant.reversal import reversed_stationary
+from gateway.privacy.accountant.endless_side import EndlessSide, log_ratios
+from gateway.privacy.accountant.inner_maximum import EXACT_STATES, step
+from gateway.privacy.accountant.past import reversed_stationary
 from gateway.privacy.accountant.schedule import informed_losses, left_sides, losses
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 
@@ -117,11 +118,7 @@ class KnownChains:
 
 
 class _Member:
-    """One chain of a class, with what endless streams need of it.
-
-    Args:
-        chain: the chain, with its start.
-    """
+    """One chain of a class, with its start and what endless streams need of it."""
 
     def __init__(self, chain: MarkovChain) -> None:
         self.chain = chain
@@ -154,15 +151,7 @@ class _Member:
         return EndlessSide(backward, reversal_error(len(inside)))
 
     def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
-        """Epsilon and the name of its bound.
-
-        Args:
-            pairs: (k, k) per-tick loss, the same at every tick.
-            adversary: ignorant or informed.
-
-        Raises:
-            ChainClassError: the start is not stationary, and is not forgotten.
-        """
+        """As `KnownChains.endless`, for those who are ignorant or informed."""
         if self.rates is not None:
             q, r = self.rates
             return IntervalChains(BinaryChains(q=(q, q), r=(r, r))).endless(pairs, adversary)

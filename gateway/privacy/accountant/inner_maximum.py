@@ -23,7 +23,17 @@ from contract.simplex import Tree, largest_ratio, widening
 from gateway.chain.arrays import Floats, Ints
 from gateway.chain.kernel import kernel
 
-__all__ = ["EXACT_STATES", "Order", "box_step", "closed", "exact_step", "ratio_order", "step", "transport_step"]
+__all__ = [
+    "EXACT_STATES",
+    "Order",
+    "box_step",
+    "closed",
+    "exact_step",
+    "odds_ratio_step",
+    "ratio_order",
+    "step",
+    "transport_step",
+]
 
 EXACT_STATES = 12
 """The most columns for which `step` solves the linear programme."""
@@ -59,6 +69,22 @@ def step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
     elif kernel_matrix.shape[1] > 2:
         bound = transport_step(kernel_matrix, bounds, bound)
     return np.asarray(np.minimum(bound, _everywhere(len(bound), most)))
+
+
+def odds_ratio_step(odds: float, bound: float) -> float:
+    """One step over kernels of which only the odds ratio is known, rounded up.
+
+    max log(E h / E' h) over h in [1, e^bound] and laws whose likelihood ratio varies by at most the factor `odds`:
+    2 log((sqrt(odds G) + 1) / (sqrt(odds) + sqrt(G))), G = e^bound.
+
+    Source: docs/privacy.md, "The chain accountant"; Birkhoff (1957).
+    """
+    if not np.isfinite(odds):
+        return bound
+    half_odds, half_bound = np.log(odds) / 2.0, bound / 2.0
+    # log((e^(a+b) + 1) / (e^a + e^b)) without overflow
+    value = np.logaddexp(half_odds + half_bound, 0.0) - np.logaddexp(half_odds, half_bound)
+    return float(max(0.0, 2.0 * value)) + 64.0 * UNIT * (1.0 + bound)
 
 
 def _everywhere(states: int, bound: float) -> Floats:

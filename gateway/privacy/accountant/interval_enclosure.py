@@ -98,16 +98,7 @@ class Enclosure(NamedTuple):
 
 
 def enclosure(cases: Cases, case: Ints, box: Box) -> Enclosure:
-    """Enclose what cases are worth, each over a part of the box of its own.
-
-    Args:
-        cases: all cases.
-        case: (parts,) which one.
-        box: (parts,) intervals of q and r in (0, 1), with q + r <= 1.
-
-    Returns:
-        Intervals (parts,).
-    """
+    """Enclose what cases are worth: for each part the case of that number, over its own q and r, with q + r <= 1."""
     ratio, by_q, by_r = _known(cases.known[case], box)
     steps = cases.steps[case]
     for step in range(int(steps.max(initial=0))):

@@ -13,10 +13,9 @@ import numpy as np
 
 from contract.rounding import UNIT, reversal_error
 from gateway.chain.arrays import Bools, Floats
-from gateway.privacy.accountant.any_start import left_any
 from gateway.privacy.accountant.endless_side import log_ratios
 from gateway.privacy.accountant.inner_maximum import closed, ratio_order, step
-from gateway.privacy.accountant.reversal import reversed_kernel, reversed_stationary
+from gateway.privacy.accountant.past import left_any, reversed_kernel, reversed_stationary
 from gateway.privacy.chain_class import TINY, MarkovChain, follow
 
 __all__ = ["informed_losses", "left_sides", "losses", "pair_rates"]

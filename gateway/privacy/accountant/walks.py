@@ -17,9 +17,15 @@ from contract.rounding import LOGARITHM, OUTWARD, SIDE, UNIT, WIDE
 from gateway.chain.arrays import Floats
 from gateway.chain.kernel import kernel
 from gateway.privacy.accountant.endless_side import EndlessSide
-from gateway.privacy.accountant.inner_maximum import box_step, closed, exact_step, ratio_order, transport_step
-from gateway.privacy.accountant.odds_ratio import odds_ratio_step
-from gateway.privacy.accountant.reversal import reversed_stationary
+from gateway.privacy.accountant.inner_maximum import (
+    box_step,
+    closed,
+    exact_step,
+    odds_ratio_step,
+    ratio_order,
+    transport_step,
+)
+from gateway.privacy.accountant.past import reversed_stationary
 from gateway.privacy.chain_class import MarkovChain
 
 __all__ = ["any_start_bound", "endless_bound", "local_step"]
@@ -38,12 +44,9 @@ _EXACT = 18.0  # rounding counts e^bound times in the exact step, so that it is 
 def local_step(transition: Floats, bounds: Floats) -> Floats:
     """One step of the recursion, each pair of rows on the columns that either can reach.
 
-    Args:
-        transition: (k, k) laws.
-        bounds: (k, k) closed bounds, at most 500.
-
     Returns:
-        (k, k) bounds, 0 on the diagonal; as `inner_maximum.step`, never above its best relaxation.
+        (k, k) bounds, 0 on the diagonal, from closed ones, at most 500; as `inner_maximum.step`, never above its best
+        relaxation.
     """
     states = len(transition)
     result = np.zeros((states, states))

@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 class Kind(Protocol[Frame]):
-    """How frames of one kind are read, checked, stored and estimated from.
+    """How frames of one kind are read, checked, stored and estimated from; by itself, for a stream's own ticks.
 
     Attributes:
         counter: begins the names of its counters `stored`, `duplicate` and `conflict`.
@@ -63,12 +63,13 @@ class Kind(Protocol[Frame]):
     @staticmethod
     def sequence(stream: str, frame: Frame) -> str:
         """The name under which frames like this one are stored, and reported to their device."""
-        ...
+        del frame
+        return stream
 
     @staticmethod
     def span(frame: Frame) -> Span:
         """What a frame accounts for."""
-        ...
+        return Span(frame.previous, frame.first, frame.last)
 
     @staticmethod
     def same(stored: Frame, frame: Frame) -> bool:
@@ -85,11 +86,11 @@ class Kind(Protocol[Frame]):
 
     def revise(self, place: Place, late: Sequence[int]) -> None:
         """Bring what later frames determine to what it would be had the late ones, ascending, come in time."""
-        ...
+        return
 
     def forget(self, device: str, stream: str) -> None:
         """Read a stream from the store again: what is in memory may be ahead of it."""
-        ...
+        return
 
     def estimates(self, place: Place, first: int) -> Iterator[bytes]:
         """The messages that tell what the frame that begins at a tick determines."""

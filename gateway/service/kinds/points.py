@@ -18,7 +18,7 @@ from contract.frames import refuse_other_clock
 from contract.measure_frames import MeasureEstimate, MeasureFrame, decode_measure, encode_measure_estimate
 from contract.measure_table import TimedTable
 from gateway.chain.arrays import Floats
-from gateway.service.kinds.kind import Place, Span
+from gateway.service.kinds.kind import Kind, Place
 from gateway.service.kinds.point_model import MeasureModel, Tables
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
@@ -29,13 +29,11 @@ __all__ = ["Points"]
 _log = logging.getLogger(__name__)
 
 
-class PointMismatchError(FuguError):
+class PointMismatchError(FuguError, reason=Reason.POINT_MISMATCH):
     """Points have other dimensions than the policy that the frame names says."""
 
-    reason = Reason.POINT_MISMATCH
 
-
-class Points:
+class Points(Kind[MeasureFrame]):
     """The kind of frames of points.
 
     Args:
@@ -50,10 +48,7 @@ class Points:
         self._catalogue = catalogue
         self._frames = store.points
 
-    @staticmethod
-    def decode(payload: bytes) -> MeasureFrame:
-        """Parse a frame; errors as for `decode_measure`."""
-        return decode_measure(payload)
+    decode = staticmethod(decode_measure)
 
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: MeasureFrame) -> None:
@@ -62,16 +57,6 @@ class Points:
         model = catalogue.find(device, stream, frame.policy_version, MeasureModel)
         if frame.dimensions != len(model.policy.resolution):
             raise PointMismatchError(f"points of {frame.dimensions} dimensions")
-
-    @staticmethod
-    def sequence(stream: str, _frame: MeasureFrame) -> str:
-        """The stream's own."""
-        return stream
-
-    @staticmethod
-    def span(frame: MeasureFrame) -> Span:
-        """The frame's ticks."""
-        return Span(frame.previous, frame.first, frame.last)
 
     @staticmethod
     def same(stored: MeasureFrame, frame: MeasureFrame) -> bool:
@@ -105,9 +90,6 @@ class Points:
                 self._store.queue_estimates(place.number, frame.first)  # its own ticks may still differ
                 return
             self._store.queue_estimates(place.number, frame.first)
-
-    def forget(self, _device: str, _stream: str) -> None:
-        """Nothing of a stream is kept in memory."""
 
     def newest(self, device: str, stream: str) -> Measured | None:
         """The newest frame of a stream, and the belief at its end."""

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from contract.errors import FuguError, Reason
-from contract.frames import (
-    MAX_FRAME_TICKS,
-    Estimate,
-    SymbolFrame,
-    decode_symbols,
-    encode_estimate,
-    refuse_other_clock,
-)
-from gateway.service.kinds.kind import Place, Span
+from contract.frames import MAX_FRAME_TICKS, Estimate, SymbolFrame, decode_symbols, encode_estimate, refuse_other_clock
+from gateway.service.kinds.kind import Kind, Place
 from gateway.service.kinds.symbol_model import Model, SymbolModel
 from gateway.service.kinds.symbol_track import Run, Track, Tracked, replay
 from gateway.service.policies import Catalogue, WrongKindError
@@ -28,13 +22,11 @@ _MAX_ROWS = 2 * MAX_FRAME_TICKS
 _MAX_VALUES = 1 << 16
 
 
-class SymbolRangeError(FuguError):
+class SymbolRangeError(FuguError, reason=Reason.SYMBOL_OUT_OF_RANGE):
     """A symbol is not in the table of the policy that the frame names, or takes other bits than there."""
 
-    reason = Reason.SYMBOL_OUT_OF_RANGE
 
-
-class Symbols:
+class Symbols(Kind[SymbolFrame]):
     """The kind of frames of symbols.
 
     Args:
@@ -52,10 +44,7 @@ class Symbols:
         self._lag = lag
         self._tracks: dict[tuple[str, str], Track] = {}
 
-    @staticmethod
-    def decode(payload: bytes) -> SymbolFrame:
-        """Parse a frame; errors as for `decode_symbols`."""
-        return decode_symbols(payload)
+    decode = staticmethod(decode_symbols)
 
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: SymbolFrame) -> None:
@@ -70,22 +59,9 @@ class Symbols:
             raise SymbolRangeError(f"{frame.bits} bits a symbol, not {known.bits}")
 
     @staticmethod
-    def sequence(stream: str, _frame: SymbolFrame) -> str:
-        """The stream's own."""
-        return stream
-
-    @staticmethod
-    def span(frame: SymbolFrame) -> Span:
-        """The frame's ticks."""
-        return Span(frame.previous, frame.first, frame.last)
-
-    @staticmethod
     def same(stored: SymbolFrame, frame: SymbolFrame) -> bool:
         """Whether two frames say the same; how one was filled up on the wire does not matter."""
-        return (stored.policy_version, stored.previous, stored.first, stored.symbols) == (
-            *(frame.policy_version, frame.previous, frame.first),
-            frame.symbols,
-        )
+        return replace(stored, padding=0) == replace(frame, padding=0)
 
     def overlapping(self, place: Place, frame: SymbolFrame) -> SymbolFrame | None:
         """A stored frame that shares a tick with the given one."""

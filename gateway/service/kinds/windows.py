@@ -6,12 +6,12 @@ Of two noisy counts of one window the first is kept, and what the second would t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from contract.errors import FuguError, Reason
 from contract.frames import refuse_other_clock
 from contract.window_frames import WindowFrame, decode_window, sequence_name
-from gateway.service.kinds.kind import Place, Span
+from gateway.service.kinds.kind import Kind, Place, Span
 from gateway.service.kinds.symbol_model import SymbolModel
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
@@ -19,19 +19,15 @@ from gateway.service.store import Store
 __all__ = ["Windows"]
 
 
-class UnknownWindowError(FuguError):
+class UnknownWindowError(FuguError, reason=Reason.UNKNOWN_WINDOW):
     """The policy that the frame names has no such window."""
 
-    reason = Reason.UNKNOWN_WINDOW
 
-
-class WindowMismatchError(FuguError):
+class WindowMismatchError(FuguError, reason=Reason.WINDOW_MISMATCH):
     """The window's ticks, or its number of counts, are not those of the policy that the frame names."""
 
-    reason = Reason.WINDOW_MISMATCH
 
-
-class Windows:
+class Windows(Kind[WindowFrame]):
     """The kind of frames of window counts; each window's are a sequence of their own.
 
     Args:
@@ -43,10 +39,7 @@ class Windows:
     def __init__(self, store: Store) -> None:
         self._frames = store.windows
 
-    @staticmethod
-    def decode(payload: bytes) -> WindowFrame:
-        """Parse a frame; errors as for `decode_window`."""
-        return decode_window(payload)
+    decode = staticmethod(decode_window)
 
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: WindowFrame) -> None:
@@ -83,12 +76,6 @@ class Windows:
         """Store a frame."""
         del late  # nothing depends on the order of windows
         self._frames.add(place.number, frame)
-
-    def revise(self, _place: Place, _late: Sequence[int]) -> None:
-        """Nothing follows from a window."""
-
-    def forget(self, _device: str, _stream: str) -> None:
-        """Nothing of a window is kept in memory."""
 
     def estimates(self, _place: Place, _first: int) -> Iterator[bytes]:
         """None: what a device counted is not estimated again."""

@@ -8,10 +8,11 @@ disk (WAL, synchronous=FULL) before anybody is told.
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from contract.errors import FuguError
 from contract.file_format import STORE
@@ -22,7 +23,7 @@ from gateway.service.store.symbols import SymbolStore
 from gateway.service.store.windows import WindowStore
 from host.database import open_database, transaction
 
-__all__ = ["Outgoing", "Store", "StoreError"]
+__all__ = ["Outgoing", "Store", "StoreError", "hold_store"]
 
 _SCHEMA = """
 CREATE TABLE streams (
@@ -136,3 +137,28 @@ class Store:
 
     def _one(self, query: str, *values: object) -> Any:
         return self._db.execute(query, values).fetchone()
+
+
+def hold_store(store: Path) -> TextIO:
+    """Take a store for this process: a second gateway would take the first one's session at the broker, and lose it.
+
+    The operating system gives it back when the file is closed or the process ends. The lock is a file of its own beside
+    the store: closing any handle of an SQLite file ends SQLite's own locks.
+
+    Args:
+        store: the store's file.
+
+    Raises:
+        StoreError: another process has it, or the file cannot be made.
+    """
+    real = store.resolve()
+    try:
+        held = real.with_name(f"{real.name}.lock").open("a")
+    except OSError as error:
+        raise StoreError(f"cannot open the store {store.name}: {error.strerror}") from None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        held.close()
+        raise StoreError(f"another gateway runs with the store {store.name}: stop it, or use another store") from None
+    return held

@@ -1,4 +1,4 @@
-"""The pipeline of a stream: schedules against exact filters, what is worked out once, and promises of delta-sets."""
+"""The pipeline of a stream: schedules against exact filters, and promises of delta-location sets."""
 
 from __future__ import annotations
 
@@ -8,17 +8,26 @@ import numpy as np
 import pytest
 
 from gateway.chain.arrays import Bools, Ints
-from gateway.dphmm.constraints import surrogates
+from gateway.dphmm.constraints import delta_set, schedule, surrogates
 from gateway.dphmm.graphs import GraphError, complete, edge_list, explicit, lattice, restrict
 from gateway.dphmm.hull import difference_hull, gauge, graph_hull
-from gateway.dphmm.progress import FALLBACK, Progress, Step, protect_kept, surrogate_graph
-from gateway.dphmm.protection import protect
-from gateway.dphmm.ratios import RATIO_BITS, floor_exp
-from gateway.dphmm.tables import TableError, build_table, check_table
+from gateway.dphmm.protection import Protection, degree_of_protection, protect, protect_kept
+from gateway.dphmm.staircase import RATIO_BITS, floor_exp
+from gateway.dphmm.tables import TableError, TableWeights, build_table, check_table, fallback_table
 from tests.support.dphmm_cases import GRAPH, VALUES, grid, states
 
 LINE = lattice(range(6))
-ROUND = np.roll(np.eye(6), 1, axis=1)
+
+
+def table_of(values: Ints, found: Protection, kept: Bools, epsilon: int) -> TableWeights:
+    """What a device draws from: the fallback where all that is kept measures the same."""
+    if not np.any(values[kept] != values[kept][0]):
+        return fallback_table(values, epsilon)
+    return build_table(found.hull, values, kept, epsilon)
+
+
+def degrees_of(values: Ints, found: Protection, reachable: Bools, kept: Bools) -> Ints:
+    return degree_of_protection(found.hull, values[surrogates(values, kept)], reachable)
 
 
 def random_graph(generator: np.random.Generator, count: int, share: float) -> Bools:
@@ -45,13 +54,13 @@ def test_the_schedule_is_the_support_that_an_exact_filter_finds(seed: int) -> No
     values = lattice(generator.permutation(12)[:count])
     start = int(generator.integers(count))
     graph = random_graph(generator, count, 0.4)
-    progress = Progress(values, graph, transition, np.arange(count) == start, epsilon=2)
+    plan = schedule(np.arange(count) == start, transition)
     steps = [[int(weight) for weight in row] for row in transition]
     belief, state = [int(x == start) for x in range(count)], start
-    for tick in range(min(40, len(progress.schedule.constraints) + 2 * progress.schedule.period)):
-        step = progress.at(tick)
-        assert [weight > 0 for weight in belief] == step.reachable.tolist()
-        weights = progress.table(step).weights
+    for tick in range(min(40, len(plan.constraints) + 2 * plan.period)):
+        possible = plan.at(tick)
+        assert [weight > 0 for weight in belief] == possible.tolist()
+        weights = table_of(values, protect_kept(values, graph, possible, possible), possible, 2).weights
         output = int(generator.choice(weights.shape[1], p=weights[state] / 2**32))
         seen = [weight * int(row[output]) for weight, row in zip(belief, weights, strict=True)]
         belief = [sum(seen[x] * steps[x][y] for x in range(count)) for y in range(count)]
@@ -59,54 +68,12 @@ def test_the_schedule_is_the_support_that_an_exact_filter_finds(seed: int) -> No
         assert belief[state] > 0
 
 
-def test_a_periodic_stream_comes_back_to_the_same_steps_and_tables() -> None:
-    progress = Progress(LINE, complete(6), ROUND, states(6, 1, 3), epsilon=1)
-    assert (progress.schedule.start, progress.schedule.period) == (0, 6)
-    for tick in range(6):
-        assert progress.at(tick) is progress.at(tick + 6) is progress.at(tick + 6 * 10**12)
-        assert progress.table(progress.at(tick)) is progress.table(progress.at(tick + 6))
-    assert len({progress.at(tick).key for tick in range(12)}) == 6
-
-
-def test_what_was_used_longest_ago_is_worked_out_again() -> None:
-    progress = Progress(LINE, complete(6), ROUND, states(6, 1, 3), epsilon=1, remembered=2)
-    first, second = progress.at(0), progress.at(1)
-    assert progress.at(0) is first
-    progress.at(2)
-    assert progress.at(0) is first
-    assert progress.at(1) is not second
-    assert progress.at(1).key == second.key
-
-
-def test_equal_belief_sets_give_the_same_step_and_table() -> None:
-    progress = Progress(LINE, complete(6), np.ones((6, 6)), states(6), epsilon=1, delta=0.2)
-    first = progress.at(0, [0.05, 0.3, 0.3, 0.25, 0.05, 0.05])
-    assert np.flatnonzero(first.kept).tolist() == [1, 2, 3]
-    assert progress.at(7, [0.06, 0.4, 0.2, 0.2, 0.04, 0.1]) is first
-    other = progress.at(8, [0.0, 0.3, 0.3, 0.3, 0.1, 0.0])
-    assert other is first
-    assert progress.table(other) is progress.table(first)
-
-
-def test_different_reachable_sets_share_a_table_if_kept_states_and_hull_are_equal() -> None:
-    """Of 0 - 1 - 2 - 3 the first three are kept; state 3 is answered for by 2, and adds no difference of its own."""
-    path = explicit(4, [(0, 1), (1, 2), (2, 3)])
-    steps = np.array([[1, 1, 1, 0], [0, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]])
-    progress = Progress(LINE[:4], path, steps, states(4, 1, 2, 3), epsilon=1, delta=0.1)
-    near, far = progress.at(0, [0.4, 0.3, 0.3, 0.0]), progress.at(1, [0.3, 0.3, 0.35, 0.05])
-    assert near is not far
-    assert near.key == far.key
-    assert progress.table(near) is progress.table(far)
-    assert (near.degrees.tolist(), far.degrees.tolist()) == ([2, 3, 2, 0], [2, 4, 3, 3])
-
-
 def test_an_edge_to_a_state_left_out_is_kept_by_its_surrogate() -> None:
     """On a line 0 - 1 - 2 - 3 with 0 and 3 kept, 1 draws from the row of 0 and 2 from that of 3."""
     path = explicit(6, [(0, 1), (1, 2), (2, 3)])
     kept, reachable = states(6, 1, 4), states(6, 1, 2, 3, 4)
-    assert edge_list(surrogate_graph(LINE, path, reachable, kept)) == [(0, 3)]
-    assert edge_list(surrogate_graph(LINE, path, states(6, 1, 2, 4), kept)) == []
     found = protect_kept(LINE, path, reachable, kept)
+    assert (edge_list(found.graph), found.added) == ([(0, 3)], ())
     assert found.hull.vertices.tolist() == [[-3], [3]]
     naive = build_table(graph_hull(LINE, explicit(6, [(0, 1)])), LINE, kept, 1)
     with pytest.raises(TableError, match="tells state 1 from state 2"):
@@ -123,19 +90,20 @@ def test_a_table_for_a_delta_set_keeps_every_promise_on_all_reachable_states(see
     reachable = generator.random(count) < 0.8
     reachable[:2] = True
     belief = generator.dirichlet(np.full(count, 0.5)) * reachable
-    progress = Progress(values, graph, np.ones((count, count)), reachable, epsilon=1, delta=0.3)
-    step = progress.at(0, belief / belief.sum())
-    table = progress.table(step)
+    kept = delta_set(belief / belief.sum(), 0.3) & reachable
+    found = protect_kept(values, graph, reachable, kept)
+    table = table_of(values, found, kept, 1)
     check_table(table.weights, restrict(graph, reachable), 1)
     inside = np.flatnonzero(reachable).tolist()
     for state in inside:
         assert any(close(table.weights, state, other) for other in inside if other != state)
-    if step.key != FALLBACK:
-        assert step.exposed == []
-        assert step.degrees.tolist() == brute_degrees(step, values)
-        rows = surrogates(values, step.kept)
-        assert all(step.kept[[i, j]].all() for i, j in edge_list(step.protection.graph))
-        assert step.protection.factor < math.inf
+    if np.any(values[kept] != values[kept][0]):
+        degrees = degrees_of(values, found, reachable, kept)
+        assert 1 not in degrees
+        assert degrees.tolist() == brute_degrees(found, values, reachable, kept)
+        rows = surrogates(values, kept)
+        assert all(kept[[i, j]].all() for i, j in edge_list(found.graph))
+        assert found.factor < math.inf
         assert all(np.array_equal(table.weights[x], table.weights[rows[x]]) for x in inside)
 
 
@@ -145,10 +113,10 @@ def close(weights: Ints, i: int, j: int) -> bool:
     return all(a << RATIO_BITS <= bound * b and b << RATIO_BITS <= bound * a for a, b in pairs)
 
 
-def brute_degrees(step: Step, values: Ints) -> list[int]:
-    rows = values[surrogates(values, step.kept)].tolist()
-    inside = np.flatnonzero(step.reachable).tolist()
-    hull = step.protection.hull
+def brute_degrees(found: Protection, values: Ints, reachable: Bools, kept: Bools) -> list[int]:
+    rows = values[surrogates(values, kept)].tolist()
+    inside = np.flatnonzero(reachable).tolist()
+    hull = found.hull
     counts = [0] * len(values)
     for i in inside:
         counts[i] = sum(gauge(hull, [a - b for a, b in zip(rows[i], rows[j], strict=True)]) <= 1 for j in inside)
@@ -164,9 +132,9 @@ def test_the_surrogate_graph_joins_the_rows_of_every_edge(seed: int) -> None:
     kept[int(np.argmax(reachable))] = True
     rows = surrogates(values, kept)
     pairs = {tuple(sorted((int(rows[i]), int(rows[j])))) for i, j in edge_list(restrict(graph, reachable))}
-    assert edge_list(surrogate_graph(values, graph, reachable, kept)) == sorted(
-        pair for pair in pairs if len({*pair}) > 1
-    )
+    found = protect_kept(values, graph, reachable, kept)
+    added = {(min(pair), max(pair)) for pair in found.added}
+    assert edge_list(found.graph) == sorted({pair for pair in pairs if len({*pair}) > 1} | added)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -203,36 +171,16 @@ def test_states_that_share_a_row_protect_one_another_and_edges_join_kept_states(
 @pytest.mark.parametrize("objective", ["error", "nearest"])
 def test_a_step_on_a_grid_has_a_finite_factor_and_no_exposed_state(objective: str) -> None:
     walk = (np.abs(grid(5)[:, None] - grid(5)[None]).sum(axis=2) <= 1).astype(float)
-    progress = Progress(grid(5), explicit(25, [(0, 1)]), walk, states(25, 13), epsilon=1, objective=objective)  # type: ignore[arg-type]
-    assert progress.at(0).key == FALLBACK
-    assert progress.at(0).exposed == [12]
-    for tick in range(1, len(progress.schedule.constraints)):
-        step = progress.at(tick)
-        assert (step.exposed, step.protection.factor < math.inf) == ([], True)
-        assert step.protection.exposed == ()
-
-
-def test_one_kept_state_would_say_nothing_and_takes_the_fallback() -> None:
-    progress = Progress(LINE, complete(6), np.ones((6, 6)), states(6), epsilon=1, delta=0.5)
-    step = progress.at(0, [0.9, 0.1, 0.0, 0.0, 0.0, 0.0])
-    assert (step.key, step.exposed) == (FALLBACK, [])
-    check_table(progress.table(step).weights, complete(6), 1)
+    plan, graph = schedule(states(25, 13), walk), explicit(25, [(0, 1)])
+    assert protect_kept(grid(5), graph, plan.at(0), plan.at(0)).exposed == (12,)
+    for possible in plan.constraints[1:]:
+        found = protect_kept(grid(5), graph, possible, possible, objective=objective)  # type: ignore[arg-type]
+        assert 1 not in degrees_of(grid(5), found, possible, possible)
+        assert (found.factor < math.inf, found.exposed) == (True, ())
 
 
 def test_refusals() -> None:
-    with pytest.raises(GraphError, match="6 measurements need"):
-        Progress(LINE, complete(5), ROUND, states(6), epsilon=1)
-    with pytest.raises(GraphError, match="delta must be"):
-        Progress(LINE, complete(6), ROUND, states(6), epsilon=1, delta=1.0)
-    with pytest.raises(GraphError, match="at least one step"):
-        Progress(LINE, complete(6), ROUND, states(6), epsilon=1, remembered=0)
-    progress = Progress(LINE, complete(6), ROUND, states(6, 1), epsilon=1)
-    with pytest.raises(GraphError, match="for nothing else"):
-        progress.at(0, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-    careful = Progress(LINE, complete(6), ROUND, states(6, 1), epsilon=1, delta=0.1)
-    with pytest.raises(GraphError, match="a belief is needed"):
-        careful.at(0)
     with pytest.raises(GraphError, match="keeps at least one state"):
-        careful.at(0, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+        protect_kept(LINE, complete(6), states(6, 1), states(6, 1) & states(6, 6))
     with pytest.raises(GraphError, match="only states that are possible"):
         protect_kept(LINE, complete(6), states(6, 1, 2), states(6, 3))
