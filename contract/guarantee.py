@@ -277,19 +277,30 @@ def _universal(chains: BoundedChains, ratio_01: Fraction, ratio_10: Fraction, ad
 
 
 def _finite(chains: FiniteChains, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-    """Follow known chains by the accountant; whatever the direction, the larger ratio counts."""
+    """Take the least bound of known chains; whatever the direction, the larger ratio counts.
+
+    They are followed by the accountant. The odds ratios of their steps alone bound the loss to every adversary, and for
+    more than two states can be less than what quilts say of the informed one.
+    """
     largest = max(ratio_01, ratio_10)
-    if adversary == "universal":
-        try:
-            odds = max(odds_ratio(transition) for transition in chains.transitions)
-        except ValueError as error:
+    found = []
+    try:
+        odds = Fraction(max(odds_ratio(transition) for transition in chains.transitions))
+        epsilons = _universal_epsilons(odds, (largest,) * 2, (largest,) * 2)
+        found.append(_rounded_up(epsilons, adversary, "odds-ratio bound"))
+    except ValueError as error:
+        if adversary == "universal":
             raise GuaranteeError(f"no finite guarantee against the universal adversary: {error}") from None
-        return _rounded_up(
-            _universal_epsilons(Fraction(odds), (largest,) * 2, (largest,) * 2), adversary, "odds-ratio bound"
-        )
-    rate = _float_above(as_decimal(largest).ln() + _ROUNDING)
-    epsilon = finite_loss(chains.transitions, rate, informed=adversary == "informed")
-    return Loss(epsilon, epsilon, epsilon, adversary, "quilts" if adversary == "informed" else "chain accountant")
+    if adversary != "universal":
+        rate = _float_above(as_decimal(largest).ln() + _ROUNDING)
+        bound = "quilts" if adversary == "informed" else "chain accountant"
+        try:
+            epsilon = finite_loss(chains.transitions, rate, informed=adversary == "informed")
+            found.append(Loss(epsilon, epsilon, epsilon, adversary, bound))
+        except GuaranteeError:
+            if not found:
+                raise
+    return min(found, key=lambda each: each.epsilon)
 
 
 def _universal_epsilons(

@@ -123,7 +123,7 @@ def planned_scale(request: WindowRequest, noise: WindowNoise, period_us: int | N
         declared = declared_class(request.chains, request.adversary)
     accepted = scale
     if declared is not None:
-        accepted, declared = _accepted(scale, request, declared)
+        accepted = _raised(scale, request, declared)
     rate = request.sensitivity / float(accepted) * (1.0 + 2.0**-50)
     accountant = ChainAccountant(request.chains)
     alike = request.length is None and (
@@ -145,26 +145,6 @@ def _within(stretch: Stretch, length: int, single: float, rate: float) -> Stretc
     return Stretch(stretch.name, ticks, stretch_epsilon(single, ticks, rate, sides_alike=False))
 
 
-def _accepted(scale: Fraction, request: WindowRequest, declared: ChainClass) -> tuple[Fraction, ChainClass]:
-    """The least lawful scale from this one on that the device's check accepts, and the class of chains to declare.
-
-    For known chains and the informed adversary the device takes quilts; the odds ratios of the steps alone, which cover
-    all such chains and more, can need less.
-    """
-    if _excess(scale, request, declared) <= 0.0:
-        return scale, declared
-    most: Fraction | None = None
-    if isinstance(declared, FiniteChains) and request.adversary == "informed":
-        try:
-            wide = BoundedChains(states=declared.states, odds_ratio=max(map(odds_ratio, declared.transitions)))
-            most = _raised(scale, request, wide, None)
-            if _excess(most, request, declared) > 0.0:
-                return most, wide
-        except (ValueError, ChainClassError):
-            most = None
-    return _raised(scale, request, declared, most), declared
-
-
 def _excess(scale: Fraction, request: WindowRequest, declared: ChainClass) -> float:
     """By how much the device's check finds a policy with this scale above its promise; 0 or below: it is accepted."""
     ratio = exp_up(request.sensitivity / scale)
@@ -174,16 +154,16 @@ def _excess(scale: Fraction, request: WindowRequest, declared: ChainClass) -> fl
         return 1e6
 
 
-def _raised(scale: Fraction, request: WindowRequest, declared: ChainClass, most: Fraction | None) -> Fraction:
-    """The least lawful scale above a refused one that is accepted, to some ten-millionths; `most` is accepted."""
+def _raised(scale: Fraction, request: WindowRequest, declared: ChainClass) -> Fraction:
+    """The least lawful scale above a refused one that is accepted, to some ten-millionths."""
 
     def excess(factor: float) -> float:
         return _excess(lawful_scale(scale * Fraction(factor)), request, declared)
 
     if _excess(scale, request, declared) <= 0.0:
         return scale
-    high = 1.0 + float(_FINE) if most is None else float(most / scale) * (1.0 + float(_FINE))
-    while most is None and excess(high) > 0.0:
+    high = 1.0 + float(_FINE)
+    while excess(high) > 0.0:
         if high > _WIDEST:
             raise ChainClassError("the device's check accepts no noise for such chains")
         high = 1.0 + 4.0 * (high - 1.0)

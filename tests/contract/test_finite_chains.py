@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from contract.chains import BinaryChains, FiniteChains
 from contract.errors import GuaranteeError
+from contract.exponential import exp_up
 from contract.finite_sides import finite_loss, stationary_law
-from contract.guarantee import Guarantee, check_guarantee, loss
+from contract.guarantee import Adversary, Guarantee, check_guarantee, loss, ratio_loss
 from contract.noise_table import NoiseTable
 from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.chain_class import MarkovChain
-from tests.support.oracle import histogram_density, worst_release_loss
+from gateway.privacy.randomised_response import calibrate_kary
+from tests.support.oracle import histogram_density, symbol_density, worst_release_loss
 
+ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
 THREE = ((0.9, 0.1, 0.0), (0.05, 0.9, 0.05), (0.0, 0.2, 0.8))
 
 
@@ -48,6 +53,43 @@ def test_no_histogram_loses_more(seed: int, informed: bool) -> None:
     law = np.array(stationary_law(transition.tolist()))
     worst = worst_release_loss(law, transition, n, histogram_density(scale, 0, n - 1, 3), informed=informed)
     assert worst.max() <= finite_loss([transition.tolist()], 2 / scale, informed=informed)
+
+
+STICKY = tuple(tuple(8 / 9 if x == y else 1 / 18 for y in range(3)) for x in range(3))
+
+
+@pytest.mark.parametrize(("epsilon", "universal"), [(0.5, 0.3403), (1.0, 0.3475), (2.0, 0.3628), (4.0, 0.4014)])
+def test_the_informed_are_never_given_more_noise_than_the_universal(epsilon: float, universal: float) -> None:
+    """Share of symbols that are the state; quilts alone keep .3398 at epsilon 1."""
+    keep = {}
+    for adversary in ADVERSARIES:
+        table, achieved = calibrate_kary(FiniteChains(transitions=(STICKY,)), epsilon, adversary)
+        keep[adversary] = table.weights()[0][0] / 2**32
+        assert achieved.epsilon <= epsilon
+    assert universal < keep["universal"] < universal + 1e-4
+    assert keep["ignorant"] >= keep["informed"] >= keep["universal"] - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("rate", [0.02, 0.5])
+def test_the_least_bound_of_the_informed_holds(seed: int, rate: float) -> None:
+    """Symbols of a few ticks, whatever is known: by enumeration, at rates where either bound is the least."""
+    transition = random_chain(60 + seed, 3)
+    truth = np.exp(rate)
+    emission = (np.ones((3, 3)) + (truth - 1.0) * np.eye(3)) / (truth + 2.0)
+    law = np.array(stationary_law(transition.tolist()))
+    worst = worst_release_loss(law, transition, 5, symbol_density(emission, 5), informed=True)
+    ratio = exp_up(Fraction(rate))
+    chains = FiniteChains(transitions=(tuple(map(tuple, transition.tolist())),))
+    device = ratio_loss(chains, ratio, ratio, "informed").epsilon
+    gateway = ChainAccountant(chains).loss(rate, "informed").epsilon
+    assert worst.max() <= min(device, gateway)
+    everyone = ratio_loss(chains, ratio, ratio, "universal").epsilon
+    assert gateway * (1 - 1e-9) <= device <= everyone
+    logs = np.log(transition)
+    lange = rate + 4.0 * float(logs.max() - logs.min())  # Lange et al. (2025)
+    assert worst.max() <= lange
+    assert everyone <= lange, "a side is at most the logarithm of the odds ratio, which is at most twice their span"
 
 
 def test_a_class_is_as_bad_as_its_worst_chain() -> None:

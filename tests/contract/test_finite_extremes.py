@@ -95,7 +95,7 @@ def test_whatever_the_rate_there_is_an_answer_or_a_refusal(rate: float) -> None:
 
 
 def test_a_ratio_beyond_floats_is_refused_in_one_line() -> None:
-    chains = FiniteChains(transitions=(((0.5, 0.5), (0.25, 0.75)),))
+    chains = FiniteChains(transitions=(((0.0, 1.0), (0.25, 0.75)),))
     huge = 10**400
     with pytest.raises(GuaranteeError, match="too much for a finite guarantee"):
         ratio_loss(chains, huge, huge, "ignorant")

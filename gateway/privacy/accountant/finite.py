@@ -71,23 +71,31 @@ class KnownChains:
         return sticky if len(sticky) == len(rates) else ()
 
     def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
-        """Epsilon and the name of its bound, with the same rates (k, k) at every tick.
+        """Epsilon and the name of its bound, the least of all, with the same rates (k, k) at every tick.
 
         Raises:
-            ChainClassError: a start is not stationary, and is not forgotten.
+            ChainClassError: a start is not stationary and not forgotten, and the odds ratios of steps have no bound.
         """
+        every = odds_ratio_loss(self._odds_ratio, float(pairs.max())), ODDS_RATIO_BOUND
         if adversary == "universal":
-            return odds_ratio_loss(self._odds_ratio, float(pairs.max())), ODDS_RATIO_BOUND
-        return max(member.endless(pairs, adversary) for member in self._members)
+            return every
+        try:
+            return min(max(member.endless(pairs, adversary) for member in self._members), every)
+        except ChainClassError:
+            if not math.isfinite(every[0]):
+                raise
+            return every
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
         """Losses (n, k, k) of every tick, the largest of the class, and the name of the bound."""
+        every = odds_ratio_losses(self._odds_ratio, rates)
         if adversary == "universal":
-            return odds_ratio_losses(self._odds_ratio, rates), ODDS_RATIO_BOUND
+            return every, ODDS_RATIO_BOUND
         of = informed_losses if adversary == "informed" else losses
         found = [(of(member.chain, rates), _recursion_name(member.chain)) for member in self._members]
         worst = max(found, key=lambda each: float(each[0].max()))
-        return np.max([total for total, _ in found], axis=0), worst[1]
+        known = np.max([total for total, _ in found], axis=0)
+        return np.minimum(known, every), worst[1] if known.max() <= every.max() else ODDS_RATIO_BOUND
 
     def follows(self, length: int, adversary: Adversary) -> bool:
         """Whether a stream of this length is worth following tick by tick."""
