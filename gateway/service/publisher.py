@@ -99,6 +99,8 @@ class Publisher:
 
     def _send(self, outgoing: Outgoing) -> bool:
         messages = list(self._recorder.estimates(outgoing))
+        if not messages:
+            self._done.append(outgoing.serial)
         sending = _Sending(outgoing.serial, len(messages))
         topic = estimate_topic(self._fleet, outgoing.device, outgoing.stream)
         for message in messages:

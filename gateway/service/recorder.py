@@ -61,7 +61,7 @@ class Recorder:
         self._kinds: dict[type[AnyFrame], Kind[Any]] = {
             SymbolFrame: self.symbols,
             MeasureFrame: self.points,
-            WindowFrame: Windows(store),
+            WindowFrame: Windows(store, self.symbols),
         }
 
     def record(self, batch: Sequence[Received]) -> None:
@@ -104,9 +104,12 @@ class Recorder:
 
     def estimates(self, outgoing: Outgoing) -> Iterator[bytes]:
         """The messages that tell what a stored frame determines."""
-        place = Place(outgoing.stream_id, outgoing.device, outgoing.stream)
-        kind = self.points if self._catalogue.is_measured(place.device, place.stream) else self.symbols
-        return kind.estimates(place, outgoing.frame)
+        if outgoing.window:
+            kind: Kind[Any] = self._kinds[WindowFrame]
+        else:
+            measured = self._catalogue.is_measured(outgoing.device, outgoing.stream)
+            kind = self._kinds[MeasureFrame if measured else SymbolFrame]
+        return kind.estimates(Place(outgoing.stream_id, outgoing.device, outgoing.stream), outgoing.frame)
 
     def _record(
         self, kind: Kind[Any], device: str, stream: str, name: str, frames: list[AnyFrame], counted: Counter[str]

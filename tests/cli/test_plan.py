@@ -166,7 +166,7 @@ def test_the_clock_starts_now_unless_told_otherwise(
         ((*POLICY, "--latency", "0"), 1, "latency must be above 0 and finite, got 0"),
         ((*POLICY, "--threshold", "x"), 2, "threshold must be a number, got 'x'"),
         ((*POLICY, "--epoch", "nan"), 1, "epoch and period must be seconds from 0 to 2^42"),
-        ((*POLICY, "--threshold", "1,2"), 1, "2 edges make 3 states, not 2"),
+        ((*POLICY, "--threshold", "1,2"), 1, "discretiser, chains and table have (3, 2, 2) states"),
     ],
 )
 def test_policies_that_cannot_be_written(

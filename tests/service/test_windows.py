@@ -128,8 +128,8 @@ def test_a_window_is_stored_once_and_known_by_its_index(tmp_path: Path) -> None:
     assert one.counters == Counter(windows_stored=2, windows_duplicate=2, windows_conflict=3)
     number = one.store.stream_id("watch", "hr/high")
     assert number is not None
-    assert one.store.windows.at(number, "high", 5) == frame(5, -1, (-3,))
-    assert one.store.windows.at(number, "high", 7) is None
+    assert one.store.windows.at(number, 5) == frame(5, -1, (-3,))
+    assert one.store.windows.at(number, 7) is None
 
 
 def test_every_sequence_has_a_watermark_of_its_own(tmp_path: Path) -> None:

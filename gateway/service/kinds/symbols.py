@@ -10,6 +10,7 @@ import numpy as np
 
 from contract.errors import FuguError, Reason
 from contract.frames import MAX_FRAME_TICKS, Estimate, SymbolFrame, decode_symbols, encode_estimate, refuse_other_clock
+from gateway.service.kinds.counted_estimates import CountedEstimates
 from gateway.service.kinds.kind import Kind, Place
 from gateway.service.kinds.symbol_model import Model, SymbolModel
 from gateway.service.kinds.symbol_track import Run, Track, Tracked, replay
@@ -33,6 +34,10 @@ class Symbols(Kind[SymbolFrame]):
         store: owned by the thread that calls.
         catalogue: the fleet's policies.
         lag: ticks of later symbols that estimates see.
+
+    Attributes:
+        lag: the same.
+        counted: estimates that see a window as well.
     """
 
     counter = ""
@@ -41,8 +46,9 @@ class Symbols(Kind[SymbolFrame]):
         self._store = store
         self._frames = store.symbols
         self._catalogue = catalogue
-        self._lag = lag
+        self.lag = lag
         self._tracks: dict[tuple[str, str], Track] = {}
+        self.counted = CountedEstimates(store, catalogue, lag)
 
     decode = staticmethod(decode_symbols)
 
@@ -75,8 +81,9 @@ class Symbols(Kind[SymbolFrame]):
             return
         update = self._track(place.device, place.stream).extend(frame)
         self._frames.add(place.number, frame, update.belief)
-        self._frames.put_estimates(place.number, update, self._lag)
+        self._frames.put_estimates(place.number, update, self.lag)
         self._store.queue_estimates(place.number, frame.first)
+        self.counted.renew(place, frame)
 
     def revise(self, place: Place, late: Sequence[int]) -> None:
         """Bring beliefs and estimates to what they would be had the late frames come in time."""
@@ -89,8 +96,9 @@ class Symbols(Kind[SymbolFrame]):
             for update, changed in replay(track, self._frames.following(number, first)):
                 if changed:
                     self._frames.set_belief(number, update.frame.first, update.belief)
-                if self._frames.replace_estimates(number, update, self._lag) or changed:
+                if self._frames.replace_estimates(number, update, self.lag) or changed:
                     self._store.queue_estimates(number, update.frame.first)
+                self.counted.renew(place, update.frame)
                 done_through = update.frame.last
         self._tracks[device, stream] = self._track_before(device, stream, number)
 
@@ -104,14 +112,20 @@ class Symbols(Kind[SymbolFrame]):
 
     def estimates(self, place: Place, first: int) -> Iterator[bytes]:
         """The messages that tell what the frame that begins at a tick determines."""
-        newest = self.newest(place.device, place.stream)
-        assert newest is not None
         for lag, run in self._frames.estimates(place.number, first):
-            current = newest
-            if len(newest.belief) != run.probabilities.shape[1]:  # from before a change of states
-                last = run.first + max(len(run.probabilities), 1) - 1
-                current = self._frames.belief_at(place.number, last) or newest
-            yield from map(encode_estimate, estimate_messages(lag, run, current))
+            yield from self.messages(place, lag, run)
+
+    def messages(self, place: Place, lag: int, run: Run) -> Iterator[bytes]:
+        """The messages that tell the probabilities of some ticks of a stream, and what is known of its newest one."""
+        newest = self.newest(place.device, place.stream)
+        number = self._store.stream_id(place.device, place.stream)
+        assert newest is not None
+        assert number is not None
+        current = newest
+        if len(newest.belief) != run.probabilities.shape[1]:  # from before a change of states
+            last = run.first + max(len(run.probabilities), 1) - 1
+            current = self._frames.belief_at(number, last) or newest
+        return map(encode_estimate, estimate_messages(lag, run, current))
 
     def _track(self, device: str, stream: str) -> Track:
         if (track := self._tracks.get((device, stream))) is None:
@@ -125,7 +139,7 @@ class Symbols(Kind[SymbolFrame]):
         def model(version: int) -> Model:
             return self._catalogue.recall(device, stream, version, SymbolModel).numbers
 
-        return Track(self._lag, model, [] if number is None else self._frames.tail(number, self._lag, tick))
+        return Track(self.lag, model, [] if number is None else self._frames.tail(number, self.lag, tick))
 
 
 def estimate_messages(lag: int, run: Run, current: Tracked) -> Iterator[Estimate]:

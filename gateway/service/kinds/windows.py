@@ -1,4 +1,4 @@
-"""Windows: noisy counts, which are stored as they come, and nothing follows from them.
+"""Windows: noisy counts, which are stored as they come; beside the symbols of their ticks, estimates follow from them.
 
 Of two noisy counts of one window the first is kept, and what the second would tell beside it is not.
 """
@@ -13,6 +13,7 @@ from contract.frames import refuse_other_clock
 from contract.window_frames import WindowFrame, decode_window, sequence_name
 from gateway.service.kinds.kind import Kind, Place, Span
 from gateway.service.kinds.symbol_model import SymbolModel
+from gateway.service.kinds.symbols import Symbols
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
 
@@ -32,12 +33,15 @@ class Windows(Kind[WindowFrame]):
 
     Args:
         store: owned by the thread that calls.
+        symbols: of the same streams.
     """
 
     counter = "windows_"
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, symbols: Symbols) -> None:
+        self._store = store
         self._frames = store.windows
+        self._symbols = symbols
 
     decode = staticmethod(decode_window)
 
@@ -70,13 +74,16 @@ class Windows(Kind[WindowFrame]):
 
     def overlapping(self, place: Place, frame: WindowFrame) -> WindowFrame | None:
         """The stored frame of the same window."""
-        return self._frames.at(place.number, frame.window, frame.index)
+        return self._frames.at(place.number, frame.index)
 
     def add(self, place: Place, frame: WindowFrame, _counted: Counter[str], *, late: bool) -> None:
-        """Store a frame."""
+        """Store a frame, and queue the estimates that it is a part of."""
         del late  # nothing depends on the order of windows
         self._frames.add(place.number, frame)
+        if self._symbols.counted.ready(place, frame.index):
+            self._store.queue_estimates(place.number, frame.index)
 
-    def estimates(self, _place: Place, _first: int) -> Iterator[bytes]:
-        """None: what a device counted is not estimated again."""
-        return iter(())
+    def estimates(self, place: Place, first: int) -> Iterator[bytes]:
+        """The messages that tell what the window of an index and the symbols of its ticks determine together."""
+        run = self._symbols.counted.run(place, first)
+        return iter(()) if run is None else self._symbols.messages(place, self._symbols.lag, run)

@@ -46,12 +46,13 @@ class StoreError(FuguError):
 
 
 class Outgoing(NamedTuple):
-    """Estimates that wait to be published: those that one frame determined."""
+    """Estimates that wait to be published: those that one frame determined, or a window (`frame` is its index)."""
 
     serial: int
     stream_id: int
     device: str
     stream: str
+    window: str
     frame: int
 
 
@@ -128,7 +129,11 @@ class Store:
             "SELECT serial, outbox.stream, device, streams.stream, frame FROM outbox JOIN streams ON id=outbox.stream "
             "WHERE serial>? ORDER BY serial LIMIT ?"
         )
-        return [Outgoing(*row) for row in self._db.execute(query, (after, limit))]
+        found = []
+        for serial, number, device, sequence, frame in self._db.execute(query, (after, limit)):
+            stream, _, window = sequence.partition("/")
+            found.append(Outgoing(serial, number, device, stream, window, frame))
+        return found
 
     def forget_outgoing(self, serials: Iterable[int]) -> None:
         """Remove what has been published."""

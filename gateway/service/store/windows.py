@@ -27,14 +27,23 @@ CREATE TABLE windows (
     def __init__(self, database: sqlite3.Connection) -> None:
         self._db = database
 
-    def at(self, sequence: int, name: str, index: int) -> WindowFrame | None:
-        """The stored frame of a window of a sequence, which has the window's name."""
-        query = "SELECT policy_version, previous, number, first, length, observed, counts FROM windows"
-        row = self._db.execute(f"{query} WHERE stream=? AND number=?", (sequence, index)).fetchone()
-        if row is None:
-            return None
-        version, previous, number, first, length, observed, counts = row
-        return WindowFrame(version, name, previous, number, first, length, observed, tuple(json.loads(counts)))
+    def at(self, sequence: int, index: int) -> WindowFrame | None:
+        """The stored frame of the window of an index, of a sequence."""
+        return next(iter(self._frames("number=?", sequence, index)), None)
+
+    def within(self, sequence: int, first: int, last: int) -> list[WindowFrame]:
+        """The frames of a sequence's windows that lie in the ticks first..last, in their order."""
+        return self._frames("first>=? AND first+length-1<=? ORDER BY number", sequence, first, last)
+
+    def _frames(self, where: str, sequence: int, *values: int) -> list[WindowFrame]:
+        query = (
+            "SELECT policy_version, streams.stream, previous, number, first, length, observed, counts FROM windows "
+            f"JOIN streams ON id=windows.stream WHERE windows.stream=? AND {where}"
+        )
+        return [
+            WindowFrame(row[0], row[1].partition("/")[2], *row[2:7], tuple(json.loads(row[7])))
+            for row in self._db.execute(query, (sequence, *values))
+        ]
 
     def add(self, sequence: int, frame: WindowFrame) -> None:
         """Store the frame of a window that is not there yet."""

@@ -1,0 +1,154 @@
+"""Estimates of ticks from their symbols and one noisy count that the device made of them, together and exactly.
+
+Of a policy's windows one is used: the one with the least noise of those that lie side by side, have at most 300 ticks,
+and count one set of states (or each of two). It is used if the device has counted every tick of it and all of their
+symbols are here; nothing else is combined. Beside the count an estimate sees every symbol before, as those from symbols
+alone do, and those up to `lag` ticks after the window's end.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from contract.frames import SymbolFrame
+from contract.policy import Policy
+from contract.window_frames import WindowFrame, sequence_name
+from contract.windows import Window
+from gateway.chain.arrays import Floats
+from gateway.chain.counting import count_marginals
+from gateway.service.kinds.kind import Place
+from gateway.service.kinds.symbol_model import SymbolModel, prior
+from gateway.service.kinds.symbol_track import Run
+from gateway.service.policies import Catalogue
+from gateway.service.store import Store
+
+__all__ = ["MOST_TICKS", "CountedEstimates", "estimated_window"]
+
+MOST_TICKS = 300
+
+
+def estimated_window(policy: Policy) -> Window | None:
+    """The window of a policy that estimates use beside the symbols, if there is one."""
+    labels = policy.discretiser.states
+    fit = [
+        window
+        for window in policy.windows
+        if window.stride == window.length <= MOST_TICKS and (window.states != "histogram" or len(labels) == 2)
+    ]
+    best = min(fit, key=lambda window: (Fraction(window.scale), window.length), default=None)
+    return None if policy.table is None else best
+
+
+class _Found(NamedTuple):
+    """A window's frame, its definition and model, and the symbols around it."""
+
+    frame: WindowFrame
+    window: Window
+    known: SymbolModel
+    laid: _Laid
+
+
+class _Laid(NamedTuple):
+    """Ticks from `first` on: symbols (n,) of one model, -1 where there is none, and the law (k,) of the first."""
+
+    first: int
+    symbols: np.ndarray[tuple[int], np.dtype[np.int64]]
+    law: Floats
+
+
+class CountedEstimates:
+    """What windows and symbols in the store tell together.
+
+    Args:
+        store: owned by the thread that calls.
+        catalogue: the fleet's policies.
+        lag: ticks of later symbols that estimates see.
+    """
+
+    def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._lag = lag
+
+    def renew(self, place: Place, frame: SymbolFrame) -> None:
+        """Queue the estimates that a frame of symbols of a stream, new or with another belief, can be a part of."""
+        device, stream, first = place.device, place.stream, frame.first
+        window = estimated_window(self._catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy)
+        if window is None:
+            return
+        number = self._store.stream_id(device, sequence_name(stream, window.name))
+        if number is None:
+            return
+        low = max(0, -((window.start + window.length - 1 + self._lag - first) // window.stride))
+        for index in range(low, (frame.last + 1 - window.start) // window.stride + 1):  # the next begins at its belief
+            if self.ready(Place(number, device, stream), index):
+                self._store.queue_estimates(number, index)
+
+    def ready(self, place: Place, index: int) -> bool:
+        """Whether a window is used, and all of it is here."""
+        return self._found(place, index) is not None
+
+    def run(self, place: Place, index: int) -> Run | None:
+        """The probabilities of the ticks of a window; none if it is not used, or not all of it is here."""
+        found = self._found(place, index)
+        if found is None:
+            return None
+        frame, window, known, laid = found
+        offset, ticks = frame.first - laid.first, len(laid.symbols)
+        within = np.full(ticks, -1, dtype=np.int64)
+        within[offset : offset + frame.length] = 0
+        labels = known.policy.discretiser.states
+        adds = np.zeros((ticks, len(labels)), dtype=np.int64)
+        adds[:, window.counted(labels)[-1:] if window.states == "histogram" else window.counted(labels)] = 1
+        model = known.numbers
+        try:
+            marginals = count_marginals(
+                laid.symbols, laid.law, model.transition, model.emission, within, adds, _likelihood(frame, window)
+            )
+        except ValueError:  # a count that its symbols all but exclude, beyond what floating point holds
+            return None
+        return Run(frame.first, marginals[offset : offset + frame.length])
+
+    def _found(self, place: Place, index: int) -> _Found | None:
+        frame = self._store.windows.at(place.number, index)
+        if frame is None or frame.observed < frame.length:
+            return None
+        known = self._catalogue.recall(place.device, place.stream, frame.policy_version, SymbolModel)
+        window = estimated_window(known.policy)
+        laid = self._laid(place, frame, known) if window is not None and window.name == frame.window else None
+        return None if laid is None or window is None else _Found(frame, window, known, laid)
+
+    def _laid(self, place: Place, frame: WindowFrame, known: SymbolModel) -> _Laid | None:
+        """The symbols of a window, of the ticks before it in its first frame, and of the `lag` ticks after it."""
+        number = self._store.stream_id(place.device, place.stream)
+        last, end = frame.first + frame.length - 1, frame.first + frame.length - 1 + self._lag
+        found = [] if number is None else self._store.symbols.holding(number, frame.first, end)
+        same = [one for one in found if one.policy_version == frame.policy_version]
+        if number is None or not same or same[0].first > frame.first or found[-1].last < end:
+            return None
+        start = same[0].first
+        symbols = np.full(end - start + 1, -1, dtype=np.int64)
+        for one in same:
+            part = np.frombuffer(one.symbols, dtype=np.uint8)[: max(0, end - one.first + 1)]
+            symbols[one.first - start : one.first - start + len(part)] = part
+        if (symbols[frame.first - start : last - start + 1] < 0).any():
+            return None
+        model, law = known.numbers, known.numbers.initial
+        if (before := self._store.symbols.belief_at(number, start - 1)) is not None:
+            version = before.frame.policy_version
+            other = self._catalogue.recall(place.device, place.stream, version, SymbolModel).numbers
+            if other.meaning == model.meaning:
+                law = prior(model, before.belief, start - before.frame.last)
+        return _Laid(start, symbols, law)
+
+
+def _likelihood(frame: WindowFrame, window: Window) -> Floats:
+    """Pr(what was released | count), up to a factor, (1, length + 1): of the last state of two, of two counts."""
+    counts = np.arange(frame.length + 1)
+    distance = np.abs(frame.counts[-1] - counts)
+    if window.states == "histogram":
+        distance = distance + np.abs(frame.counts[0] - (frame.length - counts))
+    return np.asarray(np.exp(-(distance - distance.min()) / float(Fraction(window.scale)))[np.newaxis])
