@@ -21,7 +21,7 @@ __all__ = ["RELEASE", "Mechanism", "QueryKind", "ReleaseFrame", "decode_release"
 
 RELEASE = 6
 QueryKind = Literal["count", "histogram", "frequency", "dwell"]
-Mechanism = Literal["discrete-laplace", "wasserstein"]
+Mechanism = Literal["discrete-laplace", "device-windows", "mixed", "wasserstein"]
 _ADVERSARIES = ("ignorant", "informed", "universal")
 _NAME = re.compile("[A-Za-z0-9_-]{1,64}")
 _SCALE = re.compile("[1-9][0-9]{0,18}(/[1-9][0-9]{0,18})?")
@@ -50,9 +50,11 @@ class ReleaseFrame:
         confidence: of the intervals, such as 0.95.
         epsilon: the audience's guarantee, in nats, over this release and all others.
         adversary: whom that guarantee holds against.
-        mechanism: what added the noise.
-        scale: of the noise, on counts of symbols: an integer, "20", or a fraction in lowest terms, "7/3".
-        charge: what the release adds to the loss of each tick, in nats; the most over its devices.
+        mechanism: what added the noise: the gateway to counts of symbols ("discrete-laplace"), devices to windows that
+            they counted ("device-windows"), or each to a part ("mixed").
+        scale: of the noise, the largest: an integer, "20", or a fraction in lowest terms, "7/3".
+        charge: what the release adds to the loss of each tick, in nats; the most over its devices; 0 of windows, which
+            the devices have released anyway.
         entry: number of the release's entry in the gateway's ledger.
         noisy: always true: what is released is never the plain count.
     """

@@ -28,7 +28,7 @@ from gateway.privacy.window_scale import lawful_scale
 __all__ = ["JointPlan", "WantedWindow", "joint_plan"]
 
 _TRIES = 40
-_WHOLE = 1.0 + 1e-9
+_WHOLE = 1.0 + 1e-8  # so that an audience with the same promise may be told the windows, rounded inward as that is
 
 
 class WantedWindow(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from contract.errors import FrameError
 from contract.release_frames import RELEASE, decode_release
 from gateway.release.charges import Run, clipped, nats, overlay, peak
-from gateway.release.entries import Key, uncharged
+from gateway.release.entries import SITE, Key, uncharged
 from gateway.release.ledger import Ledger
 from gateway.release.ledger_file import LedgerRows
 
@@ -82,16 +82,17 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
         members[group][device] = charge
     _change(accounts, changes.pop(0, []))
     for expected, row in enumerate(rows.entries(), start=1):
-        number, name, audience, stream, first, last, exclusive, reason, payload, group, topic = row
+        number, name, audience, stream, first, last, exclusive, reason, payload, group, topic, mechanism = row
         if number != expected and not problems:
             problems.append(f"entry {expected}: is missing")
         charges = members[group]
         problems += _frame_problems(number, (name, audience, stream, first, last), charges, payload)
-        if problem := uncharged(audience, topic, charges.values()):
+        if problem := uncharged(audience, topic, charges.values(), mechanism):
             problems.append(f"entry {number}: {problem}")
         for device, charge in charges.items():
             if charge == 0:
                 problems += [] if reason else [f"entry {number}: charges nothing and does not say why"]
+            if charge == 0 and audience == SITE:
                 continue
             account = by_key.get(Key(device, stream, audience))
             if account is None:
@@ -99,8 +100,11 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
                 continue
             if account.exclusive or (exclusive and (account.runs or account.base)):
                 problems.append(f"entry {number}: {account.key}: does not compose with another release")
-            touching = account.near(first, last + 1)
-            account.runs[touching] = overlay(account.runs[touching], first, last, charge)
+            if charge:
+                touching = account.near(first, last + 1)
+                account.runs[touching] = overlay(account.runs[touching], first, last, charge)
+            elif not account.base:
+                problems.append(f"entry {number}: {account.key}: its device releases no windows")
             account.exclusive = number if exclusive else account.exclusive
             reached = peak(clipped(account.runs[account.near(first, last)], first, last)) + account.base
             if reached > account.allowance:

@@ -10,10 +10,25 @@ from contract.errors import FuguError, TopicError
 from contract.topics import parse_topic
 from gateway.release.charges import nats
 
-__all__ = ["SITE", "Account", "Allowance", "Entry", "Key", "LedgerError", "Release", "State", "refusal", "uncharged"]
+__all__ = [
+    "DEVICE_WINDOWS",
+    "SITE",
+    "Account",
+    "Allowance",
+    "Entry",
+    "Key",
+    "LedgerError",
+    "Release",
+    "State",
+    "refusal",
+    "uncharged",
+]
 
 SITE = "site"
 """The audience that sees the symbols anyway: a release to it is post-processing, and charges nothing."""
+
+DEVICE_WINDOWS = ("device-windows", "mixed")
+"""Mechanisms that count windows which devices released with noise of their own: an account's base is their charge."""
 
 State = Literal["reserved", "published", "abandoned"]
 
@@ -108,7 +123,7 @@ class Release:
             raise LedgerError(f"release {self.name}: every device needs a charge of at least 0, and there must be one")
         if min(self.charges.values()) == 0 and (not self.reason or self.exclusive):
             raise LedgerError(f"release {self.name}: a charge of 0 needs a reason")
-        if problem := uncharged(self.audience, self.topic, self.charges.values()):
+        if problem := uncharged(self.audience, self.topic, self.charges.values(), self.mechanism):
             raise LedgerError(f"release {self.name}: {problem}")
 
 
@@ -131,10 +146,11 @@ class Entry(NamedTuple):
     payload: bytes
 
 
-def uncharged(audience: str, topic: str, charges: Iterable[int]) -> str:
+def uncharged(audience: str, topic: str, charges: Iterable[int], mechanism: str) -> str:
     """Why a release would tell somebody something that is not charged to them; empty if it would not.
 
-    Only the site is told things for nothing; and whom a release is charged to is whom its topic lets read it.
+    Only the site is told things for nothing, and what devices released themselves, with which an account begins; and
+    whom a release is charged to is whom its topic lets read it.
     """
     try:
         readers = parse_topic(topic).audience
@@ -142,7 +158,7 @@ def uncharged(audience: str, topic: str, charges: Iterable[int]) -> str:
         return str(error)
     if readers != audience:
         return f"is charged to audience {audience}, and its topic is that of {readers or 'a device'}"
-    if audience != SITE and min(charges, default=0) == 0:
+    if audience != SITE and mechanism not in DEVICE_WINDOWS and min(charges, default=0) == 0:
         return f"charges nothing, and audience {audience} does not see the symbols"
     return ""
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.release.charges import Run, clipped, overlay, peak
-from gateway.release.entries import Account, Allowance, Entry, Key, LedgerError, Release, State, refusal
+from gateway.release.entries import SITE, Account, Allowance, Entry, Key, LedgerError, Release, State, refusal
 from gateway.release.ledger_file import LedgerRows, open_ledger
 from host.database import snapshot, transaction
 
@@ -130,7 +130,7 @@ class Ledger:
                     f"begins with tick {begun} of stream {release.stream}: what was told before is not in it"
                 )
             for device, charge in release.charges.items():
-                if charge:
+                if charge or release.audience != SITE:
                     self._charge(Key(device, release.stream, release.audience), release, charge)
             cursor = self._db.execute(
                 "INSERT INTO entries (name, audience, stream, time_us, mechanism, scale, first, last, exclusive, "
@@ -165,6 +165,12 @@ class Ledger:
                 f"{key}: ticks {first}..{last} are refused, because mechanism {release.mechanism} does not compose and "
                 "something was charged to this stream before"
             )
+        if not charge:  # what the device has released itself: the base is its charge, once for all that is made of it
+            if not base:
+                raise LedgerError(f"{key}: ticks {first}..{last} are refused, because its device releases no windows")
+            if base > allowance:
+                raise refusal(key, first, last, base, allowance)
+            return
         before = self._near(account, first, last)
         after = overlay(before, first, last, charge)
         above = [run for run in clipped(after, first, last) if run.charge + base > allowance]

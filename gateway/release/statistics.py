@@ -30,7 +30,7 @@ from contract.release_frames import QueryKind
 from gateway.chain.arrays import Floats, Ints
 from gateway.release.inversion import Inversion, ReleaseError, inversion, two_valued
 
-__all__ = ["Estimates", "Part", "Query", "Tally", "dwell", "estimate", "half_widths", "noise_variance", "noisy"]
+__all__ = ["Estimates", "Part", "Query", "Tally", "dwell", "estimate", "half_widths", "noise_quantile", "noise_variance", "noisy"]
 
 
 class Query(NamedTuple):
@@ -87,10 +87,13 @@ def half_widths(errors: Floats, steps: Floats, scale: Fraction, confidence: floa
     """
     normal = NormalDist().inv_cdf(0.5 + confidence / 2.0)
     laplace = -math.log(1.0 - confidence) / math.sqrt(2.0)
-    # Pr(|noise| > n) = 2 p^(n+1) / (1 + p), p = e^(-1/scale)
+    return np.maximum(max(normal, laplace) * errors, steps * noise_quantile(scale, confidence))
+
+
+def noise_quantile(scale: Fraction, confidence: float) -> int:
+    """What |noise| does not exceed with this probability: Pr(|noise| > n) = 2 p^(n+1) / (1 + p), p = e^(-1/scale)."""
     rate = 1.0 / float(scale)
-    quantile = max(math.ceil(-math.log((1.0 - confidence) * (1.0 + math.exp(-rate)) / 2.0) / rate) - 1, 0)
-    return np.maximum(max(normal, laplace) * errors, steps * quantile)
+    return max(math.ceil(-math.log((1.0 - confidence) * (1.0 + math.exp(-rate)) / 2.0) / rate) - 1, 0)
 
 
 UNOBSERVED = -1

@@ -49,7 +49,9 @@ class Scheduled(Document):
         stride: ticks from the beginning of one window to that of the next; the length, if not given.
         patience: after so many ticks beyond the window's end, devices that are behind are not waited for; none waits.
         audience: one of those configured, or "site".
-        scale: of the noise, an integer or a fraction.
+        source: what is counted: for each device the "best" of its own noisy windows and its symbols, "both" of them,
+            weighed by the inverse of their variances, or "symbols" only.
+        scale: of the noise on counts of symbols, an integer or a fraction.
         share: instead of a scale: how much of the allowance each tick is charged.
         per_device: a release for each device, not one of their sum.
         confidence: of the intervals.
@@ -64,6 +66,7 @@ class Scheduled(Document):
     stride: Ticks | None = None
     patience: int | None = Field(default=None, ge=0, le=_MOST_TICKS)
     audience: Name
+    source: Literal["best", "both", "symbols"] = "best"
     scale: Annotated[str, Field(pattern="^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$")] | None = None
     share: float | None = Field(default=None, gt=0.0, le=1.0)
     per_device: bool = False

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import NamedTuple, get_args
+
+import numpy as np
 
 from contract.guarantee import Adversary
 from contract.policy import Policy
 from contract.topics import release_topic
+from contract.windows import Window
+from gateway.chain.arrays import Ints
 from gateway.release.allowance import allowance
 from gateway.release.charges import units_above
 from gateway.release.entries import SITE, Allowance, Key
-from gateway.release.statistics import Query
+from gateway.release.statistics import Query, noise_variance
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
 
-__all__ = ["Job", "allowances", "jobs"]
+__all__ = ["Job", "allowances", "answers", "jobs"]
 
 _NAME_LENGTH = 64
 
@@ -31,6 +36,8 @@ class Job(NamedTuple):
         query: what is asked.
         audience: what its audience is promised.
         topic: where it is published.
+        windows: by device, that of its windows which answers the query, if it is to be answered from them.
+        silent: the devices that have windows only.
     """
 
     name: str
@@ -40,6 +47,8 @@ class Job(NamedTuple):
     query: Query
     audience: Audience
     topic: str
+    windows: Mapping[str, Window]
+    silent: frozenset[str]
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -87,8 +96,45 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     if plan.states and len(wanted) == len(labels):
         raise ReleaseConfigError(f"release {name} asks for all states together, which says nothing")
     query = Query(plan.query, tuple(labels.index(state) for state in wanted))
+    windows = {
+        device: window
+        for device, policy in zip(devices, newest, strict=True)
+        if plan.source != "symbols" and (window := _window(policy, plan, query)) is not None
+    }
+    silent = frozenset(device for device, policy in zip(devices, newest, strict=True) if policy.table is None)
+    for device in devices:
+        if device in silent and device not in windows:
+            raise ReleaseConfigError(
+                f"release {name}: {device}/{plan.stream} has no symbols, and no windows that a {plan.query} of "
+                f"{plan.length} ticks every {plan.step} can be put together from"
+            )
     audience = config.audiences.get(plan.audience) or _site(newest)
-    return Job(name, plan, devices, labels, query, audience, release_topic(catalogue.fleet, plan.audience, name))
+    topic = release_topic(catalogue.fleet, plan.audience, name)
+    return Job(name, plan, devices, labels, query, audience, topic, windows, silent)
+
+
+def _window(policy: Policy, plan: Scheduled, query: Query) -> Window | None:
+    """The window of which a whole number, side by side, is every window of a release; the one with the least noise."""
+    fit = [
+        window
+        for window in policy.windows
+        if answers(window, policy.discretiser.states, query) is not None
+        and plan.length % window.length == plan.step % window.length == 0
+        and window.length % window.stride == window.start % window.stride == 0
+    ]
+    return min(fit, key=lambda one: noise_variance(Fraction(one.scale)) / one.length, default=None)
+
+
+def answers(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
+    """Which of a window's counts add up to an answer, (answers, counts) of 0 and 1; none if they do not answer it."""
+    if query.kind == "dwell":
+        return None
+    if query.kind == "histogram":
+        return np.eye(len(labels), dtype=np.int64) if window.states == "histogram" else None
+    asked = np.isin(np.arange(len(labels)), query.states)
+    if window.states == "histogram":
+        return asked.astype(np.int64)[np.newaxis]
+    return np.ones((1, 1), dtype=np.int64) if set(window.counted(tuple(labels))) == set(query.states) else None
 
 
 def _site(policies: Iterable[Policy]) -> Audience:

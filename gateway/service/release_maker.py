@@ -1,4 +1,4 @@
-"""Makes one release: symbols from the store, noise, the ledger's entry. Publishing is somebody else's.
+"""Makes one release: symbols or windows from the store, noise, the ledger's entry. Publishing is somebody else's.
 
 Work is done a device at a time, so that the caller can go on with other things in between. Nothing is drawn and nothing
 is charged before the last step, which is one transaction of the ledger.
@@ -9,26 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from fractions import Fraction
-
-import numpy as np
+from typing import NamedTuple
 
 from contract.noise_table import NoiseTable
 from contract.release_frames import Mechanism, ReleaseFrame, encode_release
+from gateway.release.addends import added, answer, combined, symbols_addend
 from gateway.release.amplification import charge, float_above, smallest_scale
 from gateway.release.charges import nats, units_above
 from gateway.release.entries import SITE, Entry, Key, LedgerError, Release
 from gateway.release.inversion import ReleaseError
 from gateway.release.ledger import Ledger
+from gateway.release.statistics import Estimates
 from gateway.release.statistics import Tally, estimate, noisy
-from gateway.service.kinds.symbol_model import SymbolModel
 from gateway.service.policies import Catalogue
 from gateway.service.release_jobs import Job
+from gateway.service.release_sources import DeviceWindows, better, device_symbols, device_windows, observed
 from gateway.service.store import Store
 
 __all__ = ["EmptyWindowError", "Maker", "finish"]
 
-_MECHANISM: Mechanism = "discrete-laplace"
 _NO_CHARGE = "post-processing: this audience sees the symbols"
+_CHARGED_BEFORE = "counted by devices: the base of their accounts holds it"
 
 
 class EmptyWindowError(ReleaseError):
@@ -62,28 +63,27 @@ class Maker:
             progress: where the schedule goes on, if this is part of one.
 
         Raises:
-            EmptyWindowError: the window has no symbols.
+            EmptyWindowError: the window has no symbols, and no counts.
             ReleaseError: its symbols do not answer the query.
             LedgerError: the ledger refuses.
             sqlite3.Error: a file cannot be used.
         """
-        tally = Tally(job.query)
-        tables: dict[str, set[NoiseTable]] = {}
+        made = _Made(Tally(job.query), Tally(job.query), {}, {})
         for device in job.devices:
-            if used := self._count(job, device, first, tally):
-                tables[device] = used
+            self._count(job, device, first, made)
             yield
-        if not tables:
+        if not made.tables and not made.windows:
             raise EmptyWindowError(
-                f"release {job.name}: no tick of {first}..{first + job.plan.length - 1} has a symbol"
+                f"release {job.name}: no tick of {first}..{first + job.plan.length - 1} has a symbol or a count"
             )
-        scale = self._scale(job, tables, tally.sensitivity)
-        spread = float_above(tally.sensitivity / scale)
+        scale = self._scale(job, made) if made.tables else Fraction(1)
+        spread = float_above(made.sensitivity / scale)
         to_site = job.plan.audience == SITE
-        charges = {
-            device: 0 if to_site else max(units_above(charge(table, spread)) for table in used)
-            for device, used in tables.items()
-        }
+        charges = dict.fromkeys((*made.windows, *made.tables), 0)
+        if not to_site:
+            for device, used in made.tables.items():
+                charges[device] = max(units_above(charge(table, spread)) for table in used)
+        largest = max([*([scale] if made.tables else []), *(one.scale for one in made.windows.values())])
         release = Release(
             name=job.name,
             audience=job.plan.audience,
@@ -91,44 +91,53 @@ class Maker:
             first=first,
             last=first + job.plan.length - 1,
             charges=charges,
-            mechanism=_MECHANISM,
-            scale=str(scale),
+            mechanism=made.mechanism,
+            scale=str(largest),
             topic=job.topic,
-            reason=_NO_CHARGE if to_site else "",
+            reason="" if min(charges.values()) else _NO_CHARGE if to_site else _CHARGED_BEFORE,
         )
         return self.ledger.reserve(
             release,
-            lambda number: encode_release(self._frame(job, release, tally, scale, number)),
+            lambda number: encode_release(self._frame(job, release, made, scale, number)),
             time_us=self.now_us(),
             progress=progress,
         )
 
-    def _count(self, job: Job, device: str, first: int, tally: Tally) -> set[NoiseTable]:
-        """Count a device's symbols, those of each table apart; returns the tables."""
-        stream, length = job.plan.stream, job.plan.length
-        number = self.store.stream_id(device, stream)
-        ticks: dict[NoiseTable, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
-        frames = [] if number is None else self.store.symbols.holding(number, first, first + length - 1)
-        for frame in frames:
-            policy = self.catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy
-            if policy.discretiser.states != job.labels:
-                raise ReleaseError(
-                    f"release {job.name}: ticks {frame.first}..{frame.last} of {device}/{stream} have other states"
-                )
-            symbols = np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
-            low, high = max(frame.first, first), min(frame.last, first + length - 1)
-            assert policy.table is not None  # there are symbols
-            of_table = ticks.setdefault(policy.table, np.full(length, -1, dtype=np.int64))
-            of_table[low - first : high - first + 1] = symbols[low - frame.first : high - frame.first + 1]
-        for table, laid_out in ticks.items():
-            tally.add(laid_out, table)
-        return {table for table, laid_out in ticks.items() if laid_out.max() >= 0}
+    def _count(self, job: Job, device: str, first: int, made: _Made) -> None:
+        """Count a device's windows, or its symbols, those of each table apart, or both."""
+        symbols = device_symbols(self.store, self.catalogue, job, device, first)
+        windows = device_windows(self.store, self.catalogue, job, device, first)
+        both = job.plan.source == "both" and windows is not None and windows.addend.ticks == observed(symbols)
+        if windows is not None and (both or better(job, windows, symbols)):
+            made.windows[device] = windows
+            if not both:
+                return
+        if symbols:
+            made.tables[device] = set(symbols)
+            for table, laid_out in symbols.items():
+                (made.beside if both else made.tally).add(laid_out, table)
 
-    def _scale(self, job: Job, tables: dict[str, set[NoiseTable]], sensitivity: int) -> Fraction:
+    def _answer(self, job: Job, made: _Made, scale: Fraction) -> tuple[Estimates, int]:
+        """The answer to the query, and the ticks that it is about."""
+        query, confidence = job.query, job.plan.confidence
+        if not made.windows:
+            return estimate(query, noisy(made.tally.parts, scale, self.draw), scale, confidence), made.tally.ticks
+        found = [one.addend for device, one in made.windows.items() if device not in made.tables]
+        if doubled := [one.addend for device, one in made.windows.items() if device in made.tables]:
+            beside = symbols_addend(query, noisy(made.beside.parts, scale, self.draw), scale, confidence)
+            found.append(combined(added(doubled), beside))
+        if made.tally.ticks:
+            found.append(symbols_addend(query, noisy(made.tally.parts, scale, self.draw), scale, confidence))
+        total = added(found)
+        if not total.ticks:
+            raise ReleaseError("no tick of the window was counted")
+        return answer(query, total, confidence), total.ticks
+
+    def _scale(self, job: Job, made: _Made) -> Fraction:
         if job.plan.scale is not None:
             return Fraction(job.plan.scale)
         assert job.plan.share is not None
-        accounts = [self.ledger.account(Key(device, job.plan.stream, job.plan.audience)) for device in tables]
+        accounts = [self.ledger.account(Key(device, job.plan.stream, job.plan.audience)) for device in made.tables]
         free = min(account.allowance - account.base for account in accounts)
         budget = int(Fraction(job.plan.share) * free)
         if budget < 1:
@@ -136,11 +145,11 @@ class Maker:
                 f"release {job.name}, audience {job.plan.audience}: nothing of the allowance is left beside the "
                 "windows that devices release themselves"
             )
-        return smallest_scale(set.union(*tables.values()), sensitivity, budget)
+        return smallest_scale(set.union(*made.tables.values()), made.sensitivity, budget)
 
-    def _frame(self, job: Job, release: Release, tally: Tally, scale: Fraction, number: int) -> ReleaseFrame:
+    def _frame(self, job: Job, release: Release, made: _Made, scale: Fraction, number: int) -> ReleaseFrame:
         """Draw the noise; called once for an entry, when nothing stands against it any more."""
-        found = estimate(job.query, noisy(tally.parts, scale, self.draw), scale, job.plan.confidence)
+        found, ticks = self._answer(job, made, scale)
         return ReleaseFrame(
             name=job.name,
             stream=job.plan.stream,
@@ -150,7 +159,7 @@ class Maker:
             devices=len(release.charges),
             first=release.first,
             length=job.plan.length,
-            observed=tally.ticks,
+            observed=ticks,
             values=tuple(found.values.tolist()),
             standard_errors=tuple(found.standard_errors.tolist()),
             low=tuple(found.low.tolist()),
@@ -158,11 +167,38 @@ class Maker:
             confidence=job.plan.confidence,
             epsilon=job.audience.epsilon,
             adversary=job.audience.adversary,
-            mechanism=_MECHANISM,
-            scale=str(scale),
+            mechanism=made.mechanism,
+            scale=release.scale,
             charge=nats(max(release.charges.values())),
             entry=number,
         )
+
+
+class _Made(NamedTuple):
+    """What a release is made of.
+
+    Attributes:
+        tally: symbols of devices whose windows are not used.
+        beside: symbols of devices whose windows are used as well.
+        windows, tables: by device, its windows that are used, and the tables of its symbols that are.
+    """
+
+    tally: Tally
+    beside: Tally
+    windows: dict[str, DeviceWindows]
+    tables: dict[str, set[NoiseTable]]
+
+    @property
+    def sensitivity(self) -> int:
+        """The most that the counts change with one symbol, which is in one of the tallies."""
+        return max(self.tally.sensitivity, self.beside.sensitivity)
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """Who adds the noise."""
+        if not self.windows:
+            return "discrete-laplace"
+        return "mixed" if self.tables else "device-windows"
 
 
 def finish(work: Generator[None, None, Entry]) -> Entry:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from contract.errors import FuguError
+from contract.window_frames import sequence_name
 from gateway.release.entries import Entry, LedgerError
 from gateway.service.recorder import Recorder
 from gateway.service.release_jobs import Job
@@ -196,17 +197,36 @@ class Schedule:
         return self._next[job.name]
 
     def _is_past(self, job: Job, first: int) -> bool:
-        stream, end = job.plan.stream, first + job.plan.length - 1
-        reached = [self._recorder.reached(device, stream) for device in job.devices]
+        end = first + job.plan.length - 1
+        reached = [self._reached(job, device) for device in job.devices]
         if job.plan.patience is not None and max(reached) > end + job.plan.patience:
             return True
         if min(reached) <= end:
             return False
-        if all(self._recorder.complete(device, stream, first, end) for device in job.devices):
+        if all(self._complete(job, device, first, end) for device in job.devices):
             return True
         if self._gap_since.get(job.name, (-1, 0.0))[0] != first:
             self._gap_since[job.name] = (first, self._seconds())
         return self._waited(job)
+
+    def _reached(self, job: Job, device: str) -> int:
+        """The newest tick of a device; of one that has windows only, the tick after the last one that it counted."""
+        if device not in job.silent:
+            return self._recorder.reached(device, job.plan.stream)
+        window = job.windows[device]
+        index = self._recorder.reached(device, sequence_name(job.plan.stream, window.name))
+        return -1 if index < 0 else window.start + index * window.stride + window.length
+
+    def _complete(self, job: Job, device: str, first: int, end: int) -> bool:
+        """Whether no frame of a device is missing, neither of its symbols nor of the windows that answer the query."""
+        stream, window = job.plan.stream, job.windows.get(device)
+        if device not in job.silent and not self._recorder.complete(device, stream, first, end):
+            return False
+        if window is None:
+            return True
+        low = max(0, (first - window.start) // window.stride)
+        high = (end + 1 - window.length - window.start) // window.stride
+        return self._recorder.complete(device, sequence_name(stream, window.name), low, max(low, high))
 
     def _waited(self, job: Job) -> bool:
         """Whether the frames that a schedule's next window misses have been waited for long enough."""
@@ -221,8 +241,13 @@ class Schedule:
         return max(following, ((frame - job.plan.length) // step + 1) * step)
 
     def _next_frame(self, job: Job, tick: int) -> int | None:
-        numbers = [self._store.stream_id(device, job.plan.stream) for device in job.devices]
-        found = [self._store.symbols.next_first(number, tick) for number in numbers if number is not None]
+        found = []
+        for device in job.devices:
+            stream = job.plan.stream
+            name = sequence_name(stream, job.windows[device].name) if device in job.silent else stream
+            frames = self._store.windows if device in job.silent else self._store.symbols
+            number = self._store.stream_id(device, name)
+            found.append(None if number is None else frames.next_first(number, tick))
         return min((frame for frame in found if frame is not None), default=None)
 
     def _publish(self) -> None:

@@ -54,5 +54,6 @@ def test_what_a_device_releases_itself_counts_once() -> None:
     assert joint_charge([], 5) == 0
     assert joint_charge([10], 4) == 10
     assert joint_charge([10, 12], 4) == 6 + 8 + 4
-    assert joint_charge([4, 3], 4) == 0  # the gateway may tell neither anything
+    assert joint_charge([3, 3], 4) == 0  # the gateway may tell neither anything
+    assert joint_charge([4, 3], 4) == 4  # it may tell the first what the device counted
     assert joint_charge([4, 9], 4) == 9

@@ -35,14 +35,24 @@ CREATE TABLE windows (
         """The frames of a sequence's windows that lie in the ticks first..last, in their order."""
         return self._frames("first>=? AND first+length-1<=? ORDER BY number", sequence, first, last)
 
+    def next_first(self, sequence: int, tick: int) -> int | None:
+        """The first tick of the first window that ends at a tick or later."""
+        query = "SELECT MIN(first) FROM windows WHERE stream=? AND first+length>?"
+        found: int | None = self._db.execute(query, (sequence, tick)).fetchone()[0]
+        return found
+
     def _frames(self, where: str, sequence: int, *values: int) -> list[WindowFrame]:
         query = (
             "SELECT policy_version, streams.stream, previous, number, first, length, observed, counts FROM windows "
             f"JOIN streams ON id=windows.stream WHERE windows.stream=? AND {where}"
         )
         return [
-            WindowFrame(row[0], row[1].partition("/")[2], *row[2:7], tuple(json.loads(row[7])))
-            for row in self._db.execute(query, (sequence, *values))
+            WindowFrame(
+                version, name.partition("/")[2], previous, index, first, length, observed, tuple(json.loads(counts))
+            )
+            for version, name, previous, index, first, length, observed, counts in self._db.execute(
+                query, (sequence, *values)
+            )
         ]
 
     def add(self, sequence: int, frame: WindowFrame) -> None:

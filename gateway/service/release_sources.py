@@ -1,0 +1,100 @@
+"""What a release is made of: each device's symbols, or windows that it has made noisy itself, or both."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from contract.noise_table import NoiseTable
+from contract.window_frames import WindowFrame, sequence_name
+from gateway.chain.arrays import Ints
+from gateway.release.addends import Addend, symbols_variances, windows_addend
+from gateway.release.inversion import ReleaseError
+from gateway.release.statistics import Part
+from gateway.service.kinds.symbol_model import SymbolModel
+from gateway.service.policies import Catalogue
+from gateway.service.release_jobs import Job, answers
+from gateway.service.store import Store
+
+__all__ = ["DeviceWindows", "better", "device_symbols", "device_windows", "observed"]
+
+
+class DeviceWindows(NamedTuple):
+    """What a device's own windows answer, and the largest scale of their noise."""
+
+    addend: Addend
+    scale: Fraction
+
+
+def device_symbols(store: Store, catalogue: Catalogue, job: Job, device: str, first: int) -> dict[NoiseTable, Ints]:
+    """A device's symbols of a release's ticks, (length,) for each table, -1 where it made none.
+
+    Raises:
+        ReleaseError: some are of other states.
+    """
+    stream, length = job.plan.stream, job.plan.length
+    number = store.stream_id(device, stream)
+    ticks: dict[NoiseTable, Ints] = {}
+    for frame in [] if number is None else store.symbols.holding(number, first, first + length - 1):
+        policy = catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy
+        if policy.discretiser.states != job.labels:
+            raise ReleaseError(
+                f"release {job.name}: ticks {frame.first}..{frame.last} of {device}/{stream} have other states"
+            )
+        assert policy.table is not None  # it made these
+        symbols = np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
+        low, high = max(frame.first, first), min(frame.last, first + length - 1)
+        of_table = ticks.setdefault(policy.table, np.full(length, -1, dtype=np.int64))
+        of_table[low - first : high - first + 1] = symbols[low - frame.first : high - frame.first + 1]
+    return {table: laid_out for table, laid_out in ticks.items() if laid_out.max() >= 0}
+
+
+def device_windows(store: Store, catalogue: Catalogue, job: Job, device: str, first: int) -> DeviceWindows | None:
+    """What a device's windows answer of a release's ticks; none without such windows, or if they have counted none."""
+    wanted = job.windows.get(device)
+    if wanted is None:
+        return None
+    number = store.stream_id(device, sequence_name(job.plan.stream, wanted.name))
+    last = first + job.plan.length - 1
+    frames = [] if number is None else store.windows.within(number, first, last)
+    counts, scales, rows = [], [], np.ones((1, 1), dtype=np.int64)
+    used: list[WindowFrame] = []
+    for frame in frames:
+        policy = catalogue.recall(device, job.plan.stream, frame.policy_version, SymbolModel).policy
+        window = policy.window(frame.window)
+        known = None if window is None else answers(window, policy.discretiser.states, job.query)
+        if window is None or known is None or policy.discretiser.states != job.labels:
+            return None
+        if (frame.first - first) % wanted.length or frame.length != wanted.length:
+            continue  # between two that are side by side
+        rows = known
+        counts.append(rows @ np.array(frame.counts, dtype=np.int64))
+        scales.append(Fraction(window.scale))
+        used.append(frame)
+    if not used:
+        return None
+    ticks = sum(frame.observed for frame in used)
+    addend = windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks, job.plan.confidence)
+    return DeviceWindows(addend, max(scales))
+
+
+def observed(symbols: dict[NoiseTable, Ints]) -> int:
+    """The ticks that have a symbol."""
+    return sum(int((laid >= 0).sum()) for laid in symbols.values())
+
+
+def better(job: Job, windows: DeviceWindows | None, symbols: dict[NoiseTable, Ints]) -> bool:
+    """Whether a device's windows answer better than its symbols: of no fewer ticks, with no more variance.
+
+    The variance is the bound for the worst of states, without the noise that symbols would get on top, so that it
+    depends on nothing private.
+    """
+    if windows is None or not symbols:
+        return windows is not None
+    parts = [Part(table, int((laid >= 0).sum()), 0, np.zeros(1, dtype=np.int64)) for table, laid in symbols.items()]
+    if windows.addend.ticks < observed(symbols):
+        return False
+    variance = sum(symbols_variances(job.query, part, None).sum() for part in parts)
+    return bool(windows.addend.variances.sum() <= variance)
