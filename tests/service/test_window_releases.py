@@ -1,0 +1,220 @@
+"""Releases from the windows that devices made noisy themselves: what is counted, what it is charged, and when."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.frames import SymbolFrame
+from contract.noise_table import NoiseTable
+from contract.policy import Policy
+from contract.release_frames import ReleaseFrame, decode_release
+from contract.window_frames import WindowFrame
+from contract.windows import Window
+from gateway.release.audit import verify
+from gateway.release.entries import Key, LedgerError, Release
+from gateway.service.ingest import Received
+from gateway.service.release_config import ReleaseConfigError, load_releases
+from gateway.service.release_jobs import jobs
+from gateway.service.release_schedule import Schedule
+from gateway.service.release_setup import open_releases
+from mqtt_link import Broker, Link
+from tests.support.release_scenes import scheduled, write_config
+from tests.support.scenes import Scene, catalogue, frames, policy
+
+TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="20")
+BARS = Window(name="bars", length=20, stride=5, states="histogram", scale="200")
+NOISY = NoiseTable.binary(2_100_000_000, 2_100_000_000)
+WIDE = '[audiences.public]\nepsilon = 1.0\nadversary = "informed"\n'
+
+
+def noisy(device: str, *windows: Window) -> Policy:
+    """A policy whose symbols say little, with windows beside them."""
+    return policy(1, device=device, table=NOISY, windows=windows)
+
+
+def only(device: str, *windows: Window) -> Policy:
+    """A policy of windows without symbols."""
+    fields = policy(1, device=device, windows=windows).model_dump(exclude={"table", "frame_ticks", "windows_guarantee"})
+    return Policy(**fields)
+
+
+def counted(index: int, *counts: int, name: str = "ten", observed: int = 10) -> WindowFrame:
+    """A window of ten ticks, or of twenty."""
+    length, stride = (10, 10) if name == "ten" else (20, 5)
+    return WindowFrame(1, name, index - 1, index, index * stride, length, observed, counts)
+
+
+class Bench:
+    """A store, a ledger and a schedule for some policies, without a broker."""
+
+    def __init__(self, folder: Path, policies: tuple[Policy, ...], *releases: str, audiences: str = WIDE) -> None:
+        self.scene = Scene(folder / "s.sqlite", 8, policies)
+        self.counters: Counter[str] = Counter()
+        self.now = 0.0
+        config = write_config(folder, *releases, audiences=audiences)
+        opened = open_releases(config, folder / "l.sqlite", self.scene.store, catalogue(policies), lambda: 7)
+        self.ledger, link = opened.ledger, Link(Broker(), client_id="none")
+        parts = (opened.jobs, opened.maker, self.scene.recorder, link, self.counters)
+        self.schedule = Schedule(*parts, seconds=lambda: self.now)
+
+    def record(self, device: str, *some: WindowFrame | SymbolFrame) -> None:
+        self.scene.recorder.record([Received(device, "hr", one) for one in some])
+
+    def released(self) -> list[ReleaseFrame]:
+        """Everything that is due, made."""
+        self.schedule.stored()
+        while self.schedule.busy:
+            self.schedule.pump(idle=True)
+        return [decode_release(entry.payload) for entry in self.ledger.entries()]
+
+
+def two(folder: Path, *releases: str) -> Bench:
+    """Two devices with symbols and windows, 20 ticks of each."""
+    bench = Bench(folder, (noisy("watch", TEN, BARS), noisy("ring", TEN, BARS)), *releases)
+    for seed, device in enumerate(("watch", "ring")):
+        bench.record(
+            device, counted(0, 300 + seed), counted(1, -20), counted(0, 7, 100 + seed, name="bars", observed=20)
+        )
+        bench.record(device, *frames([10] * 3, seed=seed))
+    return bench
+
+
+def test_a_group_is_counted_from_its_windows_and_charged_them_once(tmp_path: Path) -> None:
+    """What is released is the sum of what the devices released: nothing is drawn, and nothing more is charged."""
+    bench = two(tmp_path, scheduled(), scheduled("again"), scheduled("share", query="frequency"))
+    first, again, share = bench.released()
+    assert first.values == again.values == (300.0 - 20 + 301 - 20,)
+    assert share.values == (561.0 / 40,)
+    assert (first.mechanism, first.scale, first.charge, first.observed, first.devices) == (
+        *("device-windows", "20", 0.0, 40, 2),
+    )
+    spread = 2 * 20**2
+    assert first.standard_errors[0] == pytest.approx((4 * spread) ** 0.5, rel=1e-3)
+    account = bench.ledger.account(Key("watch", "hr", "public"))
+    assert (account.runs, account.spent) == (0, 0)
+    assert account.base == 10**12 // 20 + 10**12 * 4 * 2 // 200
+    assert "the base of their accounts" in bench.ledger.entries()[0].reason
+    assert verify(bench.ledger).problems == ()
+
+
+def test_a_histogram_takes_every_so_many_of_windows_that_overlap(tmp_path: Path) -> None:
+    bench = Bench(
+        tmp_path,
+        (only("watch", BARS),),
+        scheduled(query="histogram", states=[], length=40, stride=20),
+        scheduled("high", length=20),
+    )
+    for index in range(13):
+        bench.record("watch", counted(index, 1000 + index, 10 * index, name="bars", observed=20))
+    both = {(frame.name, frame.first): frame.values for frame in bench.released()}
+    assert both["active", 0] == (1000.0 + 1004.0, 40.0)
+    assert both["active", 20] == (1004.0 + 1008.0, 120.0)
+    assert both["high", 20] == (40.0,)
+
+
+def test_symbols_are_counted_where_they_say_more_or_where_windows_do_not_fit(tmp_path: Path) -> None:
+    bench = two(
+        tmp_path,
+        scheduled("symbols", source="symbols", share=0.3),
+        scheduled("dwell", query="dwell", share=0.3),
+        scheduled("odd", length=15, share=0.2),
+    )
+    found = bench.released()
+    assert {frame.name for frame in found} == {"symbols", "dwell", "odd"}
+    assert {frame.mechanism for frame in found} == {"discrete-laplace"}
+    assert all(frame.charge > 0.0 for frame in found)
+
+
+def test_both_are_weighed_and_symbols_are_charged_beside_the_windows(tmp_path: Path) -> None:
+    bench = two(tmp_path, scheduled("both", source="both"))
+    (frame,) = bench.released()
+    assert (frame.mechanism, frame.observed) == ("mixed", 40)
+    assert frame.charge > 0.0
+    account = bench.ledger.account(Key("ring", "hr", "public"))
+    assert account.base + account.spent <= account.allowance
+    assert account.spent == round(frame.charge * 10**12)
+    assert frame.standard_errors[0] < (4 * 2 * 20**2) ** 0.5
+    assert verify(bench.ledger).problems == ()
+
+
+def test_a_group_of_unlike_devices_takes_of_each_what_there_is(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, (only("watch", TEN), noisy("ring")), scheduled())
+    bench.record("watch", counted(0, 40), counted(1, 2))
+    bench.record("ring", *frames([10] * 3))
+    (frame,) = bench.released()
+    assert (frame.mechanism, frame.devices, frame.observed) == ("mixed", 2, 40)
+    assert bench.ledger.charges(1)["watch"] == 0 < bench.ledger.charges(1)["ring"]
+    assert verify(bench.ledger).problems == ()
+
+
+def test_windows_are_waited_for_and_symbols_take_their_place_if_they_do_not_come(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, (noisy("watch", TEN),), scheduled(share=0.5))
+    bench.record("watch", *frames([10] * 4), counted(0, 40))
+    assert bench.released() == []
+    bench.now = 31.0
+    (frame,) = bench.released()
+    assert frame.mechanism == "discrete-laplace"
+    (tmp_path / "b").mkdir()
+    later = Bench(tmp_path / "b", (only("watch", TEN),), scheduled())
+    later.record("watch", counted(0, 40))
+    assert later.released() == [], "half of the release's ticks are not past"
+    later.record("watch", counted(1, 60))
+    (frame,) = later.released()
+    assert (frame.values, frame.observed) == ((100.0,), 20)
+
+
+def test_an_audience_that_is_promised_less_than_the_windows_tell_is_told_nothing_of_them(tmp_path: Path) -> None:
+    strict = '[audiences.public]\nepsilon = 0.001\nadversary = "informed"\n'
+    bench = Bench(tmp_path, (only("watch", TEN),), scheduled(), audiences=strict)
+    bench.record("watch", counted(0, 40), counted(1, 2))
+    assert bench.released() == []
+    assert bench.counters["releases_refused"] == 1
+
+
+def test_the_ledger_takes_no_charge_of_nothing_where_a_device_releases_no_windows(tmp_path: Path) -> None:
+    bench = two(tmp_path, scheduled())
+    bench.released()
+    bench.ledger._db.execute("UPDATE accounts SET base=0")
+    bench.ledger._db.execute("UPDATE allowances SET base=0")
+    assert any("its device releases no windows" in problem for problem in verify(bench.ledger).problems)
+    (entry,) = bench.ledger.entries()
+    again = Release(
+        *(entry.name, entry.audience, entry.stream, 20, 39, bench.ledger.charges(1)),
+        *(entry.mechanism, entry.scale, entry.topic, entry.reason),
+    )
+    with pytest.raises(LedgerError, match="its device releases no windows"):
+        bench.ledger.reserve(again, lambda _: b"\x06", time_us=1)
+
+
+def test_windows_that_do_not_answer_are_refused_at_the_start(tmp_path: Path) -> None:
+    config = load_releases(write_config(tmp_path, scheduled(length=15)))
+    with pytest.raises(ReleaseConfigError, match="has no symbols, and no windows that a count of 15 ticks"):
+        jobs(config, catalogue((only("watch", TEN),)))
+    config = load_releases(write_config(tmp_path, scheduled(query="histogram", states=[])))
+    with pytest.raises(ReleaseConfigError, match="has no symbols, and no windows that a histogram"):
+        jobs(config, catalogue((only("watch", TEN),)))
+
+
+def test_the_choice_depends_on_nothing_private(tmp_path: Path) -> None:
+    """Whatever the symbols and counts are, the same devices are counted in the same way."""
+    seen = set()
+    for part, count in enumerate((0, 10**6, -(10**6))):
+        folder = tmp_path / str(part)
+        folder.mkdir()
+        bench = Bench(
+            folder,
+            (noisy("watch", TEN),),
+            scheduled("best", share=0.4),
+            scheduled("both", source="both", share=0.4),
+        )
+        bench.record("watch", counted(0, count), counted(1, -count))
+        symbols = bytes(np.random.default_rng(part).integers(0, 2, 30).tolist())
+        bench.record("watch", SymbolFrame(1, -1, 0, symbols))
+        seen.add(
+            tuple((frame.mechanism, frame.scale, frame.charge, frame.standard_errors) for frame in bench.released())
+        )
+    assert len(seen) == 1
