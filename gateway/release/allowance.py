@@ -58,7 +58,7 @@ def joint_charge(allowances: Sequence[int], base: int) -> int:
         0 if there is no audience that the gateway may tell anything.
     """
     told = sum(max(one - base, 0) for one in allowances)
-    return told + base if told else 0
+    return told + base if any(one >= base for one in allowances) else 0
 
 
 @cache

@@ -85,8 +85,8 @@ class LedgerRows:
         return self._db.execute("SELECT in_group, device, charge FROM members")
 
     def entries(self) -> _Rows:
-        """Number, name, audience, stream, ticks, exclusive, reason, payload, group and topic of each, oldest first."""
-        columns = "number, name, audience, stream, first, last, exclusive, reason, payload, in_group, topic"
+        """Number, name, audience, stream, ticks, exclusive, reason, payload, group, topic, mechanism; oldest first."""
+        columns = "number, name, audience, stream, first, last, exclusive, reason, payload, in_group, topic, mechanism"
         return self._db.execute(f"SELECT {columns} FROM entries ORDER BY number")
 
     def entry_count(self) -> int:

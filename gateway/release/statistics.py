@@ -30,7 +30,18 @@ from contract.release_frames import QueryKind
 from gateway.chain.arrays import Floats, Ints
 from gateway.release.inversion import Inversion, ReleaseError, inversion, two_valued
 
-__all__ = ["Estimates", "Part", "Query", "Tally", "dwell", "estimate", "half_widths", "noise_quantile", "noise_variance", "noisy"]
+__all__ = [
+    "Estimates",
+    "Part",
+    "Query",
+    "Tally",
+    "dwell",
+    "estimate",
+    "half_widths",
+    "noise_quantile",
+    "noise_variance",
+    "noisy",
+]
 
 
 class Query(NamedTuple):

@@ -19,8 +19,7 @@ from gateway.release.charges import nats, units_above
 from gateway.release.entries import SITE, Entry, Key, LedgerError, Release
 from gateway.release.inversion import ReleaseError
 from gateway.release.ledger import Ledger
-from gateway.release.statistics import Estimates
-from gateway.release.statistics import Tally, estimate, noisy
+from gateway.release.statistics import Estimates, Tally, estimate, noisy
 from gateway.service.policies import Catalogue
 from gateway.service.release_jobs import Job
 from gateway.service.release_sources import DeviceWindows, better, device_symbols, device_windows, observed

@@ -18,8 +18,7 @@ from gateway.release.addends import Addend, added, answer, combined, symbols_add
 from gateway.release.allowance import allowance
 from gateway.release.amplification import charge, smallest_scale
 from gateway.release.charges import PER_NAT, units_above
-from gateway.release.parts import Estimates, Query
-from gateway.release.statistics import Tally, noisy
+from gateway.release.statistics import Estimates, Query, Tally, noisy
 from tests.support.sanitised_counts import stationary
 
 TABLE = NoiseTable.binary(1_500_000_000, 1_300_000_000)
