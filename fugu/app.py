@@ -21,6 +21,7 @@ COMMANDS = {
     "model": ("fugu.commands.model:app", "Chains that describe readings."),
     "plan": ("fugu.commands.plan:app", "Noise for a guarantee."),
     "loss": ("fugu.commands.loss:app", "What given noise really loses."),
+    "attack": ("fugu.commands.attack:app", "Attack what would be released of a recording, with its truth to judge by."),
     "policy": ("fugu.commands.policy:app", "Policies: what a device does with a stream."),
     "gateway": ("fugu.commands.gateway:app", "The side that tracks and estimates."),
     "release": (

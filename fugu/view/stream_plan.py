@@ -169,7 +169,7 @@ def _attacker(chosen: Option) -> list[tuple[str, str]]:
     bound = success_bound(
         [leave / (enter + leave), enter / (enter + leave)], chosen.loss.epsilon_01, chosen.loss.epsilon_10
     )
-    return [("no attacker is right more often than", f"{bound:.2%}")]
+    return [("an attacker is right, if readings are in the class, at most", f"{bound:.2%}")]
 
 
 def _noise_titles(chosen: Option) -> tuple[str, ...]:

@@ -59,6 +59,11 @@ def test_subscribing(broker: Mosquitto, tmp_path: Path) -> None:
     assert gateway.stop() == 0
 
 
+def test_attacking(tmp_path: Path) -> None:
+    with Page("docs/privacy.md", tmp_path, {}) as page:
+        assert page.run() == 1
+
+
 def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
     with Page("docs/measure.md", tmp_path, {"1883": str(broker.port)}) as page:
         assert page.run() == 7
@@ -90,7 +95,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
     commands = [body.strip() for language, _, body in Page(name, ROOT, {}).blocks if language == "sh"]
     if name == "README.md":
         assert all(line.startswith(("git clone", "cd ", "make ")) for body in commands for line in body.splitlines())
-    elif name not in ("docs/deploy.md", "docs/fleet.md", "docs/measure.md", "docs/operate.md", "docs/subscribe.md"):
+    elif name not in {f"docs/{one}.md" for one in ("deploy", "fleet", "measure", "operate", "privacy", "subscribe")}:
         assert commands == []
 
 

@@ -1,0 +1,113 @@
+"""`fugu attack`: the tables of the manual, policies, and what cannot be attacked."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.windows import Window
+from fugu.demo.people import RECORDINGS
+from gateway.attack import ATTACKERS, COUNT_ATTACKERS
+from tests.support.command import Fugu
+from tests.support.processes import policy
+
+MANUAL = Path(__file__).parents[2] / "docs" / "privacy.md"
+
+
+def rows(state: str, recording: str) -> list[list[float]]:
+    """The numbers of a recording's state in the tables of the manual."""
+    found = re.findall(rf"^\| {recording} \| {state} \|(.*)\|$", MANUAL.read_text(), re.MULTILINE)
+    return [[float(number) for number in re.findall(r"\d*\.?\d+", row.replace("none", "0"))] for row in found]
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """3,000 readings that stay with probability .9, and a column of names."""
+    states = np.cumsum(np.random.default_rng(1).random(3000) < 0.1) % 2
+    path = tmp_path / "made.csv"
+    path.write_text("value,room\n" + "".join(f"{state + 0.25},{'kitchen' if state else 'hall'}\n" for state in states))
+    return path
+
+
+@pytest.mark.long
+def test_the_command_makes_the_tables_of_the_manual(fugu: Fugu) -> None:
+    """One row of both, within what another machine's arithmetic may change."""
+    done = fugu("attack", RECORDINGS / "hr_sleep_N05.csv.gz", "--baseline", 300, "--json")
+    assert done.code == 0, done.err
+    trials = {(one["chains"], one["released"]): one for one in done.json()["trials"]}
+    best = {key: one["attacks"][0]["success"] for key, one in trials.items()}
+    guess, alone, symbols, counts, covered, covered_counts, noise = rows("above the running mean of 300", "N05")[0]
+    assert trials["mean rates", "symbols"]["attacks"][0]["guess"] == pytest.approx(guess, abs=0.002)
+    for key, value in {
+        ("independent readings", "symbols"): alone,
+        ("mean rates", "symbols"): symbols,
+        ("mean rates", "counts of 300"): counts,
+        ("every stretch", "symbols"): covered,
+        ("every stretch", "counts of 300"): covered_counts,
+    }.items():
+        assert best[key] == pytest.approx(value, abs=0.01), key
+    assert trials["every stretch", "counts of 300"]["noise"] == pytest.approx(noise, rel=0.01)
+    odds = rows("above the running mean of 300", "N05")[1]
+    for name, factor, beyond in zip(
+        ("independent readings", "mean rates", "every stretch"), odds[::2], odds[1::2], strict=True
+    ):
+        assert trials[name, "symbols"]["furthest"] == pytest.approx(factor, rel=0.02)
+        assert 100 * trials[name, "symbols"]["beyond"] == pytest.approx(beyond, abs=1)
+    for one in trials.values():
+        if one["chains"] != "independent readings":
+            assert one["furthest"] < math.e
+            assert all(found["high"] < found["ceiling"] for found in one["attacks"])
+
+
+def test_a_policy_is_attacked_in_all_that_it_releases(fugu: Fugu, recording: Path, tmp_path: Path) -> None:
+    window = Window(name="high", length=50, stride=50, states=("high",), scale="40")
+    file = tmp_path / "policy.json"
+    file.write_text(policy(epoch_us=0, period_us=1_000_000, windows=(window,)).to_json())
+    done = fugu("attack", recording, "--policy", file, "--column", "value", "--json")
+    assert done.code == 0, done.err
+    trials = done.json()["trials"]
+    assert [one["released"] for one in trials] == ["symbols", "window high", "symbols, high"]
+    assert {one["attacker"] for one in trials[0]["attacks"]} == set(ATTACKERS)
+    assert {one["attacker"] for one in trials[1]["attacks"]} == set(COUNT_ATTACKERS)
+    for one in trials:
+        assert all(0 <= found["low"] <= found["success"] <= found["high"] <= 1 for found in one["attacks"])
+    shown = fugu("attack", recording, "--policy", file, "--column", "value")
+    assert "forward-backward" in shown.out
+    assert "proven if the readings are in the class" in " ".join(shown.out.split())
+
+
+def test_several_recordings_and_states_get_a_table_each(fugu: Fugu, recording: Path) -> None:
+    other = recording.rename(recording.with_name("other.csv"))
+    recording.write_bytes(other.read_bytes())
+    shown = fugu("attack", recording, other, "--threshold", "mean", "--baseline", 20, "--column", "value")
+    assert shown.code == 0, shown.err
+    assert shown.out.count("above its own mean: epsilon 1") == 2
+    assert shown.out.count("above the running mean of 20: epsilon 1") == 2
+    assert "learned chain" not in shown.out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "give either --policy, or --threshold or --baseline"),
+        (("--threshold", "mean", "--policy", "policy.json"), "give either --policy, or --threshold or --baseline"),
+        (("--threshold", "warm"), "threshold must be a number"),
+        (("--baseline", "10", "--epsilon", "0"), "epsilon must be above 0"),
+        (("--baseline", "10", "--column", "room"), "column room holds names, not numbers"),
+        (("--threshold", "100", "--column", "value"), "never leaves state 0"),
+        (("--policy", "nowhere.json"), "nowhere.json"),
+    ],
+)
+def test_what_cannot_be_attacked_is_said_in_one_line(
+    fugu: Fugu, recording: Path, options: tuple[str, ...], said: str
+) -> None:
+    extra = () if "--column" in options else ("--column", "value")
+    done = fugu("attack", recording, *extra, *options)
+    assert done.code in (1, 2)
+    assert said in done.err
+    assert done.err.count("\n") == 1
+    assert not done.out
