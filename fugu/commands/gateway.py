@@ -1,7 +1,8 @@
-"""`fugu gateway run`."""
+"""`fugu gateway run` and `fugu gateway watch`."""
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fugu.commands.groups import grouped
-from fugu.commands.options import ConnectionOptions, command_group
+from fugu.commands.options import ConnectionOptions, JsonOption, command_group
 
 if TYPE_CHECKING:
     from mqtt_link import Broker
@@ -114,3 +115,29 @@ def run(
             signed.registry, roots, operator.broker(address), signed.gateway_key, signed.passphrase_file
         )
     return serve(GatewaySettings(**asdict(service), broker=address, enrolled=enrolled))
+
+
+@app.command("watch")
+def watch(
+    store: Annotated[Path, typer.Option(metavar="FILE", help="The gateway's store; its gateway may be running.")],
+    false_alarms: Annotated[
+        float, typer.Option(metavar="RATE", help="The most false alarms expected in a year of the whole fleet.")
+    ] = 0.1,
+    as_json: JsonOption = False,
+) -> int:
+    """Test, from symbols alone, whether streams are still in the classes of their policies; exit code 1 if one is not.
+
+    \b
+    examples:
+      fugu gateway watch --store home.db
+      fugu gateway watch --store home.db --false-alarms 0.01 --json
+    """
+    from fugu.view.model_watch import show_watched
+    from gateway.service.model_watch import watch_store
+
+    found = watch_store(store, false_alarms)
+    if as_json:
+        print(json.dumps([one._asdict() for one in found]))
+    else:
+        show_watched(found, false_alarms)
+    return 1 if any(one.alarm is not None for one in found) else 0
