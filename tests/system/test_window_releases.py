@@ -1,0 +1,77 @@
+"""Real devices that release windows, a gateway that adds them up, and an audience that is told the truth, nearly."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from contract.chains import BinaryChains
+from contract.topics import symbols_topic
+from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
+from gateway.planning.joint_plan import WantedWindow, joint_plan
+from gateway.planning.policy_builder import PolicyHeader, build_window_policy, thresholds
+from gateway.release.audit import verify
+from gateway.release.ledger import Ledger
+from mqtt_link import Broker
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.processes import Recorder
+from tests.support.release_scenes import Public, scheduled, start_gateway, write_config
+
+CHAINS = BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35))
+WINDOW, LENGTH, TICKS = 500, 1000, 4321
+DEVICES = {"watch": None, "ring": None, "belt": 0.3}
+"""The share of epsilon that a device leaves to symbols."""
+EVERYBODY = '[audiences.public]\nepsilon = 1.0\nadversary = "universal"\n'
+
+
+@pytest.mark.long
+def test_a_group_release_from_device_windows_is_within_a_few_percent(broker: Mosquitto, tmp_path: Path) -> None:
+    """At epsilon 1, against everybody, and for everything that the devices say together."""
+    address, epoch = Broker(port=broker.port, max_backoff=1), float(int(time.time()))
+    (tmp_path / "policies").mkdir()
+    states: dict[str, list[int]] = {}
+    configs = []
+    for number, (device, share) in enumerate(DEVICES.items()):
+        plan = joint_plan(CHAINS, 1.0, "universal", [WantedWindow("count", WINDOW, (1,))], share)
+        header = PolicyHeader("home", device, "hr", thresholds((0.5,)), 0.002, latency_seconds=0.2, epoch=epoch)
+        policy = build_window_policy(plan, header)
+        (tmp_path / "policies" / f"{device}.json").write_text(policy.to_json())
+        states[device] = list(simulate_states(((0.8, 0.2), (0.35, 0.65)), TICKS, random.Random(number)))
+        simulate_recording(tmp_path / f"{device}.csv", policy, states[device])
+        source = tmp_path / f"{device}.csv"
+        configs.append(write_device(tmp_path / device, policy, source, "value", address, loop=True, ceiling=1.0))
+    write_config(tmp_path, scheduled(states=["high"], length=LENGTH), audiences=EVERYBODY)
+    public, symbols = Public(broker), Recorder(address, symbols_topic("home", "watch", "hr"))
+    gateway = start_gateway(broker, tmp_path)
+    agents = [AgentProcess(config, tmp_path / "agent.log") for config in configs]
+    wait_until(lambda: any(frame.observed == LENGTH * len(DEVICES) for frame in public.frames))
+    (frame, *_) = (frame for frame in public.frames if frame.observed == LENGTH * len(DEVICES))
+    for agent in agents:
+        assert agent.stop(PATIENCE) == 0
+    gateway.send_signal(signal.SIGTERM)
+    assert gateway.wait(PATIENCE) == 0
+    truth = sum(
+        path[tick % TICKS] for path in states.values() for tick in range(frame.first, frame.first + frame.length)
+    )
+    assert abs(frame.values[0] - truth) <= 0.05 * truth, "3 noises of two windows each: five times their deviation"
+    assert frame.low[0] < frame.values[0] < frame.high[0]
+    assert frame.high[0] - frame.low[0] < 0.1 * truth
+    assert (frame.mechanism, frame.charge, frame.devices) == ("device-windows", 0.0, 3)
+    assert symbols.payloads == [], "a device with windows alone sends no symbols"
+    with sqlite3.connect(tmp_path / "s.sqlite") as store:
+        assert set(store.execute("SELECT device FROM frames JOIN streams ON id=frames.stream")) == {("belt",)}
+    ledger = Ledger(tmp_path / "l.sqlite", create=False)
+    assert verify(ledger).problems == ()
+    assert {account.spent for account in ledger.accounts()} == {0}
+    assert all(
+        0.99 < account.base / account.allowance <= 1.0 for account in ledger.accounts() if account.key.device != "belt"
+    )
+    ledger.close()
+    symbols.link.stop()
+    public.link.stop()
+    assert "Traceback" not in (tmp_path / "gateway.log").read_text() + (tmp_path / "agent.log").read_text()
