@@ -165,15 +165,13 @@ class Ledger:
                 f"{key}: ticks {first}..{last} are refused, because mechanism {release.mechanism} does not compose and "
                 "something was charged to this stream before"
             )
-        if not charge:  # what the device has released itself: the base is its charge, once for all that is made of it
-            if not base:
-                raise LedgerError(f"{key}: ticks {first}..{last} are refused, because its device releases no windows")
-            if base > allowance:
-                raise refusal(key, first, last, base, allowance)
-            return
+        # A charge of nothing is for what the device has released itself, which the base holds, once for all releases.
+        if not (charge or base):
+            raise LedgerError(f"{key}: ticks {first}..{last} are refused, because its device releases no windows")
         before = self._near(account, first, last)
-        after = overlay(before, first, last, charge)
-        above = [run for run in clipped(after, first, last) if run.charge + base > allowance]
+        after = overlay(before, first, last, charge) if charge else before
+        told = clipped(after, first, last) if charge else [Run(first, last, peak(clipped(before, first, last)))]
+        above = [run for run in told if run.charge + base > allowance]
         if above:
             raise refusal(key, above[0].first, above[-1].last, peak(above) + base, allowance)
         gone, new = set(before) - set(after), set(after) - set(before)
