@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fugu.commands.arguments import confidence as checked_confidence
 from fugu.commands.arguments import interval
 from fugu.commands.plan_options import ChainOptions
 from fugu.errors import CommandLineError
@@ -22,7 +21,7 @@ def chain_source(options: ChainOptions) -> ChainSource:
     if options.model is not None:
         if options.q is not None or options.r is not None:
             raise CommandLineError("give either --model or --q and --r, not both")
-        return file_source(options.model, checked_confidence(options.confidence))
+        return file_source(options.model)
     if options.q is None or options.r is None:
         raise CommandLineError("give --q and --r, or --model")
     return interval_source(interval(options.q, "q"), interval(options.r, "r"))

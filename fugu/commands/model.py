@@ -25,8 +25,16 @@ def fit(
     threshold: Annotated[
         str | None, typer.Option(metavar="mean|NUMBER", help="Make two states of a measured column: value >= NUMBER.")
     ] = None,
+    baseline: Annotated[
+        int | None,
+        typer.Option(metavar="TICKS", min=1, help="Instead: above or below the running mean of so many ticks."),
+    ] = None,
     decimate: Annotated[int, typer.Option(metavar="D", help="Use every D-th row only.")] = 1,
     confidence: Annotated[float, typer.Option(help="Level of the intervals that are shown.")] = 0.95,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Attack the class at this epsilon, widen it as needed, compare other states and periods."),
+    ] = None,
     grid: Annotated[
         bool, typer.Option("--grid", help="Places (columns lat, lon, and if you like trace and t) over square cells.")
     ] = False,
@@ -40,25 +48,30 @@ def fit(
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write chain.json.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit a chain to a recording, and test what such a chain assumes.
+    """Fit a chain to a recording, test what such a chain assumes, and find the class that covers every stretch.
 
     \b
     examples:
       fugu model fit sleep.csv.gz --column state -o chain.json
       fugu model fit sleep.csv.gz --threshold mean --decimate 10
+      fugu model fit sleep.csv.gz --baseline 300 --epsilon 1 -o chain.json
       fugu model fit power.csv --column watts --threshold 150 --json
       fugu model fit walks.csv --grid --cell 500 --period 60 -o model.json
     """
     if grid:
-        _refuse(context, "with --grid, places make the states", ("column", "threshold", "decimate", "confidence"))
+        _refuse(
+            context,
+            "with --grid, places make the states",
+            ("column", "threshold", "baseline", "decimate", "confidence", "epsilon"),
+        )
         from fugu.commands.model_fit import fit_places
 
         fit_places(file, cell, cells, period, output, as_json=as_json)
         return
     _refuse(context, "only with --grid", ("cell", "cells", "period"))
-    from fugu.commands.model_fit import fit_chain
+    from fugu.commands.model_fit import States, fit_chain
 
-    fit_chain(file, column, threshold, decimate, confidence, output, as_json=as_json)
+    fit_chain(file, States(column, threshold, baseline, decimate), confidence, epsilon, output, as_json=as_json)
 
 
 def _refuse(context: typer.Context, why: str, names: tuple[str, ...]) -> None:

@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from fugu.commands.arguments import confidence as checked
 from fugu.commands.arguments import number, positive
 from fugu.errors import CommandError, CommandLineError
 from fugu.view.grid import show_grid
-from fugu.view.model import show_model
+from fugu.view.model import show_class, show_model
 from fugu.view.terminal import say, warn, working
+from gateway.planning.alternatives import Alternative, alternatives
 from gateway.planning.grid_model import WARNING, fit_cells, fit_grid, grid_document
 from gateway.planning.recording import read_recording
 from gateway.planning.traces import read_traces, resampled
+from gateway.planning.true_class import attack_model
 from gateway.privacy.chain_fit import fit
+from gateway.privacy.model_fit import decimate
 
-__all__ = ["fit_chain", "fit_places"]
+__all__ = ["States", "fit_chain", "fit_places"]
 
 _METRES = 500.0
+_SEED = 20201
+
+
+class States(NamedTuple):
+    """How rows of a recording become states: the options."""
+
+    column: str | None
+    threshold: str | None
+    baseline: int | None
+    decimate: int
 
 
 def fit_chain(
-    file: Path,
-    column: str | None,
-    threshold: str | None,
-    decimate: int,
-    confidence: float,
-    output: Path | None,
-    *,
-    as_json: bool,
+    file: Path, given: States, confidence: float, epsilon: float | None, output: Path | None, *, as_json: bool
 ) -> None:
     """Fit a chain to a recording, print it, and write it if a file is named.
 
@@ -38,29 +47,40 @@ def fit_chain(
         OSError: a file cannot be read or written.
     """
     level = checked(confidence)
-    if decimate < 1:
-        raise CommandError(f"decimate must be at least 1, got {decimate}")
-    edge = threshold if threshold in (None, "mean") else number(str(threshold), "threshold")
-    with working(f"fitting {file.name}"):
-        recording = read_recording(file, column, edge)
+    wanted = None if epsilon is None else positive(epsilon, "epsilon")
+    if given.decimate < 1:
+        raise CommandError(f"decimate must be at least 1, got {given.decimate}")
+    if given.baseline is not None and (given.threshold is not None or given.decimate > 1):
+        raise CommandLineError("--baseline makes the states of every reading: without --threshold and --decimate")
+    edge = given.threshold if given.threshold in (None, "mean") else number(str(given.threshold), "threshold")
+    others: tuple[Alternative, ...] = ()
+    with working(f"fitting {file.name}") as told:
+        recording = read_recording(file, given.column, edge, given.baseline)
         model = fit(
             recording.states,
             recording.segments,
-            decimate=decimate,
+            decimate=given.decimate,
             period_seconds=recording.period_seconds,
             source=file.name,
             column=recording.column,
-            threshold=recording.threshold,
+            discretiser=recording.discretiser,
             missing_state=recording.missing_state,
             missing_share=recording.missing_share,
             confidences=tuple(sorted({0.9, 0.95, 0.99, 0.999, level})),
         )
+        if wanted is not None and model.chains is not None:
+            told("attacking its class")
+            kept = decimate(recording.states, recording.segments, given.decimate)
+            model = attack_model(model, *kept, wanted, np.random.default_rng(_SEED))
+            told("comparing other states and periods")
+            others = alternatives(file, recording, wanted)
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
     if as_json:
         print(model.to_json(), end="")
     else:
         show_model(model, level, recording.missing)
+        show_class(model, others)
     warn(model.warning)
 
 

@@ -36,8 +36,8 @@ def stream(
 ) -> None:
     """Plan a stream: how to randomise each reading, what that costs, and what else could be done.
 
-    With --model the class of chains is what the recording allows at the given confidence, widened to cover both halves;
-    a file with a bare "transition" stands for that chain alone. 'fugu plan window' follows the same rule.
+    With --model the class of chains is the one that 'fugu model fit' found to cover every stretch of the recording; a
+    file with a bare "transition" stands for that chain alone. 'fugu plan window' follows the same rule.
 
     \b
     examples:

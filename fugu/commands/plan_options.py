@@ -30,9 +30,6 @@ OutputOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FI
 _EpsilonOption = Annotated[float, typer.Option(help="The most that may be lost about one reading, in nats.")]
 _QOption = Annotated[str | None, typer.Option("--q", metavar="Q", help="Pr(state 0 -> 1), as NUMBER or LOW:HIGH.")]
 _ROption = Annotated[str | None, typer.Option("--r", metavar="R", help="Pr(state 1 -> 0), as NUMBER or LOW:HIGH.")]
-_ConfidenceOption = Annotated[
-    float, typer.Option(help="With a fitted chain: its class holds the chain with this confidence.")
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +42,11 @@ class ChainOptions:
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Instead of Q and R: a file of 'fugu model fit', which stands for its class at the given confidence; "
+            help="Instead of Q and R: a file of 'fugu model fit', which stands for the class that it found; "
             'or JSON with "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list of such, '
             "taken as they are.",
         ),
     ] = None
-    confidence: _ConfidenceOption = 0.99
 
 
 @dataclass(frozen=True, slots=True)

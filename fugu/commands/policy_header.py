@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contract.discretisers import Discretiser, Thresholds
 from fugu.commands import arguments
 from fugu.commands.plan_options import DiscretiserOptions, HeaderOptions
 from fugu.errors import CommandLineError
@@ -25,20 +26,17 @@ def policy_header(
     Raises:
         CommandLineError: something of it was not given.
     """
-    edges = _edges(discretiser.threshold, source)
+    made = _discretiser(discretiser, source)
     fleet, device, stream = options.fleet, options.device, options.stream
-    if fleet is None or device is None or stream is None or period is None or edges is None:
-        wanted = {"--fleet": fleet, "--device": device, "--stream": stream, "--period": period, "--threshold": edges}
+    if fleet is None or device is None or stream is None or period is None or made is None:
+        wanted = {"--fleet": fleet, "--device": device, "--stream": stream, "--period": period, "--threshold": made}
         missing = ", ".join(name for name, value in wanted.items() if value is None)
         raise CommandLineError(f"a policy needs {missing} (try '{command} --help')")
-    names = None if discretiser.states is None else tuple(name.strip() for name in discretiser.states.split(","))
     return PolicyHeader(
         fleet=fleet,
         device=device,
         stream=stream,
-        discretiser=thresholds(
-            edges, names, hysteresis=discretiser.hysteresis, missing=source.missing_state is not None
-        ),
+        discretiser=made,
         period_seconds=period,
         latency_seconds=latency_seconds(options),
         version=1 if options.version is None else options.version,
@@ -57,7 +55,18 @@ def latency_seconds(options: HeaderOptions) -> float:
     return LATENCY_SECONDS if options.latency is None else arguments.positive(options.latency, "latency")
 
 
-def _edges(text: str | None, source: ChainSource) -> tuple[float, ...] | None:
-    if text is not None:
-        return tuple(arguments.number(part, "threshold") for part in text.split(","))
-    return None if source.threshold is None else (source.threshold,)
+def _discretiser(options: DiscretiserOptions, source: ChainSource) -> Discretiser | None:
+    """What makes the states: edges that were given, or what the fitted chain brings; none if there is neither."""
+    names = None if options.states is None else tuple(name.strip() for name in options.states.split(","))
+    missing = source.missing_state is not None
+    found = source.discretiser
+    if options.threshold is not None:
+        edges = tuple(arguments.number(part, "threshold") for part in options.threshold.split(","))
+    elif found is None or isinstance(found, Thresholds):
+        edges = () if found is None else found.edges
+    elif options.hysteresis:
+        raise CommandLineError("--hysteresis is for thresholds, and the model's states have none")
+    else:
+        renamed = found.states if names is None else (*names, *found.states[len(names) :])
+        return type(found)(**{**found.model_dump(), "states": renamed})
+    return thresholds(edges, names, hysteresis=options.hysteresis, missing=missing) if edges else None

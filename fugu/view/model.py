@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
+from contract.discretisers import Baseline, Thresholds
 from fugu.view.terminal import say, show_table
-from gateway.privacy.chain_model import ChainModel, LikelihoodRatio
-from gateway.privacy.model_fit import transition_matrix
+from gateway.planning.alternatives import SPAN, Alternative
+from gateway.planning.chain_source import attack_words, class_words
+from gateway.privacy.chain_model import Attacked, ChainModel, LikelihoodRatio
 
-__all__ = ["show_model"]
+__all__ = ["show_class", "show_model"]
 
 _NOTABLE = 0.01
 _MOST_CELLS = 6
 
 
 def show_model(model: ChainModel, confidence: float, missing: int) -> None:
-    """Print a chain: estimates with intervals, both halves, the two tests, how long states last.
+    """Print a chain: estimates with intervals, a test of its order, how long states last.
 
     Args:
         model: the chain.
@@ -25,8 +27,10 @@ def show_model(model: ChainModel, confidence: float, missing: int) -> None:
     period = "" if model.period_seconds is None else f", one tick every {model.period_seconds:g} s"
     every = f", every {model.decimate}th row of each segment" if model.decimate > 1 else ""
     say(f"{model.source}: column {model.column}, {model.n} rows, {model.states} states{every}{period}")
-    if model.threshold is not None:
-        say(f"state 1 is a value of at least {model.threshold:g}")
+    if isinstance(model.discretiser, Thresholds):
+        say(f"state 1 is a value of at least {model.discretiser.edges[0]:g}")
+    elif isinstance(model.discretiser, Baseline):
+        say(f"state 1 is a value above the running mean of {model.discretiser.baseline_ticks} ticks")
     if missing:
         if model.missing_state is None:
             say(f"{missing} rows without a reading were left out; no transition is counted across them")
@@ -36,16 +40,8 @@ def show_model(model: ChainModel, confidence: float, missing: int) -> None:
                 f"{model.missing_state} stands for that, and a policy made of this chain protects it like the others"
             )
     _estimates(model, confidence)
-    say(
-        f"Intervals: Clopper-Pearson, level {confidence:g}, each for itself. Halves: first and second half of the rows."
-    )
+    say(f"Intervals: Clopper-Pearson, level {confidence:g}, each for itself.")
     say("")
-    _tell(
-        "Homogeneous in time?",
-        model.homogeneity,
-        "the halves follow one chain, as far as this shows",
-        "the chain is NOT the same in both halves: calibrate to a class that covers both, not to a point",
-    )
     _tell(
         "First order?",
         model.order,
@@ -55,9 +51,70 @@ def show_model(model: ChainModel, confidence: float, missing: int) -> None:
     _sojourns(model)
 
 
+def show_class(model: ChainModel, others: Sequence[Alternative]) -> None:
+    """Print the class that covers the recording, what attackers reached, and what other states and periods would cost.
+
+    Args:
+        model: the chain.
+        others: what else would cost.
+    """
+    if model.stretches:
+        show_table(
+            "Rates over stretches of the recording (scatter: 1 for a chain whose rates do not change)",
+            ("ticks", "stretches", "scatter", "rates change", "odds ratio that covers them"),
+            [
+                (
+                    str(each.ticks),
+                    str(each.stretches),
+                    f"{max(map(max, each.dispersion)):.1f}",
+                    "yes" if each.changes else "no",
+                    f"{each.odds_ratio:.4g}",
+                )
+                for each in model.stretches
+            ],
+        )
+    for each in model.regimes if len(model.regimes) > 1 else ():
+        ticks = "for ever" if each.ticks is None else f"{each.ticks:.0f} ticks at a time"
+        rates = "  ".join(f"leaves {x}: {1.0 - row[x]:.4f}" for x, row in enumerate(each.transition[:_MOST_CELLS]))
+        say(f"Regime of {each.share:.0%} of the time, {ticks}: {rates}")
+    if model.attacked is not None:
+        _steps(model.attacked)
+    if others:
+        show_table(
+            f"What else would cost, before attacks (a share of {SPAN} ticks; another state is another question)",
+            ("", "noise of a count", "mean error of the share"),
+            [
+                (each.what, "-", "-")
+                if each.count_scale is None or each.share_error is None
+                else (each.what, f"{each.count_scale:.3g}", f"{each.share_error:.1%}")
+                for each in others
+            ],
+        )
+    say(f"No class: {model.refused}" if model.refused else f"Class: {class_words(model)}.")
+
+
+def _steps(attacked: Attacked) -> None:
+    show_table(
+        f"{attacked.attackers} attackers on symbols at epsilon {attacked.epsilon:g}, universal adversary",
+        ("odds ratio", "noise of a count", "strongest", "right", "interval", "without", "allowed"),
+        [
+            (
+                f"{step.odds_ratio:.4g}",
+                f"{step.count_scale:.3g}",
+                step.attacker,
+                f"{step.success:.3f}",
+                f"{step.low:.3f} to {step.high:.3f}",
+                f"{step.guess:.3f}",
+                f"{step.ceiling:.3f}",
+            )
+            for step in attacked.steps
+        ],
+    )
+    say(attack_words(attacked))
+
+
 def _estimates(model: ChainModel, confidence: float) -> None:
     cells = model.cells(confidence)
-    halves = [transition_matrix(np.array(half)) for half in model.halves]
     k = model.states
     names = {(0, 1): "q = Pr(0 -> 1)", (1, 0): "r = Pr(1 -> 0)"} if k == 2 else {}
     wanted = names or {(x, y): f"Pr({x} -> {y})" for x in range(k) for y in range(k)}
@@ -65,7 +122,7 @@ def _estimates(model: ChainModel, confidence: float) -> None:
         wanted = {cell: name for cell, name in wanted.items() if model.counts[cell[0]][cell[1]]}
     show_table(
         "Transitions",
-        ("", "count", "of", "estimate", "interval", "1st half", "2nd half"),
+        ("", "count", "of", "estimate", "interval"),
         [
             (
                 name,
@@ -73,7 +130,6 @@ def _estimates(model: ChainModel, confidence: float) -> None:
                 str(sum(model.counts[x])),
                 f"{model.transition[x][y]:.5f}",
                 f"{cells.low[x][y]:.5f} .. {cells.high[x][y]:.5f}",
-                *(f"{half[x, y]:.5f}" if sum(model.halves[i][x]) else "-" for i, half in enumerate(halves)),
             )
             for (x, y), name in wanted.items()
         ],

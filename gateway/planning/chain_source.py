@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from contract.chains import BinaryChains, BoundedChains, odds_ratio
+from contract.discretisers import Discretiser
 from gateway.planning.errors import PlanningError
 from gateway.privacy.chain_class import ChainClassError, MarkovChain, read_chains
-from gateway.privacy.chain_model import ChainModel, ModelError
+from gateway.privacy.chain_model import Attacked, ChainModel, ModelError
 
-__all__ = ["ChainSource", "Matrix", "bare_chains", "file_source", "interval_source"]
+__all__ = ["ChainSource", "Matrix", "attack_words", "bare_chains", "class_words", "file_source", "interval_source"]
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -23,7 +24,7 @@ class ChainSource(NamedTuple):
         chains: the class that a guarantee is for.
         transition: a typical member, for forecasts only.
         period_seconds: sampling period of the recording that it was fitted to, or none.
-        threshold: edge between the two states of that recording, or none.
+        discretiser: what made the states of that recording, or none.
         missing_state: the state of readings that were missing there, if that is one.
         missing_share: the most of the readings that may be missing without such a state, as in that recording, or none.
         notes: how the class came about, in sentences.
@@ -33,7 +34,7 @@ class ChainSource(NamedTuple):
     chains: BinaryChains | BoundedChains
     transition: Matrix
     period_seconds: float | None
-    threshold: float | None
+    discretiser: Discretiser | None
     missing_state: int | None
     missing_share: float | None
     notes: tuple[str, ...]
@@ -51,19 +52,18 @@ def interval_source(q: tuple[float, float], r: tuple[float, float]) -> ChainSour
     return ChainSource(BinaryChains(q=q, r=r), transition, None, None, None, None, (), ())
 
 
-def file_source(path: Path, confidence: float) -> ChainSource:
-    """The class that a chain file stands for: a fitted one for its class at a confidence, a bare one for itself.
+def file_source(path: Path) -> ChainSource:
+    """The class that a chain file stands for: a fitted one for the class that covers its recording, a bare for itself.
 
     Args:
         path: of the file.
-        confidence: inside (0, 1).
 
     Raises:
         FuguError: the file holds no chain, or no stream can be planned for it.
         OSError: it cannot be read.
     """
     bare = bare_chains(path)
-    return _fitted(path, confidence) if bare is None else _bare(path, bare)
+    return _fitted(path) if bare is None else _bare(path, bare)
 
 
 def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
@@ -105,32 +105,57 @@ def _bare(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
     return ChainSource(bounded, rows[0], None, None, None, None, (note,), ())
 
 
-def _fitted(path: Path, confidence: float) -> ChainSource:
+def _fitted(path: Path) -> ChainSource:
     try:
         model = ChainModel.from_json(path.read_bytes())
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
-    made = model.chain_class(confidence)
-    what = "odds ratio" if isinstance(made.chains, BoundedChains) else "q and r"
-    note = (
-        f"class of chains from {model.source}: {what} within Clopper-Pearson intervals that hold together with "
-        f"confidence {confidence:g} (each at {made.cell_confidence:g})"
-    )
-    if made.widened:
-        note += ", widened to cover the estimates of both halves of the recording"
-    notes = [note]
+    if model.chains is None:
+        raise ModelError(f"{path}: {model.source}: {model.refused}")
+    notes = [f"class of chains from {model.source}: {class_words(model)}"]
+    if model.attacked is not None:
+        notes.append(attack_words(model.attacked))
     if model.missing_state is not None:
         notes.append(
             f"{model.missing_share:.1%} of the readings were missing: state {model.missing_state} stands for that, "
             "and is protected like the others"
         )
     return ChainSource(
-        chains=made.chains,
-        transition=model.transition,
+        chains=model.chains,
+        transition=_typical(model),
         period_seconds=model.period_seconds,
-        threshold=model.threshold,
+        discretiser=model.discretiser,
         missing_state=model.missing_state,
         missing_share=model.missing_share if model.missing_state is None else None,
         notes=tuple(notes),
         warnings=(model.warning,),
+    )
+
+
+def _typical(model: ChainModel) -> Matrix:
+    """The chain of a whole recording, without zeros if its class has none."""
+    chains = model.chains
+    return chains.transition if isinstance(chains, BoundedChains) and chains.transition else model.transition
+
+
+def class_words(model: ChainModel) -> str:
+    """The class of a fitted chain in a few words."""
+    lengths = [stretch.ticks for stretch in model.stretches]
+    over = f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else f"{lengths[0]}"
+    if isinstance(model.chains, BinaryChains):
+        return f"q and r do not change over stretches of {over} ticks; each end of their intervals holds with 90 %"
+    assert model.chains is not None
+    return (
+        f"steps of odds ratios up to {model.chains.odds_ratio:.4g}, which may change from tick to tick; it covers "
+        f"stretches of {over} ticks"
+    )
+
+
+def attack_words(attacked: Attacked) -> str:
+    """What attackers reached, and what is proven, in a sentence."""
+    last = attacked.steps[-1]
+    return (
+        f"proven if the readings are in the class; on that recording the strongest of {attacked.attackers} attackers "
+        f"named {last.success:.3f} of the states at epsilon {attacked.epsilon:g} ({last.low:.3f} to {last.high:.3f}; "
+        f"{last.guess:.3f} without what was released, {last.ceiling:.3f} allowed)"
     )

@@ -16,7 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.discretisers import Baseline, Discretiser, Thresholds
 from gateway.planning.errors import PlanningError
+from gateway.planning.states import states_of
 from host.csv_file import csv_rows
 
 __all__ = ["BOUNDARIES", "MOST_MISSING", "Recording", "column_missing", "read_recording"]
@@ -35,7 +37,7 @@ class Recording(NamedTuple):
         states: (n,) states.
         segments: (n,) segment numbers, counting up.
         period_seconds: median step of column t inside segments, or none.
-        threshold: states are "value >= threshold"; none if the column held states.
+        discretiser: what made the states, as a policy has it; none if the column held states.
         column: the column that was read.
         missing: rows that have no reading.
         missing_state: the state that those rows have; none if they were left out.
@@ -45,7 +47,7 @@ class Recording(NamedTuple):
     states: NDArray[np.int64]
     segments: NDArray[np.int64]
     period_seconds: float | None
-    threshold: float | None
+    discretiser: Discretiser | None
     column: str
     missing: int
     missing_state: int | None
@@ -58,28 +60,34 @@ class _Rows(NamedTuple):
     segments: NDArray[np.int64]
 
 
-def read_recording(path: Path, column: str | None, threshold: float | str | None) -> Recording:
+def read_recording(
+    path: Path, column: str | None, threshold: float | str | None, baseline: int | None = None
+) -> Recording:
     """Read the states of a recording.
 
     Args:
         path: the file; compressed if its name ends in .gz.
-        column: name of the column; by default `value` with a threshold, `state` without.
+        column: name of the column; by default `value` with a threshold or a baseline, `state` without.
         threshold: a number, or "mean"; without one the column holds states.
+        baseline: instead of a threshold, the ticks of a running mean; the first of each segment are left out.
 
     Raises:
         PlanningError: a column is missing, or a cell is no number or no state.
         OSError: the file cannot be read.
     """
-    name = column or ("state" if threshold is None else "value")
+    name = column or ("state" if threshold is None and baseline is None else "value")
     rows = _read(path, name)
     present = ~np.isnan(rows.values)
     missing = int((~present).sum())
     values = rows.values[present]
     if not values.size:
         raise PlanningError(f"{path.name}: no row has a reading in column {name}")
+    share = missing / len(present)
+    if baseline is not None:
+        return _above_baseline(rows, baseline, name, missing, share)
     edge = float(values.mean()) if isinstance(threshold, str) else threshold
     states = _states(values, path.name, name) if edge is None else (values >= edge).astype(np.int64)
-    share = missing / len(present)
+    made = None if edge is None else Thresholds(edges=(edge,), states=("low", "high"))
     if share > MOST_MISSING:
         lost = int(states.max()) + 1 if edge is None else 2
         if lost > _LARGEST_STATE:
@@ -89,11 +97,33 @@ def read_recording(path: Path, column: str | None, threshold: float | str | None
         complete = np.full(len(present), lost, dtype=np.int64)
         complete[present] = states
         period = _period(rows.times, rows.segments)
-        return Recording(complete, rows.segments, period, edge, name, missing, lost, share)
+        return Recording(complete, rows.segments, period, made, name, missing, lost, share)
     # A row that is left out separates: every row after it belongs to a new segment.
     segments = (rows.segments + np.cumsum(~present))[present]
     times = None if rows.times is None else rows.times[present]
-    return Recording(states, segments, _period(times, segments), edge, name, missing, None, share)
+    return Recording(states, segments, _period(times, segments), made, name, missing, None, share)
+
+
+def _above_baseline(rows: _Rows, ticks: int, name: str, missing: int, share: float) -> Recording:
+    """States above and below a running mean; rows without a state are left out, and separate."""
+    lowest, highest = _range(rows.values)
+    discretiser = Baseline(baseline_ticks=ticks, lowest=lowest, highest=highest)
+    lost = None
+    if share > MOST_MISSING:
+        lost = len(discretiser.states)
+        discretiser = discretiser.model_copy(update={"states": (*discretiser.states, "missing"), "missing": "missing"})
+    states = states_of(discretiser, rows.values, rows.segments)
+    kept = states >= 0
+    segments = (rows.segments + np.cumsum(~kept))[kept]
+    times = None if rows.times is None else rows.times[kept]
+    return Recording(states[kept], segments, _period(times, segments), discretiser, name, missing, lost, share)
+
+
+def _range(values: NDArray[np.float64]) -> tuple[float, float]:
+    """A range of round numbers that holds readings (n,), NaN where there is none: of a policy, hence public."""
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    step = 10.0 ** math.floor(math.log10(max(high - low, abs(high) * 1e-6, 1e-9)))
+    return math.floor(low / step) * step, (math.floor(high / step) + 1.0) * step
 
 
 def column_missing(file: str, name: str, header: Sequence[str]) -> PlanningError:

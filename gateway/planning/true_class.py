@@ -17,11 +17,12 @@ from contract.errors import FuguError
 from gateway.attack import Attack, Outputs, attack, release_symbols
 from gateway.chain.arrays import Ints
 from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.chain_model import ModelError
+from gateway.privacy.chain_model import Attacked as AttackedModel
+from gateway.privacy.chain_model import ChainModel, ModelError, Tried
 from gateway.privacy.covering_class import Covered, CoveringChains, class_ratio, covering_class, widened
 from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary
 
-__all__ = ["Attacked", "Step", "TrueClass", "count_scale", "symbols_of", "true_class"]
+__all__ = ["Attacked", "Step", "TrueClass", "attack_model", "count_scale", "symbols_of", "true_class"]
 
 _WIDER = 1.5
 _MOST_STEPS = 8
@@ -116,6 +117,42 @@ def true_class(
             return TrueClass(found, chains, tuple(steps), None)
         chains = widened(chains, _WIDER)
     return TrueClass(found, None, tuple(steps), _why(steps[-1], epsilon))
+
+
+def attack_model(
+    model: ChainModel, states: Ints, segments: Ints, epsilon: float, generator: np.random.Generator
+) -> ChainModel:
+    """Attack the symbols that a fitted model's class would have at some epsilon, and widen the class as it needs.
+
+    Args:
+        model: fitted to these states.
+        states, segments: (n,) of the recording.
+        epsilon: the wanted guarantee against the universal adversary, in nats.
+        generator: source of the symbols.
+
+    Returns:
+        The model with the class that attackers did not refute, or with the reason why there is none.
+    """
+    found = true_class(states, segments, model.states, epsilon, symbols_of(states, epsilon), generator)
+    attacked = None
+    if found.steps:
+        tried = tuple(_tried(step) for step in found.steps)
+        attacked = AttackedModel(epsilon=epsilon, attackers=len(found.steps[0].attacks), steps=tried)
+    return model.model_copy(update={"chains": found.chains, "refused": found.reason, "attacked": attacked})
+
+
+def _tried(step: Step) -> Tried:
+    one = step.strongest
+    return Tried(
+        odds_ratio=step.odds_ratio,
+        count_scale=step.count_scale,
+        attacker=one.attacker,
+        success=one.success,
+        low=one.low,
+        high=one.high,
+        ceiling=one.ceiling,
+        guess=one.guess,
+    )
 
 
 def _why(last: Step, epsilon: float) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.discretisers import Discretiser
 from gateway.chain import stationary_law
 from gateway.privacy import model_fit
 from gateway.privacy.chain_model import (
@@ -14,9 +17,12 @@ from gateway.privacy.chain_model import (
     LikelihoodRatio,
     Matrix,
     ModelError,
+    SlowRegime,
     Stay,
+    Stretches,
     interval_cells,
 )
+from gateway.privacy.covering_class import Covered, covering_class
 
 __all__ = ["fit"]
 
@@ -29,7 +35,7 @@ def fit(
     period_seconds: float | None = None,
     source: str = "",
     column: str = "",
-    threshold: float | None = None,
+    discretiser: Discretiser | None = None,
     missing_state: int | None = None,
     missing_share: float = 0.0,
     confidences: tuple[float, ...] = (0.9, 0.95, 0.99, 0.999),
@@ -41,7 +47,7 @@ def fit(
         segments: (n,) segment numbers; no transition is counted from one segment to the next.
         decimate: D >= 1, keep every D-th row of each segment.
         period_seconds: of the recording, before decimation.
-        source, column, threshold, missing_state, missing_share: noted in the file.
+        source, column, discretiser, missing_state, missing_share: noted in the file.
         confidences: levels of the intervals in the file.
 
     Raises:
@@ -56,13 +62,12 @@ def fit(
     counts = model_fit.count_transitions(states, segments, k)
     if not counts.sum():
         raise ModelError(f"{source}: no two neighbouring rows, so there is no transition to count")
-    middle = states.size // 2
-    halves = [model_fit.count_transitions(states[part], segments[part], k) for part in (np.s_[:middle], np.s_[middle:])]
+    covered, refused = _covered(states, segments, k)
     transition = model_fit.transition_matrix(counts)
     return ChainModel(
         source=source,
         column=column,
-        threshold=threshold,
+        discretiser=discretiser,
         states=k,
         missing_state=missing_state,
         missing_share=missing_share,
@@ -70,16 +75,49 @@ def fit(
         decimate=decimate,
         period_seconds=None if period_seconds is None else period_seconds * decimate,
         counts=_counts(counts),
-        halves=(_counts(halves[0]), _counts(halves[1])),
         transition=_matrix(transition),
         initial=_stationary(transition),
         q=float(transition[0, 1]) if k == 2 else None,
         r=float(transition[1, 0]) if k == 2 else None,
         intervals=tuple(interval_cells(counts, confidence) for confidence in confidences),
-        homogeneity=LikelihoodRatio(**model_fit.homogeneity_test(halves)._asdict()),
+        chains=None if covered is None else covered.chains,
+        refused=refused,
+        stretches=() if covered is None else _stretches(covered),
+        regimes=() if covered is None else _regimes(covered),
         order=LikelihoodRatio(**model_fit.order_test(model_fit.count_triples(states, segments, k))._asdict()),
         sojourns=tuple(Stay(**stay._asdict()) for stay in model_fit.sojourns(states, segments, counts)),
         warning=WARNING,
+    )
+
+
+def _covered(states: NDArray[np.int64], segments: NDArray[np.int64], k: int) -> tuple[Covered | None, str | None]:
+    try:
+        return covering_class(states, segments, k), None
+    except ModelError as error:
+        return None, str(error)
+
+
+def _stretches(covered: Covered) -> tuple[Stretches, ...]:
+    return tuple(
+        Stretches(
+            ticks=length.rates.length,
+            stretches=len(length.rates.counts),
+            odds_ratio=length.odds_ratio,
+            dispersion=tuple(tuple(float(d) for d in row) for row in length.rates.dispersion),
+            changes=length.changes,
+        )
+        for length in covered.lengths
+    )
+
+
+def _regimes(covered: Covered) -> tuple[SlowRegime, ...]:
+    return tuple(
+        SlowRegime(
+            share=min(regime.share, 1.0),
+            ticks=regime.ticks if math.isfinite(regime.ticks) and regime.ticks > 0.0 else None,
+            transition=_matrix(regime.transition),
+        )
+        for regime in covered.regimes
     )
 
 

@@ -153,7 +153,8 @@ def _refuse_short(counts: Ints) -> None:
     steps, left = int(counts.sum()), counts.sum(axis=1) - np.diag(counts)
     if steps < _LEAST_ROWS or left.min() < _LEAST_LEFT:
         state = int(left.argmin())
-        seen = f"state {state} is left {left[state]} times in {steps} steps"
+        times = "once" if left[state] == 1 else f"{left[state]} times"
+        seen = f"state {state} is left {times} in {steps} steps"
         raise ModelError(
             f"too short to tell how readings depend on one another: {seen}; at least {_LEAST_LEFT} times and "
             f"{_LEAST_ROWS} steps are needed"

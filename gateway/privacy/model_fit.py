@@ -25,7 +25,6 @@ __all__ = [
     "count_transitions",
     "count_triples",
     "decimate",
-    "homogeneity_test",
     "order_test",
     "sojourns",
     "transition_matrix",
@@ -146,15 +145,6 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
     low = float(special.betaincinv(successes, failures + 1, half)) if successes else 0.0
     high = float(special.betaincinv(successes + 1, failures, 1.0 - half)) if failures else 1.0
     return Interval(low, high)
-
-
-def homogeneity_test(parts: list[Ints]) -> GTest:
-    """Test one chain for all parts of a recording against one chain for each.
-
-    Args:
-        parts: (k, k) transition counts of each part.
-    """
-    return _gain(np.stack(parts))
 
 
 def order_test(triples: Ints) -> GTest:

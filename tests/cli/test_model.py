@@ -45,8 +45,9 @@ def test_counts_by_hand(fugu: Fugu, recording: Path) -> None:
     assert document["n"] == 11
     assert document["period_seconds"] == 2.0
     assert document["source"] == "hand.csv"
-    assert document["threshold"] is None
-    assert document["halves"] == [[[1, 1], [1, 1]], [[0, 2], [0, 1]]]
+    assert document["discretiser"] is None
+    assert document["chains"] is None
+    assert document["refused"].startswith("too short to tell how readings depend on one another: state 1 is left once")
 
 
 @pytest.mark.parametrize("threshold", ["mean", "20", "30"])
@@ -55,7 +56,7 @@ def test_thresholds_make_the_same_states(fugu: Fugu, recording: Path, threshold:
     assert document["counts"] == [[1, 3], [1, 2]]
     assert document["column"] == "value"
     mean = (10 + 11 + 30 + 31 + 9 + 40 + 41 + 12 + 45 + 8 + 50) / 11
-    assert document["threshold"] == pytest.approx(mean if threshold == "mean" else float(threshold))
+    assert document["discretiser"]["edges"][0] == pytest.approx(mean if threshold == "mean" else float(threshold))
 
 
 def test_decimation_takes_every_second_row_of_each_segment(fugu: Fugu, recording: Path) -> None:
@@ -83,7 +84,8 @@ def test_a_real_recording_has_the_published_chain(fugu: Fugu) -> None:
     document = fugu("model", "fit", RECORDINGS / "hr_sleep_N10.csv.gz", "--column", "state", "--json").json()
     assert document["n"] == 26923
     assert (round(document["q"], 5), round(document["r"], 5)) == (0.08938, 0.10924)
-    assert document["homogeneity"]["p_value"] < 1e-50
+    assert all(each["changes"] for each in document["stretches"])
+    assert len(document["regimes"]) == 3
     assert document["order"]["p_value"] < 1e-50
     assert document["order"]["nats_per_step"] < 0.01
     assert document["period_seconds"] == pytest.approx(0.8, abs=0.01)
@@ -104,9 +106,8 @@ def test_for_people(fugu: Fugu) -> None:
     done = fugu("model", "fit", RECORDINGS / "hr_sleep_N07.csv.gz")
     assert done.code == 0
     assert "Clopper-Pearson, level 0.95" in done.out
-    assert "NOT the same in both halves" in done.out
-    assert "0.06" in done.out
-    assert "0.40" in done.out
+    assert "Regime of " in done.out
+    assert "Class: steps of odds ratios up to" in done.out
 
 
 def test_more_states(fugu: Fugu, tmp_path: Path) -> None:
@@ -184,3 +185,56 @@ def test_a_small_share_of_missing_readings_says_how_far_off_estimates_can_be(fug
     assert json.loads(policy.read_text())["missing_share"] == 0.005
     shown = fugu("policy", "check", policy).out
     assert "at most 0.500% of the ticks, a state's share is off by at most 0.0025, a window's count by 0.005" in shown
+
+
+@pytest.mark.long
+def test_a_class_is_attacked_and_what_it_costs_is_said(fugu: Fugu, tmp_path: Path) -> None:
+    """N10 above its own mean: the class that covers its stretches is widened; a running mean would cost far less."""
+    chain = tmp_path / "chain.json"
+    done = fugu("model", "fit", RECORDINGS / "hr_sleep_N10.csv.gz", "--threshold", "mean", "--epsilon", 1, "-o", chain)
+    assert done.code == 0
+    document = json.loads(chain.read_text())
+    steps = document["attacked"]["steps"]
+    assert len(steps) > 1
+    assert steps[0]["high"] > steps[0]["ceiling"]
+    assert steps[-1]["high"] <= steps[-1]["ceiling"]
+    assert document["chains"]["odds_ratio"] == steps[-1]["odds_ratio"] > steps[0]["odds_ratio"]
+    said = " ".join(done.out.split())
+    assert "proven if the readings are in the class; on that recording the strongest of" in said
+    assert "above the running mean of 300 ticks" in said
+    assert "every 10th reading" in said
+    assert "proven ceiling" not in said
+
+
+def test_states_of_a_running_mean_go_into_the_policy(fugu: Fugu, tmp_path: Path) -> None:
+    chain, policy = tmp_path / "chain.json", tmp_path / "policy.json"
+    assert fugu("model", "fit", RECORDINGS / "hr_sleep_N05.csv.gz", "--baseline", 100, "-o", chain).code == 0
+    model = json.loads(chain.read_text())
+    assert model["n"] == 16859 - 100
+    names = ("--fleet", "home", "--device", "watch", "--stream", "hr", "--states", "rest,up")
+    options = ("--epsilon", 1, "--adversary", "universal", "--window", 300, *names, "-o", policy)
+    done = fugu("plan", "window", "--model", chain, *options)
+    assert done.code == 0, done.err
+    document = json.loads(policy.read_text())
+    assert document["discretiser"]["kind"] == "baseline"
+    assert document["discretiser"]["baseline_ticks"] == 100
+    assert document["discretiser"]["states"] == ["rest", "up"]
+    assert document["chains"] == model["chains"]
+    assert fugu("policy", "check", policy, "--ceiling", 1).code == 0
+
+
+@pytest.mark.parametrize("extra", [("--threshold", "60"), ("--decimate", "2")])
+def test_a_running_mean_is_of_every_reading(fugu: Fugu, recording: Path, extra: tuple[str, ...]) -> None:
+    done = fugu("model", "fit", recording, "--baseline", 3, *extra)
+    assert done.code != 0
+    assert done.err == "fugu: --baseline makes the states of every reading: without --threshold and --decimate\n"
+
+
+def test_a_recording_too_short_to_tell_has_no_class(fugu: Fugu, recording: Path, tmp_path: Path) -> None:
+    chain = tmp_path / "chain.json"
+    shown = fugu("model", "fit", recording, "--epsilon", 1, "-o", chain)
+    assert "No class: too short to tell" in " ".join(shown.out.split())
+    refused = fugu("plan", "stream", "--model", chain, "--epsilon", 1)
+    assert refused.code == 1
+    assert "too short to tell how readings depend on one another" in refused.err
+    assert refused.err.count("\n") == 1

@@ -178,23 +178,21 @@ def test_policies_that_cannot_be_written(
 
 
 def test_from_a_recording_to_a_policy(fugu: Fugu, tmp_path: Path) -> None:
-    """A model brings its period and its threshold; its class covers both halves, and the plan says so."""
+    """A model brings its period, its threshold and its class, and the plan says what that covers."""
     data = RECORDINGS / "hr_sleep_N10.csv.gz"
     chain, file = tmp_path / "chain.json", tmp_path / "policy.json"
     fugu("model", "fit", data, "--threshold", "mean", "-o", chain)
     names = ("--fleet", "home", "--device", "wrist-1", "--stream", "heart")
     document = plan(fugu, "--model", chain, "--epsilon", 2, *names, "-o", file)
     model = json.loads(chain.read_text())
-    for name, (x, y) in {"q": (0, 1), "r": (1, 0)}.items():
-        low, high = document["chains"][name]
-        for half in model["halves"]:
-            assert low <= half[x][y] / sum(half[x]) <= high
-    assert "widened to cover the estimates of both halves" in document["notes"][0]
+    assert document["chains"] == model["chains"]
+    assert model["chains"]["odds_ratio"] >= max(each["odds_ratio"] for each in model["stretches"])
+    assert "covers stretches of 500 to 2000 ticks" in document["notes"][0]
     assert "leaks" in document["warnings"][0]
     policy = Policy.from_json(file.read_bytes())
     assert policy.clock.period_us == round(model["period_seconds"] * 1e6)
     assert policy.discretiser.kind == "thresholds"
-    assert policy.discretiser.edges == (model["threshold"],)
+    assert policy.discretiser.edges == tuple(model["discretiser"]["edges"])
 
 
 def test_more_states_get_randomised_response_with_the_universal_bound(fugu: Fugu, tmp_path: Path) -> None:

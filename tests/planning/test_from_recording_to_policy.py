@@ -42,7 +42,7 @@ def test_a_recording_becomes_a_policy_that_its_device_accepts(
     model = fit(recording.states, recording.segments, period_seconds=recording.period_seconds, confidences=(0.99,))
     file = tmp_path / "chain.json"
     file.write_text(model.to_json())
-    source = file_source(file, 0.99)
+    source = file_source(file)
     found = make_plan(Request(source.chains, source.transition, 2.0, "ignorant", "information", ticks=2_000))
     policy = build_policy(found, HEADER)
     assert policy.chains == source.chains
@@ -71,7 +71,7 @@ def test_a_file_that_is_no_chain_is_named(tmp_path: Path) -> None:
     file = tmp_path / "chain.json"
     file.write_text('{"counts": []}')
     with pytest.raises(FuguError, match=r"chain\.json"):
-        file_source(file, 0.99)
+        file_source(file)
 
 
 def test_every_mechanism_is_announced_before_its_noise_is_sought() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains, odds_ratio
+from contract.chains import BinaryChains, BoundedChains
 from gateway.privacy.chain_fit import fit
 from gateway.privacy.chain_model import ChainModel, ModelError
-from gateway.privacy.model_fit import clopper_pearson
+from gateway.privacy.covering_class import covering_class
 
 
 def binary(changes: str) -> ChainModel:
@@ -20,7 +20,7 @@ def binary(changes: str) -> ChainModel:
     return fit(states, np.zeros(states.size, dtype=np.int64), source="digits")
 
 
-EVEN = "0001100111" * 40
+EVEN = "0001100111" * 50
 
 
 def test_a_model_survives_its_file() -> None:
@@ -32,7 +32,6 @@ def test_the_numbers_are_those_of_the_counts() -> None:
     model = binary("0001100111")
     assert model.counts == ((3, 2), (1, 3))
     assert (model.q, model.r) == (0.4, 0.25)
-    assert model.halves == (((2, 1), (0, 1)), ((1, 1), (0, 2)))
     assert model.initial == pytest.approx((0.25 / 0.65, 0.4 / 0.65))
 
 
@@ -49,6 +48,8 @@ def test_the_numbers_are_those_of_the_counts() -> None:
         ({"states": 300}, "states: Input should be less than or equal to 255"),
         ({"initial": [1.0]}, "initial and sojourns need 2 entries"),
         ({"n": "12"}, "n: Input should be a valid integer"),
+        ({"chains": None}, "chains or refused: one of them is null"),
+        ({"chains": {"kind": "bounded", "states": 3, "odds_ratio": 2.0}}, "the class of chains has 3 states, not 2"),
     ],
 )
 def test_a_file_that_is_not_exactly_right_is_refused(change: dict[str, Any], message: str) -> None:
@@ -65,53 +66,26 @@ def test_what_is_no_chain_file_is_refused(text: str) -> None:
         ChainModel.from_json(text)
 
 
-def test_the_class_holds_together_at_the_level_asked_for() -> None:
-    model = binary(EVEN)
-    made = model.chain_class(0.99)
-    assert made.cell_confidence == pytest.approx(0.995)
-    assert not made.widened
-    assert isinstance(made.chains, BinaryChains)
-    (stay, leave), _ = model.counts
-    assert made.chains.q == pytest.approx(clopper_pearson(leave, stay + leave, 0.995), abs=1e-12)
-
-
-def test_the_class_is_widened_to_both_halves() -> None:
-    made = binary("01" * 300 + "00001111" * 100).chain_class(0.9)
-    assert made.widened
-    assert isinstance(made.chains, BinaryChains)
-    model = binary("01" * 300 + "00001111" * 100)
-    for half in model.halves:
-        assert made.chains.q[0] <= half[0][1] / sum(half[0]) <= made.chains.q[1] or half[0][0] == 0
-
-
-def test_a_half_that_never_changed_does_not_make_the_class_unbounded() -> None:
-    model = binary("0" * 200 + "0011" * 50)
-    made = model.chain_class(0.99)
-    assert isinstance(made.chains, BinaryChains)
-    never = clopper_pearson(0, sum(model.halves[0][0]), made.cell_confidence)
-    assert made.chains.q[0] == pytest.approx(never.high)
-    assert made.widened
-
-
-@pytest.mark.parametrize("states", ["0" * 50 + "1" * 50, "1" * 50 + "0" * 50])
-def test_a_transition_that_never_happened_is_refused(states: str) -> None:
-    with pytest.raises(ModelError, match="was never followed by state"):
-        binary(states).chain_class(0.99)
-
-
-def test_more_states_are_bounded_by_an_odds_ratio_that_no_chain_of_the_intervals_exceeds() -> None:
+def test_the_class_of_a_model_is_the_one_that_covers_its_states() -> None:
     generator = np.random.default_rng(2)
-    states = generator.integers(0, 3, 3000)
-    model = fit(states, np.zeros(3000, dtype=np.int64))
-    made = model.chain_class(0.95)
-    assert isinstance(made.chains, BoundedChains)
-    assert made.chains.transition == model.transition
-    cells = model.cells(made.cell_confidence)
-    low, high = np.array(cells.low), np.array(cells.high)
-    for _ in range(300):
-        inside = low + (high - low) * generator.random((3, 3))
-        inside /= inside.sum(axis=1, keepdims=True)
-        assert odds_ratio(tuple(map(tuple, inside.tolist()))) <= made.chains.odds_ratio
+    for k in (2, 3):
+        states = generator.integers(0, k, 6000)
+        one = np.zeros(states.size, dtype=np.int64)
+        model = fit(states, one)
+        covered = covering_class(states, one, k)
+        assert model.chains == covered.chains
+        assert isinstance(model.chains, BinaryChains if k == 2 else BoundedChains)
+        assert [each.odds_ratio for each in model.stretches] == [each.odds_ratio for each in covered.lengths]
+        assert model.refused is None
+        assert ChainModel.from_json(model.to_json()) == model
+
+
+@pytest.mark.parametrize("states", ["0" * 250 + "1" * 250, "01" * 100])
+def test_a_model_without_a_class_says_why(states: str) -> None:
+    model = binary(states)
+    assert model.chains is None
+    assert "too short to tell" in str(model.refused)
+    assert ChainModel.from_json(model.to_json()) == model
 
 
 @pytest.mark.parametrize(

@@ -50,24 +50,6 @@ def test_without_trials_anything_is_possible() -> None:
     assert model_fit.clopper_pearson(0, 0, 0.95) == (0.0, 1.0)
 
 
-def test_homogeneity_is_the_likelihood_ratio_test_of_the_textbook() -> None:
-    halves = [np.array([[90, 10], [20, 80]]), np.array([[70, 30], [25, 75]])]
-    test = model_fit.homogeneity_test(halves)
-    rows = [
-        stats.chi2_contingency([half[x] for half in halves], lambda_="log-likelihood", correction=False) for x in (0, 1)
-    ]
-    assert test.statistic == pytest.approx(sum(row.statistic for row in rows), rel=1e-12)
-    assert test.degrees == sum(row.dof for row in rows) == 2
-    assert test.p_value == pytest.approx(stats.chi2.sf(test.statistic, 2), rel=1e-9)
-
-
-def test_equal_halves_are_homogeneous() -> None:
-    half = np.array([[30, 10], [5, 20]])
-    test = model_fit.homogeneity_test([half, half])
-    assert test.statistic == pytest.approx(0.0, abs=1e-9)
-    assert test.p_value == pytest.approx(1.0, abs=1e-4)
-
-
 def test_a_second_order_chain_is_found_out_and_a_first_order_chain_is_not() -> None:
     generator = np.random.default_rng(5)
     copies = np.zeros(20_000, dtype=np.int64)
