@@ -39,6 +39,9 @@ def _attack(
     ] = None,
     column: Annotated[str | None, typer.Option(help="Column to read.")] = None,
     epsilon: Annotated[float, typer.Option(metavar="E", help="The guarantee, without a policy.")] = 1.0,
+    known: Annotated[
+        int | None, typer.Option(metavar="N", min=2, help="Attackers are told every N-th state; 2: both neighbours.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Attack what would be released of a recording, with its truth to judge by.
@@ -64,17 +67,17 @@ def _attack(
             told(file.name)
             readings = read_readings(file, column)
             if policy is not None:
-                trials += _by_policy(policy, readings)
+                trials += _by_policy(policy, readings, known)
                 continue
             positive(epsilon, "epsilon")
-            trials += _by_states(readings, threshold, baseline or [], epsilon)
+            trials += _by_states(readings, threshold, baseline or [], epsilon, known)
     if as_json:
         print(json.dumps({"trials": [trial_document(trial) for trial in trials]}))
     else:
         show_trials(trials)
 
 
-def _by_policy(file: Path, readings: Readings) -> Iterator[Trial]:
+def _by_policy(file: Path, readings: Readings, known: int | None) -> Iterator[Trial]:
     from gateway.planning.attacked import attack_policy
 
     try:
@@ -83,13 +86,15 @@ def _by_policy(file: Path, readings: Readings) -> Iterator[Trial]:
         raise PolicyError(f"{file}: {error}") from None
     if not isinstance(policy, Policy):
         raise PolicyError(f"{file}: measured points are not attacked by this command")
-    return attack_policy(policy, readings)
+    return attack_policy(policy, readings, known)
 
 
-def _by_states(readings: Readings, threshold: str | None, baselines: list[int], epsilon: float) -> Iterator[Trial]:
+def _by_states(
+    readings: Readings, threshold: str | None, baselines: list[int], epsilon: float, known: int | None
+) -> Iterator[Trial]:
     from gateway.planning.attacked import attack_classes, two_states
 
     edge = None if threshold in (None, "mean") else number(str(threshold), "threshold")
     for ticks in [*([None] if threshold is not None else []), *baselines]:
         name, states = two_states(readings, ticks, edge)
-        yield from attack_classes(readings.source, name, states, readings.segments, epsilon)
+        yield from attack_classes(readings.source, name, states, readings.segments, epsilon, known)

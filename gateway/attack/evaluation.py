@@ -32,7 +32,9 @@ class Attack:
         success: share of the judged ticks whose state it named.
         low, high: its interval, corrected for the number of attackers; an attacker who never leaves the guess has
             exactly the guess.
-        ceiling: the most that epsilon allows, if the readings are in the class.
+        ceiling: the most that epsilon allows at the prior of the attacker who believes the chain, if the readings are
+            in the class. Rates that drift are a prior that drifts: who learns the drift may get beyond it, without
+            breaking any theorem about single ticks.
         guess: success of the same attacker without the outputs.
         epsilon_low: no epsilon below this explains what was reached, at the same confidence; 0 if any does.
     """

@@ -17,10 +17,10 @@ __all__ = ["CountOutputs", "Outputs", "SymbolOutputs", "release_counts", "releas
 
 @dataclass(frozen=True)
 class SymbolOutputs:
-    """A symbol for every tick.
+    """A symbol for every tick, or a point: whatever one row of a table draws.
 
     Attributes:
-        symbols: (n,) integers in -1..m-1, -1 for a tick that says nothing of any state.
+        symbols: (n,) integers in -1..m-1, which symbol or which of m points; -1 where nothing tells of any state.
         emission: (k, m), Pr(symbol | state): the policy's table, which everybody knows.
     """
 

@@ -18,6 +18,7 @@ from gateway.attack import (
     Knowledge,
     Outputs,
     attack,
+    known_every,
     mean_rates,
     odds_change,
     release_counts,
@@ -107,7 +108,9 @@ def class_of_halves(states: Ints, segments: Ints) -> BinaryChains:
     return BinaryChains(q=(min(rates[::2]), max(rates[::2])), r=(min(rates[1::2]), max(rates[1::2])))
 
 
-def attack_classes(source: str, state: str, states: Ints, segments: Ints, epsilon: float) -> Iterator[Trial]:
+def attack_classes(
+    source: str, state: str, states: Ints, segments: Ints, epsilon: float, known: int | None = None
+) -> Iterator[Trial]:
     """Attack symbols and counts of 300 ticks, with the noise for independent readings, mean rates, and every stretch.
 
     Args:
@@ -116,6 +119,7 @@ def attack_classes(source: str, state: str, states: Ints, segments: Ints, epsilo
         states: (n,) states 0 and 1, -1 where there is none.
         segments: (n,) equal inside a stretch without gaps.
         epsilon: in nats.
+        known: attackers are given the true state of every so many ticks; none: no state.
 
     Raises:
         FuguError: the recording is too short to tell, or no noise has this epsilon.
@@ -136,15 +140,18 @@ def attack_classes(source: str, state: str, states: Ints, segments: Ints, epsilo
         if counts.counts.size:
             releases.append((f"counts of {WINDOW_TICKS}", float(scale), counts))
         for released, noise, outputs in releases:
-            yield Trial(source, state, name, released, noise, epsilon, *_tried(states, segments, outputs, epsilon))
+            yield Trial(
+                source, state, name, released, noise, epsilon, *_tried(states, segments, outputs, epsilon, known)
+            )
 
 
-def attack_policy(policy: Policy, readings: Readings) -> Iterator[Trial]:
+def attack_policy(policy: Policy, readings: Readings, known: int | None = None) -> Iterator[Trial]:
     """Attack what a policy releases of a recording: symbols, each tumbling window alone, and each beside the symbols.
 
     Args:
         policy: of the stream.
         readings: of the recording; its rows are the policy's ticks.
+        known: attackers are given the true state of every so many ticks; none: no state.
 
     Raises:
         PlanningError: no reading has a state, or the policy releases nothing that can be attacked.
@@ -177,13 +184,16 @@ def attack_policy(policy: Policy, readings: Readings) -> Iterator[Trial]:
     if not releases:
         raise PlanningError("the policy releases nothing of this recording that can be attacked")
     for released, noise, epsilon, outputs in releases:
-        found = _tried(states, segments, outputs, epsilon)
+        found = _tried(states, segments, outputs, epsilon, known)
         yield Trial(readings.source, f"{k} states of the policy", chains, released, noise, epsilon, *found)
 
 
-def _tried(states: Ints, segments: Ints, outputs: Outputs, epsilon: float) -> tuple[tuple[Attack, ...], float, float]:
+def _tried(
+    states: Ints, segments: Ints, outputs: Outputs, epsilon: float, known: int | None
+) -> tuple[tuple[Attack, ...], float, float]:
     """Attacks, the share of ticks beyond e^epsilon, and the largest factor."""
-    believed = Knowledge(mean_rates(states, segments, outputs.states), segments)
-    change = odds_change(outputs, believed)[states >= 0]
+    told = None if known is None else known_every(states, known)
+    believed = Knowledge(mean_rates(states, segments, outputs.states), segments, told)
+    change = odds_change(outputs, believed)[(states >= 0) & (True if told is None else told < 0)]
     beyond = float((change > epsilon * (1 + 1e-9)).mean())
-    return attack(states, segments, outputs, epsilon), beyond, math.exp(change.max())
+    return attack(states, segments, outputs, epsilon, known=told), beyond, math.exp(change.max())

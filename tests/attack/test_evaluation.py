@@ -9,6 +9,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
+from contract.chains import BinaryChains
 from contract.noise_table import NoiseTable
 from gateway.attack import (
     ATTACKERS,
@@ -25,6 +26,7 @@ from gateway.attack.chains import smoothing
 from gateway.attack.outputs import without
 from gateway.attack.tilting import tilted_marginals
 from gateway.chain import simulate, stationary_law
+from gateway.privacy.randomised_response import calibrate_binary
 
 STICKY = np.array([[0.9, 0.1], [0.2, 0.8]])
 THREE = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]])
@@ -71,6 +73,37 @@ def test_the_attack_on_a_true_chain_is_within_the_ceiling_and_its_lower_bound_wi
         violated += one.low > one.ceiling or one.epsilon_low > epsilon
     assert violated <= 5
     assert np.mean(bounds) > 0.7
+
+
+def test_intervals_cover_what_is_reached_on_average_and_stay_below_the_ceiling_of_a_true_class():
+    """60 walks of a chain of the class, with the noise of the class: forward-backward with the true chain."""
+    chains = BinaryChains(q=(0.1, 0.1), r=(0.2, 0.2))
+    noise = calibrate_binary(chains, 1.0, "informed").table
+    found = []
+    for seed in range(60):
+        states = walked(STICKY, 3000, seed)
+        outputs = release_symbols(states, noise, np.random.default_rng(1000 + seed))
+        attackers = {"forward-backward": ATTACKERS["forward-backward"]}
+        found += attack(states, states * 0, outputs, 1.0, transition=STICKY, attackers=attackers)
+    added = np.array([one.success - one.guess for one in found])
+    average = added.mean()
+    covered = [one.low - one.guess <= average <= one.high - one.guess for one in found]
+    assert np.mean(covered) > 0.85
+    assert np.mean([one.high <= one.ceiling for one in found]) > 0.95
+    assert max(one.epsilon_low for one in found) < 1.0
+
+
+def test_points_are_attacked_like_symbols():
+    """Three cells of a line, and five points: the table of a private measurement."""
+    weights = np.array([[0.5, 0.2, 0.15, 0.1, 0.05], [0.1, 0.2, 0.4, 0.2, 0.1], [0.05, 0.1, 0.15, 0.2, 0.5]])
+    limits = tuple(tuple(int(limit) for limit in row) for row in np.cumsum(weights, axis=1)[:, :-1] * 2**32)
+    points = NoiseTable(limits, points=tuple((place,) for place in range(5)))
+    states = walked(THREE, 3000)
+    outputs = release_symbols(states, points, np.random.default_rng(1))
+    np.testing.assert_allclose(outputs.emission, weights, atol=1e-9)
+    attackers = {name: ATTACKERS[name] for name in ("single symbol", "forward-backward")}
+    found = {one.attacker: one for one in attack(states, states * 0, outputs, 1.0, attackers=attackers)}
+    assert found["forward-backward"].low > found["single symbol"].success > found["single symbol"].guess
 
 
 def test_certain_outputs_have_an_unbounded_epsilon_as_far_as_32_blocks_can_say():

@@ -75,6 +75,8 @@ def test_a_policy_is_attacked_in_all_that_it_releases(fugu: Fugu, recording: Pat
     assert {one["attacker"] for one in trials[1]["attacks"]} == set(COUNT_ATTACKERS)
     for one in trials:
         assert all(0 <= found["low"] <= found["success"] <= found["high"] <= 1 for found in one["attacks"])
+    told = fugu("attack", recording, "--policy", file, "--column", "value", "--known", 2, "--json").json()["trials"]
+    assert told[0]["attacks"][0]["guess"] > 0.8 > 0.6 > trials[0]["attacks"][0]["guess"]
     shown = fugu("attack", recording, "--policy", file, "--column", "value")
     assert "forward-backward" in shown.out
     assert "proven if the readings are in the class" in " ".join(shown.out.split())
