@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from contract.chains import BinaryChains, BoundedChains, odds_ratio
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from contract.discretisers import Discretiser
 from gateway.planning.errors import PlanningError
 from gateway.privacy.chain_class import ChainClassError, MarkovChain, read_chains
@@ -31,7 +31,7 @@ class ChainSource(NamedTuple):
         warnings: what must be heeded.
     """
 
-    chains: BinaryChains | BoundedChains
+    chains: ChainClass
     transition: Matrix
     period_seconds: float | None
     discretiser: Discretiser | None
@@ -87,7 +87,7 @@ def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
 
 
 def _bare(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
-    """The class of a stream for chains that are declared: q and r, or what bounds their odds ratios."""
+    """The class of chains that are declared: q and r, or these few chains; else what bounds their odds ratios."""
     rows = [tuple(tuple(float(p) for p in row) for row in chain.transition) for chain in chains]
     words = f"the chain of {path}, taken as it is" if len(chains) == 1 else f"the {len(chains)} chains of {path}"
     if chains[0].states == 2 and all(chain.is_stationary for chain in chains):
@@ -96,6 +96,13 @@ def _bare(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
             between = "" if len(chains) == 1 else ", and all between them"
             binary = BinaryChains(q=(min(qs), max(qs)), r=(min(rs), max(rs)))
             return ChainSource(binary, rows[0], None, None, None, None, (f"class of chains: {words}{between}",), ())
+    if all(chain.is_stationary for chain in chains):
+        try:
+            known = FiniteChains(transitions=tuple(rows))
+        except ValueError:
+            pass  # too many chains or states, or a state that is not visited for ever
+        else:
+            return ChainSource(known, rows[0], None, None, None, None, (f"class of chains: {words}",), ())
     try:
         odds = max(odds_ratio(row) for row in rows)
     except ValueError as error:

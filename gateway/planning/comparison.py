@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import NamedTuple
 
-from contract.chains import BinaryChains, BoundedChains
+from contract.chains import BinaryChains
 from contract.errors import GuaranteeError
 from contract.guarantee import Adversary, Loss, ratio_loss
 from contract.noise_table import SCALE, NoiseTable
@@ -58,7 +58,7 @@ def compare(plan: Plan) -> list[Comparison]:
     return found
 
 
-def real_loss(chains: BinaryChains | BoundedChains, rho0: Fraction, rho1: Fraction, adversary: Adversary) -> Loss:
+def real_loss(chains: Chains, rho0: Fraction, rho1: Fraction, adversary: Adversary) -> Loss:
     """Return the real epsilon of exact flip probabilities.
 
     Args:

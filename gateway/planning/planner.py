@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.chains import BinaryChains, BoundedChains, odds_ratio
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from contract.errors import FuguError
 from contract.exponential import log_up
 from contract.guarantee import Adversary, Loss, tick_ratios
@@ -16,6 +16,7 @@ from contract.noise_table import NoiseTable
 from contract.stretches import Stretch, stretches
 from gateway.chain import stationary_law
 from gateway.planning.chain_source import Matrix
+from gateway.planning.errors import PlanningError
 from gateway.privacy.randomised_response import Objective, calibrate_binary, calibrate_kary
 from gateway.privacy.sampling import decimated_class, decimated_odds_ratio, decimated_transition
 from gateway.privacy.utility import Utility, utility
@@ -30,7 +31,7 @@ _NOTICEABLE = 0.005
 _WORTHWHILE = 1.05
 _FORGOTTEN = 0.01
 
-Chains = BinaryChains | BoundedChains
+Chains = ChainClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def make_plan(request: Request) -> Plan:
     """
     chosen = _option(request, request.every)
     periods: list[Option | Refusal] = []
-    for every in sorted({*_compared(request.transition), request.every}):
+    for every in sorted({*_compared(request), request.every}):
         try:
             periods.append(chosen if every == request.every else _option(request, every))
         except FuguError as error:
@@ -135,9 +136,14 @@ def assess(table: NoiseTable, transition: NDArray[np.float64], chains: Chains, t
     return utility(transition, table, np.random.default_rng(_SEED), assumed=assumed, ticks=ticks)
 
 
-def _compared(transition: Matrix) -> list[int]:
-    """The periods up to the first at which readings hardly tell of one another; longer ones add nothing."""
-    moduli = np.sort(np.abs(np.linalg.eigvals(np.array(transition))))
+def _compared(request: Request) -> list[int]:
+    """The periods up to the first at which readings hardly tell of one another; longer ones add nothing.
+
+    A few known chains are followed step by step, which takes seconds to minutes: they get the one period only.
+    """
+    if isinstance(request.chains, FiniteChains) and request.adversary != "universal":
+        return []
+    moduli = np.sort(np.abs(np.linalg.eigvals(np.array(request.transition))))
     useful = [every for every in PERIODS if moduli[-2] ** every > _FORGOTTEN]
     return list(PERIODS[: len(useful) + 1])
 
@@ -149,14 +155,15 @@ def _option(request: Request, every: int) -> Option:
         calibration = calibrate_binary(chains, request.epsilon, request.adversary, request.objective)
         table, loss = calibration.table, calibration.loss
     else:
-        assert isinstance(chains, BoundedChains)
+        assert not isinstance(chains, BinaryChains)
         table, loss = calibrate_kary(chains, request.epsilon, request.adversary)
     law = stationary_law(transition)
     kept = sum(p * row[x] for x, (p, row) in enumerate(zip(law, table.weights(), strict=True))) / 2.0**32
     worth = assess(table, transition, chains, request.ticks)
     hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
     period_us = None if request.period_seconds is None else max(1, round(every * request.period_seconds * 1_000_000))
-    told = stretches(loss.epsilon, log_up(max(tick_ratios(table))), period_us, sides_alike=True)
+    alike = request.adversary == "universal" or not isinstance(chains, FiniteChains)
+    told = stretches(loss.epsilon, log_up(max(tick_ratios(table))), period_us, sides_alike=alike)
     return Option(
         every, chains, transition, table, loss, float(1.0 - kept), worth, worth.bits_per_reading / hours, told
     )
@@ -171,11 +178,17 @@ def _sampled(request: Request, every: int) -> Chains:
     chains = request.chains
     if every == 1 or request.adversary != "universal" or isinstance(chains, BoundedChains):
         return decimated_class(chains, every)
-    corners = [((1.0 - q, q), (r, 1.0 - r)) for q in chains.q for r in chains.r]
-    ratio = decimated_odds_ratio(max(odds_ratio(corner) for corner in corners), every)
+    if isinstance(chains, FiniteChains):
+        steps: list[Matrix] = list(chains.transitions)
+    else:
+        steps = [((1.0 - q, q), (r, 1.0 - r)) for q in chains.q for r in chains.r]
+    try:
+        ratio = decimated_odds_ratio(max(map(odds_ratio, steps)), every)
+    except ValueError as error:
+        raise PlanningError(f"no stream can be planned for every {every}th tick: {error}") from None
     power = decimated_transition(np.array(request.transition), every)
     transition = tuple(tuple(float(p) for p in row) for row in power)
-    return BoundedChains(states=2, odds_ratio=ratio, transition=transition)
+    return BoundedChains(states=chains.states, odds_ratio=max(ratio, odds_ratio(transition)), transition=transition)
 
 
 def _better(chosen: Option, periods: list[Option | Refusal]) -> Option | None:

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.chains import BinaryChains, BoundedChains, odds_ratio
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from contract.errors import FuguError
 from contract.rounding import UNIT, WIDE
 
@@ -51,8 +51,10 @@ def decimated_odds_ratio(ratio: float, step: int) -> float:
     return min(ratio, ((1.0 + contraction) / (1.0 - contraction)) ** 2 * (1.0 + WIDE))
 
 
-def decimated_class(chains: BinaryChains | BoundedChains, step: int) -> BinaryChains | BoundedChains:
+def decimated_class(chains: ChainClass, step: int) -> ChainClass:
     """Return a class that holds P^D for every stationary chain P of a class; for bounded chains, every product.
+
+    A few known chains become their powers, as good as floats are.
 
     Binary chains: q_D = q/(q+r) (1 - l^D) and r_D = r/(q+r) (1 - l^D) with l = 1-q-r.
 
@@ -73,6 +75,12 @@ def decimated_class(chains: BinaryChains | BoundedChains, step: int) -> BinaryCh
         return chains
     if isinstance(chains, BoundedChains):
         return _bounded(chains, step)
+    if isinstance(chains, FiniteChains):
+        powers = [decimated_transition(np.array(transition), step).tolist() for transition in chains.transitions]
+        try:
+            return FiniteChains(transitions=tuple(tuple(map(tuple, power)) for power in powers))
+        except ValueError:
+            raise DecimationError(f"at every {step}th tick, a chain does not visit all its states for ever") from None
     (q0, q1), (r0, r1) = chains.q, chains.r
     if Fraction(q1) + Fraction(r1) <= 1:
         q = (_step_probability(q0, r1, step), _step_probability(q1, r0, step))
