@@ -10,7 +10,7 @@ import pytest
 from contract.chains import BinaryChains
 from contract.discretisers import Baseline
 from fugu.demo.people import RECORDINGS
-from gateway.attack import Outputs, release_counts
+from gateway.attack import COUNT_ATTACKERS, Outputs, release_counts
 from gateway.chain.arrays import Ints
 from gateway.planning.readings import read_readings
 from gateway.planning.states import states_of
@@ -101,7 +101,7 @@ def test_windows_are_attacked_as_windows() -> None:
 
     found = true_class(states, one, 2, 1.0, windows, np.random.default_rng(1))
     assert found.chains is not None
-    assert {attack.attacker for attack in found.steps[0].attacks} == {"single window", "forward-backward"}
+    assert {attack.attacker for attack in found.steps[0].attacks} == set(COUNT_ATTACKERS)
 
 
 def test_what_cannot_be_told_is_said_in_one_line() -> None:
