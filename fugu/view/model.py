@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from contract.discretisers import Baseline, Thresholds
 from fugu.view.terminal import say, show_table
-from gateway.planning.alternatives import SPAN, Alternative
+from gateway.planning.alternatives import SPANS, Alternative
 from gateway.planning.chain_source import attack_words, class_words
 from gateway.privacy.chain_model import Attacked, ChainModel, LikelihoodRatio
 
@@ -81,12 +81,12 @@ def show_class(model: ChainModel, others: Sequence[Alternative]) -> None:
         _steps(model.attacked)
     if others:
         show_table(
-            f"What else would cost, before attacks (a share of {SPAN} ticks; another state is another question)",
-            ("", "noise of a count", "mean error of the share"),
+            "What else would cost, before attacks (mean errors of shares; another state is another question)",
+            ("", "noise of a count", *(f"share of {span} ticks" for span in SPANS)),
             [
-                (each.what, "-", "-")
-                if each.count_scale is None or each.share_error is None
-                else (each.what, f"{each.count_scale:.3g}", f"{each.share_error:.1%}")
+                (each.what, "-", *("-" for _ in SPANS))
+                if each.count_scale is None or each.share_errors is None
+                else (each.what, f"{each.count_scale:.4g}", *(f"{error:.1%}" for error in each.share_errors))
                 for each in others
             ],
         )

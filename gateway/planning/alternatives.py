@@ -1,4 +1,4 @@
-"""What the same epsilon would cost with another state or period: the noise of a share over the same time."""
+"""What the same epsilon would cost with another state, period or window: the error of a share over the same time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gateway.privacy.covering_class import covering_class
 from gateway.privacy.model_fit import decimate
 from gateway.privacy.window_scale import lawful_scale
 
-__all__ = ["SPAN", "Alternative", "alternatives"]
+__all__ = ["SPANS", "Alternative", "alternatives"]
 
-SPAN = 300
-"""Ticks of the recording that a share is of."""
+SPANS = (300, 3000)
+"""Ticks of the recording that shares are of."""
 _BASELINES = (100, 300, 1000)
 _PERIODS = (2, 5, 10, 20)
 
@@ -28,12 +28,12 @@ class Alternative(NamedTuple):
     Attributes:
         what: in words.
         count_scale: Laplace scale of a count, in its own ticks, universal adversary; none if there is no class.
-        share_error: mean absolute error of the share of the last 300 ticks of the recording; none likewise.
+        share_errors: mean absolute error of the share of each of `SPANS` in ticks of the recording; none likewise.
     """
 
     what: str
     count_scale: float | None
-    share_error: float | None
+    share_errors: tuple[float, ...] | None
 
 
 def alternatives(path: Path, recording: Recording, epsilon: float) -> tuple[Alternative, ...]:
@@ -53,7 +53,10 @@ def alternatives(path: Path, recording: Recording, epsilon: float) -> tuple[Alte
     if discretiser is None or discretiser.kind != "baseline":
         for every in _PERIODS:
             states, segments = decimate(recording.states, recording.segments, every)
-            found.append(_cost(f"every {every}th reading", states, segments, k, epsilon, every))
+            found.append(_cost(f"one reading in {every}", states, segments, k, epsilon, every))
+    for edge in range(1, k) if k > 2 else ():
+        merged = (recording.states >= edge).astype(recording.states.dtype)
+        found.append(_cost(f"only whether the state is at least {edge}", merged, recording.segments, 2, epsilon))
     if discretiser is not None:
         taken = discretiser.baseline_ticks if discretiser.kind == "baseline" else None
         for ticks in _BASELINES:
@@ -67,7 +70,7 @@ def alternatives(path: Path, recording: Recording, epsilon: float) -> tuple[Alte
 def _cost(what: str, states: Ints, segments: Ints, k: int, epsilon: float, every: int = 1) -> Alternative:
     try:
         scale = count_scale(covering_class(states, segments, k).chains, epsilon)
-        error = window_error(lawful_scale(scale), SPAN // every).share_mean
+        errors = tuple(window_error(lawful_scale(scale), span // every).share_mean for span in SPANS)
     except FuguError:
         return Alternative(what, None, None)
-    return Alternative(what, scale, error)
+    return Alternative(what, scale, errors)

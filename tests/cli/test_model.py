@@ -202,7 +202,7 @@ def test_a_class_is_attacked_and_what_it_costs_is_said(fugu: Fugu, tmp_path: Pat
     said = " ".join(done.out.split())
     assert "proven if the readings are in the class; on that recording the strongest of" in said
     assert "above the running mean of 300 ticks" in said
-    assert "every 10th reading" in said
+    assert "one reading in 10" in said
     assert "proven ceiling" not in said
 
 
