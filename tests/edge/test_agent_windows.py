@@ -207,7 +207,7 @@ def test_windows_stay_until_the_gateway_has_them_and_are_sent_again_when_it_miss
 
 def test_windows_alone_are_all_that_leaves(tmp_path: Path) -> None:
     """No symbols are drawn; ticks are durable all the same, so that none is counted twice after a restart."""
-    plan, clock = nowhere(tmp_path, table=None, frame_ticks=1), JumpingClock(100 * SECOND)
+    plan, clock = nowhere(tmp_path, noise=None, frame_ticks=1), JumpingClock(100 * SECOND)
     run(plan, clock, lambda: clock.now > 145 * SECOND)
     assert [(frame.index, frame.observed, frame.counts) for frame in windows_left(plan)][:3] == [
         (10, 9, (5,)),
