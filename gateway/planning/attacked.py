@@ -34,6 +34,8 @@ from gateway.privacy.randomised_response import allowed_ratios, calibrate_binary
 __all__ = ["WINDOW_TICKS", "Trial", "attack_classes", "attack_policy", "class_of_halves", "two_states"]
 
 WINDOW_TICKS = 300
+_LARGEST = 700.0
+"""The logarithm of the largest factor that is told apart from certainty: what fits a float."""
 
 
 class Trial(NamedTuple):
@@ -196,4 +198,4 @@ def _tried(
     believed = Knowledge(mean_rates(states, segments, outputs.states), segments, told)
     change = odds_change(outputs, believed)[(states >= 0) & (True if told is None else told < 0)]
     beyond = float((change > epsilon * (1 + 1e-9)).mean())
-    return attack(states, segments, outputs, epsilon, known=told), beyond, math.exp(change.max())
+    return attack(states, segments, outputs, epsilon, known=told), beyond, math.exp(min(_LARGEST, change.max()))

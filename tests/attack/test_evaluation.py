@@ -147,6 +147,27 @@ def test_attackers_give_the_same_answer_twice():
     assert attack(states, states * 0, outputs, 1.0) == attack(states, states * 0, outputs, 1.0)
 
 
+@pytest.mark.parametrize("ticks", [1, 2, 9, 64])
+@pytest.mark.parametrize("known", [None, 3])
+def test_the_shortest_recordings_say_nothing_and_break_nothing(ticks, known):
+    for states in (
+        np.zeros(ticks + 1, dtype=np.int64),
+        np.arange(ticks + 1) % 2,
+        np.where(np.arange(ticks + 1) % 2, 1, -1),
+    ):
+        segments, generator = states * 0, np.random.default_rng(1)
+        told = None if known is None else known_every(states, known)
+        for outputs in (
+            release_symbols(states, table(0.4), generator),
+            release_counts(states, segments, 2, Fraction(1, 50), (1,), generator, k=2),
+            release_counts(states, segments, 2000, Fraction(2), "histogram", generator, k=2),
+        ):
+            for one in attack(states, segments, outputs, 1.0, known=told):
+                assert 0.0 <= one.low <= one.success <= one.high <= 1.0
+                assert ticks > 8 or one.high == 1.0
+                assert one.epsilon_low == 0.0 or ticks == 64
+
+
 def test_an_attack_without_a_tick_to_judge_is_refused():
     states = np.full(50, -1)
     outputs = release_symbols(states, table(0.3), np.random.default_rng(2))
