@@ -16,6 +16,7 @@ from contract.guarantee import Guarantee
 from contract.noise_table import NoiseTable
 from contract.policy import Clock
 from contract.trust import Trust
+from contract.windows import Window
 from gateway.fleet import Registry
 from gateway.fleet.dry_run import worth
 from tests.support.command import Fugu
@@ -264,6 +265,18 @@ def test_the_worth_of_streams_of_more_states(chains: FiniteChains | BoundedChain
     found = worth(HEART.model_copy(update={"chains": chains, "table": clear}))
     assert (found.accuracy is not None) == known
     assert found.accuracy is None or 0.9 < found.accuracy < 1.0
+
+
+def test_the_worth_of_windows_alone_is_the_error_of_the_best_share() -> None:
+    windows = (
+        Window(name="day", length=86_400, stride=86_400, states=(1,), scale="100"),
+        Window(name="hour", length=3600, stride=3600, states=(1,), scale="100"),
+    )
+    update = {"table": None, "frame_ticks": 1, "windows": windows, "windows_guarantee": None}
+    found = worth(HEART.model_copy(update=update))
+    assert found.accuracy is None
+    assert found.error == pytest.approx(100 / 86_400, rel=1e-3)
+    assert found.unit == "of the share of day"
 
 
 # Status and history

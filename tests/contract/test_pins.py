@@ -147,6 +147,16 @@ def test_a_stolen_key_cannot_give_windows_to_those_who_see_nothing_else() -> Non
     assert violations(heart(), pins_of(COUNTED)) == (), "no windows at all tell less"
 
 
+def test_windows_alone_are_held_to_what_windows_may_tell() -> None:
+    alone = {"table": None, "frame_ticks": 1, "windows": (WINDOW,)}
+    loud, quiet = (heart(**alone, guarantee=Guarantee(epsilon=e, adversary="informed")) for e in (0.9, 0.1))
+    accepted(loud)
+    assert "epsilon 0.9 of its windows is above the pinned 0.1" in refused(loud, COUNTED)
+    for policy in (quiet, COUNTED):
+        assert violations(quiet, pins_of(policy)) == ()
+    assert "above the pinned 0.1" in violations(loud, pins_of(quiet))[0]
+
+
 def test_another_kind_or_a_stream_beside_the_pinned_ones_is_refused() -> None:
     assert "measured is pinned" in refused(heart(stream="place"), place())
     assert "symbols is pinned" in refused(place(stream="hr"), heart())

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from contract.policy import Policy
 from contract.topics import policy_set_topic
+from contract.windows import Window
 from edge_agent.fleet_policy import FleetPolicy
-from edge_agent.plan import Managed
+from edge_agent.plan import Managed, StreamPlan
 from tests.support.brokers import wait_until
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
@@ -43,6 +45,20 @@ def test_it_works_under_limits_that_are_lower_than_its_own(config: Path, what: i
         check=True,
     )
     assert json.loads(done.stdout)["version"] == 5
+
+
+def test_windows_alone_are_judged_and_can_be_run(config: Path) -> None:
+    window = Window(name="high", length=20, stride=20, states=(1,), scale="20")
+    fields = policy(epoch_us=0, period_us=1_000_000, windows=(window,)).model_dump(
+        exclude={"table", "frame_ticks", "windows_guarantee"}
+    )
+    payload = KEYS.signed(policy_document(Policy(**fields), version=5))
+    command = [sys.executable, "-m", "edge_agent.judge", str(config), "policy"]
+    answer = json.loads(subprocess.run(command, input=payload, capture_output=True, check=True).stdout)
+    ((made, sensor),) = answer["plans"]
+    plan = StreamPlan.of(made, sensor)
+    assert plan.noise is None
+    assert [one.name for one in plan.windows] == ["high"]
 
 
 def test_files_of_the_working_folder_are_not_its_libraries(

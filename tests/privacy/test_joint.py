@@ -94,6 +94,17 @@ def test_streams_of_one_sensor_tell_more_than_the_sum_of_their_epsilons() -> Non
     assert 0.8 < 0.9999 * joint < max(really) <= joint
 
 
+def test_windows_alone_add_their_rate_to_the_streams_of_their_sensor() -> None:
+    table = calibrate_binary(OFFICE, 0.1, "ignorant").table
+    symbols = stream("s0", table, OFFICE, "ignorant")
+    window = Window(name="hour", length=60, stride=60, states=(1,), scale="1000")
+    update = {"stream": "s1", "table": None, "frame_ticks": 1, "windows": (window,)}
+    loose = Guarantee(epsilon=1.0, adversary="ignorant")
+    beside = {"windows": (window,), "windows_guarantee": loose, "guarantee": loose}
+    one = symbols.model_copy(update=beside)
+    assert joint_epsilon([symbols, symbols.model_copy(update=update)], None) == one.verify(math.inf).epsilon
+
+
 def test_more_states_windows_and_the_larger_of_two_classes() -> None:
     steps = ((0.9, 0.05, 0.05), (0.1, 0.8, 0.1), (0.05, 0.15, 0.8))
     known, bounded = FiniteChains(transitions=(steps,)), BoundedChains(states=3, odds_ratio=400.0)
