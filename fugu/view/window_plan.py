@@ -14,7 +14,7 @@ from contract.windows import Window
 from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.view.terminal import say, show_table
 from gateway.planning.joint_plan import JointPlan
-from gateway.planning.window_error import WindowError
+from gateway.planning.window_error import WindowError, window_error
 from gateway.planning.window_plan import PlannedNoise
 from gateway.privacy.window_mechanisms import Mechanism, WindowRequest
 
@@ -31,6 +31,7 @@ _WINDOW_COLUMNS = (
     "share (mean)",
     "share (95 %)",
 )
+_LONGEST = 1 << 31
 _TWO_DIGITS = Context(prec=2, rounding=ROUND_CEILING)
 _UNITS = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
 
@@ -58,6 +59,12 @@ def show_noise(
     show_table(title, _COLUMNS, [_row(each, least=refused is not None and each is best) for each in found])
     for other, why in (refused or {}).items():
         say(f"{other}: {why}", style="dim")
+    error = _error(request, best)
+    share = "" if request.length is None else f", {_percent(error.share_95)} of the window"
+    say(
+        f"with the noise of {best.noise.mechanism} a number is off by {error.count_mean:.3g} ticks on average, and "
+        f"by at most {error.count_95}{share}, 95 % of the time."
+    )
     show_table(f"{STRETCH_TITLE} ({best.noise.mechanism})", STRETCH_COLUMNS, stretch_rows(best.planned.stretches))
     say(
         "scale: of the Laplace noise on every number, in ticks, as a policy writes it. further windows: whether the "
@@ -78,6 +85,11 @@ def _row(each: PlannedNoise, *, least: bool = False) -> tuple[str, ...]:
     return name, str(planned.scale), f"{float(planned.scale):.6g}", "yes" if noise.composes else "no", reason
 
 
+def _error(request: WindowRequest, each: PlannedNoise) -> WindowError:
+    """The error of a number; of a window that has no end in sight, cut off nowhere."""
+    return window_error(each.planned.scale, _LONGEST if request.length is None else request.length)
+
+
 def noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]:
     """Noise as an object for JSON."""
     noise, planned = each
@@ -88,6 +100,11 @@ def noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]
         "adversary": noise.adversary,
         "query": request.query,
         "length": request.length,
+        "error": {
+            name: value
+            for name, value in _error(request, each)._asdict().items()
+            if request.length is not None or name.startswith("count")
+        },
         "composes": noise.composes,
         "protects_correlated": noise.mechanism != "entry",
         "chains": None if planned.device is None else planned.device.model_dump(mode="json"),

@@ -240,6 +240,9 @@ def test_the_stretches_of_a_plan_follow_the_period(fugu: Fugu) -> None:
     ended = fugu(*words, "--length", 6, "--json").json()
     assert [each["ticks"] for each in ended["stretches"]] == [1, 6, 6, 6]
     assert ended["stretches"][0]["epsilon"] <= 1.0
+    assert document["error"].keys() == {"count_mean", "count_95"}
+    assert ended["error"]["share_mean"] == ended["error"]["count_mean"] / 6
+    assert "a number is off by" in fugu(*words, "--length", 6).out
 
 
 @pytest.mark.parametrize(

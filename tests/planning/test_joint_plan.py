@@ -23,6 +23,7 @@ from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary
 STICKY = BinaryChains(q=(0.1, 0.12), r=(0.3, 0.4))
 TURNING = BinaryChains(q=(0.6, 0.7), r=(0.5, 0.6))
 THREE = BoundedChains(states=3, odds_ratio=20.0)
+ROOMS = FiniteChains(transitions=(((0.8, 0.1, 0.1), (0.2, 0.7, 0.1), (0.1, 0.2, 0.7)),))
 KNOWN = FiniteChains(transitions=(((0.9, 0.1), (0.3, 0.7)),))
 COUNT = WantedWindow("five", 300, (1,))
 HOUR = WantedWindow("hour", 3600, "histogram", stride=600)
@@ -59,7 +60,7 @@ def policy(plan: JointPlan, **header: Any) -> Policy:
 
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 @pytest.mark.parametrize("symbols", [None, 0.3])
-@pytest.mark.parametrize("chains", [STICKY, TURNING, THREE, KNOWN])
+@pytest.mark.parametrize("chains", [STICKY, TURNING, THREE, KNOWN, ROOMS])
 def test_together_they_lose_epsilon_and_hardly_less(
     chains: ChainClass, symbols: float | None, adversary: Adversary
 ) -> None:
