@@ -63,6 +63,7 @@ def test_the_command_makes_the_tables_of_the_manual(fugu: Fugu) -> None:
             assert all(found["high"] < found["ceiling"] for found in one["attacks"])
 
 
+@pytest.mark.long
 def test_a_policy_is_attacked_in_all_that_it_releases(fugu: Fugu, recording: Path, tmp_path: Path) -> None:
     window = Window(name="high", length=50, stride=50, states=("high",), scale="40")
     file = tmp_path / "policy.json"
@@ -82,6 +83,7 @@ def test_a_policy_is_attacked_in_all_that_it_releases(fugu: Fugu, recording: Pat
     assert "proven if the readings are in the class" in " ".join(shown.out.split())
 
 
+@pytest.mark.long
 def test_several_recordings_and_states_get_a_table_each(fugu: Fugu, recording: Path) -> None:
     other = recording.rename(recording.with_name("other.csv"))
     recording.write_bytes(other.read_bytes())
