@@ -21,7 +21,6 @@ location = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @demo.command()
 def _demo(
-    seconds: Annotated[float, typer.Option(help="How long the streams run.")] = 60.0,
     out: OutOption = Path("demo"),
     live: Annotated[bool, typer.Option("--live/--no-live", help="Show the running system in the terminal.")] = True,
     broker_kind: BrokerKindOption = "auto",
@@ -31,11 +30,11 @@ def _demo(
     \b
     examples:
       fugu demo
-      fugu demo --seconds 20 --no-live --out /tmp/demo
+      fugu demo --no-live --out /tmp/demo
     """
     from fugu.demo.session import run
 
-    return run(out, positive(seconds, "seconds"), live, one_of(broker_kind, "broker kind", _KINDS))
+    return run(out, live, one_of(broker_kind, "broker kind", _KINDS))
 
 
 @location.command()

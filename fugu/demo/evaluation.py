@@ -1,70 +1,83 @@
-"""What the subscriber received, held against the truth that only the recordings know."""
+"""What the subscriber received, held against the recordings, and what attackers make of it."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from contract.chains import BinaryChains
+from contract.noise_table import NoiseTable
 from contract.policy import Policy
-from fugu.demo.attack import Attack, Price, attack, price
-from fugu.demo.counts import GroupRelease, WindowErrors, group_release, window_errors
-from fugu.demo.people import Person
+from fugu.demo.people import BEATS, EPSILON, Person
 from fugu.demo.processes import DemoError
+from gateway.attack import COUNT_ATTACKERS, Attack, CountOutputs, Knowledge, attack, odds_change, release_symbols
+from gateway.chain.arrays import Floats
+from gateway.planning.window_error import window_error
+from gateway.privacy.quilts import group_dp_scale, mqm_exact
 
-__all__ = ["DemoError", "DeviceResult", "Result", "evaluate"]
+__all__ = ["PROMISE", "Night", "evaluate", "summary"]
 
-_PRICE_EPSILONS = (1.0, 2.0, 4.0)
-_LEAST_SYMBOLS = 100
+PROMISE = math.exp(EPSILON)
+"""By how much the odds on a heartbeat may change, at the most."""
 
 
 @dataclass(frozen=True)
-class DeviceResult:
-    """What the run showed for one device.
+class Night:
+    """One device's night; shares are of the heartbeats of a window, in 0..1.
 
     Attributes:
-        states: true state of each tick that the device was to send.
-        symbols: symbol that the subscriber received for each of them, -1 for none.
-        estimates: the gateway's probability of state 1 as received, NaN for none.
-        honest: how often the gateway's most likely state was the true one.
-        attack: what attackers got.
-        prices: accuracy at several epsilons.
-        windows: the counts that the device released.
+        name: of the recording.
+        expected: number of windows of the recording, but for those before there is a baseline.
+        hours: (w,) middle of each of them that arrived.
+        truth: (w,) the true shares.
+        released: (w,) the shares that arrived.
+        band: half the width of a 95 % interval of a released share.
+        quilts: the same with the noise of Markov quilts, for chains whose rates lie where those of the class do, and do
+            not change, and an adversary who knows no state.
+        group: the same if all heartbeats of a window are protected as one.
+        ordinary: (n,) ln of the factor by which symbols of ordinary randomised response change the odds on each
+            heartbeat, for an attacker who uses all of them (forward-backward with the average chain of the class).
+        ours: (n,) the same of the windows that arrived.
+        attack: the most successful attacker on those windows.
     """
 
-    person: Person
-    states: npt.NDArray[np.int64]
-    symbols: npt.NDArray[np.int64]
-    estimates: npt.NDArray[np.float64]
-    honest: float
+    name: str
+    expected: int
+    hours: Floats
+    truth: Floats
+    released: Floats
+    band: float
+    quilts: float
+    group: float
+    ordinary: Floats
+    ours: Floats
     attack: Attack
-    prices: Sequence[Price]
-    windows: WindowErrors
+
+    @property
+    def error(self) -> float:
+        """Mean absolute error of the released shares."""
+        return float(np.abs(self.released - self.truth).mean())
+
+    @property
+    def inside(self) -> float:
+        """How often the truth was inside the band."""
+        return float((np.abs(self.released - self.truth) <= self.band).mean())
+
+    @property
+    def broken(self) -> float:
+        """The share of heartbeats on which ordinary randomised response goes beyond the promise."""
+        return float((self.ordinary > EPSILON).mean())
 
 
-class Result(NamedTuple):
-    """What the run showed: for each device, and for the gateway's releases in their order."""
-
-    devices: Sequence[DeviceResult]
-    releases: Sequence[GroupRelease]
-
-
-class _Received(NamedTuple):
-    """What the subscriber printed: by device, symbols and estimates by tick, windows as they are; and releases."""
-
-    symbols: dict[str, npt.NDArray[np.int64]]
-    estimates: dict[str, npt.NDArray[np.float64]]
-    windows: dict[str, list[Mapping[str, Any]]]
-    releases: list[Mapping[str, Any]]
-
-
-def evaluate(people: Sequence[Person], policies: Mapping[str, Policy], readings: Path) -> Result:
-    """Compare what arrived with the recordings.
+def evaluate(people: Sequence[Person], policies: Mapping[str, Policy], readings: Path) -> list[Night]:
+    """Compare what arrived with the recordings, and attack it.
 
     Args:
         people: the recordings.
@@ -72,55 +85,60 @@ def evaluate(people: Sequence[Person], policies: Mapping[str, Policy], readings:
         readings: what `fugu subscribe --json` printed.
 
     Raises:
-        DemoError: next to nothing of a device arrived.
+        DemoError: no window of a device arrived.
     """
-    received = _read(people, readings)
-    devices = [_device(person, policies[person.device], received) for person in people]
-    releases = [group_release(people, received.symbols, reading) for reading in received.releases]
-    return Result(devices, sorted(releases, key=lambda release: release.frame.entry))
-
-
-def _read(people: Sequence[Person], readings: Path) -> _Received:
-    received = _Received(
-        {person.device: np.full(len(person.states), -1, dtype=np.int64) for person in people},
-        {person.device: np.full(len(person.states), np.nan) for person in people},
-        {person.device: [] for person in people},
-        [],
-    )
+    windows: dict[str, dict[int, Mapping[str, Any]]] = {person.device: {} for person in people}
     for line in readings.read_text().splitlines():
         reading = json.loads(line)
-        kind = reading["kind"]
-        if kind == "release":
-            received.releases.append(reading)
-        elif kind == "window":
-            received.windows[reading["device"]].append(reading)
-        elif reading["tick"] >= len(received.symbols[reading["device"]]):
-            continue
-        elif kind == "symbol":
-            received.symbols[reading["device"]][reading["tick"]] = reading["symbol"]
-        else:
-            received.estimates[reading["device"]][reading["tick"]] = reading["probabilities"][1]
-    return received
+        # Of a window with fewer ticks than its length nobody can say what was counted.
+        if reading["kind"] == "window" and reading["observed"] == reading["length"]:
+            windows[reading["device"]][reading["first"]] = reading
+    return [_night(person, policies[person.device], windows[person.device]) for person in people]
 
 
-def _device(person: Person, policy: Policy, received: _Received) -> DeviceResult:
-    symbols = received.symbols[person.device]
-    known = np.flatnonzero(symbols >= 0)
-    if len(known) < _LEAST_SYMBOLS:
-        raise DemoError(f"only {len(known)} symbols of {person.device} reached the subscriber")
-    ticks = slice(int(known[0]), int(known[-1]) + 1)
-    states, sent, estimate = person.states[ticks], symbols[ticks], received.estimates[person.device][ticks]
-    estimated = ~np.isnan(estimate)
-    honest = float(((estimate[estimated] > 0.5) == states[estimated]).mean())
-    generator = np.random.default_rng(2020)
-    prices = [price(person, epsilon, generator) for epsilon in _PRICE_EPSILONS]
-    return DeviceResult(
-        person,
-        states,
-        sent,
-        estimate,
-        honest,
-        attack(person, policy, states, sent, generator),
-        prices,
-        window_errors(person, policy, symbols, received.windows[person.device]),
+def _night(person: Person, policy: Policy, windows: Mapping[int, Mapping[str, Any]]) -> Night:
+    states, segments, [window] = person.states, person.segments, policy.windows
+    first = np.array(sorted(windows), dtype=np.int64)
+    useful = first >= BEATS  # before them nobody is above a baseline
+    if not useful.any():
+        raise DemoError(f"no window of {person.device} reached the subscriber")
+    length, scale = window.length, Fraction(window.scale)
+    counts = np.array([windows[at]["counts"] for at in first.tolist()], dtype=np.int64)
+    above = np.append(0, np.cumsum(states == 1))
+    present = (states >= 0).astype(np.int64)
+    outputs = CountOutputs(counts, first, length, scale, ((1,),), states.size, 2, present)
+    knowledge, seen = Knowledge(person.covered.transition, segments), states >= 0
+    low, high = person.covered.low, person.covered.high
+    chains = BinaryChains(q=(low[0, 1], high[0, 1]), r=(low[1, 0], high[1, 0]))
+    flip = round(2**32 / (1.0 + PROMISE))
+    ordinary = release_symbols(states, NoiseTable.binary(flip, flip), np.random.default_rng(2026))
+    tail = -math.log(0.05) / length  # of Laplace noise of scale 1: as far as its 95 % reach
+    return Night(
+        person.name,
+        states.size // length - 1,
+        person.hours[first + length // 2][useful],
+        ((above[first + length] - above[first]) / length)[useful],
+        np.clip(counts[:, 0] / length, 0.0, 1.0)[useful],
+        window_error(scale, length).share_95,
+        tail * mqm_exact(chains, None, EPSILON).scale,
+        tail * group_dp_scale(length, EPSILON),
+        odds_change(ordinary, knowledge)[seen],
+        odds_change(outputs, knowledge)[seen],
+        attack(states, segments, outputs, EPSILON)[0],
+    )
+
+
+def summary(night: Night) -> tuple[str, str, str]:
+    """A night in a sentence about use, one about privacy, and one about the strongest attacker."""
+    most, ours, found = math.exp(night.ordinary.max()), math.exp(night.ours.max()), night.attack
+    return (
+        f"Useful: the released shares are off by {100 * night.error:.1f} % on average, and {100 * night.inside:.0f} % "
+        f"of them by at most {100 * night.band:.0f} %.",
+        f"Private: what is released changes an attacker's odds on a heartbeat by at most x {ours:.1f}, where "
+        f"x {PROMISE:.1f} is promised; ordinary randomised response goes beyond that promise on "
+        f"{100 * night.broken:.0f} % of the heartbeats, up to x {most:.0f}.",
+        f"The strongest of {len(COUNT_ATTACKERS)} attackers on what was released ({found.attacker}) is right on "
+        f"{100 * found.success:.1f} % of the heartbeats ({100 * found.low:.1f} to {100 * found.high:.1f}), always "
+        f"guessing on {100 * found.guess:.1f} %; at most {100 * found.ceiling:.1f} % is proven if the readings are in "
+        "the class.",
     )

@@ -2,64 +2,45 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 
 from rich.table import Table
 
 from contract.errors import FuguError
-from contract.frames import decode_estimate, decode_status, decode_symbols
-from contract.release_frames import ReleaseFrame, decode_release
-from contract.topics import estimate_topic, parse_topic, release_topic, status_topic, symbols_topic, window_topic
+from contract.frames import decode_status
+from contract.topics import parse_topic, status_topic, window_topic
 from contract.window_frames import decode_window
 from fugu.view.terminal import table as rich_table
 from mqtt_link import Broker, Link
 
 __all__ = ["Observer"]
 
-_RATE_SECONDS = 3.0
-
 
 @dataclass
 class _Device:
     """What was seen of one device."""
 
+    version: int = 0
     online: bool = False
-    symbols: int = 0
+    ticks: int = 0
     outbox_depth: int = 0
     error: str = ""
-    current: float | None = None
-    estimated: int = 0
-    window: str = ""
-    arrivals: deque[tuple[float, int]] = field(default_factory=deque)
-
-    def rate(self, now: float) -> float:
-        """Symbols a second, over the last few seconds."""
-        while self.arrivals and self.arrivals[0][0] < now - _RATE_SECONDS:
-            self.arrivals.popleft()
-        return sum(count for _, count in self.arrivals) / _RATE_SECONDS
+    windows: int = 0
+    share: float | None = None
 
 
 class Observer:
-    """Subscribes to everything that a fleet and its gateway publish."""
+    """Subscribes to everything that the devices of a fleet publish."""
 
     def __init__(self, broker: Broker, fleet: str, devices: Sequence[str]) -> None:
         self._devices = {device: _Device() for device in devices}
-        self._release: ReleaseFrame | None = None
         self._lock = Lock()
         self.link = Link(
             broker,
             client_id="demo-observer",
-            subscriptions=(
-                status_topic(fleet, "+"),
-                symbols_topic(fleet, "+", "+"),
-                window_topic(fleet, "+", "+"),
-                estimate_topic(fleet, "+", "+"),
-                release_topic(fleet, "+", "+"),
-            ),
+            subscriptions=(status_topic(fleet, "+"), window_topic(fleet, "+", "+")),
             on_message=self._received,
         )
 
@@ -67,10 +48,7 @@ class Observer:
         try:
             parsed = parse_topic(topic)
             with self._lock:
-                if parsed.kind == "release":
-                    self._release = decode_release(payload)
-                else:
-                    self._of_device(self._devices[parsed.device], parsed.kind, payload)
+                self._of_device(self._devices[parsed.device], parsed.kind, payload)
         except (FuguError, KeyError):
             return
 
@@ -80,49 +58,33 @@ class Observer:
             status = decode_status(payload)
             device.online, device.outbox_depth = status.online, status.outbox_depth
             device.error = " ".join(status.codes)
-        elif kind == "symbols":
-            frame = decode_symbols(payload)
-            device.symbols += len(frame.symbols)
-            device.arrivals.append((time.monotonic(), len(frame.symbols)))
+            for stream in status.streams:
+                device.version, device.ticks = stream.policy_version, stream.next_tick
         elif kind == "window":
             window = decode_window(payload)
-            device.window = f"{window.counts[0]} of {window.observed}"
-        elif kind == "estimate":
-            estimate = decode_estimate(payload)
-            device.current = estimate.current[1]
-            device.estimated += len(estimate.most_likely)
+            device.windows = max(device.windows, window.index + 1)
+            device.share = min(max(window.counts[0] / window.length, 0.0), 1.0)
 
     def errors(self) -> dict[str, str]:
         """The problem that each device reports, if it does."""
         with self._lock:
             return {name: device.error for name, device in self._devices.items() if device.error}
 
-    def online(self) -> int:
-        """How many devices are online."""
+    def online(self, version: int) -> bool:
+        """Whether all devices are online with a version of their policies."""
         with self._lock:
-            return sum(device.online for device in self._devices.values())
+            return all(device.online and device.version == version for device in self._devices.values())
 
     def table(self, title: str) -> Table:
         """What was seen so far."""
-        columns = ("device", "ticks sent", "symbols/s", "P(above)", "estimated", "newest count", "outbox")
-        table = rich_table(title, columns)
-        now = time.monotonic()
+        table = rich_table(title, ("device", "heartbeats", "windows", "newest share above baseline", "outbox"))
         with self._lock:
             for name, device in self._devices.items():
-                current = "" if device.current is None else f"{device.current:.2f} {_bar(device.current)}"
-                row = (f"{device.symbols}", f"{device.rate(now):.0f}", current, f"{device.estimated}", device.window)
-                table.add_row(name, *row, f"{device.outbox_depth}")
-            release = self._release
-        table.caption = "gateway's release: none yet"
-        if release is not None:
-            value, low, high = release.values[0], release.low[0], release.high[0]
-            table.caption = (
-                f"gateway's release {release.entry}, ticks {release.first}..{release.last} of {release.devices} "
-                f"devices: {value:.0f} above ({low:.0f}..{high:.0f})"
-            )
+                share = "" if device.share is None else f"{100 * device.share:.0f} % {_bar(device.share)}"
+                table.add_row(name, f"{device.ticks}", f"{device.windows}", share, f"{device.outbox_depth}")
         return table
 
 
-def _bar(probability: float, width: int = 6) -> str:
-    filled = round(probability * width)
+def _bar(share: float, width: int = 12) -> str:
+    filled = round(share * width)
     return "█" * filled + "·" * (width - filled)

@@ -1,25 +1,31 @@
-"""The three sleepers of the demo."""
+"""The three sleepers of the demo, and what their devices do."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from contract.chains import BinaryChains
+from contract.discretisers import Baseline
 from contract.errors import FuguError
+from contract.policy import Policy
+from gateway.chain.arrays import Floats, Ints
+from gateway.planning.joint_plan import WantedWindow, joint_plan
+from gateway.planning.policy_builder import PolicyHeader, build_window_policy
+from gateway.planning.states import states_of
+from gateway.privacy.covering_class import Covered, covering_class
 from host.csv_file import csv_rows
 
-__all__ = ["FLEET", "RECORDINGS", "STREAM", "Person", "load_people"]
+__all__ = ["BEATS", "EPSILON", "FLEET", "RECORDINGS", "Person", "load_people", "load_person", "policy_for"]
 
 FLEET = "demo"
-STREAM = "heart-rate"
 RECORDINGS = Path(__file__).parent / "data"
 """The three nights; they keep their own licences."""
-_EPSILONS = {"N10": 1.0, "N05": 1.0, "N07": 2.0}
+EPSILON = 1.0
+BEATS = 300
+"""Heartbeats of a window, and of the running baseline."""
+BASELINE = Baseline(baseline_ticks=BEATS, lowest=30.0, highest=230.0)
 
 
 @dataclass(frozen=True)
@@ -28,53 +34,53 @@ class Person:
 
     Attributes:
         recording: the CSV file.
-        mean: the person's mean heart rate in beats a minute; the edge between the two states.
-        states: 1 where the heart rate is above the mean, one a beat.
-        chains: the class the device is calibrated for: it spans both halves of the recording.
-        average: the class that holds the chain of the whole recording and no other.
-        epsilon: the promise of the device in the demo.
+        hours: (n,) time of each heartbeat since the first.
+        states: (n,) 1 where the heart rate is above its running baseline, -1 before there is one.
+        covered: the class of chains that covers the recording.
     """
 
     name: str
     recording: Path
-    mean: float
-    states: npt.NDArray[np.int64]
-    chains: BinaryChains
-    average: BinaryChains
-    epsilon: float
+    hours: Floats
+    states: Ints
+    covered: Covered
 
     @property
     def device(self) -> str:
         """Name of the person's device."""
         return f"watch-{self.name}"
 
+    @property
+    def segments(self) -> Ints:
+        """The recording has no gaps."""
+        return np.zeros_like(self.states)
+
 
 def load_people() -> list[Person]:
-    """Read the recordings."""
-    people = []
-    for name, epsilon in _EPSILONS.items():
-        path = RECORDINGS / f"hr_sleep_{name}.csv.gz"
-        with csv_rows(path, FuguError) as (header, rows):
-            values = np.array([float(row[header.index("value")]) for _, row in rows])
-        mean = float(values.mean())
-        states = (values >= mean).astype(np.int64)
-        people.append(Person(name, path, mean, states, *_classes(states), epsilon))
-    return people
+    """All recordings, the most restless night first."""
+    return [load_person(name) for name in ("N10", "N05", "N07")]
 
 
-def _classes(states: npt.NDArray[np.int64]) -> tuple[BinaryChains, BinaryChains]:
-    """The smallest class with the chains of the recording and of its halves, rounded outward; and the whole's alone."""
-    half = len(states) // 2
-    (q, r), *halves = [_rates(part) for part in (states, states[:half], states[half:])]
+def load_person(name: str) -> Person:
+    """Read a recording, as a device would, and find its class."""
+    path = RECORDINGS / f"hr_sleep_{name}.csv.gz"
+    with csv_rows(path, FuguError) as (header, rows):
+        columns = header.index("t"), header.index("value")
+        seconds, values = np.array([[float(row[column]) for column in columns] for _, row in rows]).T
+    segments = np.zeros(len(values), dtype=np.int64)
+    states = states_of(BASELINE, values, segments)
+    return Person(name, path, seconds / 3600.0, states, covering_class(states, segments, 2))
 
-    def span(*values: float) -> tuple[float, float]:
-        return math.floor(min(values) * 1e4) / 1e4, math.ceil(max(values) * 1e4) / 1e4
 
-    spanned = BinaryChains(q=span(q, *(part[0] for part in halves)), r=span(r, *(part[1] for part in halves)))
-    return spanned, BinaryChains(q=(q, q), r=(r, r))
+def policy_for(person: Person, *, epoch: float, period_seconds: float, version: int = 1) -> Policy:
+    """The policy of the person's device: a noisy count of every 300 heartbeats, and nothing else.
 
-
-def _rates(states: npt.NDArray[np.int64]) -> tuple[float, float]:
-    """Fractions of the 0s that a 1 follows, and of the 1s that a 0 follows."""
-    before, after = states[:-1], states[1:]
-    return float(after[before == 0].mean()), float((1 - after[before == 1]).mean())
+    Args:
+        person: whose.
+        epoch: Unix time of the first heartbeat, in seconds.
+        period_seconds: from one to the next.
+        version: of the policy.
+    """
+    plan = joint_plan(person.covered.chains, EPSILON, "universal", [WantedWindow("above", BEATS, ("above",))])
+    header = PolicyHeader(FLEET, person.device, "heart-rate", BASELINE, period_seconds, version=version, epoch=epoch)
+    return build_window_policy(plan, header)

@@ -63,12 +63,10 @@ def _process(arguments: Sequence[str], output: Path | None, log: Path) -> Iterat
 
 
 @contextmanager
-def gateway(
-    port: int, fleet: str, folder: Path, store: Path, log: Path, *extra: str
-) -> Iterator[subprocess.Popen[bytes]]:
+def gateway(port: int, fleet: str, folder: Path, store: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The gateway, which finds its policies in a folder's `policies`; it has started when the context begins."""
     arguments = ["gateway", "run", "--verbose", "--fleet", fleet, "--policies", str(folder / "policies")]
-    arguments += ["--store", str(store), "--broker", f"127.0.0.1:{port}", *extra]
+    arguments += ["--store", str(store), "--broker", f"127.0.0.1:{port}"]
     with _process(arguments, None, log) as process:
         await_that("the gateway has started", lambda: "has started" in log.read_text(), START_SECONDS)
         yield process

@@ -4,141 +4,125 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
-from rich.console import Console
 from rich.live import Live
 
 from contract.policy import Policy
 from firmware_sim.devices import AgentProcess, write_device
 from fugu.demo.broker import start_broker
-from fugu.demo.counts import ledger_lines
-from fugu.demo.evaluation import evaluate
+from fugu.demo.evaluation import evaluate, summary
 from fugu.demo.live import Observer
-from fugu.demo.people import FLEET, Person, load_people
-from fugu.demo.policies import RELEASES, policy_for
-from fugu.demo.processes import STOP_SECONDS, DemoError, gateway, subscriber
-from fugu.demo.report import html_report, overview_picture
-from fugu.demo.tables import attack_table, ledger_text, release_table, window_table
-from gateway.service.kinds.symbol_model import warm
-from gateway.service.release_setup import ledger_beside
+from fugu.demo.people import FLEET, Person, load_people, policy_for
+from fugu.demo.pictures import private_picture, useful_picture
+from fugu.demo.processes import DemoError, gateway, subscriber
+from fugu.demo.report import html_report
+from fugu.view.terminal import console, say
 from mqtt_link import Broker
 
 __all__ = ["run"]
 
-PERIOD_US = 1600
-_LEAD_US = 6_000_000
-"""From the policies to the first heartbeat: until then gateway and devices have started, as a rule."""
+PERIOD_SECONDS = 0.001
+_LEADS = (6.0, 30.0, 150.0)
+"""Seconds to start in before the first heartbeat: if they are too few, all is started anew with the next."""
+_MOST_SECONDS = 600.0
 
 
-class _Streamed(NamedTuple):
-    """A run that is over.
-
-    Attributes:
-        readings: what the subscriber printed.
-        ledger: the gateway's.
-        policies: of the devices.
-        broker: its name.
-        seconds: how long the devices ran.
-    """
-
-    readings: Path
-    ledger: Path
-    policies: dict[str, Policy]
-    broker: str
-    seconds: float
-
-
-def run(out: Path, seconds: float, live: bool, broker: str) -> int:
-    """Run the demo and write its report.
+def run(out: Path, live: bool, broker: str) -> int:
+    """Run the demo until the nights are over, and write its report.
 
     Args:
-        out: folder for `report.html`, `overview.svg` and the processes' logs.
-        seconds: how long the devices send, unless their recordings end before.
+        out: folder for `report.html`, its first two pictures, `useful.svg` and `private.svg`, and the processes' logs.
         live: show a table that renews itself.
         broker: "auto", "mosquitto" or "embedded".
 
     Raises:
-        FuguError: if a process does not start, or ends early.
+        FuguError: if a process does not start, ends early, or takes far too long.
     """
-    console = Console()
     out.mkdir(parents=True, exist_ok=True)
+    say("reading three nights, and fitting a class of chains to each ...")
     people = load_people()
     with tempfile.TemporaryDirectory(prefix="fugu-demo-") as folder:
-        streamed = _stream(console, people, Path(folder), out, seconds, live, broker)
-        console.print("comparing attackers ...")
-        result = evaluate(people, streamed.policies, streamed.readings)
-        ledger = ledger_lines(streamed.ledger)
-    (out / "report.html").write_text(html_report(result, ledger, streamed.broker, streamed.seconds))
-    (out / "overview.svg").write_text(overview_picture(result.devices))
-    for part in (attack_table(result), window_table(result), release_table(result), ledger_text(ledger)):
-        console.print(part, "", sep="\n")
-    console.print(f"report: {out / 'report.html'}")
+        readings = Path(folder) / "readings.jsonl"
+        policies, name, seconds = _stream(people, Path(folder), readings, out, live, broker)
+        say("attacking what was released ...")
+        nights = evaluate(people, policies, readings)
+    (out / "report.html").write_text(html_report(nights, name, seconds))
+    (out / "useful.svg").write_text(useful_picture(nights[0]))
+    (out / "private.svg").write_text(private_picture(nights[0]))
+    for sentence in summary(nights[0])[:2]:
+        say(f"\n{sentence}")
+    say(f"\nthe other nights, and what attackers reached: {out / 'report.html'}")
     return 0
 
 
 def _stream(
-    console: Console, people: Sequence[Person], folder: Path, out: Path, seconds: float, live: bool, kind: str
-) -> _Streamed:
-    """Run all processes."""
-    readings, store, policies = folder / "readings.jsonl", folder / "gateway.sqlite", {}
-    (folder / "policies").mkdir()
-    (folder / "releases.toml").write_text(RELEASES)
+    people: Sequence[Person], folder: Path, readings: Path, out: Path, live: bool, kind: str
+) -> tuple[dict[str, Policy], str, float]:
+    """Run all processes; the devices' policies, the broker's name, and how many seconds the devices sent."""
     with ExitStack() as stack:
         port, name = stack.enter_context(start_broker(kind, out))
-        address = Broker(port=port)
-        console.print(f"{name} on port {port}; starting the gateway (compiles its kernels on the first run) ...")
-        observer = Observer(address, FLEET, [person.device for person in people])
+        say(f"{name} on port {port}; starting devices, a gateway and a subscriber ...")
+        observer = Observer(Broker(port=port), FLEET, [person.device for person in people])
         observer.link.start()
         stack.callback(observer.link.stop)
         stack.enter_context(subscriber(port, FLEET, readings, out))
-        warm()  # what is compiled now keeps no device waiting: the recordings begin at a fixed time
-        epoch = (time.time_ns() // 1000) + _LEAD_US
-        agents = []
-        for person in people:
-            policy = policy_for(person, epoch_us=epoch, period_us=PERIOD_US)
-            policies[person.device] = policy
-            (folder / "policies" / f"{person.device}.json").write_text(policy.to_json())
-            config = write_device(
-                folder / person.device, policy, person.recording, "value", address, status_seconds=0.5
-            )
-            agents.append((person.device, config))
-        releases = ("--releases", str(folder / "releases.toml"))
-        stack.enter_context(gateway(port, FLEET, folder, store, out / "gateway.log", *releases))
-        lead = max(0.0, epoch / 1e6 - time.time())
-        started = time.monotonic() + lead
-        processes = [AgentProcess(config, out / f"{device}.log") for device, config in agents]
-        for process in processes:
-            stack.callback(process.process.kill)
-        _watch(console, observer, processes, lead + seconds, live, name)
-        for process in processes:
-            process.process.terminate()
-        if any(process.process.wait(STOP_SECONDS) for process in processes):
-            raise DemoError(f"a device ended with an error: see the logs in {out}")
-        took = time.monotonic() - started
-    return _Streamed(readings, ledger_beside(store), policies, name, took)
+        for version, lead in enumerate(_LEADS, start=1):
+            epoch, attempt = round(time.time() + lead, 3), stack.enter_context(ExitStack())
+            policies = {
+                person.device: policy_for(person, epoch=epoch, period_seconds=PERIOD_SECONDS, version=version)
+                for person in people
+            }
+            processes = _start(attempt, people, policies, folder / str(version), out, port)
+            while not (there := observer.online(version)) and time.time() < epoch and not _over(observer, processes):
+                time.sleep(0.02)
+            if there and time.time() < epoch:
+                _watch(observer, processes, live, f"Three nights over {name}")
+                return policies, name, time.time() - epoch
+            attempt.close()
+    raise DemoError(f"devices and gateway did not start within {_LEADS[-1]:.0f} s: see their logs in {out}")
 
 
-def _watch(
-    console: Console, observer: Observer, processes: Sequence[AgentProcess], seconds: float, live: bool, name: str
-) -> None:
-    """Show what the observer sees until the recordings are over, or the time is up."""
-    end = time.monotonic() + seconds
-    view = Live(console=console, refresh_per_second=4) if live else None
+def _start(
+    stack: ExitStack, people: Sequence[Person], policies: Mapping[str, Policy], folder: Path, out: Path, port: int
+) -> list[AgentProcess]:
+    """Start the devices, and a gateway."""
+    (folder / "policies").mkdir(parents=True)
+    processes = []
+    for person in people:
+        policy = policies[person.device]
+        (folder / "policies" / f"{person.device}.json").write_text(policy.to_json())
+        place, broker = folder / person.device, Broker(port=port)
+        config = write_device(
+            place, policy, person.recording, "value", broker, status_seconds=0.5, drain_seconds=_MOST_SECONDS
+        )
+        processes.append(AgentProcess(config, out / f"{person.device}.log"))
+        stack.callback(processes[-1].kill)
+    stack.enter_context(gateway(port, FLEET, folder, folder / "gateway.sqlite", out / "gateway.log"))
+    return processes
+
+
+def _over(observer: Observer, processes: Sequence[AgentProcess]) -> bool:
+    """Whether all devices are through with their recordings."""
+    codes = [process.process.poll() for process in processes]
+    if any(codes):
+        raise DemoError(f"a device has stopped: {observer.errors() or 'see its log'}")
+    return None not in codes
+
+
+def _watch(observer: Observer, processes: Sequence[AgentProcess], live: bool, title: str) -> None:
+    """Show what the observer sees until the recordings are over, and all that was released is durable."""
+    end = time.monotonic() + _MOST_SECONDS
     with ExitStack() as stack:
-        if view is not None:
-            stack.enter_context(view)
-        while (left := end - time.monotonic()) > 0:
+        view = stack.enter_context(Live(console=console(), refresh_per_second=4)) if live else None
+        while not _over(observer, processes):
             observer.link.maintain()
-            codes = [process.process.poll() for process in processes]
-            if any(codes):
-                raise DemoError(f"a device has stopped: {observer.errors() or 'see its log'}")
-            if None not in codes:
-                break
+            if time.monotonic() > end:
+                raise DemoError(f"the nights were not over after {_MOST_SECONDS:.0f} s")
             if view is not None:
-                view.update(observer.table(f"Fugu Edge demo over {name}: at most {left:.0f} s more"))
-            time.sleep(min(0.25, left))
-    console.print(observer.table(f"Fugu Edge demo over {name}") if view is None else "")
+                view.update(observer.table(title))
+            time.sleep(0.1)
+    if not live:
+        console().print(observer.table(title))

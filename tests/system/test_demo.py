@@ -1,39 +1,180 @@
-"""What the demo promises, and what it says of counts, without its processes."""
+"""What the demo's devices promise, and what its pictures and sentences say, without its processes."""
 
 from __future__ import annotations
 
 import io
 import json
-import sqlite3
-from dataclasses import asdict
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from contract.errors import FuguError, GuaranteeError
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.release_frames import ReleaseFrame, encode_release
-from contract.topics import release_topic, window_topic
+from contract.errors import GuaranteeError
+from contract.frames import Status, StreamStatus, encode_status
+from contract.policy import Policy
+from contract.topics import status_topic, window_topic
 from contract.window_frames import WindowFrame, encode_window
-from fugu.demo.counts import LedgerLines, ledger_lines
-from fugu.demo.evaluation import DemoError, evaluate
+from fugu.demo.evaluation import PROMISE, DemoError, Night, evaluate, summary
 from fugu.demo.live import Observer
-from fugu.demo.people import FLEET, STREAM, Person, load_people
-from fugu.demo.policies import ADVERSARY, RELEASES, WINDOW, WINDOW_TICKS, WINDOWS_EPSILON, policy_for, table_beside
+from fugu.demo.people import BEATS, EPSILON, FLEET, Person, load_person, policy_for
+from fugu.demo.pictures import FACTORS, LEFT, RIGHT, private_picture, useful_picture
 from fugu.demo.report import html_report
-from fugu.demo.tables import attack_table, ledger_text, release_table, window_table
-from gateway.service.policies import Catalogue
-from gateway.service.release_config import load_releases
-from gateway.service.release_jobs import allowances, jobs
+from gateway.attack import Attack
 from mqtt_link import Broker
-from tests.support.ledgers import open_ledger, release, reserve
 
-PEOPLE = load_people()
-POLICIES = {person.device: policy_for(person, epoch_us=0, period_us=1600) for person in PEOPLE}
-SENT = 3000
+OFF = (-10, 20, 30, 0)
+
+
+@pytest.fixture(scope="module")
+def person() -> Person:
+    """One of the sleepers."""
+    return load_person("N05")
+
+
+@pytest.fixture(scope="module")
+def policy(person: Person) -> Policy:
+    """What that sleeper's device does."""
+    return policy_for(person, epoch=0.0, period_seconds=0.001)
+
+
+def window(person: Person, index: int, off: int, observed: int = BEATS) -> str:
+    """A subscriber's line of a window whose count is off the truth by a number."""
+    first = index * BEATS
+    count = int((person.states[first : first + BEATS] == 1).sum()) + off
+    place = {"window": "above", "first": first, "length": BEATS, "observed": observed}
+    return json.dumps({"kind": "window", "device": person.device, "stream": "heart-rate", **place, "counts": [count]})
+
+
+@pytest.fixture(scope="module")
+def night(person: Person, policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Night:
+    """A night of which a few windows arrived: one twice, one before there was a baseline, one with ticks missing."""
+    lines = [window(person, index, off) for index, off in enumerate((7, *OFF))]
+    lines += [lines[1], window(person, 9, 10_000, observed=BEATS - 1)]
+    readings = tmp_path_factory.mktemp("night") / "readings.jsonl"
+    readings.write_text("\n".join(lines) + "\n")
+    return evaluate([person], {person.device: policy}, readings)[0]
+
+
+def test_a_device_sends_windows_only_and_uses_up_what_it_promises(policy: Policy) -> None:
+    assert policy.table is None
+    assert (policy.guarantee.epsilon, policy.guarantee.adversary) == (EPSILON, "universal")
+    assert policy.verify(EPSILON).epsilon == pytest.approx(EPSILON, rel=1e-6)
+    [one] = policy.windows
+    assert (one.length, one.stride, one.states) == (BEATS, BEATS, ("above",))
+    eager = policy.model_copy(update={"windows": (one.model_copy(update={"scale": "5"}),)})
+    with pytest.raises(GuaranteeError):
+        eager.verify(EPSILON)
+
+
+def test_windows_are_held_against_the_recording(person: Person, policy: Policy, night: Night) -> None:
+    assert (len(night.hours), night.expected) == (len(OFF), len(person.states) // BEATS - 1)
+    assert (BEATS * (night.released - night.truth)).round(9).tolist() == list(OFF)
+    assert night.error == pytest.approx(sum(map(abs, OFF)) / len(OFF) / BEATS)
+    scale = float(policy.windows[0].scale.partition("/")[0]) / float(policy.windows[0].scale.partition("/")[2])
+    assert night.band == pytest.approx(3 * scale / BEATS, rel=0.1)
+    assert night.band < night.quilts < night.group == pytest.approx(math.log(20))
+    assert night.inside == 0.5
+    assert len(night.ordinary) == len(night.ours) == len(person.states) - BEATS
+
+
+def test_ordinary_randomised_response_breaks_its_promise_and_windows_keep_it(night: Night) -> None:
+    assert 0.5 < night.broken < 0.58
+    assert 6.0 < math.exp(night.ordinary.max()) < 10.0
+    assert 0.0 < night.ours.max() <= EPSILON
+    assert night.attack.low <= night.attack.success <= night.attack.high
+
+
+def test_no_window_is_an_error(person: Person, policy: Policy, tmp_path: Path) -> None:
+    (tmp_path / "readings.jsonl").write_text(window(person, 0, 0) + "\n" + window(person, 3, 0, observed=299) + "\n")
+    with pytest.raises(DemoError, match="no window of watch-N05"):
+        evaluate([person], {person.device: policy}, tmp_path / "readings.jsonl")
+
+
+def drawn(night: Night) -> Night:
+    """A night with numbers that are easy to find again in a picture."""
+    return replace(
+        night,
+        hours=np.array([0.0, 2.0, 4.0]),
+        truth=np.array([0.25, 0.5, 1.0]),
+        released=np.array([0.2, 0.6, 0.9]),
+        band=0.1,
+        quilts=0.4,
+        group=3.0,
+        ordinary=np.log([1.0, 2.0, 5.0, 10.0, 20.0]),
+        ours=np.log([1.0, 1.1, 1.3, 1.3, 1.4]),
+        attack=Attack("supervised", 0.6, 0.55, 0.65, 0.731, 0.5, 0.0),
+    )
+
+
+def paths(picture: str, kind: str) -> Iterator[list[tuple[float, float]]]:
+    """The points of all paths of a kind."""
+    for element in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}path"):
+        if element.get("class", "") == kind:
+            yield [(float(x), float(y)) for x, y in re.findall(r"([\d.]+)[ ,]([\d.]+)", element.get("d", ""))]
+
+
+def words(picture: str) -> str:
+    """What a picture says."""
+    root = ElementTree.fromstring(picture)
+    return " | ".join(element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text"))
+
+
+def test_the_useful_picture_shows_the_numbers_of_the_night(night: Night) -> None:
+    picture = useful_picture(drawn(night))
+    [truth], [released] = ([p for p in paths(picture, kind) if len(p) == 3] for kind in ("", "got"))
+    for points, shares in ((truth, (0.25, 0.5, 1.0)), (released, (0.2, 0.6, 0.9))):
+        assert [x for x, _ in points] == pytest.approx([LEFT, (LEFT + RIGHT) / 2, RIGHT], abs=0.1)
+        assert [(318 - y) / 208 for _, y in points] == pytest.approx(shares, abs=0.001)
+    [band] = [points for points in paths(picture, "band") if len(points) == 6]
+    assert [(318 - y) / 208 for _, y in band] == pytest.approx([0.3, 0.7, 1.0, 0.8, 0.5, 0.1], abs=0.001)
+    for said in ("± 10 %", "± 40 %", "± 300 %"):
+        assert said in words(picture)
+    ends = [float(end) for end in re.findall(r'class="bar.*?H([\d.]+)', picture)]
+    assert [(end - 146) / 290 for end in ends] == pytest.approx([0.1, 0.4, 1.0], abs=0.001)
+
+
+def test_the_private_picture_shows_the_numbers_of_the_night(night: Night) -> None:
+    picture = private_picture(drawn(night))
+    unit = (RIGHT - 20) / math.log(40)
+    for kind, factors in (("dots bad", (1, 2, 5, 10, 20)), ("dots good", (1, 1.1, 1.3, 1.3, 1.4))):
+        [dots] = paths(picture, kind)
+        assert [math.exp((x - 20) / unit) for x, _ in dots] == pytest.approx(factors, rel=0.002)
+    [[(promise, _)]] = paths(picture, "promise")
+    assert math.exp((promise - 20) / unit) == pytest.approx(PROMISE, rel=0.002)
+    said = words(picture)
+    assert "60 % of heartbeats beyond the promise, up to × 20" in said
+    assert "no heartbeat beyond the promise, at most × 1.4" in said
+    assert [f"× {factor} " in said for factor in FACTORS] == [True] * 5 + [False] * 3
+    broken = private_picture(replace(drawn(night), ours=np.log([1.0, 1.0, 1.0, 1.0, 200.0])))
+    assert "20 % of heartbeats beyond the promise, up to × 200" in words(broken)
+
+
+def test_a_picture_of_a_long_night_is_small(night: Night) -> None:
+    many = np.linspace(0.0, 3.0, 30_000)
+    assert len(private_picture(replace(night, ordinary=many, ours=many))) < 100_000
+
+
+def test_the_sentences_and_the_report_say_the_same(night: Night) -> None:
+    one = drawn(night)
+    useful, private, attacker = summary(one)
+    assert "off by 8.3 % on average, and 100 % of them by at most 10 %" in useful
+    assert "at most x 1.4" in private
+    assert "on 60 % of the heartbeats, up to x 20" in private
+    assert "(supervised) is right on 60.0 % of the heartbeats (55.0 to 65.0), always guessing on 50.0 %" in attacker
+    assert attacker.endswith("at most 73.1 % is proven if the readings are in the class.")
+    report = html_report([one, night], "broker", 1.0)
+    assert report.count("<svg") == 4
+    assert report.index("<svg") < 1500, "pictures first"
+    assert useful in report
+    assert f"received {3 + len(OFF)} of {2 * night.expected}" in report
+    assert "http://" not in report.replace("http://www.w3.org/2000/svg", "")
 
 
 def printed(console_part: Any) -> str:
@@ -43,129 +184,20 @@ def printed(console_part: Any) -> str:
     return text.getvalue()
 
 
-def symbols(person: Person) -> list[str]:
-    """Lines of a subscriber for the first ticks of a device, noise left out."""
-    common = {"device": person.device, "stream": STREAM}
-    lines = []
-    for tick, state in enumerate(person.states[:SENT].tolist()):
-        lines.append({"kind": "symbol", **common, "tick": tick, "symbol": state})
-        lines.append({"kind": "estimate", **common, "tick": tick, "probabilities": [0.6, 0.4], "most_likely": 0})
-    return [json.dumps(line) for line in lines]
-
-
-def window(person: Person, first: int, off: int, observed: int = WINDOW_TICKS) -> str:
-    """A window's line whose count is off the truth by a number."""
-    count = int(person.states[first : first + WINDOW_TICKS].sum()) + off
-    place = {"window": WINDOW, "first": first, "length": WINDOW_TICKS, "observed": observed}
-    return json.dumps({"kind": "window", "device": person.device, "stream": STREAM, **place, "counts": [count]})
-
-
-def group_frame(off: int) -> ReleaseFrame:
-    """A release whose value is off the truth by a number."""
-    truth = sum(int(person.states[:2000].sum()) for person in PEOPLE)
-    values = {"values": (float(truth + off),), "low": (truth + off - 50.0,), "high": (truth + off + 50.0,)}
-    fields: dict[str, Any] = {
-        **{"name": "above", "stream": STREAM, "audience": "public", "query": "count", "states": ("above",)},
-        **{"devices": 3, "first": 0, "length": 2000, "observed": 6000, **values, "standard_errors": (25.0,)},
-        **{"confidence": 0.95, "epsilon": 0.5, "adversary": "informed", "mechanism": "discrete-laplace"},
-        **{"scale": "13/2", "charge": 0.02, "entry": 7},
-    }
-    return ReleaseFrame(**fields)
-
-
-@pytest.mark.parametrize("person", PEOPLE, ids=lambda person: person.name)
-def test_symbols_and_windows_together_use_up_what_the_device_promises_and_no_more(person: Person) -> None:
-    policy = POLICIES[person.device]
-    assert policy.verify(person.epsilon).epsilon == pytest.approx(person.epsilon, rel=1e-6)
-    alone = policy.verify_windows()
-    assert alone is not None
-    assert 0.9 * WINDOWS_EPSILON < alone.epsilon <= WINDOWS_EPSILON
-    thresholds = (policy.table.threshold0 - 100, policy.table.threshold1 - 100)
-    eager = policy.model_copy(update={"table": NoiseTable.binary(*thresholds)})
-    with pytest.raises(GuaranteeError, match="windows beside it"):
-        eager.verify(person.epsilon)
-
-
-def test_windows_that_use_up_everything_leave_no_table() -> None:
-    policy = POLICIES[PEOPLE[0].device]
-    with pytest.raises(FuguError, match="leave nothing"):
-        table_beside(PEOPLE[0].chains, Guarantee(epsilon=WINDOWS_EPSILON, adversary=ADVERSARY), 2 * policy.window_rate)
-
-
-def test_the_releases_fit_the_policies(tmp_path: Path) -> None:
-    (tmp_path / "policies").mkdir()
-    for device, policy in POLICIES.items():
-        (tmp_path / "policies" / f"{device}.json").write_text(policy.to_json())
-    (tmp_path / "releases.toml").write_text(RELEASES)
-    catalogue, config = Catalogue.load(tmp_path / "policies", FLEET), load_releases(tmp_path / "releases.toml")
-    made = jobs(config, catalogue)
-    assert [job.devices for job in made] == [tuple(sorted(POLICIES))]
-    for allowed in allowances(config, made, catalogue):
-        assert allowed.base < allowed.allowance / 2
-
-
-def test_counts_are_held_against_the_recordings(tmp_path: Path) -> None:
-    lines = [line for person in PEOPLE for line in symbols(person)]
-    lines += [window(person, 1000 * index, off) for person in PEOPLE for index, off in enumerate((-10, 20, 30))]
-    lines.append(window(PEOPLE[0], 2000, 10_000, observed=999))  # a symbol is missing: not compared
-    lines.append(json.dumps({"kind": "release", **asdict(group_frame(60))}))
-    (tmp_path / "readings.jsonl").write_text("\n".join(lines) + "\n")
-    result = evaluate(PEOPLE, POLICIES, tmp_path / "readings.jsonl")
-    for device in result.devices:
-        assert device.windows.errors.tolist() == [-10, 20, 30]
-        assert device.windows.mean == 20.0
-        assert device.windows.expected == pytest.approx(float(device.windows.scale), rel=0.01)
-        assert device.windows.expected < device.windows.quilts < device.windows.group == 5000.0
-    [made] = result.releases
-    assert (made.error, made.inside) == (60.0, False)
-    assert "7 0..1999" in " ".join(printed(release_table(result)).split())
-    assert " 2.0 " in printed(window_table(result))
-    report = html_report(result, LedgerLines("ledger", ()), "broker", 1.0)
-    assert "<td>7</td><td>0..1999</td>" in report
-
-
-def test_a_run_without_windows_says_so(tmp_path: Path) -> None:
-    (tmp_path / "readings.jsonl").write_text("\n".join(line for person in PEOPLE for line in symbols(person)))
-    result = evaluate(PEOPLE, POLICIES, tmp_path / "readings.jsonl")
-    assert printed(window_table(result)).count("none") == 3
-    assert "no release" in printed(release_table(result))
-    assert printed(attack_table(result)).count("0.731") >= 2
-    report = html_report(result, LedgerLines("ledger", ()), "broker", 1.0)
-    assert report.count("none arrived") == 3
-    assert "no window of all devices" in report
-
-
-def test_next_to_no_symbols_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "readings.jsonl").write_text("")
-    with pytest.raises(DemoError, match="only 0 symbols of watch-N10"):
-        evaluate(PEOPLE, POLICIES, tmp_path / "readings.jsonl")
-
-
-def test_the_ledger_is_summed_up_and_checked(tmp_path: Path) -> None:
-    ledger = open_ledger(tmp_path / "ledger.sqlite", base=10**11)
-    reserve(ledger, release(0, 1999, 10**11))
-    ledger.close()
-    assert ledger_text(ledger_lines(tmp_path / "ledger.sqlite")).splitlines() == [
-        "ledger of audience public: 1 entry, it adds up; nats a tick:",
-        "  watch: 0.3000 allowed, 0.1000 for its own windows, 0.1000 spent",
-    ]
-    spoilt = sqlite3.connect(tmp_path / "ledger.sqlite")
-    spoilt.execute("UPDATE runs SET charge = 1")
-    spoilt.commit()
-    spoilt.close()
-    assert "its charges are not those of its entries" in ledger_lines(tmp_path / "ledger.sqlite").summary
-
-
-def test_the_live_table_shows_the_newest_count_and_the_newest_release() -> None:
+def test_the_live_table_shows_how_far_the_nights_are_and_the_newest_share() -> None:
     """The observer is fed as the broker would feed it, without one."""
-    observer = Observer(Broker(port=1), FLEET, list(POLICIES))
-    assert "none yet" in printed(observer.table("title"))
-    counted = WindowFrame(1, WINDOW, previous=-1, index=0, first=0, length=1000, observed=990, counts=(-7,))
-    observer.link.on_message(window_topic(FLEET, "watch-N05", STREAM), encode_window(counted), False)
-    released = encode_release(group_frame(60))
-    observer.link.on_message(release_topic(FLEET, "public", "above"), released, False)
-    observer.link.on_message(release_topic(FLEET, "public", "above"), b"\x06", False)
+    devices = ["watch-N05", "watch-N07"]
+    observer = Observer(Broker(port=1), FLEET, devices)
+    assert not observer.online(1)
+    for device in devices:
+        status = Status(True, "1", 3, (), (StreamStatus("heart-rate", 1, 1234),))
+        observer.link.on_message(status_topic(FLEET, device), encode_status(status), False)
+    assert observer.online(1)
+    assert not observer.online(2)
+    counted = WindowFrame(1, "above", previous=3, index=4, first=1200, length=300, observed=300, counts=(150,))
+    for _ in range(2):
+        observer.link.on_message(window_topic(FLEET, devices[0], "heart-rate"), encode_window(counted), False)
+    observer.link.on_message(window_topic(FLEET, devices[0], "heart-rate"), b"\x05", False)
     shown = printed(observer.table("title"))
-    assert "-7 of 990" in shown
-    assert "release 7, ticks 0..1999 of 3 devices" in " ".join(shown.split())
+    assert "watch-N05 1234 5 50 % ██████······ 3" in " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= 80

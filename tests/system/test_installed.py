@@ -47,7 +47,7 @@ def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
     assert "sage: " in run(fugu, "--help")
     for name in COMMANDS:
         run(home / "bin" / "python", "-c", HELP, json.dumps(list(commands(load(name), (name,)))))
-    run(fugu, "demo", "--seconds", "8", "--no-live", "--out", "demo")
+    run(fugu, "demo", "--no-live", "--out", "demo")
     assert "<svg" in (tmp_path / "demo" / "report.html").read_text()
     run(fugu, "demo-location", "--seconds", "8", "--out", "walk")
     assert "<svg" in (tmp_path / "walk" / "report.html").read_text()
