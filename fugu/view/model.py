@@ -95,7 +95,7 @@ def show_class(model: ChainModel, others: Sequence[Alternative]) -> None:
 
 def _steps(attacked: Attacked) -> None:
     show_table(
-        f"{attacked.attackers} attackers on symbols at epsilon {attacked.epsilon:g}, universal adversary",
+        f"{attacked.attackers} attackers on symbols, and on counts, at epsilon {attacked.epsilon:g}, universal",
         ("odds ratio", "noise of a count", "strongest", "right", "interval", "without", "allowed"),
         [
             (

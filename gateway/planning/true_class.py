@@ -7,28 +7,33 @@ wanted epsilon allows, and every step is reported with what it costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from contract.chains import BoundedChains
 from contract.errors import FuguError
-from gateway.attack import Attack, Outputs, attack, release_symbols
+from gateway.attack import Attack, CountOutputs, Outputs, SymbolOutputs, attack, release_counts, release_symbols
 from gateway.chain.arrays import Ints
 from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.chain_model import Attacked as AttackedModel
 from gateway.privacy.chain_model import ChainModel, ModelError, Tried
 from gateway.privacy.covering_class import Covered, CoveringChains, class_ratio, covering_class, widened
 from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary
+from gateway.privacy.window_scale import lawful_scale
 
 __all__ = ["Attacked", "Step", "TrueClass", "attack_model", "count_scale", "symbols_of", "true_class"]
 
 _WIDER = 1.5
+_WINDOW = 300
+_ERROR = 0.05
 _MOST_STEPS = 8
 
-Attacked = Callable[[CoveringChains, np.random.Generator], Outputs | None]
-"""What would be released if a class were planned for; none if nothing can be planned for it."""
+Attacked = Callable[[CoveringChains, np.random.Generator], Outputs | Sequence[Outputs] | None]
+"""What would be released if a class were planned for: together, or several things of which one would be, each with the
+whole epsilon; none if nothing can be planned for it."""
 
 
 class Step(NamedTuple):
@@ -111,34 +116,46 @@ def true_class(
             return TrueClass(found, None, tuple(steps), str(error))
         if outputs is None:
             return TrueClass(found, None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
-        attacks = attack(states, segments, outputs, epsilon)
+        attacks = _attacks(states, segments, outputs, epsilon)
         steps.append(Step(chains, class_ratio(chains), scale, attacks))
         if steps[-1].passed:
             return TrueClass(found, chains, tuple(steps), None)
         chains = widened(chains, _WIDER)
-    return TrueClass(found, None, tuple(steps), _why(steps[-1], epsilon))
+    return TrueClass(found, None, tuple(steps), _why(steps, epsilon))
 
 
 def attack_model(
     model: ChainModel, states: Ints, segments: Ints, epsilon: float, generator: np.random.Generator
 ) -> ChainModel:
-    """Attack the symbols that a fitted model's class would have at some epsilon, and widen the class as it needs.
+    """Attack the symbols, or else counts of 300 ticks, that a fitted model's class would have at some epsilon.
+
+    The class is widened as they need; with more than two states, symbols only.
 
     Args:
         model: fitted to these states.
         states, segments: (n,) of the recording.
         epsilon: the wanted guarantee against the universal adversary, in nats.
-        generator: source of the symbols.
+        generator: source of the randomness.
 
     Returns:
         The model with the class that attackers did not refute, or with the reason why there is none.
     """
-    found = true_class(states, segments, model.states, epsilon, symbols_of(states, epsilon), generator)
-    attacked = None
+    symbols = symbols_of(states, epsilon)
+
+    def attacked(chains: CoveringChains, generator: np.random.Generator) -> Sequence[Outputs]:
+        seen = symbols(chains, generator)
+        assert isinstance(seen, SymbolOutputs)
+        if chains.states > 2:
+            return (seen,)
+        scale = lawful_scale(count_scale(chains, epsilon))
+        return seen, release_counts(states, segments, min(_WINDOW, states.size // 20), scale, (1,), generator, k=2)
+
+    found = true_class(states, segments, model.states, epsilon, attacked, generator)
+    told = None
     if found.steps:
         tried = tuple(_tried(step) for step in found.steps)
-        attacked = AttackedModel(epsilon=epsilon, attackers=len(found.steps[0].attacks), steps=tried)
-    return model.model_copy(update={"chains": found.chains, "refused": found.reason, "attacked": attacked})
+        told = AttackedModel(epsilon=epsilon, attackers=len(found.steps[0].attacks), steps=tried)
+    return model.model_copy(update={"chains": found.chains, "refused": found.reason, "attacked": told})
 
 
 def _tried(step: Step) -> Tried:
@@ -155,17 +172,26 @@ def _tried(step: Step) -> Tried:
     )
 
 
-def _why(last: Step, epsilon: float) -> str:
-    """Why the widest class that was tried did not pass."""
-    one = last.strongest
-    if one.success <= one.ceiling:
-        return (
-            f"too short to tell: {one.success:.3f} of the guesses of the attacker '{one.attacker}' are right, at most "
-            f"{one.high:.3f}, and epsilon {epsilon:g} allows {one.ceiling:.3f}"
-        )
+def _attacks(states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs], epsilon: float) -> tuple[Attack, ...]:
+    """Everything that would be released, attacked; intervals hold together (Bonferroni)."""
+    if isinstance(outputs, SymbolOutputs | CountOutputs):
+        return attack(states, segments, outputs, epsilon)
+    found: list[Attack] = []
+    for seen in outputs:
+        what = "symbols" if isinstance(seen, SymbolOutputs) else f"counts of {seen.length}"
+        for one in attack(states, segments, seen, epsilon, confidence=1.0 - _ERROR / len(outputs)):
+            found.append(replace(one, attacker=f"{one.attacker}, {what}"))
+    return tuple(sorted(found, key=lambda one: -one.success))
+
+
+def _why(steps: Sequence[Step], epsilon: float) -> str:
+    """Why the widest class that was tried did not pass: attackers were right too often, or may have been."""
+    one = steps[-1].strongest
+    seen = any(step.strongest.success > step.strongest.ceiling for step in steps)
     return (
-        f"no class passes: even with noise of {last.count_scale:.3g} ticks for a count, {one.success:.3f} of the "
-        f"guesses of the attacker '{one.attacker}' are right, and epsilon {epsilon:g} allows {one.ceiling:.3f}"
+        f"{'no class passes' if seen else 'too short to tell'}: even with noise of {steps[-1].count_scale:.3g} ticks "
+        f"for a count, up to {one.high:.3f} of the guesses of the attacker '{one.attacker}' are right ({one.success:.3f} "
+        f"were), and epsilon {epsilon:g} allows {one.ceiling:.3f}"
     )
 
 

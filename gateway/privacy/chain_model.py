@@ -135,7 +135,7 @@ class Tried(Document):
 
 
 class Attacked(Document):
-    """Attacks on the symbols that would be released at some epsilon against the universal adversary."""
+    """Attacks on the symbols or counts that would be released at some epsilon, universal adversary."""
 
     epsilon: float = Field(gt=0.0)
     attackers: int = Field(ge=1)
