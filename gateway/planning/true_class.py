@@ -190,8 +190,8 @@ def _why(steps: Sequence[Step], epsilon: float) -> str:
     seen = any(step.strongest.success > step.strongest.ceiling for step in steps)
     return (
         f"{'no class passes' if seen else 'too short to tell'}: even with noise of {steps[-1].count_scale:.3g} ticks "
-        f"for a count, up to {one.high:.3f} of the guesses of the attacker '{one.attacker}' are right ({one.success:.3f} "
-        f"were), and epsilon {epsilon:g} allows {one.ceiling:.3f}"
+        f"for a count, up to {one.high:.3f} of the guesses of the attacker '{one.attacker}' are right "
+        f"({one.success:.3f} were), and epsilon {epsilon:g} allows {one.ceiling:.3f}"
     )
 
 
