@@ -9,10 +9,11 @@ from typing import TypeVar, get_args
 from contract.guarantee import Adversary
 from fugu.errors import CommandError, CommandLineError
 
-__all__ = ["adversary", "confidence", "exact_probability", "interval", "number", "one_of", "positive"]
+__all__ = ["adversary", "confidence", "exact_probability", "interval", "number", "one_of", "positive", "span"]
 
 _Choice = TypeVar("_Choice", bound=str)
 _MAX_DIGITS = 400
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def number(text: str, name: str) -> float:
@@ -28,6 +29,21 @@ def number(text: str, name: str) -> float:
     if not math.isfinite(value):
         raise CommandLineError(f"{name} must be a number, got {_shown(text)}")
     return value
+
+
+def span(text: str, name: str) -> tuple[float, bool]:
+    """Read a time like `30s`, `5m`, `1h` or `2d`, or a bare number.
+
+    Returns:
+        Seconds and true, or the number and false; above 0.
+
+    Raises:
+        CommandLineError: the text is neither.
+        CommandError: out of range.
+    """
+    unit = text[-1:] if text[-1:] in _SECONDS else ""
+    value = positive(number(text.removesuffix(unit), name), name)
+    return value * _SECONDS.get(unit, 1.0), bool(unit)
 
 
 def positive(value: float, name: str) -> float:

@@ -1,4 +1,4 @@
-"""`fugu plan stream`, `fugu plan window` and `fugu plan measure`."""
+"""`fugu plan auto`, `fugu plan stream`, `fugu plan window` and `fugu plan measure`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fugu.commands.groups import grouped
 from fugu.commands.options import JsonOption, command_group
 from fugu.commands.plan_options import (
     AdversaryOption,
+    AutoOptions,
     ChainOptions,
     DiscretiserOptions,
     HeaderOptions,
@@ -22,6 +23,35 @@ from fugu.commands.plan_options import (
 __all__ = ["app"]
 
 app = command_group("Noise for a guarantee.")
+
+
+@app.command("auto")
+@grouped
+def auto(
+    readings: Annotated[
+        Path, typer.Argument(metavar="READINGS", help="CSV (also gzipped) or NPZ, not to be released.")
+    ],
+    options: AutoOptions,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Write policy.json, agent.toml and plan.html there."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan from a recording and a question: what to release, how far off it is, and what attackers make of it.
+
+    Compares symbols at several periods and windows of several lengths at the same epsilon, attacks what it recommends,
+    and judges it on a part of the recording that nothing was fitted to. Says so where nothing is worth it.
+
+    \b
+    examples:
+      fugu plan auto sleep.csv.gz --baseline 300 -o plan
+      fugu plan auto motion.csv --column state --time last_changed --within 5% --latency 8h
+      fugu plan auto rooms.csv --want histogram --devices 20 --json
+    """
+    from fugu.commands.auto_plan import plan_recording
+
+    plan_recording(readings, options, output=output, as_json=as_json)
 
 
 @app.command("stream")

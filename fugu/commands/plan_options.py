@@ -10,6 +10,7 @@ import typer
 
 __all__ = [
     "AdversaryOption",
+    "AutoOptions",
     "ChainOptions",
     "DiscretiserOptions",
     "HeaderOptions",
@@ -138,3 +139,51 @@ class DiscretiserOptions:
     ] = None
     states: Annotated[str | None, typer.Option(metavar="NAME,NAME...", help="Policy: names of the states.")] = None
     hysteresis: Annotated[float, typer.Option(help="Policy: how far past an edge a value must be.")] = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AutoOptions:
+    """What is asked of a recording."""
+
+    column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Column of the readings, or entity of a log of several (default: value or state)."
+        ),
+    ] = None
+    time: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Column of the times: seconds, or ISO 8601 (default: t, time, ...)."),
+    ] = None
+    epsilon: _EpsilonOption = 1.0
+    want: Annotated[
+        str | None,
+        typer.Option(
+            help="now (the state), share (of time), histogram (of states); default: share of two, histogram of more."
+        ),
+    ] = None
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME|TICKS", help="States above and below the running mean of so long: 5m, 1h, or 100 ticks."
+        ),
+    ] = None
+    threshold: Annotated[float | None, typer.Option(help="States below it, and not below it.")] = None
+    states: Annotated[
+        str | None, typer.Option(metavar="NAME,NAME...", help="Names, or numbers, that are states; others are missing.")
+    ] = None
+    within: Annotated[
+        str | None,
+        typer.Option(
+            metavar="5%|.05", help="Largest mean absolute error (default: 5%, or what beats guessing by most)."
+        ),
+    ] = None
+    adversary: AdversaryOption = "universal"
+    devices: Annotated[int, typer.Option(min=1, max=1_000_000, help="Ask for the average of a group of so many.")] = 1
+    latency: Annotated[str | None, typer.Option(metavar="TIME", help="Longest until a subscriber knows: 10m, 1h.")] = (
+        None
+    )
+    period: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Of a log of changes: look at it so often (default: 60).")
+    ] = None
+    seed: Annotated[int, typer.Option(help="Of the simulated devices.")] = 1

@@ -28,7 +28,6 @@ __all__ = ["plan_window"]
 _SLOW_STATES = 6
 _NAMES: tuple[Any, ...] = (*MECHANISMS, "auto")
 _QUERIES: tuple[Query, ...] = ("count", "histogram")
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _LONGEST = 1 << 31
 
 
@@ -117,13 +116,12 @@ def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -
 def _window(text: str, states: Any, period: float | None) -> WantedWindow:
     rest, colon, share = text.partition(":")
     name, equals, length = rest.rpartition("=")
-    unit = length[-1:] if length[-1:] in _SECONDS else ""
-    number = arguments.positive(arguments.number(length.removesuffix(unit), "window"), "window")
-    if unit:
+    number, is_time = arguments.span(length, "window")
+    if is_time:
         if period is None:
             raise CommandLineError(f"window {text} is a time: give --period, the seconds from tick to tick")
-        number *= _SECONDS[unit] / period
-    if not 1.0 <= number + 1e-9 < _LONGEST or (not unit and number != int(number)):
+        number /= period
+    if not 1.0 <= number + 1e-9 < _LONGEST or (not is_time and number != int(number)):
         raise CommandError(f"window {text} has {number:g} ticks: it needs a whole number of them, at least 1")
     name = name if equals else length
     if not re.fullmatch(WINDOW_NAME_PATTERN, name):

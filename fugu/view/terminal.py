@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from rich import box
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -73,3 +73,22 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=None)
         yield lambda part: progress.update(task, description=f"{what}: {part}")
+
+
+@contextmanager
+def advancing(what: str) -> Iterator[Callable[[str, float], None]]:
+    """Show on a terminal's stderr how much of a work is done; elsewhere nothing is shown.
+
+    Args:
+        what: is being done.
+
+    Yields:
+        What to call with the part of the work that has begun, and the share of all that is done before it.
+    """
+    if not sys.stderr.isatty():
+        yield lambda part, share: None
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=1.0)
+        yield lambda part, share: progress.update(task, description=f"{what}: {part}", completed=share)

@@ -1,7 +1,7 @@
 """Three sets of a recording, far apart: one to fit a class of chains, one to choose, one to hold back until the end.
 
 Each is made of contiguous blocks. Where a recording allows it, the blocks of the three take turns, so that each set has
-seen the whole of it.
+seen the whole of it, and leaves out the first ten baselines as well, until a running mean is no longer new.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ __all__ = ["BASELINES_APART", "Part", "ThreeSets", "apart_ticks", "three_sets"]
 BASELINES_APART = 10
 """How many baselines lie between the blocks of two sets: of what a running mean knows of the one, e^-10 is left."""
 _LEAST_APART = 300
-_SHARES = (0.45, 0.2, 0.35)
+_SHARES = (0.5, 0.15, 0.35)
 _MOST_TURNS = 5
 _MOST_LOST = 0.4
-_LEAST_TICKS = 400
+_LONG_BLOCK = 1_500
+"""Blocks take turns only where the shortest ones are at least that long: long windows need room as well."""
+_LEAST_TICKS = 300
 
 
 class Part(NamedTuple):
@@ -61,15 +63,26 @@ def three_sets(segments: Ints, baseline_ticks: int) -> ThreeSets:
         PlanningError: too few ticks are left.
     """
     ticks, apart = len(segments), apart_ticks(baseline_ticks)
-    turns = max((t for t in range(1, _MOST_TURNS + 1) if (3 * t - 1) * apart <= _MOST_LOST * ticks), default=1)
-    usable = ticks - (3 * turns - 1) * apart
+    new = apart if baseline_ticks and 3 * apart <= _MOST_LOST * ticks else 0
+
+    def left(turns: int) -> int:
+        return ticks - new - (3 * turns - 1) * apart
+
+    turns = 1
+    while (
+        turns < _MOST_TURNS
+        and left(turns + 1) >= (1.0 - _MOST_LOST) * ticks
+        and left(turns + 1) * min(_SHARES) >= _LONG_BLOCK * (turns + 1)
+    ):
+        turns += 1
+    usable = left(turns)
     if usable * min(_SHARES) < _LEAST_TICKS:
         least = 2 * apart + round(_LEAST_TICKS / min(_SHARES))
         raise PlanningError(
             f"{ticks} ticks are too few to plan from: three sets that lie {apart} ticks apart need {least} or more"
         )
     blocks: list[list[Ints]] = [[], [], []]
-    begin = 0
+    begin = new
     for _ in range(turns):
         for place, share in enumerate(_SHARES):
             end = begin + int(usable / turns * share)

@@ -45,6 +45,7 @@ class Readings(NamedTuple):
         segments: (n,) numbers, equal inside a stretch without gaps.
         period_seconds: from tick to tick, or the typical time between events; none without times.
         steady: whether ticks are at equal times; rows without times, and events such as heartbeats, are not.
+        changes: whether the rows are a log of changes.
         kind: of the values.
         column: where they are from.
         source: name of the file.
@@ -56,6 +57,7 @@ class Readings(NamedTuple):
     segments: Ints
     period_seconds: float | None
     steady: bool
+    changes: bool
     kind: Kind
     column: str
     source: str
@@ -106,7 +108,7 @@ def read_readings(
 def _readings(table: _Table, file: str, period: float | None) -> Readings:
     values, works = _values(table, file)
     if table.times is None:
-        found = Readings(values, table.parts, None, False, "numbers", table.column, file, 0.0, ())
+        found = Readings(values, table.parts, None, False, False, "numbers", table.column, file, 0.0, ())
         return found._replace(kind=_kind(found, file), missing_share=float(1.0 - found.present.mean()))
     order, notes = in_order(table.times, table.parts)
     times, parts, works = table.times[order], table.parts[order], works[order]
@@ -121,7 +123,8 @@ def _readings(table: _Table, file: str, period: float | None) -> Readings:
         taken = np.where(rows < 0, np.nan, values[rows])
     told = (*notes, *ticks.notes)
     found = Readings(
-        taken, ticks.segments, ticks.period_seconds, ticks.steady, "numbers", table.column, file, 0.0, told
+        *(taken, ticks.segments, ticks.period_seconds, ticks.steady, changes),
+        *("numbers", table.column, file, 0.0, told),
     )
     missing = float((~found.present[rows >= 0]).mean())
     return found._replace(kind=_kind(found, file), missing_share=missing)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
 import random
-from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise, product
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contract.classify import Classifier
-from contract.discretisers import Baseline
 from edge_agent.watch import ALARM, Watch, _log_e_value, watched_class
 
-NIGHT = Path(__file__).parents[2] / "fugu" / "demo" / "data" / "hr_sleep_N10.csv.gz"
 BOX = {"q": [0.1, 0.2], "r": [0.2, 0.3]}
 ODDS = {"odds_ratio": 9.0}
 KNOWN = {"transitions": [[[0.5, 0.5], [0.25, 0.75]], [[0.0, 1.0], [0.5, 0.5]]]}
@@ -124,23 +117,6 @@ def test_a_slow_regime_is_found() -> None:
     """The mean rates are inside the class, those of the regimes are not."""
     regimes = [binary(0.16, 0.24)] * 40 + [binary(0.005, 0.8)] * 8
     assert watched(walk(regimes, 40_000, seed=3), BOX).alarm is not None
-
-
-def test_a_class_that_covers_its_odds_ratios_is_true_of_a_night_and_that_of_its_mean_rates_is_not() -> None:
-    """A recorded heart rate, above its running mean of 300 beats or not; the ratio is that of its 98 % of stretches."""
-    with gzip.open(NIGHT, "rt") as file:
-        readings = [row["value"] for row in csv.DictReader(file)]
-    classifier = Classifier(Baseline(baseline_ticks=300, lowest=20.0, highest=250.0).model_dump(mode="json"))
-    states = [classifier.observe(tick, reading) for tick, reading in enumerate(readings)]
-    steps = Counter(pairwise(state for state in states if state is not None))
-    q, r = (steps[x, 1 - x] / (steps[x, 0] + steps[x, 1]) for x in (0, 1))
-    wide, narrow = Watch(2, {"odds_ratio": 215.0}), Watch(2, {"q": [q, q], "r": [r, r]})
-    for tick, state in enumerate(states):
-        wide.observe(tick, state)
-        narrow.observe(tick, state)
-    assert wide.steps > 26_000
-    assert wide.alarm is None
-    assert narrow.alarm is not None
 
 
 def test_ticks_without_a_state_and_absent_ticks_are_no_steps() -> None:

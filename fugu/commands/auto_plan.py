@@ -1,0 +1,88 @@
+"""The work of `fugu plan auto`: options to a question, the plan to terminal, JSON and files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from fugu.commands import arguments
+from fugu.commands.plan_options import AutoOptions
+from fugu.errors import CommandError, CommandLineError
+from fugu.view.auto_plan import auto_document, show_auto
+from fugu.view.plan_page import plan_page
+from fugu.view.terminal import advancing, say, warn
+from gateway.planning.auto import plan_auto
+from gateway.planning.auto_files import agent_configuration, auto_policy
+from gateway.planning.question import Question, Want
+from gateway.planning.readings import read_readings
+
+__all__ = ["plan_recording"]
+
+_WANTS: tuple[Want, ...] = get_args(Want)
+_POLICY, _AGENT, _PAGE = "policy.json", "agent.toml", "plan.html"
+
+
+def plan_recording(file: Path, options: AutoOptions, *, output: Path | None, as_json: bool) -> None:
+    """Plan from a recording, print what was found, and write policy, configuration and page if a folder is named.
+
+    Raises:
+        FuguError: something cannot be read, or the recording cannot answer such a question.
+        OSError: a file cannot be read or written.
+    """
+    question = _question(options)
+    period = None if options.period is None else arguments.positive(options.period, "period")
+    with advancing(f"planning from {file.name}") as progress:
+        readings = read_readings(file, options.column, options.time, period)
+        plan = plan_auto(readings, question, np.random.default_rng(options.seed), progress)
+        policy = None if plan.recommended.kind == "none" else auto_policy(plan)
+    written = []
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        texts = {_PAGE: plan_page(plan)}
+        if policy is not None:
+            texts[_POLICY] = policy.to_json()
+            texts[_AGENT] = agent_configuration(plan, policy, file, _POLICY)
+        for name, text in texts.items():
+            (output / name).write_text(text, encoding="utf-8")
+            written.append(str(output / name))
+        for name in {_POLICY, _AGENT} - texts.keys():
+            if (output / name).exists():
+                warn(f"{output / name} is of an earlier plan: nothing is recommended now")
+    if as_json:
+        print(json.dumps(auto_document(plan, policy), indent=2))
+    else:
+        show_auto(plan, policy)
+        if written:
+            say(f"written: {', '.join(written)}")
+
+
+def _question(options: AutoOptions) -> Question:
+    baseline, is_time = (None, False) if options.baseline is None else arguments.span(options.baseline, "baseline")
+    within = None
+    if options.within is not None:
+        percent = options.within.endswith("%")
+        within = arguments.positive(arguments.number(options.within.removesuffix("%"), "within"), "within")
+        within /= 100.0 if percent else 1.0
+        if within >= 1.0:
+            raise CommandError(f"within is a share, as 5% or .05, got {options.within!r}")
+    latency = None
+    if options.latency is not None:
+        latency, is_latency_time = arguments.span(options.latency, "latency")
+        if not is_latency_time:
+            raise CommandLineError("latency is a time, as 30s, 10m or 1h")
+    threshold = None if options.threshold is None else arguments.number(str(options.threshold), "threshold")
+    return Question(
+        epsilon=arguments.positive(options.epsilon, "epsilon"),
+        want=None if options.want is None else arguments.one_of(options.want, "want", _WANTS),
+        baseline=baseline,
+        baseline_is_time=is_time,
+        threshold=threshold,
+        states=None if options.states is None else tuple(name.strip() for name in options.states.split(",")),
+        within=within,
+        adversary=arguments.adversary(options.adversary),
+        devices=options.devices,
+        latency_seconds=latency,
+    )

@@ -1,0 +1,230 @@
+"""What `fugu plan auto` found, as sentences and a table, and as an object for JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from contract.policy import Policy
+from contract.stretches import Stretch
+from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
+from fugu.view.terminal import say, show_table
+from gateway.attack import Attack
+from gateway.planning.auto import AutoPlan
+from gateway.planning.auto_files import UNKNOWN_PERIOD
+from gateway.planning.candidates import Candidate, useful
+
+__all__ = ["answer_words", "auto_document", "percent", "show_auto", "verdict"]
+
+_COLUMNS = (
+    "released",
+    "answer over",
+    "off by",
+    "95 % within",
+    "held back",
+    "guessing",
+    "known after",
+    "messages",
+    "bytes",
+)
+_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+def show_auto(plan: AutoPlan, policy: Policy | None) -> None:
+    """Print the verdict, what was compared, and what stretches of time lose."""
+    one = plan.readings
+    about = (
+        ""
+        if one.period_seconds is None
+        else f", {'one' if one.steady else 'typically one'} every {_time(one.period_seconds)}"
+    )
+    say(f"{one.source}, column {one.column}: {len(one.segments)} ticks{about}")
+    for note in (*one.notes, *plan.states.notes):
+        say(f"- {note}")
+    for number, sentence in enumerate(verdict(plan)):
+        say(sentence, style="" if number else "bold")
+    if plan.candidates:
+        title = f"What was compared, all at epsilon {plan.question.epsilon:g}, {plan.question.adversary} adversary"
+        show_table(title, _COLUMNS, [_row(plan, candidate) for candidate in plan.candidates])
+        say("off by: mean absolute error. guessing: the usual answer, always. messages and bytes: a day, payloads.")
+    if policy is not None:
+        show_table(STRETCH_TITLE, STRETCH_COLUMNS, stretch_rows(_stretches(policy)))
+        if one.period_seconds is None:
+            say(f"the recording has no times: its policy takes {UNKNOWN_PERIOD:g} s from tick to tick")
+
+
+def verdict(plan: AutoPlan) -> list[str]:
+    """Why, in sentences; the first one is the answer."""
+    chosen, question = plan.recommended, plan.question
+    if chosen.kind == "none":
+        return _nothing(plan)
+    told = [
+        f"Release {answer_words(plan, chosen)}: off by {percent(chosen.expected_error)} on average, 95 % of answers "
+        f"within {percent(chosen.error_95)}; always guessing is off by {percent(chosen.guess_error)}."
+    ]
+    if chosen.held_back_error is not None:
+        told.append(f"On the part of the recording that was held back it is off by {percent(chosen.held_back_error)}.")
+    if chosen.kind == "windows" and (best := _best(plan, "symbols")) is not None:
+        told.insert(
+            0 if question.want == "now" else 1,
+            f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is off by "
+            f"{percent(best.expected_error)} where always guessing is off by {percent(best.guess_error)}.",
+        )
+    if chosen.attack is not None:
+        told.append(_attacked(chosen.attack, chosen))
+    told.append(
+        f"Protected is {plan.states.protected}, with epsilon {chosen.epsilon:g} against the {chosen.adversary} "
+        "adversary: proven if the readings are in the class of chains."
+    )
+    return told
+
+
+def _attacked(attack: Attack, chosen: Candidate) -> str:
+    if attack.success <= attack.guess:
+        return (
+            f"There, what is released made no attacker better: right {attack.guess:.1%} of the time, as without it; "
+            f"epsilon {chosen.epsilon:g} allows {attack.ceiling:.1%}."
+        )
+    return (
+        f"There, the strongest of the attackers that were run ({attack.attacker}) is right {attack.success:.1%} of the "
+        f"time ({attack.low:.1%} to {attack.high:.1%}), and {attack.guess:.1%} without what is released; epsilon "
+        f"{chosen.epsilon:g} allows {attack.ceiling:.1%}."
+    )
+
+
+def _nothing(plan: AutoPlan) -> list[str]:
+    """Why nothing is recommended, and what would be nearest to it."""
+    question = plan.question
+    told = [f"Nothing is recommended at epsilon {question.epsilon:g}."]
+    if plan.reasons:
+        return told + [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons]
+    best = _best(plan, "symbols" if question.want == "now" else "windows")
+    if best is not None:
+        told.append(
+            f"The most accurate answer, {answer_words(plan, best)}, is within {percent(best.expected_error)} on "
+            f"average and no less; always guessing is off by {percent(best.guess_error)}."
+        )
+        wide = question.within is not None and useful(best) and best.expected_error > question.within
+        if wide and question.within is not None:
+            told.append(f"That is better than guessing, but not within {percent(question.within)}.")
+    if plan.least_epsilon is not None:
+        told.append(f"Nothing useful below epsilon {plan.least_epsilon:g}.")
+    elif plan.curves:
+        told.append(f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}.")
+    return told
+
+
+def _best(plan: AutoPlan, kind: str) -> Candidate | None:
+    """The most accurate candidate of a kind; of symbols the one that beats guessing by most."""
+    some = [one for one in plan.candidates if one.kind == kind and one.devices in (1, plan.question.devices)]
+    if kind == "symbols":
+        return min(some, key=lambda one: one.expected_error / max(one.guess_error, 1e-9), default=None)
+    return min(some, key=lambda one: one.expected_error, default=None)
+
+
+def answer_words(plan: AutoPlan, candidate: Candidate) -> str:
+    """What a candidate tells."""
+    if candidate.window_ticks is None:
+        return f"a randomised symbol {_every(plan, candidate)}, for the state now"
+    what = "the share of each state" if candidate.answers == "histogram" else f"the share {_of(plan)}"
+    group = f", averaged over {candidate.devices} devices" if candidate.devices > 1 else ""
+    symbols = f" from a randomised symbol {_every(plan, candidate)}" if candidate.kind == "symbols" else ""
+    return f"{what} over {_span(plan, candidate.window_ticks)}{group}{symbols}"
+
+
+def _of(plan: AutoPlan) -> str:
+    words = plan.states.share_of
+    return words if words.startswith("above") else f"of '{words}'"
+
+
+def _every(plan: AutoPlan, candidate: Candidate) -> str:
+    return "every tick" if candidate.every == 1 else f"every {_span(plan, candidate.every)}"
+
+
+def _span(plan: AutoPlan, ticks: int) -> str:
+    period = plan.readings.period_seconds
+    if period is None:
+        return f"{ticks} ticks"
+    return _time(ticks * period) if plan.readings.steady else f"{ticks} ticks (about {_time(ticks * period)})"
+
+
+def _time(seconds: float) -> str:
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
+    return f"{seconds / size:.3g} {unit}"
+
+
+def percent(share: float) -> str:
+    """A share in per cent, with two digits."""
+    return f"{100.0 * share:.2g} %" if share < 0.995 else f"{100.0 * share:.0f} %"
+
+
+def _row(plan: AutoPlan, one: Candidate) -> list[str]:
+    name = f"symbols {_every(plan, one).partition(' (')[0]}" if one.kind == "symbols" else "windows"
+    name += f", {one.devices} devices" if one.devices > 1 else ""
+    same = one.same_release(plan.recommended)
+    return [
+        name + (" *" if same else ""),
+        "the state now" if one.window_ticks is None else _span(plan, one.window_ticks).partition(" (")[0],
+        percent(one.expected_error),
+        percent(one.error_95),
+        "-" if one.held_back_error is None else percent(one.held_back_error),
+        percent(one.guess_error),
+        "-" if one.latency_seconds is None else _time(one.latency_seconds),
+        "-" if one.messages_per_day is None else f"{one.messages_per_day:.0f}",
+        "-" if one.bytes_per_day is None else f"{one.bytes_per_day:.0f}",
+    ]
+
+
+def _stretches(policy: Policy) -> tuple[Stretch, ...]:
+    return policy.stretches(policy.verify(policy.guarantee.epsilon).epsilon)
+
+
+def auto_document(plan: AutoPlan, policy: Policy | None) -> dict[str, Any]:
+    """The plan as an object for JSON."""
+    one = plan.readings
+    return {
+        "recommended": _document(plan.recommended),
+        "candidates": [_document(candidate) for candidate in plan.candidates],
+        "verdict": verdict(plan),
+        "least_epsilon": plan.least_epsilon,
+        "protected": plan.states.protected,
+        "stretches": [] if policy is None else stretch_documents(_stretches(policy)),
+        "readings": {
+            "source": one.source,
+            "column": one.column,
+            "kind": one.kind,
+            "ticks": len(one.segments),
+            "period_seconds": one.period_seconds,
+            "notes": [*one.notes, *plan.states.notes],
+        },
+    }
+
+
+def _document(one: Candidate) -> dict[str, Any]:
+    attack = one.attack
+    return {
+        "kind": one.kind,
+        "answers": one.answers,
+        "devices": one.devices,
+        "every": one.every,
+        "discretiser": one.discretiser.model_dump(mode="json"),
+        "chains": None if one.chains is None else one.chains.model_dump(mode="json"),
+        "epsilon": one.epsilon,
+        "adversary": one.adversary,
+        "window_ticks": one.window_ticks,
+        "scale": None if one.scale is None else str(one.scale),
+        "expected_error": _number(one.expected_error),
+        "error_95": _number(one.error_95),
+        "held_back_error": one.held_back_error,
+        "guess_error": _number(one.guess_error),
+        "latency_seconds": one.latency_seconds,
+        "messages_per_day": one.messages_per_day,
+        "bytes_per_day": one.bytes_per_day,
+        "attack": None
+        if attack is None
+        else {name: getattr(attack, name) for name in ("attacker", "success", "low", "high", "ceiling", "guess")},
+    }
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value

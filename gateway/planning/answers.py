@@ -1,0 +1,126 @@
+"""What answers are worth: shares of windows, true and as they are released, and what always guessing would give."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.chain.arrays import Floats, Ints
+
+__all__ = ["Shares", "group_error", "guess_error", "noisy_shares", "true_shares"]
+
+_CONFIDENCE = 0.95
+_LEAST_STATED = 0.9
+_TAIL = 40.0
+"""Noise beyond so many scales of one device plus standard deviations of the sum is not followed: below 1e-14."""
+
+
+class Shares(NamedTuple):
+    """True answers of consecutive windows.
+
+    Attributes:
+        counts: (w, b) ticks in each counted set of states.
+        truth: (w, b) their share of the ticks that have a state.
+        first: (w,) place of each window's first tick.
+        length: ticks of a window.
+    """
+
+    counts: Ints
+    truth: Floats
+    first: Ints
+    length: int
+
+    @property
+    def bias(self) -> Floats:
+        """(w, b) by how much counts over all ticks are off the truth, because of ticks without a state."""
+        return np.abs(self.counts / self.length - self.truth)
+
+
+def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int, ...], ...]) -> Shares:
+    """The answers of tumbling windows that cross no gap and of whose ticks at least 9 of 10 have a state.
+
+    Args:
+        states: (n,), -1 where there is none.
+        segments: (n,) equal inside a stretch without gaps.
+        length: ticks of a window.
+        bins: sets of states that are counted.
+    """
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(segments)) + 1, [len(states)]])
+    starts = [np.arange(a, b - length + 1, length) for a, b in pairwise(edges.tolist())]
+    first = np.concatenate(starts).astype(np.int64)
+
+    def inside(wanted: NDArray[np.bool_]) -> Ints:
+        total = np.concatenate([[0], np.cumsum(wanted)])
+        return np.asarray(total[first + length] - total[first], dtype=np.int64)
+
+    stated = inside(states >= 0)
+    counts = np.stack([inside(np.isin(states, some)) for some in bins], axis=1)
+    kept = stated >= _LEAST_STATED * length
+    return Shares(counts[kept], counts[kept] / np.maximum(stated[kept], 1)[:, None], first[kept], length)
+
+
+def noisy_shares(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> Floats:
+    """What subscribers are told, run by run: counts with discrete Laplace noise, cut off at 0 and 1.
+
+    Args:
+        shares: the truth.
+        scale: of the noise on every count, in ticks.
+        devices: of the group whose average it is; the others are like windows of the same recording.
+        rng: source of randomness.
+        runs: how often everything is released.
+
+    Returns:
+        (runs, w, b) shares; compare them with `shares.truth`.
+    """
+    shape = (runs, *shares.counts.shape)
+    # The difference of two geometric numbers with ratio exp(-1/s) is discrete Laplace noise of scale s; the sum of so
+    # many such numbers is negative binomial.
+    success = -math.expm1(-1.0 / float(scale))
+    noise = rng.negative_binomial(devices, success, shape) - rng.negative_binomial(devices, success, shape)
+    return np.asarray(np.clip(shares.counts / shares.length + noise / (devices * shares.length), 0.0, 1.0))
+
+
+def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, float]:
+    """The mean absolute error and the 95 % error that noise gives the average share of a group.
+
+    Args:
+        scale: of the noise on every device's count, in ticks.
+        length: ticks of a window.
+        devices: N.
+
+    Source: the characteristic function ((1 - a)^2 / (1 - 2 a cos t + a^2))^N of N discrete Laplace numbers, with
+        a = e^(-1/s).
+    """
+    rate = 1.0 / float(scale)
+    reach = _TAIL * (float(scale) + 1.0) + 10.0 * float(scale) * math.sqrt(2.0 * devices)
+    size = 1 << math.ceil(math.log2(2.0 * reach + 2.0))
+    angle = 2.0 * math.pi * np.arange(size // 2 + 1) / size
+    ratio = math.exp(-rate)
+    single = math.expm1(-rate) ** 2 / (math.expm1(-rate) ** 2 + 4.0 * ratio * np.sin(angle / 2.0) ** 2)
+    law = np.fft.irfft(single**devices, size)
+    absolute = np.concatenate([law[:1], law[1 : size // 2] + law[: size // 2 : -1]])
+    absolute = np.clip(absolute, 0.0, None)
+    whole = devices * length
+    error = np.minimum(np.arange(len(absolute)), whole) / whole
+    most = int(np.searchsorted(np.cumsum(absolute), _CONFIDENCE + 1e-9))
+    return float(absolute @ error), min(most, whole) / whole
+
+
+def guess_error(known: Floats, truth: Floats, devices: int, rng: np.random.Generator) -> float:
+    """The mean absolute error of always guessing: the median of the answers that are known.
+
+    Args:
+        known: (w, b) true answers of one set.
+        truth: (v, b) those of another.
+        devices: of a group, whose average is guessed: each like a window taken at random.
+    """
+    if devices > 1:
+        known, truth = (
+            some[rng.integers(len(some), size=(400, min(devices, 1000)))].mean(axis=1) for some in (known, truth)
+        )
+    return float(np.abs(truth - np.median(known, axis=0)).mean())

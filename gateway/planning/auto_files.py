@@ -1,0 +1,94 @@
+"""What a device needs to carry out a recommendation: its policy, and the configuration of its agent."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from contract.guarantee import Guarantee, check_guarantee
+from contract.policy import Policy
+from gateway.planning.auto import AutoPlan
+from gateway.planning.candidates import Candidate, wanted_window
+from gateway.planning.errors import PlanningError
+from gateway.planning.joint_plan import JointPlan, joint_plan
+from gateway.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, build_window_policy
+
+__all__ = ["UNKNOWN_PERIOD", "agent_configuration", "auto_policy"]
+
+UNKNOWN_PERIOD = 1.0
+"""Seconds from tick to tick in the policy of a recording without times."""
+_FLEET, _DEVICE = "home", "device-1"
+
+
+def auto_policy(plan: AutoPlan, epoch: float | None = None) -> Policy:
+    """The policy of a recommendation, checked as a device would.
+
+    Args:
+        plan: that recommends something.
+        epoch: Unix time of tick 0; now, if not given.
+
+    Raises:
+        PlanningError: it recommends nothing.
+    """
+    candidate, period = plan.recommended, plan.readings.period_seconds or UNKNOWN_PERIOD
+    if candidate.chains is None or candidate.kind == "none":
+        raise PlanningError("nothing is recommended: there is no policy to write")
+    latency = LATENCY_SECONDS if plan.question.latency_seconds is None else plan.question.latency_seconds
+    header = PolicyHeader(
+        fleet=_FLEET,
+        device=_DEVICE,
+        stream=re.sub(r"[^A-Za-z0-9_-]+", "-", plan.readings.column).strip("-")[:32] or "readings",
+        discretiser=candidate.discretiser,
+        period_seconds=period * candidate.every,
+        latency_seconds=min(latency, LATENCY_SECONDS),
+        epoch=epoch,
+    )
+    return build_window_policy(_planned(plan, candidate), header)
+
+
+def _planned(plan: AutoPlan, candidate: Candidate) -> JointPlan:
+    assert candidate.chains is not None
+    if candidate.table is not None:
+        guarantee = Guarantee(epsilon=candidate.epsilon, adversary=candidate.adversary)
+        loss = check_guarantee(candidate.chains, candidate.table, guarantee)
+        return JointPlan(candidate.chains, guarantee, candidate.table, (), loss, None, ())
+    assert candidate.window_ticks is not None
+    window = wanted_window(candidate.window_ticks, plan.bins)
+    return joint_plan(candidate.chains, candidate.epsilon, candidate.adversary, [window])
+
+
+def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_file: str) -> str:
+    """The configuration of an agent that replays the recording, or reads lines where that is a log of changes.
+
+    Args:
+        plan: the recommendation.
+        policy: of `auto_policy`.
+        recording: the file that was read; a real device's sensor takes its place.
+        policy_file: name of the policy's file, beside the configuration.
+    """
+    if plan.readings.changes:
+        sensor = ['kind = "stdin"  # one value a line, whenever it changes', 'silence = "changes"']
+    else:
+        sensor = [
+            'kind = "replay"  # for a trial: a row a tick; docs/deploy.md has the sensors of real devices',
+            f"file = {json.dumps(str(recording.resolve()))}",
+            f"column = {json.dumps(plan.readings.column)}",
+        ]
+    lines = [
+        f"fleet = {json.dumps(policy.fleet)}",
+        f"device = {json.dumps(policy.device)}",
+        'outbox = "outbox.sqlite"',
+        f"ceiling = {float(policy.guarantee.epsilon)!r}",
+        "",
+        "[broker]",
+        'host = "127.0.0.1"',
+        "port = 1883",
+        "",
+        "[[streams]]",
+        f"policy = {json.dumps(policy_file)}",
+        "",
+        "[streams.sensor]",
+        *sensor,
+    ]
+    return "\n".join(lines) + "\n"

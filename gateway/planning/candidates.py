@@ -1,0 +1,354 @@
+"""What a device could release to answer a question: windows of several lengths, and symbols at several periods.
+
+A candidate is planned for a class of chains that a first set of a recording gave, and judged on a second one: how far
+off its answers are, what always guessing would give, when a subscriber knows, and what it sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from contract.chains import BinaryChains, ChainClass
+from contract.discretisers import Discretiser
+from contract.frames import SymbolFrame, encode_symbols, symbol_bits
+from contract.guarantee import Adversary
+from contract.noise_table import NoiseTable
+from contract.window_frames import WindowFrame, encode_window
+from gateway.attack import Attack
+from gateway.planning.answers import Shares, group_error, guess_error, noisy_shares, true_shares
+from gateway.planning.errors import PlanningError
+from gateway.planning.joint_plan import WantedWindow, joint_plan
+from gateway.planning.policy_builder import frame_ticks
+from gateway.planning.question import Question, Want
+from gateway.planning.sampled import Cut, Sampled
+from gateway.planning.symbol_answers import Assessed, assess_now, assess_shares
+from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary
+
+__all__ = [
+    "WINDOW",
+    "Bins",
+    "Candidate",
+    "Kind",
+    "error_at",
+    "held_back",
+    "nothing",
+    "symbol_candidates",
+    "symbol_table",
+    "useful",
+    "wanted_window",
+    "window_candidates",
+    "window_lengths",
+    "window_scale",
+]
+
+Kind = Literal["windows", "symbols", "points", "none"]
+Bins = tuple[tuple[int, ...], ...]
+"""Sets of states whose shares are asked for: one, or one for each state."""
+WINDOW = "share"
+"""What the window of a plan is called in its policy."""
+
+_BETTER = 2.0
+_LENGTHS = (30, 60, 100, 150, 200, 300, 600, 1000, 3000, 10_000)
+_TIMES = (0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 8 * 3600, 86_400, 7 * 86_400)
+_SHORTEST = 10
+_LEAST_WINDOWS, _LEAST_JUDGED = 2, 4
+_DAY = 86_400.0
+_RUNS, _ANSWERS = 100, 20_000
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Something that a device could release.
+
+    Attributes:
+        kind: windows alone, symbols, points, or nothing.
+        answers: what its answers are.
+        devices: over so many of which an answer is the average.
+        every: one reading every so many ticks of the recording.
+        discretiser, chains, epsilon, adversary: what holds, and for which class.
+        window_ticks: ticks of a window, or over which symbols are counted; none for the state now.
+        scale: of the noise on each count, for windows.
+        table: of the symbols, for symbols.
+        expected_error: mean absolute error of an answer, on the second set with noise drawn many times over.
+        error_95: what 95 % of answers are within, by the exact law of their noise for windows; for the state now, how
+            often it is wrong in a stretch like the held back one, in 95 % of these.
+        held_back_error: mean absolute error on the third set, once it has been looked at.
+        guess_error: that of always guessing the median answer of the first set, on the first two.
+        judged: how many answers the second set has.
+        latency_seconds: until a subscriber knows; none without times.
+        messages_per_day, bytes_per_day: of all its devices, payloads without MQTT's own bytes; none without times.
+        attack: the strongest one on the third set, once it has been run.
+    """
+
+    kind: Kind
+    answers: Want
+    devices: int
+    every: int
+    discretiser: Discretiser
+    chains: ChainClass | None
+    epsilon: float
+    adversary: Adversary
+    window_ticks: int | None
+    scale: Fraction | None
+    table: NoiseTable | None
+    expected_error: float
+    error_95: float
+    held_back_error: float | None
+    guess_error: float
+    judged: int
+    latency_seconds: float | None
+    messages_per_day: float | None
+    bytes_per_day: float | None
+    attack: Attack | None = None
+
+    def same_release(self, other: Candidate) -> bool:
+        """Whether another one releases the same, whatever is known of it."""
+        mine, others = (
+            (one.kind, one.answers, one.window_ticks, one.every, one.devices, one.scale, one.table)
+            for one in (self, other)
+        )
+        return mine == others
+
+
+def useful(candidate: Candidate) -> bool:
+    """Whether a candidate's answers are twice as good as always guessing, as far as four or more of them show."""
+    return _BETTER * candidate.expected_error <= candidate.guess_error and candidate.judged >= _LEAST_JUDGED
+
+
+def nothing(data: Sampled, chains: ChainClass | None, question: Question) -> Candidate:
+    """What is recommended if nothing is worth it: the states and their class, and no numbers of an answer."""
+    return Candidate(
+        kind="none",
+        answers=question.want or "share",
+        devices=question.devices,
+        every=1,
+        discretiser=data.discretiser,
+        chains=chains,
+        epsilon=question.epsilon,
+        adversary=question.adversary,
+        window_ticks=None,
+        scale=None,
+        table=None,
+        expected_error=np.nan,
+        error_95=np.nan,
+        held_back_error=None,
+        guess_error=np.nan,
+        judged=0,
+        latency_seconds=None,
+        messages_per_day=None,
+        bytes_per_day=None,
+    )
+
+
+def window_lengths(period_seconds: float | None, steady: bool, question: Question) -> list[int]:
+    """Lengths to compare, in ticks: usual times where ticks are steady, else round numbers of ticks."""
+    lengths = [float(length) for length in _LENGTHS]
+    if steady and period_seconds is not None:
+        lengths = [seconds / period_seconds for seconds in _TIMES]
+    most = np.inf
+    if question.latency_seconds is not None and period_seconds is not None:
+        most = question.latency_seconds / period_seconds * (1.0 + 1e-9)
+        lengths.append(most)
+    return sorted({int(round(length, 6)) for length in lengths if _SHORTEST <= length <= most})
+
+
+def wanted_window(length: int, bins: Bins) -> WantedWindow:
+    """The window of a plan for these shares."""
+    return WantedWindow(WINDOW, length, "histogram" if len(bins) > 1 else bins[0])
+
+
+def window_scale(chains: ChainClass, question: Question, epsilon: float, bins: Bins) -> Fraction:
+    """The noise of tumbling windows, which is the same for every length.
+
+    Raises:
+        FuguError: no noise is enough.
+    """
+    plan = joint_plan(chains, epsilon, question.adversary, [wanted_window(_SHORTEST, bins)])
+    return Fraction(plan.windows[0].scale)
+
+
+def symbol_table(chains: ChainClass, epsilon: float, adversary: Adversary) -> NoiseTable:
+    """The most informative symbols for a class.
+
+    Raises:
+        FuguError: no table is enough.
+    """
+    if chains.states == 2:
+        return calibrate_binary(chains, epsilon, adversary).table
+    if isinstance(chains, BinaryChains):
+        raise PlanningError("a class of two states has more than two")
+    return calibrate_kary(chains, epsilon, adversary)[0]
+
+
+def window_candidates(
+    data: Sampled, chains: ChainClass, question: Question, bins: Bins, period: float | None, lengths: Sequence[int]
+) -> list[Candidate]:
+    """Windows of several lengths, per device and as a group; those too long for the recording are left out.
+
+    Raises:
+        FuguError: no noise is enough.
+    """
+    scale = window_scale(chains, question, question.epsilon, bins)
+    found = []
+    for length in lengths:
+        known, truth = (true_shares(cut.states, cut.segments, length, bins) for cut in (data.fit, data.choose))
+        if min(len(known.counts), len(truth.counts)) < _LEAST_WINDOWS:
+            continue
+        both = truth._replace(
+            counts=np.concatenate([known.counts, truth.counts]), truth=np.concatenate([known.truth, truth.truth])
+        )
+        runs = max(_RUNS, _ANSWERS // len(truth.counts))
+        frame = WindowFrame(1, WINDOW, -1, 0, 0, length, length, (0,) * len(bins))
+        seconds = None if period is None else length * period
+        for devices in sorted({1, question.devices}):
+            _, most = group_error(scale, length, devices)
+            rng = np.random.default_rng(length)
+            found.append(
+                Candidate(
+                    kind="windows",
+                    answers="histogram" if len(bins) > 1 else "share",
+                    devices=devices,
+                    every=1,
+                    discretiser=data.discretiser,
+                    chains=chains,
+                    epsilon=question.epsilon,
+                    adversary=question.adversary,
+                    window_ticks=length,
+                    scale=scale,
+                    table=None,
+                    expected_error=_off(truth, scale, devices, rng, runs),
+                    error_95=min(1.0, most + float(both.bias.max())),
+                    held_back_error=None,
+                    guess_error=guess_error(known.truth, both.truth, devices, rng),
+                    judged=len(truth.counts),
+                    **_sent(seconds, seconds, len(encode_window(frame)), devices),
+                )
+            )
+    return found
+
+
+def symbol_candidates(
+    data: Sampled,
+    chains: ChainClass,
+    table: NoiseTable,
+    question: Question,
+    bins: Bins,
+    period: float | None,
+    lengths: Sequence[int],
+    rng: np.random.Generator,
+) -> list[Candidate]:
+    """Symbols at one period: for the state now, or for shares over several lengths.
+
+    Args:
+        data: the states at that period.
+        chains, table: what is declared and released there.
+        period: seconds between readings of the recording, or none.
+        lengths: of shares, in ticks of the recording; none asks for the state now.
+    """
+    step = None if period is None else period * data.every
+    wait = question.latency_seconds
+    ticks = frame_ticks(min(60.0, wait or 60.0), step) if step is not None else 1
+    bits = symbol_bits(table.symbols)
+    size = len(encode_symbols(SymbolFrame(1, -1, 0, bytes(ticks), bits=bits)))
+    gathered = None if step is None else ticks * step
+    assessed: list[tuple[int | None, Assessed]] = []
+    if not lengths:
+        assessed = [(None, assess_now(table, data.fit, data.choose, len(data.test.states), rng))]
+    for length in lengths:
+        one = assess_shares(table, data.fit, data.choose, max(1, length // data.every), bins, rng)
+        if one is not None:
+            assessed.append((length, one))
+    return [
+        Candidate(
+            kind="symbols",
+            answers="now" if length is None else "histogram" if len(bins) > 1 else "share",
+            devices=1,
+            every=data.every,
+            discretiser=data.discretiser,
+            chains=chains,
+            epsilon=question.epsilon,
+            adversary=question.adversary,
+            window_ticks=length,
+            scale=None,
+            table=table,
+            expected_error=one.mean,
+            error_95=one.most,
+            held_back_error=None,
+            guess_error=one.guess,
+            judged=one.judged,
+            **_sent(
+                gathered,
+                None if gathered is None else gathered + (0.0 if length is None or period is None else length * period),
+                size,
+                1,
+            ),
+        )
+        for length, one in assessed
+    ]
+
+
+def held_back(candidate: Candidate, data: Sampled, bins: Bins, rng: np.random.Generator) -> float | None:
+    """The mean absolute error of a candidate's answers on the third set; none if it holds no whole window.
+
+    Args:
+        candidate: planned and chosen without that set.
+        data: the states at its period.
+        bins: what is counted.
+        rng: for the noise, which is drawn many times over.
+    """
+    test: Cut = data.test
+    if candidate.kind == "windows":
+        assert candidate.scale is not None
+        assert candidate.window_ticks is not None
+        shares = true_shares(test.states, test.segments, candidate.window_ticks, bins)
+        if not len(shares.counts):
+            return None
+        return _off(shares, candidate.scale, candidate.devices, rng, _RUNS)
+    assert candidate.table is not None
+    if candidate.window_ticks is None:
+        return assess_now(candidate.table, data.fit, test, len(test.states), rng).mean
+    length = max(1, candidate.window_ticks // candidate.every)
+    one = assess_shares(candidate.table, data.fit, test, length, bins, rng)
+    return None if one is None else one.mean
+
+
+def error_at(
+    candidate: Candidate, data: Sampled, bins: Bins, question: Question, epsilon: float, rng: np.random.Generator
+) -> float:
+    """The expected error of a candidate if it were planned at another epsilon, on the second set.
+
+    Raises:
+        FuguError: no noise is enough.
+    """
+    assert candidate.chains is not None
+    if candidate.kind == "windows":
+        assert candidate.window_ticks is not None
+        truth = true_shares(data.choose.states, data.choose.segments, candidate.window_ticks, bins)
+        scale = window_scale(candidate.chains, question, epsilon, bins)
+        return _off(truth, scale, candidate.devices, rng, max(1, _ANSWERS // len(truth.counts)))
+    table = symbol_table(candidate.chains, epsilon, question.adversary)
+    if candidate.window_ticks is None:
+        return assess_now(table, data.fit, data.choose, len(data.test.states), rng).mean
+    one = assess_shares(table, data.fit, data.choose, max(1, candidate.window_ticks // candidate.every), bins, rng)
+    assert one is not None
+    return one.mean
+
+
+def _off(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:
+    """The mean absolute error of shares that are released so many times."""
+    return float(np.abs(noisy_shares(shares, scale, devices, rng, runs) - shares.truth).mean())
+
+
+def _sent(message: float | None, latency: float | None, size: int, devices: int) -> dict[str, Any]:
+    """Latency and traffic, for a payload of a size every so many seconds."""
+    messages = None if message is None else devices * _DAY / message
+    return {
+        "latency_seconds": latency,
+        "messages_per_day": messages,
+        "bytes_per_day": None if messages is None else messages * size,
+    }

@@ -1,0 +1,224 @@
+"""`fugu plan auto`: what it prints and writes, that devices take it, and that bad input is one line."""
+
+from __future__ import annotations
+
+import json
+import random
+from fractions import Fraction
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.policies import read_policy
+from contract.policy import Policy
+from edge_agent.__main__ import main as agent
+from tests.support.command import Done, Fugu
+
+FIELDS = {
+    *("kind", "discretiser", "chains", "epsilon", "adversary", "window_ticks", "scale", "expected_error", "error_95"),
+    *("held_back_error", "guess_error", "latency_seconds", "messages_per_day", "bytes_per_day", "attack"),
+}
+ATTACK = {"attacker", "success", "low", "high", "ceiling", "guess"}
+
+
+def recording(folder: Path, ticks: int = 9_000, step: float = 30.0, name: str = "motion.csv") -> Path:
+    """On and off, more often in some hours than in others."""
+    rng, state, rows = random.Random(7), 0, ["t,value"]
+    for tick in range(ticks):
+        leave = (0.15, 0.25)[tick // 400 % 2] if state == 0 else (0.25, 0.15)[tick // 400 % 2]
+        state ^= rng.random() < leave
+        rows.append(f"{tick * step},{state}")
+    file = folder / name
+    file.write_text("\n".join(rows) + "\n")
+    return file
+
+
+class Pictures(HTMLParser):
+    """What a page draws, and what it would load from elsewhere."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loaded += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A recording, and the folder of its plan."""
+    from fugu.main import main
+
+    folder = tmp_path_factory.mktemp("auto")
+    file = recording(folder)
+    assert main(["plan", "auto", str(file), "-o", str(folder / "plan")]) == 0
+    return file, folder / "plan"
+
+
+def test_the_document_has_every_field_that_is_promised(fugu: Fugu, planned: tuple[Path, Path]) -> None:
+    document = fugu("plan", "auto", planned[0], "--json").json()
+    assert len(document["candidates"]) > 5
+    for one in (document["recommended"], *document["candidates"]):
+        assert one.keys() >= FIELDS
+    chosen = document["recommended"]
+    assert chosen["kind"] == "windows"
+    assert chosen["attack"].keys() == ATTACK
+    assert chosen["attack"]["high"] <= chosen["attack"]["ceiling"]
+    assert chosen in document["candidates"]
+    assert 2 * chosen["expected_error"] <= chosen["guess_error"]
+    assert chosen["held_back_error"] <= chosen["error_95"]
+    assert chosen["latency_seconds"] == chosen["window_ticks"] * 30.0
+    assert [one["stretch"] for one in document["stretches"]] == ["a single tick", "1 minute", "1 hour", "8 hours"]
+
+
+def test_the_policy_is_what_was_recommended_and_passes_the_check(fugu: Fugu, planned: tuple[Path, Path]) -> None:
+    policy = read_policy((planned[1] / "policy.json").read_bytes())
+    assert isinstance(policy, Policy)
+    chosen = fugu("plan", "auto", planned[0], "--json").json()["recommended"]
+    (window,) = policy.windows
+    assert (window.scale, window.length) == (chosen["scale"], chosen["window_ticks"])
+    assert policy.discretiser.model_dump(mode="json") == chosen["discretiser"]
+    assert policy.chains.model_dump(mode="json") == chosen["chains"]
+    assert policy.clock.period_us == 30_000_000
+    assert Fraction(chosen["scale"]) > 0
+    done = fugu("policy", "check", planned[1] / "policy.json", "--ceiling", 1)
+    assert done.code == 0
+    assert "the guarantee holds" in done.out
+    assert fugu("policy", "check", planned[1] / "policy.json", "--ceiling", 0.99).code == 1
+
+
+def test_the_agent_takes_its_configuration(planned: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert agent(["--check", str(planned[1] / "agent.toml")]) == 0
+    assert "every guarantee holds" in capsys.readouterr().out
+
+
+def test_the_page_has_its_pictures_and_needs_nothing_else(planned: tuple[Path, Path]) -> None:
+    text = (planned[1] / "plan.html").read_text()
+    page = Pictures(text)
+    assert page.tags.count("svg") == 2
+    assert page.tags.count("polyline") > 6
+    assert page.loaded == []
+    assert "script" not in page.tags
+    assert 'name="viewport"' in text
+    assert "nan" not in text
+
+
+def test_the_words_say_what_is_released_and_what_is_not_worth_it(fugu: Fugu, planned: tuple[Path, Path]) -> None:
+    done = fugu("plan", "auto", planned[0])
+    words = " ".join(done.out.split())
+    assert "Release the share of 'on' over" in words
+    assert "No symbol stream is useful at epsilon 1" in words
+    assert "always guessing is off by" in words
+    assert "proven if the readings are in the class" in words
+    assert "proven ceiling" not in words
+    assert "1 hour 120" in words
+
+
+def test_a_plain_no_names_what_comes_nearest(fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path) -> None:
+    done = fugu("plan", "auto", planned[0], "--within", "0.01%", "--epsilon", ".1", "-o", tmp_path / "none")
+    words = " ".join(done.out.split())
+    assert done.code == 0
+    assert "Nothing is recommended at epsilon 0.1." in words
+    assert "on average and no less" in words
+    assert "Nothing useful " in words
+    assert sorted(path.name for path in (tmp_path / "none").iterdir()) == ["plan.html"]
+    document = fugu("plan", "auto", planned[0], "--within", "0.01%", "--epsilon", ".1", "--json").json()
+    chosen = document["recommended"]
+    assert chosen["kind"] == "none"
+    assert chosen["scale"] is chosen["window_ticks"] is chosen["expected_error"] is chosen["attack"] is None
+
+
+def test_a_log_of_changes_gets_an_agent_that_reads_changes(fugu: Fugu, tmp_path: Path) -> None:
+    rng, at, rows = random.Random(3), 0.0, ["entity_id,state,last_changed"]
+    for place in range(9_000):
+        at += rng.expovariate(1 / 90) + 1.0
+        stamp = (
+            f"2026-01-{1 + int(at // 86_400):02d}T{int(at // 3600) % 24:02d}:{int(at // 60) % 60:02d}:{at % 60:06.3f}Z"
+        )
+        rows.append(f"binary_sensor.hall,{'on' if place % 2 else 'off'},{stamp}")
+    file = tmp_path / "history.csv"
+    file.write_text("\n".join(rows) + "\n")
+    done = fugu("plan", "auto", file, "--epsilon", 4, "-o", tmp_path / "plan", "--json")
+    document = done.json()
+    assert document["readings"]["kind"] == "on/off"
+    assert any(note.startswith("a log of changes") for note in document["readings"]["notes"])
+    if document["recommended"]["kind"] != "none":
+        assert 'silence = "changes"' in (tmp_path / "plan" / "agent.toml").read_text()
+
+
+def one_line(done: Done) -> str:
+    assert done.code in (1, 2)
+    assert done.out == ""
+    lines = done.err.strip().splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (["1", "2.5", "3"], "3 ticks are too few to plan from"),
+        (["7"] * 9_000, "never changes"),
+        (["nan"] * 100, "no row has a reading"),
+        (["1.5", "2.5", "x1"], "line 4, column value is no number"),
+        ([], "has no rows"),
+    ],
+)
+def test_what_cannot_be_planned_from_is_one_line(fugu: Fugu, tmp_path: Path, rows: list[str], words: str) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_text("t,value\n" + "".join(f"{tick},{row}\n" for tick, row in enumerate(rows)))
+    assert words in one_line(fugu("plan", "auto", file))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--baseline", "soon"), "baseline must be a number"),
+        (("--baseline", "0"), "baseline must be above 0"),
+        (("--baseline", "5m", "--threshold", "3"), "give one of them"),
+        (("--within", "120%"), "within is a share"),
+        (("--latency", "5"), "latency is a time"),
+        (("--want", "everything"), "want"),
+        (("--adversary", "nobody"), "adversary"),
+        (("--epsilon", "-1"), "epsilon must be above 0"),
+        (("--column", "humidity"), "no column 'humidity'"),
+        (("--time", "when"), "no column 'when'"),
+        (("--states", "a,b"), "--states must be numbers"),
+        (("--devices", "0"), "'--devices'"),
+    ],
+)
+def test_questions_that_are_none_are_one_line(
+    fugu: Fugu, planned: tuple[Path, Path], options: tuple[str, ...], words: str
+) -> None:
+    assert words in one_line(fugu("plan", "auto", planned[0], *options))
+
+
+def test_a_file_that_is_not_there_is_one_line(fugu: Fugu, tmp_path: Path) -> None:
+    assert "No such file" in one_line(fugu("plan", "auto", tmp_path / "none.csv"))
+
+
+def test_gaps_duplicates_and_disorder_get_a_plan(fugu: Fugu, tmp_path: Path) -> None:
+    lines = recording(tmp_path).read_text().splitlines()[1:]
+    shifted = [f"{float(t) + 50_000.0 * (n >= 6_000)},{v}" for n, (t, v) in enumerate(row.split(",") for row in lines)]
+    mixed = [*shifted[4_000:], *shifted[:4_000], *shifted[100:130]]
+    file = tmp_path / "mixed.csv"
+    file.write_text("\n".join(["t,value", *mixed]) + "\n")
+    document = fugu("plan", "auto", file, "--json").json()
+    notes = " ".join(document["readings"]["notes"])
+    assert "sorted" in notes
+    assert "left out" in notes
+    assert "1 gaps in time" in notes
+    assert document["readings"]["ticks"] == 9_000
+
+
+@pytest.mark.long
+def test_a_million_rows_get_a_plan(fugu: Fugu, tmp_path: Path) -> None:
+    document: dict[str, Any] = fugu("plan", "auto", recording(tmp_path, 1_000_000), "--json").json()
+    assert document["readings"]["ticks"] == 1_000_000
+    assert document["recommended"]["kind"] in ("windows", "none")
+    json.dumps(document, allow_nan=False)

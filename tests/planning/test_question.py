@@ -1,0 +1,108 @@
+"""Which states answer a question: as asked, or as the kind of data says; never as noise would have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract.discretisers import Baseline, Categories, Thresholds
+from gateway.planning.errors import PlanningError
+from gateway.planning.question import DEFAULT_BASELINE, Question, choose_states
+from gateway.planning.readings import Kind, Readings
+from gateway.planning.states import states_of
+
+
+def readings(values: Any, kind: Kind, period: float | None = 60.0, missing: float = 0.0) -> Readings:
+    segments = np.zeros(len(values), dtype=np.int64)
+    return Readings(values, segments, period, True, False, kind, "value", "room.csv", missing, ())
+
+
+NUMBERS = readings(np.linspace(50.0, 90.0, 500), "numbers")
+
+
+def test_numbers_are_compared_with_their_own_mean_of_a_public_length() -> None:
+    found = choose_states(NUMBERS, Question())
+    assert isinstance(found.discretiser, Baseline)
+    assert found.baseline_ticks == found.discretiser.baseline_ticks == DEFAULT_BASELINE
+    assert str(DEFAULT_BASELINE) in found.notes[0]
+    assert found.discretiser.lowest < 50.0 - 30.0 < 90.0 + 30.0 < found.discretiser.highest
+    assert found.protected == "being above one's own running mean of 300 ticks at a tick, and not the reading"
+
+
+@pytest.mark.parametrize(("scale", "jumps"), [(1.0, 1), (1e-3, 7), (1e6, 100)])
+def test_the_length_of_the_mean_does_not_depend_on_the_readings(scale: float, jumps: int) -> None:
+    some = readings(scale * (np.arange(999) // jumps % 17), "numbers")
+    assert choose_states(some, Question()).baseline_ticks == DEFAULT_BASELINE
+
+
+def test_a_baseline_is_ticks_or_time() -> None:
+    assert choose_states(NUMBERS, Question(baseline=100)).baseline_ticks == 100
+    assert choose_states(NUMBERS, Question(baseline=3600, baseline_is_time=True)).baseline_ticks == 60
+    with pytest.raises(PlanningError, match="has no times"):
+        choose_states(NUMBERS._replace(period_seconds=None), Question(baseline=60, baseline_is_time=True))
+    with pytest.raises(PlanningError, match="is not from 1 to"):
+        choose_states(NUMBERS, Question(baseline=1, baseline_is_time=True))
+
+
+def test_a_threshold_makes_two_states() -> None:
+    found = choose_states(NUMBERS, Question(threshold=70.0))
+    assert isinstance(found.discretiser, Thresholds)
+    assert (found.discretiser.edges, found.baseline_ticks, found.counted) == ((70.0,), 0, (1,))
+
+
+def test_on_and_off_are_two_states_however_they_are_written() -> None:
+    found = choose_states(readings(["On", "off", "ON", "Off"], "on/off"), Question())
+    assert isinstance(found.discretiser, Categories)
+    assert found.share_of.casefold() == "on"
+    segments = np.zeros(4, dtype=np.int64)
+    assert states_of(found.discretiser, ["On", "off", "ON", "Off"], segments).tolist() == [1, 0, 1, 0]
+    bits = choose_states(readings(np.array([0.0, 1.0]), "on/off"), Question())
+    assert states_of(bits.discretiser, np.array([0.0, 1.0, 1.0, 0.0]), segments).tolist() == [0, 1, 1, 0]
+
+
+def test_names_are_states_and_their_histogram_is_asked_for() -> None:
+    rooms = readings(["hall", "bath", "kitchen", "hall"], "names")
+    found = choose_states(rooms, Question())
+    assert (found.discretiser.states, found.histogram) == (("bath", "hall", "kitchen"), True)
+    some = choose_states(rooms, Question(states=("kitchen", "bath")))
+    assert isinstance(some.discretiser, Categories)
+    assert (some.discretiser.states, some.histogram) == (("kitchen", "bath"), False)
+    assert "hall" not in some.discretiser.categories
+
+
+def test_few_whole_numbers_are_states() -> None:
+    found = choose_states(readings(np.array([0.0, 1.0, 2.0, 4.0]), "levels"), Question(want="share"))
+    assert isinstance(found.discretiser, Thresholds)
+    assert (found.discretiser.edges, found.discretiser.states) == ((0.5, 1.5, 3.0), ("0", "1", "2", "4"))
+    assert (found.histogram, found.counted, found.share_of) == (False, (1, 2, 3), "other than 0")
+    assert choose_states(NUMBERS, Question(states=("60", "80"))).discretiser.states == ("60", "80")
+
+
+def test_many_missing_readings_are_a_state_and_few_are_not() -> None:
+    found = choose_states(NUMBERS._replace(missing_share=0.02), Question(baseline=10))
+    assert (found.discretiser.states, found.discretiser.missing) == (("below", "above", "missing"), "missing")
+    assert (found.counted, found.histogram) == ((1,), False)
+    assert choose_states(NUMBERS._replace(missing_share=0.01), Question()).discretiser.missing is None
+
+
+@pytest.mark.parametrize(
+    ("some", "question", "words"),
+    [
+        (readings(["a", "b"], "names"), {"threshold": 1.0}, "holds names"),
+        (readings(["a", "b"], "names"), {"states": ("a",)}, "at least two different names"),
+        (readings(["a", "b"], "names"), {"states": ("a", "c")}, "never holds 'c'"),
+        (readings([f"room {n}" for n in range(20)], "names"), {}, "20 names; at most 16"),
+        (NUMBERS, {"states": ("a", "b")}, "must be numbers"),
+        (NUMBERS, {"states": ("2", "1")}, "numbers that increase"),
+    ],
+)
+def test_states_that_are_not_there_are_refused(some: Readings, question: dict[str, Any], words: str) -> None:
+    with pytest.raises(PlanningError, match=words):
+        choose_states(some, Question(**question))
+
+
+def test_only_one_kind_of_states_can_be_asked_for() -> None:
+    with pytest.raises(PlanningError, match="give one of them"):
+        Question(threshold=1.0, baseline=100)
