@@ -59,9 +59,9 @@ class Step(NamedTuple):
 
     @property
     def strongest(self) -> Attack:
-        """Of the attackers who gained, the one who may be farthest beyond its ceiling, or nearest to it."""
-        gained = [one for one in self.attacks if one.success > one.guess] or self.attacks
-        return max(gained, key=lambda one: one.high - one.ceiling)
+        """Of the attackers who gained, the one who may be farthest beyond its ceiling; the best if nobody did."""
+        gained = [one for one in self.attacks if one.success > one.guess]
+        return max(gained, key=lambda one: one.high - one.ceiling) if gained else self.attacks[0]
 
 
 class TrueClass(NamedTuple):

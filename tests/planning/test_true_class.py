@@ -7,14 +7,14 @@ import itertools
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
+from contract.chains import BinaryChains, BoundedChains
 from contract.discretisers import Baseline
 from fugu.demo.people import RECORDINGS
 from gateway.attack import COUNT_ATTACKERS, Outputs, release_counts
 from gateway.chain.arrays import Ints
 from gateway.planning.readings import read_readings
 from gateway.planning.states import states_of
-from gateway.planning.true_class import CoveringChains, TrueClass, count_scale, symbols_of, true_class
+from gateway.planning.true_class import CoveringChains, Step, TrueClass, count_scale, symbols_of, true_class
 from gateway.planning.window_error import window_error
 from gateway.privacy.covering_class import class_ratio, covering_class
 from gateway.privacy.window_scale import lawful_scale
@@ -89,6 +89,20 @@ def test_an_average_chain_does_not_hold_for_regimes() -> None:
     assert found.chains is not None
     assert class_ratio(found.chains) > 2.0 * found.steps[0].odds_ratio
     assert class_ratio(covered.chains) > 100.0 * found.steps[0].odds_ratio
+
+
+def test_who_gains_nothing_is_not_the_strongest() -> None:
+    """An attacker below its guess has a wide interval, and says nothing."""
+    chains = BoundedChains(states=2, odds_ratio=4.0)
+    wide = Attack("learner", 0.5, 0.1, 0.95, 0.8, 0.7, 0.0)
+    still = Attack("guesser", 0.7, 0.7, 0.7, 0.8, 0.7, 0.0)
+    found = Step(chains, 4.0, 2.0, (still, wide))
+    assert found.passed
+    assert found.strongest is still
+    gained = Attack("reader", 0.75, 0.7, 0.81, 0.8, 0.7, 0.0)
+    beaten = Step(chains, 4.0, 2.0, (gained, still, wide))
+    assert not beaten.passed
+    assert beaten.strongest is gained
 
 
 @pytest.mark.long
