@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from gateway.privacy.covering_class import Covered, class_odds, covering_class, 
 from gateway.privacy.local_rates import local_rates
 from gateway.privacy.window_mechanisms import WindowRequest, least_noise
 
+DATA = Path(__file__).parents[1] / "data"
 Rates = tuple[float, float]
 
 
@@ -107,6 +109,20 @@ def test_nights_need_what_their_slowest_stretches_need(name: str, least: float, 
     That joins the slowest rate of one stretch with the slowest of another, which N10 never has together.
     """
     recording = read_recording(RECORDINGS / f"hr_sleep_{name}.csv.gz", "value", "mean")
+    found = covering_class(recording.states, recording.segments, 2)
+    assert found.changes
+    assert least < noise(found.chains) < most
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"), [("ampds2_water_on_30d", 11.0, 15.0), ("occupancy_office", 375.0, 500.0)]
+)
+def test_sensors_at_home_need_what_their_quiet_hours_need(name: str, least: float, most: float) -> None:
+    """A plain quantile over 500 minutes gives 14 (water runs) and 375 (somebody in the office).
+
+    Sampling error is a part of the 14; at the office nobody comes for whole stretches of 1,000 minutes, too.
+    """
+    recording = read_recording(DATA / f"{name}.csv.gz", "value", 0.5)
     found = covering_class(recording.states, recording.segments, 2)
     assert found.changes
     assert least < noise(found.chains) < most
