@@ -10,7 +10,7 @@ import pytest
 from contract.chains import BinaryChains, BoundedChains
 from contract.discretisers import Baseline
 from fugu.demo.people import RECORDINGS
-from gateway.attack import Attack, Outputs, release_counts
+from gateway.attack import COUNT_ATTACKERS, Attack, Outputs, release_counts
 from gateway.chain.arrays import Ints
 from gateway.planning.readings import read_readings
 from gateway.planning.states import states_of
