@@ -37,8 +37,8 @@ class Question:
 
     Attributes:
         epsilon: the most that may be lost about one reading, in nats.
-        want: the state now, the share of time in a state, the share of each state, or places; none for the share of two
-            states and the histogram of more.
+        want: the state now, the share of time in a state, or the share of each state; none for the share of two
+            states and the histogram of more. Places have plans of their own.
         baseline: how far back the running mean looks, in ticks, or in seconds if `baseline_is_time`.
         threshold: readings of at least this are the upper state.
         states: names, or numbers, that are states.
@@ -67,6 +67,8 @@ class Question:
         """
         if sum(given is not None for given in (self.baseline, self.threshold, self.states)) > 1:
             raise PlanningError("--baseline, --threshold and --states each say what the states are: give one of them")
+        if self.want == "place":
+            raise PlanningError("places: fit cells by 'fugu model fit --grid', and plan them by 'fugu plan measure'")
 
 
 class ChosenStates(NamedTuple):

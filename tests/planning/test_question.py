@@ -106,3 +106,8 @@ def test_states_that_are_not_there_are_refused(some: Readings, question: dict[st
 def test_only_one_kind_of_states_can_be_asked_for() -> None:
     with pytest.raises(PlanningError, match="give one of them"):
         Question(threshold=1.0, baseline=100)
+
+
+def test_places_are_planned_by_another_command() -> None:
+    with pytest.raises(PlanningError, match="fugu plan measure"):
+        Question(want="place")

@@ -71,6 +71,12 @@ def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
     assert "exposure" not in (tmp_path / "background.log").read_text()
 
 
+def test_planning_from_a_recording(tmp_path: Path) -> None:
+    with Page("docs/plan.md", tmp_path, {}) as page:
+        assert page.run() == 2
+    assert {path.name for path in (tmp_path / "plan").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
+
+
 def test_fleet_pages(broker: Mosquitto, tmp_path: Path) -> None:
     with Page("docs/fleet.md", tmp_path, {"1883": str(broker.port)}) as page:
         assert page.run() == 9
@@ -96,7 +102,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
     commands = [body.strip() for language, _, body in Page(name, ROOT, {}).blocks if language == "sh"]
     if name == "README.md":
         assert all(line.startswith(("git clone", "cd ", "make ")) for body in commands for line in body.splitlines())
-    elif name not in {f"docs/{one}.md" for one in ("deploy", "fleet", "measure", "operate", "privacy", "subscribe")}:
+    elif Path(name).stem not in ("deploy", "fleet", "measure", "operate", "plan", "privacy", "subscribe"):
         assert commands == []
 
 
