@@ -14,6 +14,7 @@ from contract.frames import symbol_bits
 from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Policy
 from gateway.chain import fixed_lag_marginals, predict, stationary_law
+from gateway.chain.counting import count_marginals
 from gateway.chain.filtering import run_filter
 from gateway.chain.model import Problem, likelihood_rows
 
@@ -117,3 +118,5 @@ def warm() -> None:
         model = Model(table, table, likelihood_rows(table), table[0].copy(), None)
         symbols = np.zeros(3, dtype=np.int64)
         fixed_lag(model, filtered(model, prior(model, model.initial, 2), symbols)[-1].copy(), symbols, 1)
+    counted = np.ones((3, 5), dtype=np.int64)
+    count_marginals(symbols, model.initial, model.transition, model.emission, symbols, counted, np.ones((1, 4)))
