@@ -158,7 +158,7 @@ def test_neither_a_reading_nor_a_mean_is_on_disk_in_the_log_or_in_a_payload(
         go_on(agent, 1)
         canaries += [mean._mean, mean._mean // UNIT, 30.0 + mean._mean / UNIT / 2**20 * 200.0]
     data = [repr(left(agent)).encode(), caplog.text.encode(), repr((stream, vars(stream.discretiser))).encode()]
-    data += [file.read_bytes() for file in (tmp_path / "device").iterdir()]
+    data += [file.read_bytes() for file in (tmp_path / "device").iterdir() if file.is_file()]
     everything = b"\n".join(data)
     for canary in canaries:
         traces = [repr(canary), f"{canary:.4f}"] if isinstance(canary, float) else [repr(canary)] * (canary > 10**6)
