@@ -25,7 +25,7 @@ from mqtt_link import Broker
 __all__ = ["run"]
 
 PERIOD_SECONDS = 0.001
-_LEADS = (6.0, 30.0, 150.0)
+_LEADS = (8.0, 40.0, 200.0)
 """Seconds to start in before the first heartbeat: if they are too few, all is started anew with the next."""
 _MOST_SECONDS = 600.0
 
@@ -76,9 +76,10 @@ def _stream(
                 for person in people
             }
             processes = _start(attempt, people, policies, folder / str(version), out, port)
-            while not (there := observer.online(version)) and time.time() < epoch and not _over(observer, processes):
+            while time.time() < epoch and not observer.online(version) and not _over(observer, processes):
+                observer.link.maintain()
                 time.sleep(0.02)
-            if there and time.time() < epoch:
+            if time.time() < epoch:
                 _watch(observer, processes, live, f"Three nights over {name}")
                 return policies, name, time.time() - epoch
             attempt.close()
@@ -88,19 +89,25 @@ def _stream(
 def _start(
     stack: ExitStack, people: Sequence[Person], policies: Mapping[str, Policy], folder: Path, out: Path, port: int
 ) -> list[AgentProcess]:
-    """Start the devices, and a gateway."""
+    """Start a gateway, and then the devices, which are not to send anything if they are late."""
     (folder / "policies").mkdir(parents=True)
+    for device, policy in policies.items():
+        (folder / "policies" / f"{device}.json").write_text(policy.to_json())
+    stack.enter_context(gateway(port, FLEET, folder, folder / "gateway.sqlite", out / "gateway.log"))
     processes = []
     for person in people:
-        policy = policies[person.device]
-        (folder / "policies" / f"{person.device}.json").write_text(policy.to_json())
-        place, broker = folder / person.device, Broker(port=port)
+        policy, place = policies[person.device], folder / person.device
         config = write_device(
-            place, policy, person.recording, "value", broker, status_seconds=0.5, drain_seconds=_MOST_SECONDS
+            place,
+            policy,
+            person.recording,
+            "value",
+            Broker(port=port),
+            status_seconds=0.5,
+            drain_seconds=_MOST_SECONDS,
         )
         processes.append(AgentProcess(config, out / f"{person.device}.log"))
         stack.callback(processes[-1].kill)
-    stack.enter_context(gateway(port, FLEET, folder, folder / "gateway.sqlite", out / "gateway.log"))
     return processes
 
 
