@@ -104,6 +104,8 @@ def _nothing(plan: AutoPlan) -> list[str]:
             f"The most accurate answer, {answer_words(plan, best)}, is within {percent(best.expected_error)} on "
             f"average and no less; always guessing is off by {percent(best.guess_error)}."
         )
+        if 2.0 * best.expected_error <= best.guess_error and not useful(best):
+            told.append(f"The recording holds {best.judged} such answers to judge that by, which are too few.")
         wide = question.within is not None and useful(best) and best.expected_error > question.within
         if wide and question.within is not None:
             told.append(f"That is better than guessing, but not within {percent(question.within)}.")

@@ -79,7 +79,7 @@ class Candidate:
             often it is wrong in a stretch like the held back one, in 95 % of these.
         held_back_error: mean absolute error on the third set, once it has been looked at.
         guess_error: that of always guessing the median answer of the first set, on the first two.
-        judged: how many answers the second set has.
+        judged: how many answers the first two sets have.
         latency_seconds: until a subscriber knows; none without times.
         messages_per_day, bytes_per_day: of all its devices, payloads without MQTT's own bytes; none without times.
         attack: the strongest one on the third set, once it has been run.
@@ -225,7 +225,7 @@ def window_candidates(
                     error_95=min(1.0, most + float(both.bias.max())),
                     held_back_error=None,
                     guess_error=guess_error(known.truth, both.truth, devices, rng),
-                    judged=len(truth.counts),
+                    judged=len(both.counts),
                     **_sent(seconds, seconds, len(encode_window(frame)), devices),
                 )
             )

@@ -15,6 +15,7 @@ import numpy as np
 
 from contract.discretisers import Baseline, Categories, Discretiser, Thresholds
 from contract.guarantee import Adversary
+from gateway.chain.arrays import Floats
 from gateway.planning.errors import PlanningError
 from gateway.planning.readings import Readings
 from gateway.planning.recording import MOST_MISSING
@@ -29,6 +30,7 @@ _MOST_STATES = 16
 _MISSING = "missing"
 _ON = ("on", "true", "yes", "open", "opened", "home", "detected", "occupied", "motion", "running", "active", "1")
 _PAIR = 2
+_NEARLY_ALL, _FARTHEST = (0.001, 0.999), 1e300
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +205,12 @@ def _thresholds(edges: tuple[float, ...], names: tuple[str, ...], missing: str |
     return Thresholds(edges=edges, states=(*names, *extra), missing=missing)
 
 
-def _range(values: np.ndarray) -> tuple[float, float]:
-    """A range that readings are clamped to: that of the recording, as wide again on both sides, in round numbers."""
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    unit = 10.0 ** (math.floor(math.log10(high - low)) - 1) if high > low else 1.0
+def _range(values: Floats) -> tuple[float, float]:
+    """A range that readings are clamped to: three times as wide as that of nearly all of them, in round numbers."""
+    low, high = np.nanquantile(values, _NEARLY_ALL)
+    if low == high:
+        low, high = np.nanmin(values), np.nanmax(values)
+    low, high = max(float(low), -_FARTHEST), min(float(high), _FARTHEST)
     span = high - low
+    unit = 10.0 ** (math.floor(math.log10(span)) - 1)
     return math.floor((low - span) / unit) * unit, math.ceil((high + span) / unit) * unit

@@ -88,7 +88,9 @@ def assess_shares(
     every = np.concatenate(errors).ravel()
     guess = guess_error(known[0], np.concatenate(known), 1, rng)
     # A quantile of so many simulated answers is off by little; half a per cent more covers it.
-    return Assessed(float(errors[1].mean()), float(np.quantile(every, _CONFIDENCE + 0.005)), guess, len(known[1]))
+    return Assessed(
+        float(errors[1].mean()), float(np.quantile(every, _CONFIDENCE + 0.005)), guess, sum(map(len, known))
+    )
 
 
 def _wrong(table: NoiseTable, cut: Cut, transition: Floats, law: Floats, rng: np.random.Generator) -> Floats:

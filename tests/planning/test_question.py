@@ -111,3 +111,15 @@ def test_only_one_kind_of_states_can_be_asked_for() -> None:
 def test_places_are_planned_by_another_command() -> None:
     with pytest.raises(PlanningError, match="fugu plan measure"):
         Question(want="place")
+
+
+@pytest.mark.parametrize("far", [1e308, -1e308])
+def test_one_reading_far_off_does_not_stretch_the_range(far: float) -> None:
+    values = np.random.default_rng(1).normal(60.0, 5.0, 5_000)
+    values[77] = far
+    found = choose_states(readings(values, "numbers"), Question(baseline=20)).discretiser
+    assert isinstance(found, Baseline)
+    assert -50.0 < found.lowest < found.highest < 170.0
+    two = choose_states(readings(np.array([far, 1.0] * 50), "numbers"), Question(baseline=20)).discretiser
+    assert isinstance(two, Baseline)
+    assert np.isfinite([two.lowest, two.highest]).all()
