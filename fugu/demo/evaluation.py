@@ -139,6 +139,6 @@ def summary(night: Night) -> tuple[str, str, str]:
         f"{100 * night.broken:.0f} % of the heartbeats, up to x {most:.0f}.",
         f"The strongest of {len(COUNT_ATTACKERS)} attackers on what was released ({found.attacker}) is right on "
         f"{100 * found.success:.1f} % of the heartbeats ({100 * found.low:.1f} to {100 * found.high:.1f}), always "
-        f"guessing on {100 * found.guess:.1f} %; at most {100 * found.ceiling:.1f} % is proven if the readings are in "
+        f"guessing on {100 * found.guess:.1f} %; epsilon allows {100 * found.ceiling:.1f} %, if the readings are in "
         "the class.",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 
@@ -20,8 +20,9 @@ __all__ = ["Observer"]
 
 @dataclass
 class _Device:
-    """What was seen of one device."""
+    """What was seen of one device, whose recording has so many heartbeats."""
 
+    beats: int
     version: int = 0
     online: bool = False
     ticks: int = 0
@@ -32,10 +33,10 @@ class _Device:
 
 
 class Observer:
-    """Subscribes to everything that the devices of a fleet publish."""
+    """Subscribes to everything that the devices of a fleet publish; how many heartbeats each will see is known."""
 
-    def __init__(self, broker: Broker, fleet: str, devices: Sequence[str]) -> None:
-        self._devices = {device: _Device() for device in devices}
+    def __init__(self, broker: Broker, fleet: str, devices: Mapping[str, int]) -> None:
+        self._devices = {device: _Device(beats) for device, beats in devices.items()}
         self._lock = Lock()
         self.link = Link(
             broker,
@@ -81,7 +82,8 @@ class Observer:
         with self._lock:
             for name, device in self._devices.items():
                 share = "" if device.share is None else f"{100 * device.share:.0f} % {_bar(device.share)}"
-                table.add_row(name, f"{device.ticks}", f"{device.windows}", share, f"{device.outbox_depth}")
+                ticks = f"{min(device.ticks, device.beats)} of {device.beats}"
+                table.add_row(name, ticks, f"{device.windows}", share, f"{device.outbox_depth}")
         return table
 
 

@@ -65,7 +65,7 @@ def _stream(
     with ExitStack() as stack:
         port, name = stack.enter_context(start_broker(kind, out))
         say(f"{name} on port {port}; starting devices, a gateway and a subscriber ...")
-        observer = Observer(Broker(port=port), FLEET, [person.device for person in people])
+        observer = Observer(Broker(port=port), FLEET, {person.device: len(person.states) for person in people})
         observer.link.start()
         stack.callback(observer.link.stop)
         stack.enter_context(subscriber(port, FLEET, readings, out))
@@ -94,18 +94,10 @@ def _start(
     for device, policy in policies.items():
         (folder / "policies" / f"{device}.json").write_text(policy.to_json())
     stack.enter_context(gateway(port, FLEET, folder, folder / "gateway.sqlite", out / "gateway.log"))
-    processes = []
+    processes, broker, drain = [], Broker(port=port), _MOST_SECONDS
     for person in people:
         policy, place = policies[person.device], folder / person.device
-        config = write_device(
-            place,
-            policy,
-            person.recording,
-            "value",
-            Broker(port=port),
-            status_seconds=0.5,
-            drain_seconds=_MOST_SECONDS,
-        )
+        config = write_device(place, policy, person.recording, "value", broker, status_seconds=0.5, drain_seconds=drain)
         processes.append(AgentProcess(config, out / f"{person.device}.log"))
         stack.callback(processes[-1].kill)
     return processes
