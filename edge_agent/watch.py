@@ -6,10 +6,12 @@ probability near 1. Where they may change at all, stretches are short. Of one wi
 
     E = integral of L_n(P) over all chains P (Jeffreys' prior)  /  largest L_n(P) of the chains of the class,
 
-and if a chain P* of the class made the stretch, E is at most the integral over L_n(P*), whose expectation is 1. So, for
-0 < w < 1, the product of 1 - w + w E over stretches is a supermartingale that begins at 1, and so is the average of
-such products over weights w and lengths. By Ville's inequality it ever reaches 1/ALARM with a probability of at most
-ALARM, whatever chain of the class each stretch has and however long the device runs.
+and if a chain P* of the class made the stretch, E is at most the integral over L_n(P*), a martingale that begins at 1.
+So, for 0 < w < 1, the product of 1 - w + w E over stretches, the one under way included, is never above a martingale
+that begins at 1, and nor is the average of such products over weights w and lengths. (Without the stretches under way
+it would be: what a long one has lost meanwhile must count when a short one wins.) By Ville's inequality the average
+ever reaches 1/ALARM with a probability of at most ALARM, whatever chain of the class each stretch has and however long
+the device runs.
 
 Sources: Wasserman, Ramdas, Balakrishnan, "Universal inference" (2020); Krichevsky and Trofimov, "The performance of
 universal encoding" (1981); Ville (1939).
@@ -83,18 +85,22 @@ class Watch:
         if last is None or state is None or last[0] != tick - 1:
             return
         self.steps += 1
-        for (length, counts), capital in zip(self._stretches, self._capital, strict=True):
+        for _, counts in self._stretches:
             counts[last[1]][state] += 1
-            if self.steps % length == 0:
-                gain = _log_e_value(counts, self._chains)
-                for i, weight in enumerate(_WEIGHTS):
-                    capital[i] += _log_sum((math.log1p(-weight), math.log(weight) + gain))
-                for row in counts:
-                    row[:] = [0] * len(row)
-                self._judge(tick)
+        if self.steps % self._stretches[0][0] == 0:
+            self._judge(tick)
 
     def _judge(self, tick: int) -> None:
-        products = [value for capital in self._capital for value in capital]
+        """Judge all lengths at once, the stretches that are under way by what they have come to."""
+        products = []
+        for (length, counts), capital in zip(self._stretches, self._capital, strict=True):
+            gain = _log_e_value(counts, self._chains)
+            now = [a + _log_sum((math.log1p(-w), math.log(w) + gain)) for a, w in zip(capital, _WEIGHTS, strict=True)]
+            products += now
+            if self.steps % length == 0:
+                capital[:] = now
+                for row in counts:
+                    row[:] = [0] * len(row)
         self.evidence = _log_sum(products) - math.log(len(products))
         if self.alarm is None and self.evidence >= -math.log(ALARM):
             self.alarm = tick

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from edge_agent import watch as watch_module
 from edge_agent.watch import ALARM, Watch, _log_e_value, watched_class
 
 BOX = {"q": [0.1, 0.2], "r": [0.2, 0.3]}
@@ -61,6 +62,23 @@ def test_the_expectation_of_an_e_value_is_at_most_1_for_every_chain_of_the_class
     chain: Chain, chains: dict[str, Any], length: int
 ) -> None:
     assert expectation(chain, chains, length) <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize(("chain", "chains"), [(binary(0.1, 0.2), BOX), (KNOWN["transitions"][0], KNOWN)])
+def test_no_rule_of_when_to_look_brings_the_evidence_above_1(
+    chain: Chain, chains: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over all paths, whoever stops at the best moment: stretches of different lengths end at different times."""
+    monkeypatch.setattr(watch_module, "LENGTHS", (2, 4, 8))
+
+    def best(path: tuple[int, ...]) -> float:
+        here = math.exp(watched([*path], chains).evidence)
+        if len(path) > 8:
+            return here
+        later = sum(chain[path[-1]][state] * best((*path, state)) for state in range(2))
+        return later if len(path) % 2 == 0 else max(here, later)  # judged after every second step
+
+    assert max(best((0,)), best((1,))) <= 1.0 + 1e-9
 
 
 @pytest.mark.parametrize("ratio", [9.0, 30.0])
