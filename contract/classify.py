@@ -29,10 +29,12 @@ class Classifier:
 
     Attributes:
         unusable: readings that were no number or place, or in no category.
+        beginning: whether the newest tick is one of those after a start that have no state, whatever the reading is.
     """
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.unusable = 0
+        self.beginning = False
         missing = document["missing"]
         self._last: tuple[int, int] | None = None
         self._missing: int | None = None if missing is None else document["states"].index(missing)
@@ -92,7 +94,8 @@ class Classifier:
                 self._last = tick, state
         if state is None:
             state = self._missing
-        if tick - self._first < self._warm_up:  # decided by ticks alone, whatever the readings are
+        self.beginning = tick - self._first < self._warm_up  # decided by ticks alone, whatever the readings are
+        if self.beginning:
             state = None
         self._known = tick, state
         return state

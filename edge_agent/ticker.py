@@ -184,7 +184,8 @@ class Ticker:
             self.storage_trouble = None
             stream.last_tick = tick
             stream.trouble = None
-            stream.windows.observe(tick, state)
+            if not stream.discretiser.beginning:
+                stream.windows.observe(tick, state)
         self._release(stream, tick)
 
     def storage_failed(self, error: sqlite3.Error) -> None:

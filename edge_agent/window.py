@@ -4,10 +4,10 @@ A count begins at its noise and not at zero, so the true count is nowhere: not i
 noise is drawn before the window's first tick, so that the moment at which anything leaves says nothing about it.
 
 A window holds the ticks that one run of the agent has drawn for, under one version of the policy. Ticks without a
-usable reading are among them: how many it says it has observed depends on no reading, and without any usable one it is
-its noise. After a restart, with another version or the same, counting begins anew: the windows that are under way hold
-the ticks from then on and say how many those are. So every tick is in the windows of one version only, the one that was
-in force when it happened, and loses at most that version's rate.
+usable reading are among them, but not those at the beginning of a baseline: how many it says it has observed depends on
+no reading, and without any usable one it is its noise. After a restart, with another version or the same, counting
+begins anew: the windows that are under way hold the ticks from then on and say how many those are. So every tick is in
+the windows of one version only, the one that was in force when it happened, and loses at most that version's rate.
 """
 
 from __future__ import annotations

@@ -124,6 +124,8 @@ def _watched(versions: dict[int, Policy], frames: Iterable[SymbolFrame], thresho
 def _why_off(policy: Policy) -> str | None:
     if policy.missing_share:
         return "off: readings are expected to be missing, which looks like another chain"
+    if policy.discretiser.kind == "baseline":
+        return "off: a baseline has no states for a while after every start, which looks like another chain"
     return why_off(policy.chains, policy.guarantee.adversary)
 
 

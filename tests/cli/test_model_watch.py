@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from contract.chains import BinaryChains
+from contract.discretisers import Baseline
 from contract.frames import SymbolFrame
 from contract.guarantee import Guarantee
 from contract.noise_table import NoiseTable
@@ -111,3 +112,13 @@ def test_what_cannot_be_watched_is_one_line(
     done = fugu("gateway", "watch", *words)
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
     assert complaint in done.err
+
+
+def test_with_a_baseline_it_is_off(tmp_path: Path) -> None:
+    """Ticks after a start have symbols of a public law, which are from no chain: an hour a day raised alarms."""
+    mean = Baseline(baseline_ticks=60, lowest=0.0, highest=99.0)
+    scene = Scene(tmp_path / "home.db", 4, (minutes(discretiser=mean),))
+    scene.record(*frames(1, 1, 2 * FRAME, 0.1, 0.12))
+    scene.store.close()
+    (found,) = watch_store(scene.path, 0.5)
+    assert "baseline" in str(found.off)

@@ -128,6 +128,16 @@ def test_equal_states_leave_equal_bytes_and_an_equal_disk(tmp_path: Path) -> Non
     assert one != other, "the states did not even reach the symbols"
 
 
+def test_windows_do_not_say_that_they_have_observed_the_first_ticks(tmp_path: Path) -> None:
+    """A count of nothing would pass for a share of 0; how many ticks there were follows from the start alone."""
+    one, other = (device(tmp_path / str(i), readings) for i, readings in enumerate((FLAT, [31.0, 229.0, 1e308])))
+    for agent in (one, other):
+        go_on(agent, 60)
+    observed = [agent._outbox.window_frames() for agent in (one, other)]
+    assert [(frame.first, frame.observed) for frame in observed[0]] == [(15, 9), (30, 15), (45, 15)]
+    assert [frame.observed for frame in observed[0]] == [frame.observed for frame in observed[1]]
+
+
 def test_a_restart_begins_anew(tmp_path: Path) -> None:
     """Two devices that had other readings before stop being different the moment that they start again."""
     later = with_states([1, 0, 0, 1] * 30, 7)
