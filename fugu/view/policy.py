@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contract.frames import MAX_TICK
 from contract.guarantee import Guarantee, Loss
@@ -18,7 +18,9 @@ from contract.stretches import Stretch
 from contract.windows import Window
 from fugu.view.protected import protected_sentence
 from fugu.view.stretches import stretch_documents, stretch_lines
-from gateway.planning.window_error import WindowError, window_error
+
+if TYPE_CHECKING:
+    from gateway.planning.window_error import WindowError
 
 __all__ = ["measure_policy_document", "missing_sentence", "policy_document", "show_measure_policy", "show_policy"]
 
@@ -45,6 +47,8 @@ def policy_document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str,
 
 
 def _error(window: Window) -> WindowError:
+    from gateway.planning.window_error import window_error  # a policy that cannot be read needs no gateway
+
     return window_error(Fraction(window.scale), window.length)
 
 
