@@ -22,10 +22,11 @@ __all__ = ["DeviceWindows", "better", "device_symbols", "device_windows", "obser
 
 
 class DeviceWindows(NamedTuple):
-    """What a device's own windows answer, and the largest scale of their noise."""
+    """What a device's own windows answer, the largest scale of their noise, and how long a start leaves no states."""
 
     addend: Addend
     scale: Fraction
+    beginning: int = 0
 
 
 def device_symbols(store: Store, catalogue: Catalogue, job: Job, device: str, first: int) -> dict[NoiseTable, Ints]:
@@ -59,7 +60,7 @@ def device_windows(store: Store, catalogue: Catalogue, job: Job, device: str, fi
     number = store.stream_id(device, sequence_name(job.plan.stream, wanted.name))
     last = first + job.plan.length - 1
     frames = [] if number is None else store.windows.within(number, first, last)
-    counts, scales, rows = [], [], np.ones((1, 1), dtype=np.int64)
+    counts, scales, rows, beginning = [], [], np.ones((1, 1), dtype=np.int64), 0
     used: list[WindowFrame] = []
     for frame in frames:
         policy = catalogue.recall(device, job.plan.stream, frame.policy_version, SymbolModel).policy
@@ -69,7 +70,7 @@ def device_windows(store: Store, catalogue: Catalogue, job: Job, device: str, fi
             return None
         if (frame.first - first) % wanted.length or frame.length != wanted.length:
             continue  # between two that are side by side
-        rows = known
+        rows, beginning = known, getattr(policy.discretiser, "baseline_ticks", 0)
         counts.append(rows @ np.array(frame.counts, dtype=np.int64))
         scales.append(Fraction(window.scale))
         used.append(frame)
@@ -77,7 +78,7 @@ def device_windows(store: Store, catalogue: Catalogue, job: Job, device: str, fi
         return None
     ticks = sum(frame.observed for frame in used)
     addend = windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks, job.plan.confidence)
-    return DeviceWindows(addend, max(scales))
+    return DeviceWindows(addend, max(scales), beginning)
 
 
 def observed(symbols: dict[NoiseTable, Ints]) -> int:
@@ -88,13 +89,15 @@ def observed(symbols: dict[NoiseTable, Ints]) -> int:
 def better(job: Job, windows: DeviceWindows | None, symbols: dict[NoiseTable, Ints]) -> bool:
     """Whether a device's windows answer better than its symbols: of no fewer ticks, with no more variance.
 
+    The ticks that a baseline begins with have symbols of a public law, and windows leave them out.
+
     The variance is the bound for the worst of states, without the noise that symbols would get on top, so that it
     depends on nothing private.
     """
     if windows is None or not symbols:
         return windows is not None
     parts = [Part(table, int((laid >= 0).sum()), 0, np.zeros(1, dtype=np.int64)) for table, laid in symbols.items()]
-    if windows.addend.ticks < observed(symbols):
+    if windows.addend.ticks + windows.beginning < observed(symbols):
         return False
     variance = sum(symbols_variances(job.query, part, None).sum() for part in parts)
     return bool(windows.addend.variances.sum() <= variance)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from contract.discretisers import Baseline
 from contract.frames import SymbolFrame
 from contract.noise_table import NoiseTable
 from contract.policy import Policy
@@ -165,6 +166,17 @@ def test_windows_are_waited_for_and_symbols_take_their_place_if_they_do_not_come
     later.record("watch", counted(1, 60))
     (frame,) = later.released()
     assert (frame.values, frame.observed) == ((100.0,), 20)
+
+
+def test_the_ticks_that_a_baseline_begins_with_are_missed_by_windows_and_still_they_are_taken(tmp_path: Path) -> None:
+    mean = Baseline(baseline_ticks=6, lowest=0.0, highest=9.0)
+    for observed, mechanism in ((4, "device-windows"), (3, "discrete-laplace")):
+        (folder := tmp_path / str(observed)).mkdir()
+        started = noisy("watch", TEN).model_copy(update={"discretiser": mean})
+        bench = Bench(folder, (started,), scheduled(states=["above"], share=0.5))
+        bench.record("watch", counted(0, 40, observed=observed), counted(1, 60), *frames([10] * 3))
+        (frame,) = bench.released()
+        assert (frame.mechanism, frame.observed) == (mechanism, 10 + observed if observed > 3 else 20)
 
 
 def test_an_audience_that_is_promised_less_than_the_windows_tell_is_told_nothing_of_them(tmp_path: Path) -> None:
