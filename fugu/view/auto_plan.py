@@ -136,7 +136,7 @@ def answer_words(plan: AutoPlan, candidate: Candidate) -> str:
 
 def _of(plan: AutoPlan) -> str:
     words = plan.states.share_of
-    return words if words.startswith("above") else f"of '{words}'"
+    return words if words.startswith(("above ", "at ")) else f"of '{words}'"
 
 
 def _every(plan: AutoPlan, candidate: Candidate) -> str:

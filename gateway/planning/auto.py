@@ -7,6 +7,7 @@ recommendation away.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -252,7 +253,7 @@ def _tried(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClas
 
 
 def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candidate]:
-    """What is worth it, the soonest first of those that are close enough with something to spare.
+    """What is worth it: first the soonest of those that are close enough with something to spare, then its likes.
 
     Without a wish, 5 % is close enough; and where nothing is, what beats guessing by most comes first.
     """
@@ -264,7 +265,9 @@ def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candida
     limit = question.within or AIM
     close = [one for one in wanted if one.expected_error <= limit]
     if close or question.within is not None:
-        return sorted(close, key=lambda one: (one.expected_error > _SAFE * limit, one.window_ticks or 0))
+        safe = [one for one in close if one.expected_error <= _SAFE * limit] or close
+        first = min((one.window_ticks or 1 for one in safe), default=1)
+        return sorted(close, key=lambda one: (abs(math.log((one.window_ticks or 1) / first)), one.expected_error))
     return sorted(wanted, key=lambda one: one.expected_error / one.guess_error)
 
 

@@ -74,7 +74,8 @@ class Candidate:
         window_ticks: ticks of a window, or over which symbols are counted; none for the state now.
         scale: of the noise on each count, for windows.
         table: of the symbols, for symbols.
-        expected_error: mean absolute error of an answer, on the second set with noise drawn many times over.
+        expected_error: mean absolute error of an answer, on the second set (with the first for the longest windows),
+            with noise drawn many times over.
         error_95: what 95 % of answers are within, by the exact law of their noise for windows; for the state now, how
             often it is wrong in a stretch like the held back one, in 95 % of these.
         held_back_error: mean absolute error on the third set, once it has been looked at.
@@ -197,12 +198,13 @@ def window_candidates(
     found = []
     for length in lengths:
         known, truth = (true_shares(cut.states, cut.segments, length, bins) for cut in (data.fit, data.choose))
-        if min(len(known.counts), len(truth.counts)) < _LEAST_WINDOWS:
+        if not len(known.counts) or len(known.counts) + len(truth.counts) < _LEAST_WINDOWS:
             continue
         both = truth._replace(
             counts=np.concatenate([known.counts, truth.counts]), truth=np.concatenate([known.truth, truth.truth])
         )
-        runs = max(_RUNS, _ANSWERS // len(truth.counts))
+        judged = truth if len(truth.counts) >= _LEAST_WINDOWS else both
+        runs = max(_RUNS, _ANSWERS // len(judged.counts))
         frame = WindowFrame(1, WINDOW, -1, 0, 0, length, length, (0,) * len(bins))
         seconds = None if period is None else length * period
         for devices in sorted({1, question.devices}):
@@ -221,7 +223,7 @@ def window_candidates(
                     window_ticks=length,
                     scale=scale,
                     table=None,
-                    expected_error=_off(truth, scale, devices, rng, runs),
+                    expected_error=_off(judged, scale, devices, rng, runs),
                     error_95=min(1.0, most + float(both.bias.max())),
                     held_back_error=None,
                     guess_error=guess_error(known.truth, both.truth, devices, rng),
@@ -328,7 +330,9 @@ def error_at(
     assert candidate.chains is not None
     if candidate.kind == "windows":
         assert candidate.window_ticks is not None
-        truth = true_shares(data.choose.states, data.choose.segments, candidate.window_ticks, bins)
+        cuts = (data.choose, data.fit)
+        some = (true_shares(cut.states, cut.segments, candidate.window_ticks, bins) for cut in cuts)
+        truth = next(one for one in some if len(one.counts))
         scale = window_scale(candidate.chains, question, epsilon, bins)
         return _off(truth, scale, candidate.devices, rng, max(1, _ANSWERS // len(truth.counts)))
     table = symbol_table(candidate.chains, epsilon, question.adversary)

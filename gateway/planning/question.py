@@ -110,6 +110,8 @@ def choose_states(readings: Readings, question: Question) -> ChosenStates:
     histogram = question.want == "histogram" or (question.want is None and len(names) > _PAIR)
     counted = tuple(range(1, len(names)))
     share_of = names[1] if len(names) == _PAIR else f"other than {names[0]}"
+    if question.threshold is not None:
+        share_of = f"at {question.threshold:g} or above"
     if baseline:
         share_of, what = f"above the running mean of {baseline} ticks", "above one's own running mean"
         protected = f"being {what} of {baseline} ticks at a tick, and not the reading"
