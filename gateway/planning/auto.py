@@ -267,7 +267,7 @@ def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candida
     if close or question.within is not None:
         safe = [one for one in close if one.expected_error <= _SAFE * limit] or close
         first = min((one.window_ticks or 1 for one in safe), default=1)
-        return sorted(close, key=lambda one: (abs(math.log((one.window_ticks or 1) / first)), one.expected_error))
+        return sorted(close, key=lambda one: (abs(math.log((one.window_ticks or 1) / first)), one.every))
     return sorted(wanted, key=lambda one: one.expected_error / one.guess_error)
 
 
