@@ -64,7 +64,7 @@ def _stream(
     """Run all processes; the devices' policies, the broker's name, and how many seconds the devices sent."""
     with ExitStack() as stack:
         port, name = stack.enter_context(start_broker(kind, out))
-        say(f"{name} on port {port}; starting devices, a gateway and a subscriber ...")
+        say(f"{name} on port {port}; devices, a gateway and a subscriber; a night in half a minute ...")
         observer = Observer(Broker(port=port), FLEET, {person.device: len(person.states) for person in people})
         observer.link.start()
         stack.callback(observer.link.stop)
