@@ -9,34 +9,35 @@ from fugu.errors import CommandLineError
 from gateway.planning.chain_source import ChainSource
 from gateway.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, thresholds
 
-__all__ = ["latency_seconds", "policy_header"]
+__all__ = ["chosen_discretiser", "latency_seconds", "policy_header"]
 
 
 def policy_header(
-    command: str, options: HeaderOptions, discretiser: DiscretiserOptions, source: ChainSource, period: float | None
+    command: str, options: HeaderOptions, discretiser: Discretiser | None, source: ChainSource, period: float | None
 ) -> PolicyHeader:
     """What a policy needs beside its plan.
 
     Args:
         command: whose help tells more.
-        options, discretiser: as they were given.
+        options: as they were given.
+        discretiser: of `chosen_discretiser`.
         source: of the class of chains.
         period: seconds from tick to tick, if that is known.
 
     Raises:
         CommandLineError: something of it was not given.
     """
-    made = _discretiser(discretiser, source)
     fleet, device, stream = options.fleet, options.device, options.stream
-    if fleet is None or device is None or stream is None or period is None or made is None:
-        wanted = {"--fleet": fleet, "--device": device, "--stream": stream, "--period": period, "--threshold": made}
+    if fleet is None or device is None or stream is None or period is None or discretiser is None:
+        wanted: dict[str, object] = {"--fleet": fleet, "--device": device, "--stream": stream, "--period": period}
+        wanted["--threshold"] = discretiser
         missing = ", ".join(name for name, value in wanted.items() if value is None)
         raise CommandLineError(f"a policy needs {missing} (try '{command} --help')")
     return PolicyHeader(
         fleet=fleet,
         device=device,
         stream=stream,
-        discretiser=made,
+        discretiser=discretiser,
         period_seconds=period,
         latency_seconds=latency_seconds(options),
         version=1 if options.version is None else options.version,
@@ -55,18 +56,28 @@ def latency_seconds(options: HeaderOptions) -> float:
     return LATENCY_SECONDS if options.latency is None else arguments.positive(options.latency, "latency")
 
 
-def _discretiser(options: DiscretiserOptions, source: ChainSource) -> Discretiser | None:
-    """What makes the states: edges that were given, or what the fitted chain brings; none if there is neither."""
+def chosen_discretiser(options: DiscretiserOptions, source: ChainSource) -> Discretiser | None:
+    """What makes the states: edges that were given, or what the fitted chain brings; none if there is neither.
+
+    Raises:
+        CommandLineError: the options make other states than those that the chain is of.
+    """
     names = None if options.states is None else tuple(name.strip() for name in options.states.split(","))
-    missing = source.missing_state is not None
     found = source.discretiser
+    if found is not None and not isinstance(found, Thresholds):
+        for option, given in (("--threshold", options.threshold), ("--hysteresis", options.hysteresis)):
+            if given:
+                raise CommandLineError(f"{option} is for thresholds, and the model's states are made by a {found.kind}")
     if options.threshold is not None:
         edges = tuple(arguments.number(part, "threshold") for part in options.threshold.split(","))
-    elif found is None or isinstance(found, Thresholds):
-        edges = () if found is None else found.edges
-    elif options.hysteresis:
-        raise CommandLineError("--hysteresis is for thresholds, and the model's states have none")
-    else:
-        renamed = found.states if names is None else (*names, *found.states[len(names) :])
-        return type(found)(**{**found.model_dump(), "states": renamed})
-    return thresholds(edges, names, hysteresis=options.hysteresis, missing=missing) if edges else None
+        missing = source.missing_state is not None
+        return thresholds(edges, names, hysteresis=options.hysteresis, missing=missing)
+    if found is None:
+        return None
+    renamed = (*(names or ()), *found.states[len(names or ()) :])
+    changed: dict[str, object] = {"states": renamed}
+    if found.missing is not None:
+        changed["missing"] = renamed[found.states.index(found.missing)]
+    if options.hysteresis:
+        changed["hysteresis"] = options.hysteresis
+    return type(found)(**{**found.model_dump(), **changed})

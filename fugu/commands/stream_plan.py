@@ -9,7 +9,7 @@ from typing import get_args
 from fugu.commands import arguments
 from fugu.commands.chain_options import chain_source
 from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions, StreamOptions
-from fugu.commands.policy_header import policy_header
+from fugu.commands.policy_header import chosen_discretiser, policy_header
 from fugu.errors import CommandError
 from fugu.view.policy import missing_sentence
 from fugu.view.stream_plan import plan_document, show_plan
@@ -41,18 +41,19 @@ def plan_stream(
         OSError: a file cannot be read or written.
     """
     request, source = _request(options, chains)
+    made = chosen_discretiser(discretiser, source)
     with working("planning a stream"):
         plan = make_plan(request)
     if output is not None:
         period = plan.request.period_seconds
-        document = build_policy(plan, policy_header("fugu plan stream", header, discretiser, source, period))
+        document = build_policy(plan, policy_header("fugu plan stream", header, made, source, period))
         output.write_text(document.to_json(), encoding="utf-8")
     with working("comparing with other noise"):
         others = compare(plan)
     if as_json:
-        print(json.dumps(plan_document(plan, source, others), indent=2))
+        print(json.dumps(plan_document(plan, source, others, made), indent=2))
     else:
-        show_plan(plan, source, others)
+        show_plan(plan, source, others, made)
         if output is not None:
             say(f"policy written to {output}: {missing_sentence(document)}")
     for warning in source.warnings:

@@ -11,7 +11,7 @@ from contract.window_frames import WINDOW_NAME_PATTERN
 from fugu.commands import arguments
 from fugu.commands.chain_options import chain_source
 from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions, WindowOptions
-from fugu.commands.policy_header import policy_header
+from fugu.commands.policy_header import chosen_discretiser, policy_header
 from fugu.errors import CommandError, CommandLineError
 from fugu.view.policy import missing_sentence
 from fugu.view.terminal import say, warn, working
@@ -78,6 +78,7 @@ def _plan_policy(
     if options.length is not None or options.endless or options.mechanism is not None:
         raise CommandLineError("--window plans for a policy, without --length, --endless and --mechanism")
     source = chain_source(chains)
+    made = chosen_discretiser(discretiser, source)
     period = source.period_seconds if options.period is None else arguments.positive(options.period, "period")
     wanted = _wanted(options, source, period)
     epsilon = arguments.positive(options.epsilon, "epsilon")
@@ -85,12 +86,12 @@ def _plan_policy(
         adversary = arguments.adversary(options.adversary or "informed")
         plan = joint_plan(source.chains, epsilon, adversary, wanted, options.symbols)
     if output is not None:
-        policy = build_window_policy(plan, policy_header("fugu plan window", header, discretiser, source, period))
+        policy = build_window_policy(plan, policy_header("fugu plan window", header, made, source, period))
         output.write_text(policy.to_json(), encoding="utf-8")
     if as_json:
-        print(json.dumps({**joint_document(plan, period), "notes": source.notes}, indent=2))
+        print(json.dumps({**joint_document(plan, period, made), "notes": source.notes}, indent=2))
     else:
-        show_joint(plan, period, source.notes)
+        show_joint(plan, period, source.notes, made)
         if output is not None:
             say(f"policy written to {output}: {missing_sentence(policy)}")
     for warning in source.warnings:

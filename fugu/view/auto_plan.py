@@ -7,6 +7,7 @@ from typing import Any
 
 from contract.policy import Policy
 from contract.stretches import Stretch
+from fugu.view.protected import protected_sentence
 from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.view.terminal import say, show_table
 from gateway.attack import Attack
@@ -72,8 +73,9 @@ def verdict(plan: AutoPlan) -> list[str]:
         )
     if chosen.attack is not None:
         told.append(_attacked(chosen.attack, chosen))
+    protected = protected_sentence(chosen.discretiser)
     told.append(
-        f"Protected is {plan.states.protected}, with epsilon {chosen.epsilon:g} against the {chosen.adversary} "
+        f"{protected[0].upper()}{protected[1:]}. Epsilon {chosen.epsilon:g} holds against the {chosen.adversary} "
         "adversary: proven if the readings are in the class of chains."
     )
     return told
@@ -189,7 +191,7 @@ def auto_document(plan: AutoPlan, policy: Policy | None) -> dict[str, Any]:
         "candidates": [_document(candidate) for candidate in plan.candidates],
         "verdict": verdict(plan),
         "least_epsilon": plan.least_epsilon,
-        "protected": plan.states.protected,
+        "protected": protected_sentence(plan.recommended.discretiser),
         "stretches": [] if policy is None else stretch_documents(_stretches(policy)),
         "readings": {
             "source": one.source,

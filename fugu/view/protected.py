@@ -9,8 +9,14 @@ __all__ = ["protected_sentence"]
 _MOST_NAMES = 6
 
 
-def protected_sentence(discretiser: Discretiser) -> str:
-    """What of a tick is protected: which state its reading has, and not the reading itself."""
+def protected_sentence(discretiser: Discretiser | None) -> str:
+    """What of a tick is protected: which state its reading has, and not the reading itself.
+
+    Args:
+        discretiser: what makes the states; none if only their chains are known.
+    """
+    if discretiser is None:
+        return "protected is which state of its chain a tick is in"
     names, tail = discretiser.states, ""
     states = ", ".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} states"
     if isinstance(discretiser, Thresholds):

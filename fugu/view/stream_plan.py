@@ -6,7 +6,9 @@ import math
 from typing import Any
 
 from contract.chains import BinaryChains, FiniteChains
+from contract.discretisers import Discretiser
 from contract.noise_table import SCALE
+from fugu.view.protected import protected_sentence
 from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.view.terminal import say, show_table
 from gateway.attack import success_bound
@@ -20,7 +22,9 @@ _FEW_BITS = 0.01
 _ROUNDING = 1e-6
 
 
-def plan_document(plan: Plan, source: ChainSource, others: list[Comparison]) -> dict[str, Any]:
+def plan_document(
+    plan: Plan, source: ChainSource, others: list[Comparison], discretiser: Discretiser | None
+) -> dict[str, Any]:
     """Return a plan as an object for JSON.
 
     rho0 and rho1 are the exact values threshold / 2^32; epsilon is what the table really loses, epsilon_asked what was
@@ -29,6 +33,7 @@ def plan_document(plan: Plan, source: ChainSource, others: list[Comparison]) -> 
     request, chosen = plan.request, plan.chosen
     return {
         **_option_document(plan, chosen),
+        "protected": protected_sentence(discretiser),
         "adversary": request.adversary,
         "objective": request.objective,
         "epsilon_asked": request.epsilon,
@@ -82,12 +87,13 @@ def _baseline_document(other: Comparison) -> dict[str, Any]:
     }
 
 
-def show_plan(plan: Plan, source: ChainSource, others: list[Comparison]) -> None:
+def show_plan(plan: Plan, source: ChainSource, others: list[Comparison], discretiser: Discretiser | None) -> None:
     """Print a plan."""
     request, chosen = plan.request, plan.chosen
     for note in source.notes:
         say(note)
     say(f"Chains: {_chains(chosen)}; {_sampling(plan, chosen)}")
+    say(protected_sentence(discretiser))
     show_table("The stream", ("", ""), _facts(plan))
     show_table(STRETCH_TITLE, STRETCH_COLUMNS, stretch_rows(chosen.stretches))
     show_table(

@@ -7,10 +7,12 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
+from contract.discretisers import Discretiser
 from contract.exponential import log_up
 from contract.guarantee import tick_ratios
 from contract.stretches import Stretch, stretches
 from contract.windows import Window
+from fugu.view.protected import protected_sentence
 from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.view.terminal import say, show_table
 from gateway.planning.joint_plan import JointPlan
@@ -113,16 +115,18 @@ def noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]
     }
 
 
-def show_joint(plan: JointPlan, period: float | None, notes: Sequence[str]) -> None:
+def show_joint(plan: JointPlan, period: float | None, notes: Sequence[str], discretiser: Discretiser | None) -> None:
     """Print the windows of a policy, with the errors of their answers.
 
     Args:
         plan: what was planned.
         period: seconds from tick to tick, or none if that is not known.
         notes: how the class of chains came about.
+        discretiser: what makes the states, if that is known.
     """
     for note in notes:
         say(note)
+    say(protected_sentence(discretiser))
     what = "windows" if plan.table is None else "windows and symbols"
     title = f"{what} at epsilon {plan.guarantee.epsilon:g} together, {plan.guarantee.adversary} adversary"
     rows = [_window_row(window, error) for window, error in zip(plan.windows, plan.errors, strict=True)]
@@ -137,9 +141,10 @@ def show_joint(plan: JointPlan, period: float | None, notes: Sequence[str]) -> N
     show_table(STRETCH_TITLE, STRETCH_COLUMNS, stretch_rows(_stretches(plan, period)))
 
 
-def joint_document(plan: JointPlan, period: float | None) -> dict[str, Any]:
-    """The windows of a policy as an object for JSON; `period` as for `show_joint`."""
+def joint_document(plan: JointPlan, period: float | None, discretiser: Discretiser | None) -> dict[str, Any]:
+    """The windows of a policy as an object for JSON; arguments as for `show_joint`."""
     return {
+        "protected": protected_sentence(discretiser),
         "epsilon": plan.guarantee.epsilon,
         "adversary": plan.guarantee.adversary,
         "chains": plan.chains.model_dump(mode="json"),

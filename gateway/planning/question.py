@@ -82,7 +82,6 @@ class ChosenStates(NamedTuple):
         counted: the states whose share is asked for.
         histogram: whether each state's share is asked for instead.
         share_of: what the share is of, in words.
-        protected: what is protected, in words.
         notes: how they were chosen, in sentences.
     """
 
@@ -91,7 +90,6 @@ class ChosenStates(NamedTuple):
     counted: tuple[int, ...]
     histogram: bool
     share_of: str
-    protected: str
     notes: tuple[str, ...]
 
 
@@ -113,11 +111,8 @@ def choose_states(readings: Readings, question: Question) -> ChosenStates:
     if question.threshold is not None:
         share_of = f"at {question.threshold:g} or above"
     if baseline:
-        share_of, what = f"above the running mean of {baseline} ticks", "above one's own running mean"
-        protected = f"being {what} of {baseline} ticks at a tick, and not the reading"
-    else:
-        protected = f"being {', '.join(names[:-1])} or {names[-1]} at a tick"
-    return ChosenStates(made, baseline, counted, histogram, share_of, protected, notes)
+        share_of = f"above the running mean of {baseline} ticks"
+    return ChosenStates(made, baseline, counted, histogram, share_of, notes)
 
 
 def _made(readings: Readings, question: Question, missing: str | None) -> tuple[Discretiser, int, tuple[str, ...]]:

@@ -1,12 +1,18 @@
-"""`fugu policy check` says what of a tick is protected."""
+"""Checks and plans say what of a tick is protected; what makes the states of a policy is what its chain is of."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from contract.chains import BinaryChains
 from contract.discretisers import ON_OFF, Baseline, Cells, Discretiser, Thresholds
+from contract.policy import Policy
+from gateway.planning.errors import PlanningError
+from gateway.planning.planner import Request, make_plan
+from gateway.planning.policy_builder import PolicyHeader, build_policy
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy
@@ -14,6 +20,8 @@ from tests.support.scenes import policy
 BANDS = {"edges": (-5.0,), "states": ("low", "high")}
 MEAN = "one's own running mean of 300 ticks"
 START = ", not the reading; the first 300 ticks after every start have no state"
+CHAIN = ("--q", 0.1, "--r", 0.4, "--epsilon", 1)
+HEADER = ("--fleet", "home", "--device", "wrist-1", "--stream", "heart", "--period", 1)
 
 
 @pytest.mark.parametrize(
@@ -49,3 +57,51 @@ def test_what_is_protected_by_points(fugu: Fugu, tmp_path: Path) -> None:
     cells = Cells(origin=(0.0, 0.0), step=(1.0, 1.0), cells=tuple((x, 0) for x in range(9)), states=states)
     file.write_text(measure_policy(3, discretiser=cells).to_json())
     assert "  protected is which of 9 states a tick is in\n" in fugu("policy", "check", file).out
+
+
+@pytest.mark.parametrize("words", [("stream",), ("window", "--window", 60)])
+def test_plans_say_it_too(fugu: Fugu, words: tuple[object, ...]) -> None:
+    for more, sentence in (
+        ((), "protected is which state of its chain a tick is in"),
+        (("--threshold", 61.5), "protected is which of low, high a tick is in (edge 61.5)"),
+    ):
+        assert sentence in fugu("plan", *words, *CHAIN, *more).out.splitlines()
+        assert fugu("plan", *words, *CHAIN, *more, "--json").json()["protected"] == sentence
+
+
+@pytest.mark.parametrize("words", [("stream",), ("window", "--window", 60)])
+def test_plans_take_the_baseline_of_their_model(fugu: Fugu, tmp_path: Path, words: tuple[object, ...]) -> None:
+    """What makes a policy's states is what made those of the chain that it is planned for, and nothing else."""
+    chain, file = tmp_path / "chain.json", tmp_path / "policy.json"
+    readings = (9 * (tick * tick % 7) + tick % 3 for tick in range(2000))
+    (tmp_path / "night.csv").write_text("t,value\n" + "".join(f"{tick},{x}\n" for tick, x in enumerate(readings)))
+    assert fugu("model", "fit", tmp_path / "night.csv", "--baseline", 20, "-o", chain).code == 0
+    planned = ("plan", *words, "--model", chain, "--epsilon", 1, "--adversary", "universal", *HEADER, "-o", file)
+    mean = "one's own running mean of 20 ticks"
+    assert f"protected is being above {mean} at a tick" in fugu(*planned).out
+    made = Policy.from_json(file.read_bytes()).discretiser
+    assert made.model_dump(mode="json") == json.loads(chain.read_text())["discretiser"]
+    assert isinstance(made, Baseline)
+    assert fugu(*planned, "--states", "calm,awake").code == 0
+    assert Policy.from_json(file.read_bytes()).discretiser.states == ("calm", "awake")
+    refused = fugu(*planned, "--threshold", 3)
+    assert (refused.code, refused.out) == (2, "")
+    assert "--threshold is for thresholds, and the model's states are made by a baseline" in refused.err
+
+
+def test_a_baseline_does_not_see_other_readings_than_its_chain() -> None:
+    """A mean of every tenth reading is another, and chains of the states that it makes were never fitted."""
+    plan = make_plan(
+        Request(
+            BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)),
+            ((0.9, 0.1), (0.4, 0.6)),
+            1.0,
+            "informed",
+            "information",
+            10,
+            ticks=1000,
+        )
+    )
+    mean = Baseline(baseline_ticks=20, lowest=0.0, highest=9.0)
+    with pytest.raises(PlanningError, match="the running mean is another"):
+        build_policy(plan, PolicyHeader("home", "wrist-1", "heart", mean, 1.0))
