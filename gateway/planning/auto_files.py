@@ -43,6 +43,7 @@ def auto_policy(plan: AutoPlan, epoch: float | None = None) -> Policy:
         period_seconds=period * candidate.every,
         latency_seconds=min(latency, LATENCY_SECONDS),
         epoch=epoch,
+        missing_share=None if candidate.discretiser.missing else plan.readings.missing_share or None,
     )
     return build_window_policy(_planned(plan, candidate), header)
 

@@ -90,6 +90,12 @@ def test_a_true_chain_gets_windows_that_are_worth_it(chain_plan: AutoPlan) -> No
     assert isinstance(one.chains, BinaryChains | BoundedChains)
 
 
+def test_a_policy_says_how_many_readings_are_missing(chain_plan: AutoPlan) -> None:
+    """Else the gateway takes the symbols of such ticks for those of another chain, and estimates for sure."""
+    few = chain_plan._replace(readings=chain_plan.readings._replace(missing_share=0.005))
+    assert [auto_policy(plan, epoch=0.0).missing_share for plan in (chain_plan, few)] == [None, 0.005]
+
+
 def test_every_kind_is_compared_at_the_same_epsilon(chain_plan: AutoPlan) -> None:
     kinds = {(one.kind, one.every) for one in chain_plan.candidates}
     assert {("windows", 1), ("symbols", 1), ("symbols", 5)} <= kinds
