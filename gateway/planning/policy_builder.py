@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from contract.discretisers import Baseline, Discretiser, Thresholds
+from contract.discretisers import Discretiser, Thresholds, remembers
 from contract.frames import MAX_FRAME_TICKS
 from contract.guarantee import Guarantee
 from contract.policy import Clock, Policy
@@ -86,15 +86,15 @@ def build_policy(plan: Plan, header: PolicyHeader) -> Policy:
     """Make the policy of a stream's plan, and check it as a device would.
 
     Raises:
-        PlanningError: the clock is out of range, or a baseline would see other readings than those of its chain.
+        PlanningError: the clock is out of range, or the chain is of other states than fewer readings make.
         pydantic.ValidationError: a field is not what a policy allows.
         GuaranteeError: the guarantee does not hold (it always does, for a plan).
     """
     chosen, request = plan.chosen, plan.request
-    if chosen.every > 1 and isinstance(header.discretiser, Baseline):
+    if chosen.every > 1 and remembers(header.discretiser):
         raise PlanningError(
-            f"with one reading every {chosen.every} ticks the running mean is another, and so are the states: "
-            "fit a chain to such readings, or use 'fugu plan auto'"
+            f"with one reading every {chosen.every} ticks a running mean or hysteresis makes other states than those of "
+            "the chain: fit one to such readings, or use 'fugu plan auto'"
         )
     return _policy(
         header,

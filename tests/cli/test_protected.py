@@ -103,5 +103,5 @@ def test_a_baseline_does_not_see_other_readings_than_its_chain() -> None:
         )
     )
     mean = Baseline(baseline_ticks=20, lowest=0.0, highest=9.0)
-    with pytest.raises(PlanningError, match="the running mean is another"):
+    with pytest.raises(PlanningError, match="makes other states than those of the chain"):
         build_policy(plan, PolicyHeader("home", "wrist-1", "heart", mean, 1.0))
