@@ -93,8 +93,8 @@ def build_policy(plan: Plan, header: PolicyHeader) -> Policy:
     chosen, request = plan.chosen, plan.request
     if chosen.every > 1 and remembers(header.discretiser):
         raise PlanningError(
-            f"with one reading every {chosen.every} ticks a running mean or hysteresis makes other states than those of "
-            "the chain: fit one to such readings, or use 'fugu plan auto'"
+            f"with one reading every {chosen.every} ticks a running mean or hysteresis makes other states than those "
+            "of the chain: fit one to such readings, or use 'fugu plan auto'"
         )
     return _policy(
         header,
