@@ -197,6 +197,23 @@ def test_a_printed_scale_for_three_states_is_accepted_by_a_device(fugu: Fugu, tm
     assert not accepts(chains, str(lawful_scale(less)), 1.0, adversary, (1,))
 
 
+def test_windows_of_a_policy_are_planned_for_known_chains_as_they_are(fugu: Fugu, tmp_path: Path) -> None:
+    """Where nobody knows a state, that takes less noise than the class of all chains with their odds ratios."""
+    file, output = tmp_path / "chain.json", tmp_path / "policy.json"
+    rows = ((0.8, 0.15, 0.05), (0.1, 0.7, 0.2), (0.05, 0.25, 0.7))
+    file.write_text(json.dumps({"transition": rows}))
+    header = ("--fleet", "home", "--device", "d", "--stream", "s", "--period", 1, "--threshold", "1,2", "-o", output)
+    words = ("plan", "window", "--model", file, "--epsilon", 1, "--window", 60, "--query", "histogram", *header)
+    scales = []
+    for adversary in ADVERSARIES:
+        assert fugu(*words, "--adversary", adversary).code == 0
+        policy = Policy.from_json(output.read_bytes())
+        assert policy.chains == FiniteChains(transitions=(rows,))
+        assert policy.verify(1.0).epsilon <= 1.0
+        scales.append(Fraction(policy.windows[0].scale))
+    assert scales[0] < scales[1] <= scales[2]
+
+
 def test_a_start_that_no_policy_declares_is_said_to_be_none(fugu: Fugu, two_chains: Path) -> None:
     words = ("plan", "window", "--model", two_chains, "--epsilon", 1, "--mechanism", "chain")
     assert fugu(*words, "--json").json()["chains"] is None
