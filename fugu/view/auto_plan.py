@@ -11,6 +11,7 @@ from fugu.view.protected import protected_sentence
 from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.view.terminal import say, show_table
 from gateway.attack import Attack
+from gateway.planning.answers import group_error
 from gateway.planning.auto import AutoPlan
 from gateway.planning.auto_files import UNKNOWN_PERIOD
 from gateway.planning.candidates import Candidate, useful
@@ -108,6 +109,10 @@ def _nothing(plan: AutoPlan) -> list[str]:
         )
         if 2.0 * best.expected_error <= best.guess_error and not useful(best):
             told.append(f"The recording holds {best.judged} such answers to judge that by, which are too few.")
+        if (day := _day(plan, best)) is not None:
+            told.append(
+                f"Over a day the noise alone is off by {percent(day)}; the recording holds too few days to judge that."
+            )
         wide = question.within is not None and useful(best) and best.expected_error > question.within
         if wide and question.within is not None:
             told.append(f"That is better than guessing, but not within {percent(question.within)}.")
@@ -116,6 +121,17 @@ def _nothing(plan: AutoPlan) -> list[str]:
     elif plan.curves:
         told.append(f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}.")
     return told
+
+
+def _day(plan: AutoPlan, best: Candidate) -> float | None:
+    """By how much the noise of a window is off over a day, if that was not compared but could be asked for."""
+    one = plan.readings
+    if not one.steady or one.period_seconds is None or best.scale is None or best.window_ticks is None:
+        return None
+    day = round(86_400.0 / one.period_seconds)
+    if day <= best.window_ticks or plan.question.latency_seconds is not None:
+        return None
+    return group_error(best.scale, day, best.devices)[0]
 
 
 def _best(plan: AutoPlan, kind: str) -> Candidate | None:

@@ -1,7 +1,8 @@
 """What attackers reach on a recording, against what epsilon allows.
 
-An attacker is judged by what the outputs add: against the same attacker, who knows the same, without the outputs. How
-often each state occurred, and was guessed without them, is a fact of the recording; the interval is for the rest.
+An attacker is judged by what the outputs add: against the same attacker, who knows the same, without the outputs, tick
+by tick on the same blocks. How often each state occurred, and was guessed without them, is a fact of the recording; the
+interval is for the gain.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from gateway.attack.chains import smoothing
 from gateway.attack.epsilon import epsilon_bound
 from gateway.attack.knowledge import Knowledge
 from gateway.attack.outputs import CountOutputs, Outputs, without
-from gateway.chain.arrays import Bools, Floats, Ints
+from gateway.chain.arrays import Floats, Ints
 
 __all__ = ["Attack", "attack", "mean_rates", "odds_change"]
+
+_HARMFUL = 0.05
+"""Success above the ceiling that a recording must be long enough to show."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,8 @@ class Attack:
     Attributes:
         attacker: its name.
         success: share of the judged ticks whose state it named.
-        low, high: its interval, corrected for the number of attackers; an attacker who never leaves the guess has
-            exactly the guess.
+        low, high: the guess and the interval of the gain over it, corrected for the number of attackers; an attacker
+            who never leaves the guess has exactly the guess.
         ceiling: the most that epsilon allows at the prior of the attacker who believes the chain, if the readings are
             in the class. Rates that drift are a prior that drifts: who learns the drift may get beyond it, without
             breaking any theorem about single ticks.
@@ -46,6 +50,23 @@ class Attack:
     ceiling: float
     guess: float
     epsilon_low: float
+
+    @property
+    def refutes(self) -> bool:
+        """Whether the outputs helped beyond doubt, to what may be more than epsilon allows.
+
+        A gain whose interval includes 0 refutes nothing: where one state is rare the ceiling is the guess, and anybody
+        who ever leaves it may be beyond it by chance.
+        """
+        return self.low > self.guess and self.high > self.ceiling
+
+    @property
+    def unclear(self) -> bool:
+        """Whether the outputs may have helped, but not beyond doubt, to .05 and more above what epsilon allows.
+
+        The recording is then too short to tell. Who was right less often than without the outputs gained nothing.
+        """
+        return self.low <= self.guess < self.success and self.high > self.ceiling + _HARMFUL
 
 
 def attack(
@@ -97,9 +118,10 @@ def attack(
         guess = float(guessed.mean())
         with np.errstate(invalid="ignore"):  # whoever was certain before has not learned anything
             evidence = np.nan_to_num(_log_odds(after) - _log_odds(before), nan=0.0, posinf=np.inf, neginf=-np.inf)
-        reached = mean_interval(_unexplained(right, truth * k + before.argmax(axis=1)), level)
+        gain = right.astype(np.int64) - guessed
+        added = mean_interval(_unexplained(gain, truth * k + before.argmax(axis=1)), level)
         success = float(right.mean())
-        low, high = max(0.0, success + reached.low), min(1.0, success + reached.high)
+        low, high = max(0.0, success + added.low), min(1.0, success + added.high)
         ceiling = min(1.0, max(guess, best_guess) + room)
         proven = epsilon_bound(truth, prior, evidence, epsilon, level)
         found.append(Attack(name, success, low, high, ceiling, guess, proven))
@@ -133,10 +155,10 @@ def mean_rates(states: Ints, segments: Ints, k: int) -> Floats:
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 
-def _unexplained(right: Bools, strata: Ints) -> Floats:
-    """What is left of successes (n,) when every stratum's mean is taken off."""
-    sums, sizes = np.bincount(strata, right), np.bincount(strata)
-    return np.asarray(right - (sums / np.maximum(sizes, 1))[strata])
+def _unexplained(gain: Ints, strata: Ints) -> Floats:
+    """What is left of gains (n,) when every stratum's mean is taken off."""
+    sums, sizes = np.bincount(strata, gain), np.bincount(strata)
+    return np.asarray(gain - (sums / np.maximum(sizes, 1))[strata])
 
 
 def _log_odds(probabilities: Floats) -> Floats:

@@ -37,7 +37,7 @@ from gateway.planning.held_back import ThreeSets, three_sets
 from gateway.planning.question import ChosenStates, Question, choose_states
 from gateway.planning.readings import Readings
 from gateway.planning.sampled import Cut, Sampled, sampled
-from gateway.planning.true_class import TrueClass, true_class
+from gateway.planning.true_class import TrueClass, strongest, true_class
 from gateway.privacy.chain_model import ModelError
 from gateway.privacy.covering_class import covering_class
 
@@ -301,9 +301,8 @@ def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple
     outputs = _attacked(problem, candidate, data.test)(candidate.chains, problem.rng)
     assert outputs is not None
     attacks = attack(data.test.states, data.test.segments, outputs, candidate.epsilon)
-    gained = [one for one in attacks if one.success > one.guess]
-    strongest = max(gained or attacks, key=lambda one: one.high - one.ceiling)
-    judged = replace(_judged(problem, candidate), attack=strongest)
+    worst = strongest(attacks)
+    judged = replace(_judged(problem, candidate), attack=worst)
     failed = []
     if judged.held_back_error is None:
         failed.append("the third set holds no whole window: the recording is too short to judge such answers")
@@ -312,11 +311,12 @@ def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple
             f"on the third set the answers are off by {judged.held_back_error:.1%} on average, beyond the "
             f"{judged.error_95:.1%} that 95 % of them should be within"
         )
-    if gained and strongest.high > strongest.ceiling:
+    if worst.high > worst.ceiling:
+        what = "attackers are not" if worst.refutes else "the recording is too short to tell that attackers are"
         failed.append(
-            f"on the third set attackers are not kept below their ceiling: {strongest.attacker} is right "
-            f"{strongest.success:.1%} of the time ({strongest.low:.1%} to {strongest.high:.1%}), the ceiling is "
-            f"{strongest.ceiling:.1%}"
+            f"on the third set {what} kept below their ceiling: {worst.attacker} is right {worst.success:.1%} of the "
+            f"time ({worst.low:.1%} to {worst.high:.1%}, and {worst.guess:.1%} without what is released), the ceiling "
+            f"is {worst.ceiling:.1%}"
         )
     return judged, tuple(failed)
 

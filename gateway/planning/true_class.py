@@ -1,8 +1,10 @@
 """A class of chains that holds up: it covers a recording, and attackers reach no more than it allows.
 
 A class is never proven for a recording. What is proven holds for readings in the class; whether the readings are in it
-is tried, by attacking what would be released. The class is widened until the best attacker's interval is below what the
-wanted epsilon allows, and every step is reported with what it costs.
+is tried, by attacking what would be released. An attacker refutes a class if its gain from the outputs, against itself
+without them, has an interval above 0 that reaches beyond what the wanted epsilon allows. A gain whose interval includes
+0 refutes nothing, but the recording is too short to tell if the interval reaches .05 further than that. The class is
+widened until neither is so of any attacker, and every step is reported with what it costs.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from gateway.privacy.covering_class import Covered, CoveringChains, class_ratio,
 from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary
 from gateway.privacy.window_scale import lawful_scale
 
-__all__ = ["Attacked", "Step", "TrueClass", "attack_model", "count_scale", "symbols_of", "true_class"]
+__all__ = ["Attacked", "Step", "TrueClass", "attack_model", "count_scale", "strongest", "symbols_of", "true_class"]
 
 _WIDER = 1.5
 _WINDOW = 300
@@ -54,14 +56,29 @@ class Step(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether no attacker who gained from what was released may be beyond its ceiling."""
-        return all(one.high <= one.ceiling for one in self.attacks if one.success > one.guess)
+        """Whether no attacker refutes the class, and the recording is long enough to tell."""
+        return not any(one.refutes or one.unclear for one in self.attacks)
 
     @property
     def strongest(self) -> Attack:
-        """Of the attackers who gained, the one who may be farthest beyond its ceiling; the best if nobody did."""
-        gained = [one for one in self.attacks if one.success > one.guess]
-        return max(gained, key=lambda one: one.high - one.ceiling) if gained else self.attacks[0]
+        """The one who decides: see `strongest`."""
+        return strongest(self.attacks)
+
+
+def strongest(attacks: Sequence[Attack]) -> Attack:
+    """The attack that decides, of several, the most successful first.
+
+    Of those who refute the class, else of those of whom nothing can be told, else of those who gained, the one who may
+    be farthest beyond its ceiling; the most successful if nobody gained.
+    """
+    for some in (
+        [one for one in attacks if one.refutes],
+        [one for one in attacks if one.unclear],
+        [one for one in attacks if one.success > one.guess],
+    ):
+        if some:
+            return max(some, key=lambda one: one.high - one.ceiling)
+    return attacks[0]
 
 
 class TrueClass(NamedTuple):
@@ -187,7 +204,7 @@ def _attacks(states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs],
 def _why(steps: Sequence[Step], epsilon: float) -> str:
     """Why the widest class that was tried did not pass: attackers were right too often, or may have been."""
     one = steps[-1].strongest
-    seen = any(step.strongest.success > step.strongest.ceiling for step in steps)
+    seen = any(attack.refutes for step in steps for attack in step.attacks)
     return (
         f"{'no class passes' if seen else 'too short to tell'}: even with noise of {steps[-1].count_scale:.3g} ticks "
         f"for a count, up to {one.high:.3f} of the guesses of the attacker '{one.attacker}' are right "

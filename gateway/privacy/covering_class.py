@@ -178,8 +178,8 @@ def _quantile(rates: Floats, share: float) -> Floats:
 
 
 def _floored(regime: Regime, visited: Ints) -> Floats:
-    """The chain of a regime; a step is never rarer than half a time in the visits that the regime can have had."""
-    least = 0.5 / (visited * min(regime.share, 1.0) + 1.0)
+    """The chain of a regime; a step is never rarer than half a time in the visits of one stay, as in a stretch."""
+    least = 0.5 / (np.minimum(visited * min(regime.share, 1.0), regime.ticks) + 1.0)
     chain = np.maximum(regime.transition, least[:, None])
     return np.asarray(chain / chain.sum(axis=1, keepdims=True))
 

@@ -9,8 +9,9 @@ import pytest
 
 from contract.chains import BinaryChains, BoundedChains
 from contract.discretisers import Baseline
+from contract.noise_table import NoiseTable
 from fugu.demo.people import RECORDINGS
-from gateway.attack import COUNT_ATTACKERS, Attack, Outputs, release_counts
+from gateway.attack import COUNT_ATTACKERS, Attack, Outputs, release_counts, release_symbols
 from gateway.chain.arrays import Ints
 from gateway.planning.readings import read_readings
 from gateway.planning.states import states_of
@@ -84,8 +85,9 @@ def test_an_average_chain_does_not_hold_for_regimes() -> None:
     average = covered._replace(chains=AVERAGE)
     found = true_class(states, one, 2, 1.0, symbols_of(states, 1.0), np.random.default_rng(1), covered=average)
     assert not found.steps[0].passed
-    assert found.steps[0].strongest.high > found.steps[0].strongest.ceiling
-    assert "learned" in found.steps[0].strongest.attacker
+    assert found.steps[0].strongest.refutes
+    beyond = [one.attacker for one in found.steps[0].attacks if one.refutes or one.unclear]
+    assert any("learned" in name for name in beyond)
     assert found.chains is not None
     assert class_ratio(found.chains) > 2.0 * found.steps[0].odds_ratio
     assert class_ratio(covered.chains) > 100.0 * found.steps[0].odds_ratio
@@ -101,8 +103,65 @@ def test_who_gains_nothing_is_not_the_strongest() -> None:
     assert found.strongest is still
     gained = Attack("reader", 0.75, 0.7, 0.81, 0.8, 0.7, 0.0)
     beaten = Step(chains, 4.0, 2.0, (gained, still, wide))
-    assert not beaten.passed
     assert beaten.strongest is gained
+    assert beaten.passed, "a gain that may be none refutes nothing"
+
+
+@pytest.mark.parametrize(
+    ("low", "success", "high", "refutes", "unclear"),
+    [
+        (0.901, 0.903, 0.905, True, False),  # helped beyond doubt, and a rare state allows nothing
+        (0.9, 0.903, 0.906, False, False),
+        (0.85, 0.903, 0.95, False, False),
+        (0.85, 0.903, 0.951, False, True),  # as much as .05 more would not have been noticed
+        (0.85, 0.9, 0.96, False, False),  # it is right no more often than without the outputs
+        (0.9, 0.9, 0.9, False, False),
+    ],
+)
+def test_a_gain_beyond_doubt_refutes_and_one_that_cannot_be_told_is_said(
+    low: float, success: float, high: float, refutes: bool, unclear: bool
+) -> None:
+    one = Attack("reader", success, low, high, 0.9, 0.9, 0.0)
+    assert (one.refutes, one.unclear) == (refutes, unclear)
+    assert Step(BoundedChains(states=2, odds_ratio=4.0), 4.0, 2.0, (one,)).passed == (not refutes and not unclear)
+    allowed = Attack("reader", success, low, high, 0.96, 0.9, 0.0)
+    assert not allowed.refutes
+    assert not allowed.unclear
+
+
+def rare(seed: int) -> Ints:
+    """State 1 on a tenth of 12,000 ticks: one chain."""
+    draw = np.random.default_rng(seed).random(12_000)
+    states = np.zeros(draw.size, dtype=np.int64)
+    for t in range(1, states.size):
+        states[t] = states[t - 1] ^ (draw[t] < (0.9 if states[t - 1] else 0.1))
+    return states
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rare_state_is_not_widened_for_a_chance_difference_and_a_planted_gain_is_found(seed: int) -> None:
+    """The ceiling is the guess; half of the time the device sends symbols that hide nothing."""
+    states = rare(seed)
+    one = np.zeros(states.size, dtype=np.int64)
+    covered = covering_class(states, one, 2)
+    given = (states, one, 2, 1.0)
+    honest = true_class(*given, symbols_of(states, 1.0), np.random.default_rng(seed), covered=covered)
+    assert [len(honest.steps), honest.chains] == [1, covered.chains]
+    assert honest.steps[0].strongest.ceiling == honest.steps[0].strongest.guess
+
+    def noise(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+        return release_symbols(generator.permutation(states), NoiseTable.binary(2**28, 2**28), generator)
+
+    assert len(true_class(*given, noise, np.random.default_rng(seed), covered=covered).steps) == 1
+
+    def leaks(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+        return release_symbols(states, NoiseTable.binary(2**27, 2**27), generator)
+
+    refused = true_class(*given, leaks, np.random.default_rng(seed), covered=covered, most_steps=2)
+    assert refused.chains is None
+    assert refused.steps[0].strongest.refutes
+    assert (refused.reason or "").startswith("no class passes")
 
 
 @pytest.mark.long
