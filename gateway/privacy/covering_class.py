@@ -16,12 +16,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from contract.chains import BinaryChains, BoundedChains, odds_ratio
 from gateway.chain.arrays import Floats, Ints
 from gateway.privacy import model_fit
 from gateway.privacy.chain_model import ModelError
-from gateway.privacy.local_rates import LocalRates, largest_log_odds, local_rates
+from gateway.privacy.local_rates import TAIL, LocalRates, constant_rate, largest_log_odds, local_rates
 from gateway.privacy.regimes import Regime, fit_regimes
 
 __all__ = ["SHORTEST", "Covered", "CoveringChains", "Length", "class_odds", "class_ratio", "covering_class", "widened"]
@@ -98,7 +99,8 @@ def covering_class(states: Ints, segments: Ints, k: int, *, share: float = 0.02)
     order = model_fit.order_test(model_fit.count_triples(states, segments, k))
     low = np.min([_quantile(length.rates.low, share) for length in lengths], axis=0)
     high = np.max([_quantile(length.rates.high, 1.0 - share) for length in lengths], axis=0)
-    found = Covered(_constant(low, high, transition), transition, low, high, lengths, regimes, order)
+    constant = _constant(counts) if k == 2 else _bounded(class_odds(low, high), transition)
+    found = Covered(constant, transition, low, high, lengths, regimes, order)
     if k == 2 and not found.changes:
         return found
     slow = [regime for regime in regimes if regime.ticks >= lengths[0].rates.length / 2 and regime.share >= share]
@@ -184,10 +186,17 @@ def _floored(regime: Regime, visited: Ints) -> Floats:
     return np.asarray(chain / chain.sum(axis=1, keepdims=True))
 
 
-def _constant(low: Floats, high: Floats, transition: Floats) -> CoveringChains:
-    if len(low) > 2:
-        return _bounded(class_odds(low, high), transition)
-    return BinaryChains(q=(float(low[0, 1]), float(high[0, 1])), r=(float(low[1, 0]), float(high[1, 0])))
+def _constant(counts: Ints) -> BinaryChains:
+    """One chain within intervals of both rates, of such a length that the odds ratio, which they make, holds with 90 %.
+
+    Errors of the two rates are independent, and the logarithm of the odds ratio is the sum of their log-odds.
+    """
+    seen, of = counts[[0, 1], [1, 0]], counts.sum(axis=1)
+    share = (seen + 0.5) / (of + 1.0)
+    deviations = 1.0 / np.sqrt(of * share * (1.0 - share))
+    tail = float(special.ndtr(special.ndtri(TAIL) * np.hypot(*deviations) / deviations.sum()))
+    q, r = (constant_rate(int(n), int(m), tail) for n, m in zip(seen, of, strict=True))
+    return BinaryChains(q=q, r=r)
 
 
 def _bounded(odds: float, transition: Floats) -> BoundedChains:

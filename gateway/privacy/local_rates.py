@@ -27,14 +27,14 @@ from scipy import special
 from gateway.chain.arrays import Bools, Floats, Ints
 from gateway.privacy.model_fit import clopper_pearson
 
-__all__ = ["LocalRates", "largest_log_odds", "local_rates"]
+__all__ = ["TAIL", "LocalRates", "constant_rate", "largest_log_odds", "local_rates"]
 
 _SIGNIFICANT = 1e-3
 _LEAST_EXPECTED = 1.0  # of a block: below, the chi-square law is none
 _GRID = 81
 _ROUNDS = 300
 _NEVER = 1e-12
-_TAIL = 0.1
+TAIL = 0.1
 """What may be below the range of a rate, and above."""
 
 
@@ -119,7 +119,7 @@ def _range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats 
     """The range of a rate in each stretch: quantiles of its posterior under the mixing law of all stretches."""
     seen, of = row[:, y], row.sum(axis=1)
     if not changes:
-        return _constant(int(seen.sum()), int(of.sum()))
+        return constant_rate(int(seen.sum()), int(of.sum()))
     middle = special.logit((seen + 0.5) / (of + 1.0))[of > 0]
     grid = np.linspace(middle.min(), middle.max(), _GRID)
     logs = seen[:, None] * special.log_expit(grid) + (of - seen)[:, None] * special.log_expit(-grid)
@@ -131,7 +131,7 @@ def _range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats 
     sums = np.cumsum(likelihood * weights, axis=1)
     sums /= sums[:, -1:]
     rates = special.expit(grid)
-    low, high = (rates[np.minimum((sums < level).sum(axis=1), _GRID - 1)] for level in (_TAIL, 1.0 - _TAIL))
+    low, high = (rates[np.minimum((sums < level).sum(axis=1), _GRID - 1)] for level in (TAIL, 1.0 - TAIL))
     return low, high
 
 
@@ -152,14 +152,19 @@ def _scatter(followers: Ints, k: int, number: int) -> tuple[Floats, Floats]:
     return dispersion, p_value
 
 
-def _constant(seen: int, of: int) -> tuple[float, float]:
+def constant_rate(seen: int, of: int, tail: float = TAIL) -> tuple[float, float]:
     """The interval of a constant rate. Each end holds with 90 %, and an odds ratio, made of several, with more.
 
     What was never seen may be as rare as what was seen once, and what always happened fails as rarely.
+
+    Args:
+        seen: occurrences.
+        of: occasions.
+        tail: the probability that an end does not hold.
     """
     if not of:
         return _NEVER, 1.0 - _NEVER
-    confidence = 1.0 - 2.0 * _TAIL
+    confidence = 1.0 - 2.0 * tail
     low = clopper_pearson(max(seen, 1), of, confidence).low
     high = clopper_pearson(min(seen, of - 1), of, confidence).high
     return max(low, _NEVER), min(high, 1.0 - _NEVER)
