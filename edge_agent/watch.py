@@ -2,7 +2,8 @@
 
 The steps between states are counted over stretches of several lengths. Within a stretch rates are taken to stay put: a
 class whose chains may change at every step excludes nothing, as for every sequence of states one of them gives it a
-probability near 1. Where they may change at all, stretches are short. Of one with counts n the e-value is
+probability near 1. Where they may change at all, stretches are short, and a change within one may be taken for a chain
+outside the class; what is found says so. Of one with counts n the e-value is
 
     E = integral of L_n(P) over all chains P (Jeffreys' prior)  /  largest L_n(P) of the chains of the class,
 
@@ -27,7 +28,7 @@ from typing import Any
 __all__ = ["ALARM", "CHANGING_LENGTHS", "LENGTHS", "Watch", "watched_class"]
 
 ALARM = 1e-3
-"""How likely a true class is ever called wrong, from one start of the agent to the next."""
+"""How likely a true class is ever called wrong, from one start of the agent to the next, if rates stay put."""
 LENGTHS = (128, 512, 2048, 8192)
 CHANGING_LENGTHS = (128, 512)
 _WEIGHTS = (0.5, 0.05, 0.005)
@@ -110,9 +111,12 @@ class Watch:
         so_far = f"{self.steps} steps between states, evidence {math.exp(min(self.evidence, 99.0)):.3g}"
         if self.alarm is None:
             return f"nothing speaks against the declared class of chains ({so_far} of {1 / ALARM:g})"
+        changes, certainly = "", "is"
+        if "odds_ratio" in self._chains:
+            changes, certainly = f", unless its rates changed within {CHANGING_LENGTHS[-1]} steps", "may be"
         return (
-            f"the states are NOT in the declared class of chains, found at tick {self.alarm} ({so_far}): epsilon is "
-            "larger than promised; ask for a policy with a wider class"
+            f"the states are NOT in the declared class of chains{changes}, found at tick {self.alarm} ({so_far}): "
+            f"epsilon {certainly} larger than promised; ask for a policy with a wider class"
         )
 
 
