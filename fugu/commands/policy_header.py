@@ -68,16 +68,15 @@ def chosen_discretiser(options: DiscretiserOptions, source: ChainSource) -> Disc
         for option, given in (("--threshold", options.threshold), ("--hysteresis", options.hysteresis)):
             if given:
                 raise CommandLineError(f"{option} is for thresholds, and the model's states are made by a {found.kind}")
+    missing = source.missing_state is not None
     if options.threshold is not None:
         edges = tuple(arguments.number(part, "threshold") for part in options.threshold.split(","))
-        missing = source.missing_state is not None
         return thresholds(edges, names, hysteresis=options.hysteresis, missing=missing)
+    if isinstance(found, Thresholds):
+        hysteresis = options.hysteresis or found.hysteresis
+        return thresholds(found.edges, names or found.states, hysteresis=hysteresis, missing=missing)
     if found is None:
         return None
     renamed = (*(names or ()), *found.states[len(names or ()) :])
-    changed: dict[str, object] = {"states": renamed}
-    if found.missing is not None:
-        changed["missing"] = renamed[found.states.index(found.missing)]
-    if options.hysteresis:
-        changed["hysteresis"] = options.hysteresis
-    return type(found)(**{**found.model_dump(), **changed})
+    name = None if found.missing is None else renamed[found.states.index(found.missing)]
+    return type(found)(**{**found.model_dump(), "states": renamed, "missing": name})
