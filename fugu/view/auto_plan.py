@@ -85,14 +85,21 @@ def verdict(plan: AutoPlan) -> list[str]:
 def _attacked(attack: Attack, chosen: Candidate) -> str:
     if attack.success <= attack.guess:
         return (
-            f"There, what is released made no attacker better: right {attack.guess:.1%} of the time, as without it; "
-            f"epsilon {chosen.epsilon:g} allows {attack.ceiling:.1%}."
+            f"There, what is released made no attacker better: right {attack.guess:.1%} of the time before, with it "
+            f"{_reached(attack)}; epsilon {chosen.epsilon:g} allows {attack.ceiling:.1%}."
         )
     return (
         f"There, the strongest of the attackers that were run ({attack.attacker}) is right {attack.success:.1%} of the "
         f"time ({attack.low:.1%} to {attack.high:.1%}), and {attack.guess:.1%} without what is released; epsilon "
         f"{chosen.epsilon:g} allows {attack.ceiling:.1%}."
     )
+
+
+def _reached(attack: Attack) -> str:
+    """What the most successful attacker reached, of whom nobody gained."""
+    if attack.low == attack.high:
+        return f"as often, since the best of them ({attack.attacker}) never guesses otherwise"
+    return f"at best {attack.success:.1%} ({attack.attacker}: {attack.low:.1%} to {attack.high:.1%})"
 
 
 def _nothing(plan: AutoPlan) -> list[str]:

@@ -141,6 +141,16 @@ def test_sensors_at_home_need_what_their_quiet_hours_need(name: str, least: floa
     assert least < noise(found.chains) < most
 
 
+def test_a_regime_is_no_rarer_in_its_steps_than_one_of_its_stays_can_show() -> None:
+    """Of an office nobody comes to for days, half as much tells no rarer steps, whichever stays count as a regime."""
+    recording = read_recording(DATA / "occupancy_office.csv.gz", "value", 0.5)
+    for part in (slice(0, 10_000), slice(10_000, 20_000), slice(5_000, 15_000)):
+        found = covering_class(recording.states[part], recording.segments[part], 2)
+        longest = max(length.rates.length for length in found.lengths)
+        stays = max(regime.ticks for regime in found.regimes)
+        assert noise(found.chains) < max(longest, stays)
+
+
 def test_three_states_and_a_step_that_never_happens() -> None:
     """Neighbours only: steps from end to end are smoothed, so that every odds ratio is finite and covers the rest."""
     generator = np.random.default_rng(5)
