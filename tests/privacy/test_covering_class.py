@@ -51,6 +51,7 @@ def test_a_chain_of_constant_rates_is_hardly_widened(rates: Rates, seed: int) ->
     assert len(found.regimes) == 1
 
 
+@pytest.mark.long
 def test_a_short_recording_of_one_chain_is_widened_by_its_sampling_error_alone() -> None:
     """Errors of both rates are independent: the odds ratio holds in nine of ten, and needs no corner that is rarer."""
     point = noise(BinaryChains(q=(0.05,) * 2, r=(0.1,) * 2))
