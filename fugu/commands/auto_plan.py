@@ -12,10 +12,12 @@ from fugu.commands import arguments
 from fugu.commands.plan_options import AutoOptions
 from fugu.errors import CommandError, CommandLineError
 from fugu.view.auto_plan import auto_document, show_auto
-from fugu.view.plan_page import plan_page
+from fugu.view.place_plan import place_document, show_places
+from fugu.view.plan_page import place_page, plan_page
 from fugu.view.terminal import advancing, say, warn
 from gateway.planning.auto import plan_auto
-from gateway.planning.auto_files import agent_configuration, auto_policy
+from gateway.planning.auto_files import agent_configuration, auto_policy, place_configuration
+from gateway.planning.auto_places import asks_places, place_policy, plan_places, read_places
 from gateway.planning.question import Question, Want
 from gateway.planning.readings import read_readings
 
@@ -34,29 +36,56 @@ def plan_recording(file: Path, options: AutoOptions, *, output: Path | None, as_
     """
     question = _question(options)
     period = None if options.period is None else arguments.positive(options.period, "period")
+    if asks_places(file, question, options.column or options.time):
+        _plan_places(file, question, options.seed, period, output, as_json=as_json)
+        return
     with advancing(f"planning from {file.name}") as progress:
         readings = read_readings(file, options.column, options.time, period)
         plan = plan_auto(readings, question, np.random.default_rng(options.seed), progress)
         policy = None if plan.recommended.kind == "none" else auto_policy(plan)
-    written = []
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        texts = {_PAGE: plan_page(plan)}
-        if policy is not None:
-            texts[_POLICY] = policy.to_json()
-            texts[_AGENT] = agent_configuration(plan, policy, file, _POLICY)
-        for name, text in texts.items():
-            (output / name).write_text(text, encoding="utf-8")
-            written.append(str(output / name))
-        for name in {_POLICY, _AGENT} - texts.keys():
-            if (output / name).exists():
-                warn(f"{output / name} is of an earlier plan: nothing is recommended now")
+    texts = {_PAGE: plan_page(plan)}
+    if policy is not None:
+        texts |= {_POLICY: policy.to_json(), _AGENT: agent_configuration(plan, policy, file, _POLICY)}
+    written = _written(output, texts)
     if as_json:
         print(json.dumps(auto_document(plan, policy), indent=2))
     else:
         show_auto(plan, policy)
         if written:
-            say(f"written: {', '.join(written)}")
+            say(written)
+
+
+def _plan_places(
+    file: Path, question: Question, seed: int, period: float | None, output: Path | None, *, as_json: bool
+) -> None:
+    """The same for places."""
+    with advancing(f"planning from {file.name}") as progress:
+        traces, step = read_places(file, period)
+        plan = plan_places(traces, step, question, np.random.default_rng(seed), progress)
+        policy = None if plan.recommended.kind == "none" else place_policy(plan)
+    texts = {_PAGE: place_page(plan)}
+    if policy is not None:
+        texts |= {_POLICY: policy.to_json(), _AGENT: place_configuration(policy, file, _POLICY)}
+    written = _written(output, texts)
+    if as_json:
+        print(json.dumps(place_document(plan, policy), indent=2))
+    else:
+        show_places(plan, policy)
+        if written:
+            say(written)
+
+
+def _written(output: Path | None, texts: dict[str, str]) -> str:
+    """Write files into a folder, if one is named, and say so."""
+    if output is None:
+        return ""
+    output.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (output / name).write_text(text, encoding="utf-8")
+    for name in {_POLICY, _AGENT} - texts.keys():
+        if (output / name).exists():
+            warn(f"{output / name} is of an earlier plan: nothing is recommended now")
+    return f"written: {', '.join(str(output / name) for name in texts)}"
 
 
 def _question(options: AutoOptions) -> Question:

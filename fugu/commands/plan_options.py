@@ -159,7 +159,8 @@ class AutoOptions:
     want: Annotated[
         str | None,
         typer.Option(
-            help="now (the state), share (of time), histogram (of states); default: share of two, histogram of more."
+            help="now (the state), share (of time), histogram (of states), place; default: share of two, histogram of "
+            "more, place of a file with lat and lon."
         ),
     ] = None
     baseline: Annotated[
@@ -184,6 +185,9 @@ class AutoOptions:
         None
     )
     period: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Of a log of changes: look at it so often (default: 60).")
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Of a log of changes, or places: look so often (default: 60; as they are)."
+        ),
     ] = None
     seed: Annotated[int, typer.Option(help="Of the simulated devices.")] = 1

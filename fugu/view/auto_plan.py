@@ -16,7 +16,7 @@ from gateway.planning.auto import AutoPlan
 from gateway.planning.auto_files import UNKNOWN_PERIOD
 from gateway.planning.candidates import Candidate, useful
 
-__all__ = ["answer_words", "auto_document", "percent", "show_auto", "verdict"]
+__all__ = ["answer_words", "auto_document", "candidate_document", "percent", "show_auto", "time_words", "verdict"]
 
 _COLUMNS = (
     "released",
@@ -38,7 +38,7 @@ def show_auto(plan: AutoPlan, policy: Policy | None) -> None:
     about = (
         ""
         if one.period_seconds is None
-        else f", {'one' if one.steady else 'typically one'} every {_time(one.period_seconds)}"
+        else f", {'one' if one.steady else 'typically one'} every {time_words(one.period_seconds)}"
     )
     say(f"{one.source}, column {one.column}: {len(one.segments)} ticks{about}")
     for note in (*one.notes, *plan.states.notes):
@@ -172,10 +172,11 @@ def _span(plan: AutoPlan, ticks: int) -> str:
     period = plan.readings.period_seconds
     if period is None:
         return f"{ticks} ticks"
-    return _time(ticks * period) if plan.readings.steady else f"{ticks} ticks (about {_time(ticks * period)})"
+    return time_words(ticks * period) if plan.readings.steady else f"{ticks} ticks (about {time_words(ticks * period)})"
 
 
-def _time(seconds: float) -> str:
+def time_words(seconds: float) -> str:
+    """A time in its largest unit, with three digits."""
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
     return f"{seconds / size:.3g} {unit}"
 
@@ -196,7 +197,7 @@ def _row(plan: AutoPlan, one: Candidate) -> list[str]:
         percent(one.error_95),
         "-" if one.held_back_error is None else percent(one.held_back_error),
         percent(one.guess_error),
-        "-" if one.latency_seconds is None else _time(one.latency_seconds),
+        "-" if one.latency_seconds is None else time_words(one.latency_seconds),
         "-" if one.messages_per_day is None else f"{one.messages_per_day:.0f}",
         "-" if one.bytes_per_day is None else f"{one.bytes_per_day:.0f}",
     ]
@@ -210,8 +211,8 @@ def auto_document(plan: AutoPlan, policy: Policy | None) -> dict[str, Any]:
     """The plan as an object for JSON."""
     one = plan.readings
     return {
-        "recommended": _document(plan.recommended),
-        "candidates": [_document(candidate) for candidate in plan.candidates],
+        "recommended": candidate_document(plan.recommended),
+        "candidates": [candidate_document(candidate) for candidate in plan.candidates],
         "verdict": verdict(plan),
         "least_epsilon": plan.least_epsilon,
         "protected": protected_sentence(plan.recommended.discretiser),
@@ -227,7 +228,8 @@ def auto_document(plan: AutoPlan, policy: Policy | None) -> dict[str, Any]:
     }
 
 
-def _document(one: Candidate) -> dict[str, Any]:
+def candidate_document(one: Candidate) -> dict[str, Any]:
+    """A candidate as an object for JSON."""
     attack = one.attack
     return {
         "kind": one.kind,
@@ -240,6 +242,8 @@ def _document(one: Candidate) -> dict[str, Any]:
         "adversary": one.adversary,
         "window_ticks": one.window_ticks,
         "scale": None if one.scale is None else str(one.scale),
+        "point_epsilon": one.point_epsilon,
+        "unit": one.unit,
         "expected_error": _number(one.expected_error),
         "error_95": _number(one.error_95),
         "held_back_error": one.held_back_error,

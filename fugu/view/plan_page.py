@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 
 from fugu.view.auto_plan import answer_words, percent, verdict
+from fugu.view.place_plan import place_verdict, place_words
 from gateway.planning.auto import AutoPlan, Curve, Told
+from gateway.planning.auto_places import PlacePlan
 from gateway.planning.candidates import Candidate
 
-__all__ = ["plan_page"]
+__all__ = ["place_page", "plan_page"]
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:760px;margin:1.5em auto;padding:0 1em;color:#222;background:#fff}
@@ -29,14 +32,7 @@ _TRUE, _TOLD = "#222", "#0a7d5a"
 
 def plan_page(plan: AutoPlan) -> str:
     """The page as HTML."""
-    first, *more = verdict(plan)
-    parts = [
-        '<!doctype html><html lang="en"><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width,initial-scale=1">',
-        f"<title>A plan for {escape(plan.readings.source)}</title><style>{_STYLE}</style>",
-        f"<h1>{escape(first)}</h1>",
-        *(f"<p>{escape(sentence)}</p>" for sentence in more),
-    ]
+    parts = _head(plan.readings.source, verdict(plan))
     if plan.curves:
         parts += [
             "<h2>How far off answers are, by epsilon</h2>",
@@ -54,10 +50,44 @@ def plan_page(plan: AutoPlan) -> str:
     return "\n".join([*parts, "</html>"]) + "\n"
 
 
+def place_page(plan: PlacePlan) -> str:
+    """The page of a plan for places as HTML: errors as shares of what always guessing gives."""
+    parts = _head(plan.traces.source, place_verdict(plan))
+    curves = [
+        Curve(
+            replace(one, expected_error=one.expected_error / one.guess_error),
+            tuple((e, off / one.guess_error) for e, off in curve),
+        )
+        for one, curve in zip(plan.candidates, plan.curves, strict=True)
+        if one.guess_error
+    ]
+    if curves:
+        parts += [
+            "<h2>How far off answers are, by epsilon: 100 % is always guessing</h2>",
+            _errors(curves, plan.question.epsilon, plan.recommended),
+        ]
+        words = [f"{place_words(plan, one.candidate)}: {percent(one.candidate.expected_error)}" for one in curves]
+        colours = zip(_colours(curves), words, strict=True)
+        rows = (f'<li><span class="key dash" style="color:{x}"></span>{escape(told)}</li>' for x, told in colours)
+        parts.append(f"<ul>{''.join(rows)}</ul>")
+    return "\n".join([*parts, "</html>"]) + "\n"
+
+
+def _head(source: str, sentences: Sequence[str]) -> list[str]:
+    first, *more = sentences
+    return [
+        '<!doctype html><html lang="en"><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width,initial-scale=1">',
+        f"<title>A plan for {escape(source)}</title><style>{_STYLE}</style>",
+        f"<h1>{escape(first)}</h1>",
+        *(f"<p>{escape(sentence)}</p>" for sentence in more),
+    ]
+
+
 def _colours(curves: Sequence[Curve]) -> list[str]:
     """One for each curve: windows the darker the longer, symbols apart."""
     found = []
-    for kind, palette in (("windows", _WINDOWS), ("symbols", _SYMBOLS)):
+    for kind, palette in (("windows", _WINDOWS), ("symbols", _SYMBOLS), ("points", _WINDOWS)):
         places = [i for i, curve in enumerate(curves) if curve.candidate.kind == kind]
         found += [(place, palette[i * len(palette) // max(1, len(places))]) for i, place in enumerate(places)]
     return [colour for _, colour in sorted(found)]

@@ -7,14 +7,16 @@ import re
 from pathlib import Path
 
 from contract.guarantee import Guarantee, check_guarantee
+from contract.measure_policy import MeasurePolicy
 from contract.policy import Policy
 from gateway.planning.auto import AutoPlan
 from gateway.planning.candidates import Candidate, wanted_window
 from gateway.planning.errors import PlanningError
 from gateway.planning.joint_plan import JointPlan, joint_plan
 from gateway.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, build_window_policy
+from gateway.planning.traces import place_columns
 
-__all__ = ["UNKNOWN_PERIOD", "agent_configuration", "auto_policy"]
+__all__ = ["UNKNOWN_PERIOD", "agent_configuration", "auto_policy", "place_configuration"]
 
 UNKNOWN_PERIOD = 1.0
 """Seconds from tick to tick in the policy of a recording without times."""
@@ -71,16 +73,39 @@ def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_
     if plan.readings.changes:
         sensor = ['kind = "stdin"  # one value a line, whenever it changes', 'silence = "changes"']
     else:
-        sensor = [
-            'kind = "replay"  # for a trial: a row a tick; docs/deploy.md has the sensors of real devices',
-            f"file = {json.dumps(str(recording.resolve()))}",
-            f"column = {json.dumps(plan.readings.column)}",
-        ]
+        sensor = _replayed(recording, plan.readings.column)
+    return _configuration(policy, [f"ceiling = {float(policy.guarantee.epsilon)!r}"], policy_file, sensor)
+
+
+def place_configuration(policy: MeasurePolicy, recording: Path, policy_file: str) -> str:
+    """The configuration of an agent that replays traces.
+
+    Args:
+        policy: of `place_policy`.
+        recording: the file that was read; a real device's sensor takes its place.
+        policy_file: name of the policy's file, beside the configuration.
+    """
+    ceilings = [
+        f"ceiling = {float(policy.stream_loss.epsilon or 0.0)!r}",
+        f"measurement_ceiling = {float(policy.epsilon)!r}",
+    ]
+    return _configuration(policy, ceilings, policy_file, _replayed(recording, ",".join(place_columns(recording) or ())))
+
+
+def _replayed(recording: Path, column: str) -> list[str]:
+    return [
+        'kind = "replay"  # for a trial: a row a tick; docs/deploy.md has the sensors of real devices',
+        f"file = {json.dumps(str(recording.resolve()))}",
+        f"column = {json.dumps(column)}",
+    ]
+
+
+def _configuration(policy: Policy | MeasurePolicy, ceilings: list[str], policy_file: str, sensor: list[str]) -> str:
     lines = [
         f"fleet = {json.dumps(policy.fleet)}",
         f"device = {json.dumps(policy.device)}",
         'outbox = "outbox.sqlite"',
-        f"ceiling = {float(policy.guarantee.epsilon)!r}",
+        *ceilings,
         "",
         "[broker]",
         'host = "127.0.0.1"',

@@ -84,6 +84,7 @@ class Candidate:
         latency_seconds: until a subscriber knows; none without times.
         messages_per_day, bytes_per_day: of all its devices, payloads without MQTT's own bytes; none without times.
         attack: the strongest one on the third set, once it has been run.
+        point_epsilon: of a single point, for points.
     """
 
     kind: Kind
@@ -106,11 +107,17 @@ class Candidate:
     messages_per_day: float | None
     bytes_per_day: float | None
     attack: Attack | None = None
+    point_epsilon: float | None = None
+
+    @property
+    def unit(self) -> str:
+        """Of all errors."""
+        return "metres" if self.answers == "place" else "share"
 
     def same_release(self, other: Candidate) -> bool:
         """Whether another one releases the same, whatever is known of it."""
         mine, others = (
-            (one.kind, one.answers, one.window_ticks, one.every, one.devices, one.scale, one.table)
+            (one.kind, one.answers, one.window_ticks, one.every, one.devices, one.scale, one.table, one.discretiser)
             for one in (self, other)
         )
         return mine == others

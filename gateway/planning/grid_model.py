@@ -20,14 +20,14 @@ from gateway.chain import stationary_law
 from gateway.planning.errors import PlanningError
 from gateway.planning.traces import Traces
 
-__all__ = ["WARNING", "GridModel", "fit_cells", "fit_grid", "grid_document"]
+__all__ = ["METRES_PER_DEGREE", "WARNING", "GridModel", "fit_cells", "fit_grid", "grid_document"]
 
 WARNING = (
     "the cells and the chain are fitted to these very traces: publishing them, or releasing these traces under a "
     "guarantee that rests on them, leaks; fit on traces that will not be released"
 )
 
-_METRES_PER_DEGREE = 111_320.0
+METRES_PER_DEGREE = 111_320.0
 _MOST_CELLS = 1024
 _FINEST, _COARSEST, _FINER = 10.0, 100_000.0, 1.2
 
@@ -81,7 +81,7 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
         raise PlanningError(f"a cell is from 1 to {_COARSEST:g} metres wide, got {metres:g}")
     # whole degrees: the height of a cell shall not tell where exactly the traces are
     middle = math.radians(min(85.0, abs(round(float(np.nanmedian(traces.places[:, 0]))))))
-    step = np.array([metres / _METRES_PER_DEGREE, metres / (_METRES_PER_DEGREE * math.cos(middle))])
+    step = np.array([metres / METRES_PER_DEGREE, metres / (METRES_PER_DEGREE * math.cos(middle))])
     present = ~np.isnan(traces.places[:, 0])
     lattice, places = np.unique(np.floor(traces.places[present] / step).astype(np.int64), axis=0, return_inverse=True)
     visits = np.bincount(places.ravel(), minlength=len(lattice))

@@ -40,7 +40,7 @@ class Question:
     Attributes:
         epsilon: the most that may be lost about one reading, in nats.
         want: the state now, the share of time in a state, or the share of each state; none for the share of two
-            states and the histogram of more. Places have plans of their own.
+            states and the histogram of more; the place has a plan of its own.
         baseline: how far back the running mean looks, in ticks, or in seconds if `baseline_is_time`.
         threshold: readings of at least this are the upper state.
         states: names, or numbers, that are states.
@@ -69,8 +69,12 @@ class Question:
         """
         if sum(given is not None for given in (self.baseline, self.threshold, self.states)) > 1:
             raise PlanningError("--baseline, --threshold and --states each say what the states are: give one of them")
-        if self.want == "place":
-            raise PlanningError("places: fit cells by 'fugu model fit --grid', and plan them by 'fugu plan measure'")
+        states = (self.baseline, self.threshold, self.states, self.within)
+        if self.want == "place" and (any(given is not None for given in states) or self.devices != 1):
+            raise PlanningError(
+                "a place has no --baseline, --threshold, --states, --within or --devices: its cells are found, and "
+                "its error is in metres"
+            )
 
 
 class ChosenStates(NamedTuple):

@@ -14,7 +14,7 @@ from gateway.planning.errors import PlanningError
 from gateway.planning.recording import MOST_MISSING, column_missing
 from host.csv_file import csv_rows
 
-__all__ = ["Traces", "read_traces", "resampled"]
+__all__ = ["Traces", "place_columns", "read_traces", "resampled"]
 
 _LATITUDE = ("lat", "latitude")
 _LONGITUDE = ("lon", "lng", "long", "longitude")
@@ -61,6 +61,20 @@ class Traces(NamedTuple):
             return np.empty(0)
         steps = np.diff(self.times)[np.diff(self.trace) == 0]
         return np.asarray(steps[steps > 0], dtype=np.float64)
+
+
+def place_columns(path: Path) -> tuple[str, str] | None:
+    """The names of the columns of latitude and longitude in a CSV file; none if it has none.
+
+    Raises:
+        PlanningError: it is no CSV file.
+        OSError: the file cannot be read.
+    """
+    if path.suffix == ".npz":
+        return None
+    with csv_rows(path, PlanningError) as (columns, _):
+        found = [next((one for one in columns if one.lower() in names), None) for names in (_LATITUDE, _LONGITUDE)]
+    return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
 
 
 def read_traces(path: Path) -> Traces:

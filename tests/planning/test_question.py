@@ -107,9 +107,11 @@ def test_only_one_kind_of_states_can_be_asked_for() -> None:
         Question(threshold=1.0, baseline=100)
 
 
-def test_places_are_planned_by_another_command() -> None:
-    with pytest.raises(PlanningError, match="fugu plan measure"):
-        Question(want="place")
+def test_a_place_has_no_other_states() -> None:
+    Question(want="place")
+    for other in ({"threshold": 1.0}, {"baseline": 5}, {"states": ("a", "b")}, {"within": 0.05}, {"devices": 2}):
+        with pytest.raises(PlanningError, match="a place has no --baseline"):
+            Question(want="place", **other)
 
 
 @pytest.mark.parametrize("far", [1e308, -1e308])

@@ -1,0 +1,120 @@
+"""Plans for places: true numbers in metres, an epsilon of the whole stream, a policy that passes, and a plain no."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gateway.chain.arrays import Floats
+from gateway.dphmm.composition import stream_loss
+from gateway.dphmm.stream_check import verify_stream
+from gateway.planning.auto_places import PlacePlan, asks_places, place_policy, plan_places, read_places
+from gateway.planning.errors import PlanningError
+from gateway.planning.question import Question
+
+STEP = np.array([0.0045, 0.0073])
+"""About 500 m in each direction, in degrees at 52 degrees north."""
+
+
+def walk(folder: Path, size: int, jump: float, ticks: int = 4_000) -> Path:
+    """A walk over size x size places 500 m apart, each minute to a neighbour, or now and then to any of them."""
+    rng, at, rows = np.random.default_rng(3), np.zeros(2), ["t,lat,lon"]
+    for tick in range(ticks):
+        far = rng.random() < jump
+        at = rng.integers(0, size, 2) if far else np.clip(at + rng.integers(-1, 2, 2), 0, size - 1)
+        latitude, longitude = np.array([52.002, 4.003]) + at * STEP
+        rows.append(f"{tick * 60},{latitude},{longitude}")
+    file = folder / "walk.csv"
+    file.write_text("\n".join(rows) + "\n")
+    return file
+
+
+def planned(file: Path, epsilon: float) -> PlacePlan:
+    traces, period = read_places(file, None)
+    question = Question(epsilon=epsilon, want="place")
+    return plan_places(traces, period, question, np.random.default_rng(1), lambda _part, _share: None)
+
+
+def stream(transition: Floats, point: float) -> float:
+    """Epsilon of an endless stream of points about one tick, by the accountant."""
+    k = len(transition)
+    return stream_loss([point * (1.0 - np.eye(k))], None, transition, "universal").epsilon
+
+
+def test_a_slow_walk_gets_a_plain_no_with_true_numbers(tmp_path: Path) -> None:
+    plan = planned(walk(tmp_path, 10, 0.0), 1.0)
+    assert plan.recommended.kind == "none"
+    assert plan.recommended.attack is None
+    assert plan.spec is None
+    assert not plan.reasons
+    assert len(plan.candidates) == len(plan.curves) == len(plan.sides) >= 2
+    for one in plan.candidates:
+        assert (one.kind, one.unit, one.adversary) == ("points", "metres", "universal")
+        assert one.point_epsilon is not None
+        assert 0.0 < one.point_epsilon < one.epsilon <= 1.0
+        assert 2.0 * one.expected_error > one.guess_error
+        assert 500.0 < one.guess_error < 4_000.0
+        assert one.held_back_error is not None
+        assert one.held_back_error <= one.error_95
+    with pytest.raises(PlanningError, match="nothing is recommended"):
+        place_policy(plan)
+
+
+@pytest.mark.long
+def test_places_that_forget_quickly_get_points_whose_policy_keeps_the_epsilon_of_the_stream(tmp_path: Path) -> None:
+    plan = planned(walk(tmp_path, 2, 0.7), 10.0)
+    one = plan.recommended
+    assert one.kind == "points"
+    assert one in plan.candidates
+    assert 2.0 * one.expected_error <= one.guess_error
+    assert one.held_back_error is not None
+    assert one.held_back_error <= one.error_95
+    assert one.attack is not None
+    assert one.attack.success <= one.attack.high
+    assert one.attack.guess < one.attack.success <= one.attack.ceiling
+    assert one.epsilon == pytest.approx(10.0, rel=1e-4)
+    assert one.epsilon <= 10.0
+    policy = place_policy(plan)
+    assert verify_stream(policy).epsilon <= one.epsilon
+    assert policy.stream_loss.epsilon == one.epsilon
+    assert policy.epsilon == one.point_epsilon
+    assert plan.spec is not None
+    assert one.point_epsilon is not None
+    assert stream(plan.spec.transition, one.point_epsilon) <= one.epsilon
+    chains = one.chains
+    assert chains is not None
+    assert chains.states == len(plan.spec.names)
+    worst = 2.0 * one.point_epsilon
+    assert stream(plan.spec.transition, worst) > stream(plan.spec.transition, one.point_epsilon) > one.point_epsilon
+
+
+def test_a_file_of_places_is_one_unless_something_else_is_asked(tmp_path: Path) -> None:
+    file = walk(tmp_path, 3, 0.0, 5)
+    assert asks_places(file, Question(), None)
+    assert not asks_places(file, Question(), "lat")
+    assert not asks_places(file, Question(want="share"), None)
+    assert not asks_places(file, Question(threshold=0.0), None)
+    (tmp_path / "other.csv").write_text("t,value\n0,1\n")
+    assert not asks_places(tmp_path / "other.csv", Question(), None)
+    assert asks_places(tmp_path / "other.csv", Question(want="place"), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("t,value\n0,1\n", "no column lat"),
+        ("t,lat,lon\n" + "".join(f"{tick},52.0,4.0\n" for tick in range(3_000)), "never changes"),
+        ("t,lat,lon\n0,52.0,4.0\n1,52.1,4.0\n2,52.0,4.1\n", "too few"),
+        ("t,lat,lon\n0,95.0,4.0\n", "is not within"),
+        ("t,lat,lon\n0,,\n", "no row has a place"),
+        ("t,lat,lon\n" + "".join(f"{tick},{tick / 100},4.0\n" for tick in range(3_000)), "ever returns"),
+    ],
+)
+def test_what_cannot_be_planned_is_one_line(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_text(text)
+    with pytest.raises(PlanningError, match=words) as refused:
+        planned(file, 1.0)
+    assert "\n" not in str(refused.value)
