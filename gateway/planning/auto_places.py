@@ -40,7 +40,7 @@ from gateway.planning.question import Question
 from gateway.planning.sampled import Cut
 from gateway.planning.states import states_of
 from gateway.planning.traces import Traces, place_columns, read_traces, resampled
-from gateway.planning.true_class import true_class
+from gateway.planning.true_class import strongest, true_class
 from gateway.privacy.accountant.bounded import odds_ratio_loss
 from gateway.privacy.chain_model import ModelError
 from gateway.privacy.covering_class import Covered, class_ratio, covering_class
@@ -369,17 +369,17 @@ def _chosen(
         seen = _released(grid, one.point_epsilon or 0.0, grid.test.cut, rng)
         assert seen is not None
         attacks = attack(*grid.test.cut, seen, one.epsilon)
-        gained = [each for each in attacks if each.success > each.guess]
-        strongest = max(gained or attacks, key=lambda each: each.high - each.ceiling)
+        worst = strongest(attacks)
         failed = []
-        if gained and strongest.high > strongest.ceiling:
+        if worst.high > worst.ceiling:
+            what = "attackers are not" if worst.refutes else "the recording is too short to tell that attackers are"
             failed.append(
-                f"on the third set attackers are not kept below their ceiling: {strongest.attacker} is right "
-                f"{strongest.success:.1%} of the time, the ceiling is {strongest.ceiling:.1%}"
+                f"on the third set {what} kept below their ceiling: {worst.attacker} is right {worst.success:.1%} of "
+                f"the time (at most {worst.high:.1%}), the ceiling is {worst.ceiling:.1%}"
             )
         if one.held_back_error is None or one.held_back_error > one.error_95:
             failed.append("on the third set the error is beyond what 95 % of answers should be within")
-        return (place, replace(one, attack=strongest)), tuple(failed)
+        return (place, replace(one, attack=worst)), tuple(failed)
     return None, ("attackers refute the class of every candidate that is worth it",) if worth else ()
 
 

@@ -222,3 +222,33 @@ def test_a_million_rows_get_a_plan(fugu: Fugu, tmp_path: Path) -> None:
     assert document["readings"]["ticks"] == 1_000_000
     assert document["recommended"]["kind"] in ("windows", "none")
     json.dumps(document, allow_nan=False)
+
+
+@pytest.mark.long
+def test_places_get_points_in_metres_and_files_that_devices_take(
+    fugu: Fugu, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng, rows = random.Random(4), ["t,lat,lon"]
+    for tick in range(4_000):
+        rows.append(f"{tick * 60},{52.002 + 0.0045 * rng.randrange(2)},{4.003 + 0.0073 * rng.randrange(2)}")
+    file = tmp_path / "visits.csv"
+    file.write_text("\n".join(rows) + "\n")
+    document = fugu("plan", "auto", file, "--epsilon", 8, "--json", "-o", tmp_path / "plan").json()
+    chosen = document["recommended"]
+    assert chosen in document["candidates"]
+    assert (chosen["kind"], chosen["unit"], chosen["discretiser"]["kind"]) == ("points", "metres", "cells")
+    assert 2 * chosen["expected_error"] <= chosen["guess_error"]
+    assert 0 < chosen["point_epsilon"] < chosen["epsilon"] <= 8
+    assert chosen.keys() >= FIELDS
+    assert chosen["attack"].keys() == ATTACK
+    assert fugu("policy", "check", tmp_path / "plan" / "policy.json", "--ceiling", 8).code == 0
+    assert agent(["--check", str(tmp_path / "plan" / "agent.toml")]) == 0
+    capsys.readouterr()
+    page = Pictures((tmp_path / "plan" / "plan.html").read_text())
+    assert page.tags.count("polyline") == len(document["candidates"])
+    assert page.loaded == []
+    words = " ".join(fugu("plan", "auto", file, "--epsilon", ".1").out.split())
+    assert "Nothing is recommended at epsilon 0.1. The most accurate, a point every" in words
+    assert "m on average and no less; always guessing is off by" in words
+    assert "no column 'lat'" in one_line(fugu("plan", "auto", recording(tmp_path, 3), "--want", "place"))
+    assert "a place has no" in one_line(fugu("plan", "auto", file, "--want", "place", "--threshold", 1))

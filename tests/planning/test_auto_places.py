@@ -43,6 +43,7 @@ def stream(transition: Floats, point: float) -> float:
     return stream_loss([point * (1.0 - np.eye(k))], None, transition, "universal").epsilon
 
 
+@pytest.mark.long
 def test_a_slow_walk_gets_a_plain_no_with_true_numbers(tmp_path: Path) -> None:
     plan = planned(walk(tmp_path, 10, 0.0), 1.0)
     assert plan.recommended.kind == "none"
@@ -64,7 +65,7 @@ def test_a_slow_walk_gets_a_plain_no_with_true_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_places_that_forget_quickly_get_points_whose_policy_keeps_the_epsilon_of_the_stream(tmp_path: Path) -> None:
-    plan = planned(walk(tmp_path, 2, 0.7), 10.0)
+    plan = planned(walk(tmp_path, 2, 0.9, 6_000), 8.0)
     one = plan.recommended
     assert one.kind == "points"
     assert one in plan.candidates
@@ -74,8 +75,8 @@ def test_places_that_forget_quickly_get_points_whose_policy_keeps_the_epsilon_of
     assert one.attack is not None
     assert one.attack.success <= one.attack.high
     assert one.attack.guess < one.attack.success <= one.attack.ceiling
-    assert one.epsilon == pytest.approx(10.0, rel=1e-4)
-    assert one.epsilon <= 10.0
+    assert one.epsilon == pytest.approx(8.0, rel=1e-4)
+    assert one.epsilon <= 8.0
     policy = place_policy(plan)
     assert verify_stream(policy).epsilon <= one.epsilon
     assert policy.stream_loss.epsilon == one.epsilon
@@ -104,7 +105,7 @@ def test_a_file_of_places_is_one_unless_something_else_is_asked(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("t,value\n0,1\n", "no column lat"),
+        ("t,value\n0,1\n", "no column 'lat'"),
         ("t,lat,lon\n" + "".join(f"{tick},52.0,4.0\n" for tick in range(3_000)), "never changes"),
         ("t,lat,lon\n0,52.0,4.0\n1,52.1,4.0\n2,52.0,4.1\n", "too few"),
         ("t,lat,lon\n0,95.0,4.0\n", "is not within"),
