@@ -40,8 +40,9 @@ def auto(
 ) -> None:
     """Plan from a recording and a question: what to release, how far off it is, and what attackers make of it.
 
-    Compares symbols at several periods and windows of several lengths, or points of places, at the same epsilon, attacks
-    what it recommends, and judges it on a part of the recording that nothing was fitted to. Says so where nothing is worth it.
+    Compares symbols at several periods and windows of several lengths, or points of places, at the same epsilon,
+    attacks what it recommends, and judges it on a part of the recording that nothing was fitted to. Says so where
+    nothing is worth it.
 
     \b
     examples:
