@@ -7,6 +7,7 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 from contract.errors import FuguError
@@ -20,6 +21,8 @@ NumberedRows = Iterator[tuple[int, list[str]]]
 def csv_rows(path: Path, refused: type[FuguError], *, uneven: bool = False) -> Iterator[tuple[list[str], NumberedRows]]:
     """Open a CSV file: its header, and its other rows with their line numbers; empty lines are left out.
 
+    Its header tells what is between the cells: commas, else semicolons, else tabs.
+
     Args:
         path: the file; compressed if its name ends in .gz.
         refused: raised if it is no CSV file, or a row is not as long as the header.
@@ -31,7 +34,8 @@ def csv_rows(path: Path, refused: type[FuguError], *, uneven: bool = False) -> I
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(file)
+            first = file.readline()
+            rows = csv.reader(chain([first], file), delimiter=next((sign for sign in ",;\t" if sign in first), ","))
             header = [cell.strip() for cell in next(rows, [])]
             yield header, _numbered(rows, len(header), path.name, refused, uneven)
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -190,4 +190,4 @@ class AutoOptions:
             metavar="SECONDS", help="Of a log of changes, or places: look so often (default: 60; as they are)."
         ),
     ] = None
-    seed: Annotated[int, typer.Option(help="Of the simulated devices.")] = 1
+    seed: Annotated[int, typer.Option(min=0, help="Of the simulated devices.")] = 1

@@ -15,6 +15,7 @@ from gateway.chain.arrays import Floats, Ints
 __all__ = ["Shares", "group_error", "guess_error", "noisy_shares", "true_shares"]
 
 _CONFIDENCE = 0.95
+_LONGEST_REACH = 2.0**23
 _LEAST_STATED = 0.9
 _TAIL = 40.0
 """Noise beyond so many scales of one device plus standard deviations of the sum is not followed: below 1e-14."""
@@ -94,10 +95,13 @@ def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, floa
         devices: N.
 
     Source: the characteristic function ((1 - a)^2 / (1 - 2 a cos t + a^2))^N of N discrete Laplace numbers, with
-        a = e^(-1/s).
+        a = e^(-1/s); Chebyshev's inequality where the law has too many values.
     """
     rate = 1.0 / float(scale)
     reach = _TAIL * (float(scale) + 1.0) + 10.0 * float(scale) * math.sqrt(2.0 * devices)
+    if reach > _LONGEST_REACH:  # too long a law to write down: no noise exceeds its second moment's bounds
+        off = float(scale) * math.sqrt(2.0 * devices) / (devices * length)
+        return min(off, 1.0), min(off / math.sqrt(1.0 - _CONFIDENCE), 1.0)
     size = 1 << math.ceil(math.log2(2.0 * reach + 2.0))
     angle = 2.0 * math.pi * np.arange(size // 2 + 1) / size
     ratio = math.exp(-rate)

@@ -20,6 +20,7 @@ from gateway.attack import Outputs, attack, release_counts, release_symbols
 from gateway.chain.arrays import Floats
 from gateway.planning.answers import noisy_shares, true_shares
 from gateway.planning.candidates import (
+    SHORTEST,
     Bins,
     Candidate,
     error_at,
@@ -143,6 +144,8 @@ def plan_auto(
         FuguError: the recording is too short, or cannot answer such a question.
     """
     progress("states", 0.0)
+    if question.latency_seconds is not None and readings.period_seconds is None:
+        raise PlanningError(f"{readings.source} has no times: there is no --latency to heed")
     states = choose_states(readings, question)
     k = len(states.discretiser.states)
     bins: Bins = tuple((x,) for x in range(k)) if states.histogram else (states.counted,)
@@ -176,7 +179,7 @@ def plan_auto(
             recommended = nothing(data, choice.chosen.chains, question)
     progress("error against epsilon", 0.9)
     curves = tuple(_curve(problem, one) for one in candidates)
-    least = _least_epsilon(curves, question)
+    least = None if reasons else _least_epsilon(curves, question)
     return AutoPlan(recommended, candidates, readings, question, states, bins, reasons, curves, least, told)
 
 
@@ -224,7 +227,7 @@ def _choice(
     for _ in range(_MOST_CHOICES):
         ranked = _ranked(windows + symbols, problem.question)[:_MOST_TRIED]
         if not ranked:
-            return _Choice(None, windows + symbols, ())
+            return _Choice(None, windows + symbols, () if windows or symbols else (_incomparable(lengths),))
         for one in ranked:
             if _tried(problem, one, 1).chains is not None:
                 return _Choice(one, windows + symbols, ())
@@ -238,6 +241,12 @@ def _choice(
             again = _of_class(problem, own, found.chains, [] if best.window_ticks is None else [best.window_ticks])
             symbols = tuple(again[0] if one is best and again else one for one in symbols)
     return _Choice(None, windows + symbols, ("no class was found whose best answer passes its attackers",))
+
+
+def _incomparable(lengths: list[int]) -> str:
+    if not lengths:
+        return f"no window of {SHORTEST} ticks or more is known within the latency that is asked for"
+    return "the recording holds too few whole windows to compare, or no noise is enough for its class of chains"
 
 
 def _tried(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClass:

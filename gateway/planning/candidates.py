@@ -30,6 +30,7 @@ from gateway.planning.symbol_answers import Assessed, assess_now, assess_shares
 from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary
 
 __all__ = [
+    "SHORTEST",
     "WINDOW",
     "Bins",
     "Candidate",
@@ -51,11 +52,12 @@ Bins = tuple[tuple[int, ...], ...]
 """Sets of states whose shares are asked for: one, or one for each state."""
 WINDOW = "share"
 """What the window of a plan is called in its policy."""
+SHORTEST = 10
+"""Ticks of the shortest window that is compared."""
 
 _BETTER = 2.0
 _LENGTHS = (30, 60, 100, 150, 200, 300, 600, 1000, 3000, 10_000)
 _TIMES = (0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 8 * 3600, 86_400, 7 * 86_400)
-_SHORTEST = 10
 _LEAST_WINDOWS, _LEAST_JUDGED = 2, 4
 _DAY = 86_400.0
 _RUNS, _ANSWERS = 100, 20_000
@@ -79,7 +81,8 @@ class Candidate:
         error_95: what 95 % of answers are within, by the exact law of their noise for windows; for the state now, how
             often it is wrong in a stretch like the held back one, in 95 % of these.
         held_back_error: mean absolute error on the third set, once it has been looked at.
-        guess_error: that of always guessing the median answer of the first set, on the first two.
+        guess_error: that of always guessing the median answer of the first set, on the first two; of the state now,
+            the one that is most frequent where it is judged.
         judged: how many answers the first two sets have.
         latency_seconds: until a subscriber knows; none without times.
         messages_per_day, bytes_per_day: of all its devices, payloads without MQTT's own bytes; none without times.
@@ -162,7 +165,7 @@ def window_lengths(period_seconds: float | None, steady: bool, question: Questio
     if question.latency_seconds is not None and period_seconds is not None:
         most = question.latency_seconds / period_seconds * (1.0 + 1e-9)
         lengths.append(most)
-    return sorted({int(round(length, 6)) for length in lengths if _SHORTEST <= length <= most})
+    return sorted({int(round(length, 6)) for length in lengths if SHORTEST <= length <= most})
 
 
 def wanted_window(length: int, bins: Bins) -> WantedWindow:
@@ -176,7 +179,7 @@ def window_scale(chains: ChainClass, question: Question, epsilon: float, bins: B
     Raises:
         FuguError: no noise is enough.
     """
-    plan = joint_plan(chains, epsilon, question.adversary, [wanted_window(_SHORTEST, bins)])
+    plan = joint_plan(chains, epsilon, question.adversary, [wanted_window(SHORTEST, bins)])
     return Fraction(plan.windows[0].scale)
 
 

@@ -175,9 +175,11 @@ def _categories(
     if unknown := [name for name in wanted if name not in found]:
         raise PlanningError(f"{readings.source}: column {readings.column} never holds {unknown[0]!r}")
     if len(wanted) > _MOST_STATES:
+        numbers = sum(name.lstrip("-")[:1].isdigit() for name in wanted) > 0.5 * len(wanted)
+        cure = "numbers need a decimal point and no unit" if numbers else "choose some by --states"
         raise PlanningError(
             f"{readings.source}: column {readings.column} holds {len(wanted)} names; at most {_MOST_STATES} can be "
-            "states: choose some by --states"
+            f"states: {cure}"
         )
     names = [next(value for value in sorted(spelled) if value.casefold() == name)[:64] for name in wanted]
     categories = {value: wanted.index(value.casefold()) for value in sorted(spelled) if value.casefold() in wanted}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+import zlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +36,8 @@ _VALUES = ("value", "state")
 _SILENT = ("", "nan", "none", "null", "unknown")
 _BROKEN = ("unavailable",)
 _MOST_LEVELS = 8
+_LATEST = 1e11
+"""Seconds since 1970, in 3,000 years: a time beyond is in milliseconds."""
 
 
 class Readings(NamedTuple):
@@ -107,6 +110,8 @@ def read_readings(
 
 def _readings(table: _Table, file: str, period: float | None) -> Readings:
     values, works = _values(table, file)
+    if period is not None and table.times is None:
+        raise PlanningError("--period is for logs of changes; here are no times")
     if table.times is None:
         found = Readings(values, table.parts, None, False, False, "numbers", table.column, file, 0.0, ())
         return found._replace(kind=_kind(found, file), missing_share=float(1.0 - found.present.mean()))
@@ -232,7 +237,8 @@ def _value_column(
         if name in names:
             return names.index(name)
     others = [i for i, name in enumerate(names) if i not in (time, entity) and name not in BOUNDARIES]
-    if len(others) != 1:
+    # A file without a header begins with a reading, which must not become a name in a policy.
+    if len(others) != 1 or header[others[0]][:1] in "+-.0123456789":
         raise PlanningError(f"{column_missing(file, _VALUES[0], header)}: choose a column by --column")
     return others[0]
 
@@ -247,16 +253,16 @@ def _moment(cell: str, file: str, line: int, column: str) -> float:
             moment = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             moment = math.nan
-    if not math.isfinite(moment):
+    if not abs(moment) < _LATEST:
         raise PlanningError(f"{file}: line {line}, column {column} is no time: give seconds, or ISO 8601")
     return moment
 
 
 def _npz(path: Path, column: str | None, time: str | None) -> _Table:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
         raise PlanningError(f"{path.name} is no NPZ file of numbers or texts: {type(error).__name__}") from None
     names = list(arrays)
     lower = [name.lower() for name in names]
@@ -286,7 +292,7 @@ def _npz(path: Path, column: str | None, time: str | None) -> _Table:
                 [_moment(text, path.name, line, names[at_time or 0]) for line, text in zip(lines, texts, strict=True)]
             )
         )
-        if not np.isfinite(times).all():
+        if not (np.abs(times) < _LATEST).all():
             raise PlanningError(f"{path.name}: array {names[at_time or 0]} holds what is no time")
     new = np.zeros(len(cells), dtype=bool)
     for mark in marks:

@@ -51,7 +51,8 @@ def assess_now(table: NoiseTable, fit: Cut, judged: Cut, stretch: int, rng: np.r
     spread = float(np.std(blocks, ddof=1)) * math.sqrt(1.0 / len(blocks) + each / max(stretch, 1))
     most = float(np.mean(blocks)) + float(stats.t.ppf(_CONFIDENCE, len(blocks) - 1)) * spread
     stated = judged.states[judged.states >= 0]
-    guess = float((stated != np.bincount(fit.states[fit.states >= 0], minlength=k).argmax()).mean())
+    # The state that is most frequent there: a guess learned elsewhere would make symbols look better after a drift.
+    guess = 1.0 - float(np.bincount(stated, minlength=k).max()) / max(len(stated), 1)
     return Assessed(float(wrong.mean()), min(1.0, max(most, float(wrong.mean()))), guess, len(wrong))
 
 

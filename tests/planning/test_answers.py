@@ -85,3 +85,10 @@ def test_the_average_of_a_group_is_easier_to_guess() -> None:
     some = rng.random((300, 1))
     alone, group = (guess_error(some, some, devices, rng) for devices in (1, 25))
     assert group < alone / 3
+
+
+def test_noise_beyond_all_counting_has_a_bound() -> None:
+    assert group_error(Fraction(10**12), 100, 1) == (1.0, 1.0)
+    mean, most = group_error(Fraction(10**6), 10_000, 10**6)
+    assert 0.0 < mean < most < 1.0
+    assert mean == pytest.approx(1e6 * 2**0.5 * 1e3 / 1e10)

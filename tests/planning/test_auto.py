@@ -12,13 +12,17 @@ import pytest
 from contract.chains import BinaryChains, BoundedChains
 from fugu.demo.people import RECORDINGS
 from fugu.view.auto_plan import verdict
+from gateway.attack import Attack
 from gateway.chain import simulate
 from gateway.planning.answers import noisy_shares, true_shares
 from gateway.planning.auto import AutoPlan, plan_auto
 from gateway.planning.auto_files import auto_policy
+from gateway.planning.candidates import symbol_table
 from gateway.planning.errors import PlanningError
 from gateway.planning.question import Question
 from gateway.planning.readings import Readings, read_readings
+from gateway.planning.sampled import Cut
+from gateway.planning.symbol_answers import assess_now
 
 DATA = Path(__file__).parents[1] / "data"
 HEARTS = [(name, baseline) for name in ("N05", "N07", "N10") for baseline in (100, 300)]
@@ -164,6 +168,30 @@ def test_latency_limits_what_is_compared(chain_plan: AutoPlan) -> None:
     plan = planned(simulated(1), latency_seconds=2_000.0)
     assert max(one.window_ticks or 0 for one in plan.candidates) == 33
     assert max(one.window_ticks or 0 for one in chain_plan.candidates) > 33
+
+
+def test_a_latency_that_no_window_meets_and_one_without_times_say_so() -> None:
+    plan = planned(simulated(1), latency_seconds=60.0)
+    assert (plan.recommended.kind, plan.candidates, plan.least_epsilon) == ("none", (), None)
+    assert plan.reasons == ("no window of 10 ticks or more is known within the latency that is asked for",)
+    with pytest.raises(PlanningError, match="has no times"):
+        planned(simulated(1)._replace(period_seconds=None), latency_seconds=3_600.0)
+
+
+def test_an_attacker_who_gained_nothing_on_few_blocks_is_not_the_strongest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interval up to 1 that only says how little was judged is not printed as what was reached."""
+    common = {"ceiling": 0.77, "guess": 0.77, "epsilon_low": 0.0}
+    idle = Attack("single window", success=0.77, low=0.77, high=0.77, **common)
+    unsure = Attack("supervised", success=0.66, low=0.23, high=1.0, **common)
+    monkeypatch.setattr("gateway.planning.auto.attack", lambda *_: (idle, unsure))
+    assert planned(simulated(1)).recommended.attack == idle
+
+
+def test_a_guess_of_the_state_now_is_never_worse_than_one_of_two() -> None:
+    """Rates that drift turn the usual state of the first set into the unusual one: that makes no symbols useful."""
+    fit, judged = (Cut(np.repeat(states, [600, 400]), np.zeros(1_000, dtype=np.int64)) for states in ([0, 1], [1, 0]))
+    table = symbol_table(BinaryChains(q=(0.1, 0.3), r=(0.1, 0.3)), 1.0, "universal")
+    assert assess_now(table, fit, judged, 500, np.random.default_rng(1)).guess == pytest.approx(0.4)
 
 
 def test_a_wish_that_cannot_be_met_is_a_plain_no() -> None:

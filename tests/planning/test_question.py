@@ -45,6 +45,12 @@ def test_a_baseline_is_ticks_or_time() -> None:
         choose_states(NUMBERS, Question(baseline=1, baseline_is_time=True))
 
 
+def test_numbers_with_units_are_not_taken_for_names() -> None:
+    values: list[str | None] = [f"{n},5 W" for n in range(40)]
+    with pytest.raises(PlanningError, match="need a decimal point and no unit"):
+        choose_states(readings(values, "names"), Question())
+
+
 def test_a_threshold_makes_two_states() -> None:
     found = choose_states(NUMBERS, Question(threshold=70.0))
     assert isinstance(found.discretiser, Thresholds)

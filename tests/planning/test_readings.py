@@ -47,6 +47,12 @@ def test_compressed_rows_are_read(tmp_path: Path) -> None:
     assert list(read_readings(file).values) == [1.0, 2.0, 1.0]
 
 
+@pytest.mark.parametrize("sign", [";", "\t"])
+def test_a_header_tells_what_is_between_cells(tmp_path: Path, sign: str) -> None:
+    found = read_readings(csv(tmp_path, f"t{sign}value\n" + "".join(f"{t * 5}{sign}{t % 7}.5\n" for t in range(30))))
+    assert (len(found.values), found.period_seconds, found.column) == (30, 5.0, "value")
+
+
 @pytest.mark.parametrize("form", ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S.000+00:00"])
 def test_iso_times_are_read_with_and_without_a_zone(tmp_path: Path, form: str) -> None:
     rows = "".join(f"{(MONDAY + timedelta(minutes=m)).strftime(form)},{m % 7}.5\n" for m in range(50))
@@ -149,12 +155,14 @@ def test_arrays_are_read(tmp_path: Path) -> None:
         ("", "no column 'value'; it has no header"),
         ("t,value\n", "has no rows"),
         ("0.5,61\n1.5,62\n", "it has no header"),
+        ("61.5\n62.5\n61\n", "it has no header"),
         ("t,a,b\n0,1,2\n", "no column 'value'; it has t, a, b: choose a column by --column"),
         ("t,value\n0,1\n1\n", "line 3 has 1 columns, not 2"),
         ("t,value\n0,1.5\n1,2.5\n2,9O\n", "line 4, column value is no number"),
         ("t,value\n0,1.5\n1,inf\n", "line 3, column value is no finite number"),
         ("t,value\n0,1\nnoon,2\n", "line 3, column t is no time"),
         ("t,value\n0,1\nnan,2\n", "line 3, column t is no time"),
+        ("t,value\n1700000000000,1\n1700000060000,2\n", "line 2, column t is no time: give seconds"),
         ("t,value\n0,7\n1,7\n2,7\n", "column value never changes"),
         ("t,value\n0,on\n1,On\n", "column value never changes"),
         ("t,value\n0,nan\n1,\n", "no row has a reading"),
@@ -186,6 +194,14 @@ def test_arrays_that_are_not_alike_are_refused(tmp_path: Path) -> None:
         read_readings(file)
     np.savez(file, value=np.array([{}, None], dtype=object))
     with pytest.raises(PlanningError, match="no NPZ file of numbers or texts"):
+        read_readings(file)
+
+
+def test_an_array_alone_is_no_archive(tmp_path: Path) -> None:
+    file = tmp_path / "sensor.npz"
+    with file.open("wb") as target:
+        np.save(target, np.arange(30.0))
+    with pytest.raises(PlanningError, match=r"sensor\.npz is no NPZ file"):
         read_readings(file)
 
 
