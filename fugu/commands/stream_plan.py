@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+from contract.discretisers import remembers
 from fugu.commands import arguments
 from fugu.commands.chain_options import chain_source
 from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions, StreamOptions
@@ -43,7 +45,7 @@ def plan_stream(
     request, source = _request(options, chains)
     made = chosen_discretiser(discretiser, source)
     with working("planning a stream"):
-        plan = make_plan(request)
+        plan = make_plan(replace(request, longer_periods=made is None or not remembers(made)))
     if output is not None:
         period = plan.request.period_seconds
         document = build_policy(plan, policy_header("fugu plan stream", header, made, source, period))

@@ -129,7 +129,7 @@ def advice(plan: Plan) -> list[str]:
         sentences.append(
             "Sampling less often makes each estimate better, but an hour of them carries less information."
         )
-    else:
+    elif len(plan.periods) > 1:
         sentences.append("Sampling less often gains nothing here.")
     return sentences
 

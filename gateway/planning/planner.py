@@ -46,6 +46,7 @@ class Request:
         objective: what the noise is best for.
         every: D >= 1, take one reading every D ticks.
         period_seconds: length of a tick of `chains`, or none.
+        longer_periods: whether others are compared; not where fewer readings would be of other states.
         ticks: length of each simulation.
     """
 
@@ -56,6 +57,7 @@ class Request:
     objective: Objective
     every: int = 1
     period_seconds: float | None = None
+    longer_periods: bool = True
     ticks: int = 200_000
 
 
@@ -141,7 +143,7 @@ def _compared(request: Request) -> list[int]:
 
     A few known chains are followed step by step, which takes seconds to minutes: they get the one period only.
     """
-    if isinstance(request.chains, FiniteChains) and request.adversary != "universal":
+    if not request.longer_periods or (isinstance(request.chains, FiniteChains) and request.adversary != "universal"):
         return []
     moduli = np.sort(np.abs(np.linalg.eigvals(np.array(request.transition))))
     useful = [every for every in PERIODS if moduli[-2] ** every > _FORGOTTEN]

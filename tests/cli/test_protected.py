@@ -84,6 +84,9 @@ def test_plans_take_the_baseline_of_their_model(fugu: Fugu, tmp_path: Path, word
     assert isinstance(made, Baseline)
     assert fugu(*planned, "--states", "calm,awake").code == 0
     assert Policy.from_json(file.read_bytes()).discretiser.states == ("calm", "awake")
+    told = fugu(*planned, "--json").json()
+    assert [one["every"] for one in told.get("periods", [{"every": 1}])] == [1], "fewer readings have another mean"
+    assert "Sampling less often" not in " ".join(told.get("advice", []))
     refused = fugu(*planned, "--threshold", 3)
     assert (refused.code, refused.out) == (2, "")
     assert "--threshold is for thresholds, and the model's states are made by a baseline" in refused.err
