@@ -17,7 +17,7 @@ from mqtt_link import Broker
 
 __all__ = ["PATIENCE", "Mosquitto", "free_port", "wait_until"]
 
-PATIENCE = 300.0
+PATIENCE = 1000.0
 """Seconds after which a test gives up waiting: what it waits for comes at once, or late on a machine that is busy."""
 _POLL_SECONDS = 0.01
 
