@@ -147,6 +147,7 @@ def test_attackers_give_the_same_answer_twice():
     assert attack(states, states * 0, outputs, 1.0) == attack(states, states * 0, outputs, 1.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ticks", [1, 2, 9, 64])
 @pytest.mark.parametrize("known", [None, 3])
 def test_the_shortest_recordings_say_nothing_and_break_nothing(ticks, known):

@@ -100,6 +100,7 @@ def test_supervision_finds_symbols_that_mean_something_else_than_the_policy_says
     assert found["forward-backward"].success < 0.2
 
 
+@pytest.mark.long
 def test_single_windows_betray_noise_that_is_too_small():
     states = np.random.default_rng(0).integers(0, 2, TICKS)
     outputs = release_counts(states, ONE, 1, Fraction(1, 4), (1,), np.random.default_rng(1), k=2)
@@ -108,6 +109,7 @@ def test_single_windows_betray_noise_that_is_too_small():
     assert one.epsilon_low > 1.0
 
 
+@pytest.mark.long
 def test_forward_backward_adds_up_windows_of_a_sticky_chain():
     """Noise that is right for a single tick in a single window."""
     states = walk(np.full(TICKS, 0.5))

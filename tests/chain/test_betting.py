@@ -43,6 +43,7 @@ def twin(symbols):
     return capital
 
 
+@pytest.mark.long
 def test_equals_the_plain_twin():
     rng = np.random.default_rng(3)
     symbols = rng.integers(-1, 3, 700)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hmmlearn.hmm import CategoricalHMM
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +42,8 @@ def test_every_length_where_the_two_ends_may_meet(k, n):
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
 def test_a_long_stream_equals_hmmlearn(k):
     case = random_case(11, k, 3, LONG, gaps=0.0)
+    from hmmlearn.hmm import CategoricalHMM  # takes as long to import as all tests of this module to run
+
     peer = CategoricalHMM(k, implementation="scaling")
     peer.n_features = 3
     peer.startprob_, peer.transmat_, peer.emissionprob_ = case[1:]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hmmlearn.hmm import CategoricalHMM
 from hypothesis import given
 
 from gateway.chain import viterbi
@@ -39,6 +38,8 @@ def test_equals_the_plain_programme(case):
 @pytest.mark.parametrize("k", [2, 4])
 def test_a_long_stream_equals_hmmlearn(k):
     case = random_case(31, k, 3, LONG // 10, gaps=0.0)
+    from hmmlearn.hmm import CategoricalHMM  # takes as long to import as all tests of this module to run
+
     peer = CategoricalHMM(k)
     peer.n_features = 3
     peer.startprob_, peer.transmat_, peer.emissionprob_ = case[1:]

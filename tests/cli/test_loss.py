@@ -28,6 +28,7 @@ def test_golden_losses(fugu: Fugu, case: dict[str, Any], adversary: str) -> None
     assert document["bound"]
 
 
+@pytest.mark.long
 def test_the_paper_s_noise_really_loses_more(fugu: Fugu) -> None:
     """The published noise for epsilon 4 on the recording N10."""
     paper = fugu("plan", "stream", "--q", ".0893", "--r", ".1092", "--epsilon", 4, "--adversary", "ignorant", "--json")

@@ -60,6 +60,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return file, folder / "plan"
 
 
+@pytest.mark.long
 def test_the_document_has_every_field_that_is_promised(fugu: Fugu, planned: tuple[Path, Path]) -> None:
     document = fugu("plan", "auto", planned[0], "--json").json()
     assert len(document["candidates"]) > 5
@@ -76,6 +77,7 @@ def test_the_document_has_every_field_that_is_promised(fugu: Fugu, planned: tupl
     assert [one["stretch"] for one in document["stretches"]] == ["a single tick", "1 minute", "1 hour", "8 hours"]
 
 
+@pytest.mark.long
 def test_the_policy_is_what_was_recommended_and_passes_the_check(fugu: Fugu, planned: tuple[Path, Path]) -> None:
     policy = read_policy((planned[1] / "policy.json").read_bytes())
     assert isinstance(policy, Policy)
@@ -108,6 +110,7 @@ def test_the_page_has_its_pictures_and_needs_nothing_else(planned: tuple[Path, P
     assert "nan" not in text
 
 
+@pytest.mark.long
 def test_the_words_say_what_is_released_and_what_is_not_worth_it(fugu: Fugu, planned: tuple[Path, Path]) -> None:
     done = fugu("plan", "auto", planned[0])
     words = " ".join(done.out.split())
@@ -119,6 +122,7 @@ def test_the_words_say_what_is_released_and_what_is_not_worth_it(fugu: Fugu, pla
     assert "1 hour 120" in words
 
 
+@pytest.mark.long
 def test_a_plain_no_names_what_comes_nearest(fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path) -> None:
     done = fugu("plan", "auto", planned[0], "--within", "0.01%", "--epsilon", ".1", "-o", tmp_path / "none")
     words = " ".join(done.out.split())
@@ -133,6 +137,7 @@ def test_a_plain_no_names_what_comes_nearest(fugu: Fugu, planned: tuple[Path, Pa
     assert chosen["scale"] is chosen["window_ticks"] is chosen["expected_error"] is chosen["attack"] is None
 
 
+@pytest.mark.long
 def test_a_log_of_changes_gets_an_agent_that_reads_changes(fugu: Fugu, tmp_path: Path) -> None:
     rng, at, rows = random.Random(3), 0.0, ["entity_id,state,last_changed"]
     for place in range(9_000):
@@ -204,6 +209,7 @@ def test_a_file_that_is_not_there_is_one_line(fugu: Fugu, tmp_path: Path) -> Non
     assert "No such file" in one_line(fugu("plan", "auto", tmp_path / "none.csv"))
 
 
+@pytest.mark.long
 def test_gaps_duplicates_and_disorder_get_a_plan(fugu: Fugu, tmp_path: Path) -> None:
     lines = recording(tmp_path).read_text().splitlines()[1:]
     shifted = [f"{float(t) + 50_000.0 * (n >= 6_000)},{v}" for n, (t, v) in enumerate(row.split(",") for row in lines)]

@@ -274,6 +274,7 @@ def test_a_walk_from_any_start_has_a_bound(planner: Planner) -> None:
     assert "any start" in anyhow["bound"]
 
 
+@pytest.mark.long
 def test_every_epsilon_of_a_plan_is_one_that_its_policys_check_derives(fugu: Fugu, planner: Planner) -> None:
     lazy = [[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6]]
     for spec in (

@@ -59,6 +59,7 @@ def test_what_is_protected_by_points(fugu: Fugu, tmp_path: Path) -> None:
     assert "  protected is which of 9 states a tick is in\n" in fugu("policy", "check", file).out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [("stream",), ("window", "--window", 60)])
 def test_plans_say_it_too(fugu: Fugu, words: tuple[object, ...]) -> None:
     for more, sentence in (

@@ -58,6 +58,7 @@ def test_no_histogram_loses_more(seed: int, informed: bool) -> None:
 STICKY = tuple(tuple(8 / 9 if x == y else 1 / 18 for y in range(3)) for x in range(3))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("epsilon", "universal"), [(0.5, 0.3403), (1.0, 0.3475), (2.0, 0.3628), (4.0, 0.4014)])
 def test_the_informed_are_never_given_more_noise_than_the_universal(epsilon: float, universal: float) -> None:
     """Share of symbols that are the state; quilts alone keep .3398 at epsilon 1."""
@@ -143,6 +144,7 @@ def test_what_is_no_class_of_known_chains(transitions: object) -> None:
         FiniteChains(transitions=transitions)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_a_chain_that_forgets_nothing_is_refused() -> None:
     with pytest.raises(GuaranteeError, match="forgets"):
         finite_loss([[[0.0, 1.0], [1.0, 0.0]]], 0.1, informed=False)

@@ -361,6 +361,7 @@ def test_roots_that_contradict_themselves(change: dict[str, Any]) -> None:
     assert isinstance(refused_root(trust(), encode_envelope(envelope)), EnvelopeError)
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 400), st.integers(0, 400))
 def test_mutated_envelopes_are_never_accepted(noise: bytes, start: int, end: int) -> None:

@@ -94,6 +94,7 @@ def replayed(readings: Sequence[float], first: int = 1) -> list[float]:
     return [*readings[-shift:], *readings[:-shift]] if shift else [*readings]
 
 
+@pytest.mark.long
 def test_symbols_of_the_first_ticks_after_a_start_do_not_depend_on_readings(tmp_path: Path) -> None:
     """The same random bits, other readings: the same symbols for M ticks, and others from the next one on."""
     generator = random.Random(2)

@@ -84,6 +84,7 @@ def symbols(folder: Path, readings: Sequence[Any], plan: StreamPlan | None = Non
     return found
 
 
+@pytest.mark.long
 def test_an_outage_of_two_thousand_ticks_says_nothing_of_the_state_before_it(tmp_path: Path) -> None:
     """With the last state repeated, every symbol of the outage is drawn from its row, and they add up."""
     outage: list[Any] = [NAN, "", "n/a"] * 667
@@ -154,6 +155,7 @@ def laws(draw: st.DrawFn, size: int, positive: bool = False) -> Row:
     return tuple(Fraction(part, sum(parts)) for part in parts)
 
 
+@pytest.mark.long
 @given(data=st.data(), states=st.integers(2, 3))
 @settings(max_examples=25, deadline=None)
 def test_no_loss_grows_for_any_chain_start_and_pattern_of_missing_ticks(data: st.DataObject, states: int) -> None:

@@ -114,6 +114,7 @@ def watched(path: list[int], chains: dict[str, Any]) -> Watch:
     return watch
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("worst", "chains"),
     [

@@ -27,6 +27,7 @@ def test_four_levels_of_activity_are_not_to_be_had_but_two_are() -> None:
     assert found["one reading in 20"] == Alternative("one reading in 20", None, None), "too short to tell"
 
 
+@pytest.mark.long
 def test_a_threshold_is_compared_with_running_means_and_longer_periods(tmp_path: Path) -> None:
     """A level that wanders slowly costs much as a threshold, little as a running mean, and periods change both."""
     generator = np.random.default_rng(4)

@@ -87,6 +87,7 @@ def chain_plan() -> AutoPlan:
     return planned(simulated(1))
 
 
+@pytest.mark.long
 def test_a_true_chain_gets_windows_that_are_worth_it(chain_plan: AutoPlan) -> None:
     check(chain_plan)
     one = chain_plan.recommended
@@ -125,6 +126,7 @@ def test_errors_fall_as_epsilon_grows(chain_plan: AutoPlan) -> None:
         assert errors[20.0] < errors[1.0]
 
 
+@pytest.mark.long
 def test_the_state_now_is_not_useful_at_epsilon_1_and_the_plan_offers_a_share() -> None:
     plan = planned(simulated(2), want="now")
     check(plan)
@@ -134,6 +136,7 @@ def test_the_state_now_is_not_useful_at_epsilon_1_and_the_plan_offers_a_share() 
     assert plan.recommended.answers == "share"
 
 
+@pytest.mark.long
 def test_the_state_now_is_told_by_symbols_at_an_epsilon_that_allows_it() -> None:
     plan = planned(simulated(3, q=0.45, r=0.45), want="now", epsilon=3.0, within=0.2)
     check(plan)
@@ -142,6 +145,7 @@ def test_the_state_now_is_told_by_symbols_at_an_epsilon_that_allows_it() -> None
     assert auto_policy(plan, epoch=0.0).table is not None
 
 
+@pytest.mark.long
 def test_a_group_is_off_by_less_than_its_devices() -> None:
     plan = planned(simulated(4), devices=25)
     check(plan)
@@ -153,6 +157,7 @@ def test_a_group_is_off_by_less_than_its_devices() -> None:
         assert one.messages_per_day == pytest.approx(25 * (alone[length].messages_per_day or 0.0))
 
 
+@pytest.mark.long
 def test_a_histogram_counts_every_state() -> None:
     rng = np.random.default_rng(5)
     rooms = ["bath", "hall", "kitchen"]
@@ -178,6 +183,7 @@ def test_a_latency_that_no_window_meets_and_one_without_times_say_so() -> None:
         planned(simulated(1)._replace(period_seconds=None), latency_seconds=3_600.0)
 
 
+@pytest.mark.long
 def test_an_attacker_who_gained_nothing_on_few_blocks_is_not_the_strongest(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interval up to 1 that only says how little was judged is not printed as what was reached."""
     common = {"ceiling": 0.77, "guess": 0.77, "epsilon_low": 0.0}
@@ -219,6 +225,7 @@ def test_a_state_that_never_changes_says_so() -> None:
         planned(levels(1), threshold=1e9)
 
 
+@pytest.mark.long
 def test_slow_regimes_are_covered(chain_plan: AutoPlan) -> None:
     """A class for the average would let attackers in; the one that is declared needs more noise."""
     plan = planned(simulated(1, slow=0.8))

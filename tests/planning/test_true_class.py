@@ -177,6 +177,7 @@ def test_windows_are_attacked_as_windows() -> None:
     assert {attack.attacker for attack in found.steps[0].attacks} == set(COUNT_ATTACKERS)
 
 
+@pytest.mark.long
 def test_what_cannot_be_told_is_said_in_one_line() -> None:
     states = two_speeds()
     assert "too short to tell" in str(of_symbols(states[:300]).reason)

@@ -65,6 +65,7 @@ def test_a_short_recording_of_one_chain_is_widened_by_its_sampling_error_alone()
         assert 1.04 < noise(chains) / noise(middle) < 1.06
 
 
+@pytest.mark.long
 def test_rare_moves_of_one_chain_are_no_regimes() -> None:
     """Stretches without a single move are what a chain makes that hardly moves; it is left as it is."""
     alarms = sum(covered(switching([(0.0036, 0.012)], np.inf, 20_000, seed)).changes for seed in range(20))
@@ -128,6 +129,7 @@ def test_nights_need_what_their_slowest_stretches_need(name: str, least: float, 
     assert least < noise(found.chains) < most
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "least", "most"), [("ampds2_water_on_30d", 11.0, 15.0), ("occupancy_office", 375.0, 500.0)]
 )

@@ -35,6 +35,7 @@ def close(value: float) -> Any:
     return pytest.approx(value, rel=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", [key for key in ENDLESS if "rate" in key])
 def test_a_constant_rate_on_an_endless_stream(key: str) -> None:
     name, rate = key.split("|rate c=")

@@ -200,6 +200,7 @@ def test_a_cycle_leaves_the_informed_without_a_bound_and_no_calculation_without_
             assert ChainAccountant((cycle,)).loss(0.1, adversary, 3).epsilon == pytest.approx(0.3)
 
 
+@pytest.mark.long
 def test_what_would_take_for_ever_is_refused_with_the_reason() -> None:
     chain = MarkovChain(np.full((40, 40), 1 / 40), np.eye(40)[0])
     with pytest.raises(ChainClassError, match="4000 ticks are too many to follow one by one for 40 states"):
