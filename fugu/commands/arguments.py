@@ -4,16 +4,39 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TypeVar, get_args
+from typing import NamedTuple, TypeVar, get_args
 
 from contract.guarantee import Adversary
 from fugu.errors import CommandError, CommandLineError
 
-__all__ = ["adversary", "confidence", "exact_probability", "interval", "number", "one_of", "positive", "span"]
+__all__ = [
+    "StateRules",
+    "adversary",
+    "baseline_ticks",
+    "confidence",
+    "exact_probability",
+    "interval",
+    "number",
+    "one_of",
+    "positive",
+    "span",
+    "state_edge",
+]
 
 _Choice = TypeVar("_Choice", bound=str)
 _MAX_DIGITS = 400
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class StateRules(NamedTuple):
+    """How rows of recordings become states: options, with commas between streams where there are several."""
+
+    column: str | None
+    threshold: str | None
+    baseline: str | None
+    name: str | None
+    decimate: int
+    order: int
 
 
 def number(text: str, name: str) -> float:
@@ -128,3 +151,21 @@ def adversary(text: str) -> Adversary:
 def _shown(text: str) -> str:
     """The text as an error shows it: short, on one line."""
     return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def state_edge(text: str | None) -> float | str | None:
+    """An edge between two states: none, "mean", or a number."""
+    return text if text in (None, "mean") else number(str(text), "threshold")
+
+
+def baseline_ticks(text: str | None) -> int | None:
+    """The ticks of a running mean, or none.
+
+    Raises:
+        CommandError: these are none.
+    """
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) == int(text)):
+        raise CommandError(f"baseline is a whole number of ticks, at least 1, got {text!r}")
+    return int(text)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fugu.commands.arguments import StateRules
 from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandLineError
 
@@ -18,7 +19,9 @@ app = command_group("Chains that describe readings.")
 @app.command("fit")
 def fit(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE.csv[.gz]", help="Recording with a header, one row per tick.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE.csv[.gz]...", help="Recording with a header, one row per tick.")
+    ],
     column: Annotated[
         str | None, typer.Option(help="Column to read (default: state, or value with --threshold).")
     ] = None,
@@ -26,9 +29,15 @@ def fit(
         str | None, typer.Option(metavar="mean|NUMBER", help="Make two states of a measured column: value >= NUMBER.")
     ] = None,
     baseline: Annotated[
-        int | None,
-        typer.Option(metavar="TICKS", min=1, help="Instead: above or below the running mean of so many ticks."),
+        str | None, typer.Option(metavar="TICKS", help="Instead: above or below the running mean of so many ticks.")
     ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="A,B[,C]", help="Streams that move together: their names (default: columns, or files)."),
+    ] = None,
+    order: Annotated[
+        int, typer.Option(min=1, max=2, help="2: the next state depends on this one and on the one before.")
+    ] = 1,
     decimate: Annotated[int, typer.Option(metavar="D", help="Use every D-th row only.")] = 1,
     confidence: Annotated[float, typer.Option(help="Level of the intervals that are shown.")] = 0.95,
     epsilon: Annotated[
@@ -50,28 +59,35 @@ def fit(
 ) -> None:
     """Fit a chain to a recording, test what such a chain assumes, and find the class that covers every stretch.
 
+    Two or three files with a column t, or --column A,B of one, are streams that move together, with one chain of their
+    joint states. Options of each stream then stand in its order, with commas between them and - where one has none.
+
     \b
     examples:
       fugu model fit sleep.csv.gz --column state -o chain.json
       fugu model fit sleep.csv.gz --threshold mean --decimate 10
       fugu model fit sleep.csv.gz --baseline 300 --epsilon 1 -o chain.json
       fugu model fit power.csv --column watts --threshold 150 --json
+      fugu model fit heart.csv steps.csv --threshold 61.5,- --baseline -,300 -o both.json
+      fugu model fit room.csv --column occupied,light --threshold -,400 -o room.json
+      fugu model fit motion.csv --column state --order 2 -o pairs.json
       fugu model fit walks.csv --grid --cell 500 --period 60 -o model.json
     """
+    from fugu.commands.model_fit import fit_places, fit_recordings
+
     if grid:
         _refuse(
             context,
             "with --grid, places make the states",
-            ("column", "threshold", "baseline", "decimate", "confidence", "epsilon"),
+            ("column", "threshold", "baseline", "name", "order", "decimate", "confidence", "epsilon"),
         )
-        from fugu.commands.model_fit import fit_places
-
-        fit_places(file, cell, cells, period, output, as_json=as_json)
+        if len(files) > 1:
+            raise CommandLineError("--grid fits one file")
+        fit_places(files[0], cell, cells, period, output, as_json=as_json)
         return
     _refuse(context, "only with --grid", ("cell", "cells", "period"))
-    from fugu.commands.model_fit import States, fit_chain
-
-    fit_chain(file, States(column, threshold, baseline, decimate), confidence, epsilon, output, as_json=as_json)
+    rules = StateRules(column, threshold, baseline, name, decimate, order)
+    fit_recordings(files, rules, confidence, epsilon, output, as_json=as_json)
 
 
 def _refuse(context: typer.Context, why: str, names: tuple[str, ...]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
+from fugu.commands.arguments import StateRules, baseline_ticks, positive, state_edge
 from fugu.commands.arguments import confidence as checked
-from fugu.commands.arguments import number, positive
+from fugu.commands.joint_fit import fit_streams
 from fugu.errors import CommandError, CommandLineError
 from fugu.view.grid import show_grid
 from fugu.view.model import show_class, show_model
@@ -22,40 +23,50 @@ from gateway.planning.true_class import attack_model
 from gateway.privacy.chain_fit import fit
 from gateway.privacy.model_fit import decimate
 
-__all__ = ["States", "fit_chain", "fit_places"]
+__all__ = ["fit_places", "fit_recordings"]
 
 _METRES = 500.0
 _SEED = 20201
 
 
-class States(NamedTuple):
-    """How rows of a recording become states: the options."""
-
-    column: str | None
-    threshold: str | None
-    baseline: int | None
-    decimate: int
-
-
-def fit_chain(
-    file: Path, given: States, confidence: float, epsilon: float | None, output: Path | None, *, as_json: bool
+def fit_recordings(
+    files: Sequence[Path],
+    given: StateRules,
+    confidence: float,
+    epsilon: float | None,
+    output: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
-    """Fit a chain to a recording, print it, and write it if a file is named.
+    """Fit a chain to a recording, or one to several streams; print it, and write it if a file is named.
 
     Raises:
         FuguError: something cannot be read, or there is no such chain.
         OSError: a file cannot be read or written.
     """
+    if given.order == 1 and len(files) == 1 and "," not in (given.column or ""):
+        if given.name is not None:
+            raise CommandLineError("--name: only with several streams, or --order 2")
+        _fit_chain(files[0], given, confidence, epsilon, output, as_json=as_json)
+        return
+    if epsilon is not None:
+        raise CommandLineError("--epsilon: attacks are on a single stream of order 1")
+    fit_streams(files, given, output, as_json=as_json)
+
+
+def _fit_chain(
+    file: Path, given: StateRules, confidence: float, epsilon: float | None, output: Path | None, *, as_json: bool
+) -> None:
     level = checked(confidence)
     wanted = None if epsilon is None else positive(epsilon, "epsilon")
     if given.decimate < 1:
         raise CommandError(f"decimate must be at least 1, got {given.decimate}")
     if given.baseline is not None and (given.threshold is not None or given.decimate > 1):
         raise CommandLineError("--baseline makes the states of every reading: without --threshold and --decimate")
-    edge = given.threshold if given.threshold in (None, "mean") else number(str(given.threshold), "threshold")
+    edge, ticks = state_edge(given.threshold), baseline_ticks(given.baseline)
     others: tuple[Alternative, ...] = ()
     with working(f"fitting {file.name}") as told:
-        recording = read_recording(file, given.column, edge, given.baseline)
+        recording = read_recording(file, given.column, edge, ticks)
         model = fit(
             recording.states,
             recording.segments,

@@ -8,9 +8,9 @@ from contract.discretisers import Baseline, Thresholds
 from fugu.view.terminal import say, show_table
 from gateway.planning.alternatives import SPANS, Alternative
 from gateway.planning.chain_source import attack_words, class_words
-from gateway.privacy.chain_model import Attacked, ChainModel, LikelihoodRatio
+from gateway.privacy.chain_model import Attacked, ChainModel, LikelihoodRatio, SlowRegime, Stretches
 
-__all__ = ["show_class", "show_model"]
+__all__ = ["show_class", "show_model", "show_stretches", "tell"]
 
 _NOTABLE = 0.01
 _MOST_CELLS = 6
@@ -42,11 +42,12 @@ def show_model(model: ChainModel, confidence: float, missing: int) -> None:
     _estimates(model, confidence)
     say(f"Intervals: Clopper-Pearson, level {confidence:g}, each for itself.")
     say("")
-    _tell(
+    tell(
         "First order?",
         model.order,
         "a first-order chain is enough, as far as this shows",
-        "the state before the last one tells something as well; the size of it is the gain per step",
+        "the state before the last one tells something as well; the size of it is the gain per step (--order 2 "
+        "fits pairs)",
     )
     _sojourns(model)
 
@@ -58,25 +59,7 @@ def show_class(model: ChainModel, others: Sequence[Alternative]) -> None:
         model: the chain.
         others: what else would cost.
     """
-    if model.stretches:
-        show_table(
-            "Rates over stretches of the recording (scatter: 1 for a chain whose rates do not change)",
-            ("ticks", "stretches", "scatter", "rates change", "odds ratio that covers them"),
-            [
-                (
-                    str(each.ticks),
-                    str(each.stretches),
-                    f"{max(map(max, each.dispersion)):.1f}",
-                    "yes" if each.changes else "no",
-                    f"{each.odds_ratio:.4g}",
-                )
-                for each in model.stretches
-            ],
-        )
-    for each in model.regimes if len(model.regimes) > 1 else ():
-        ticks = "for ever" if each.ticks is None else f"{each.ticks:.0f} ticks at a time"
-        rates = "  ".join(f"leaves {x}: {1.0 - row[x]:.4f}" for x, row in enumerate(each.transition[:_MOST_CELLS]))
-        say(f"Regime of {each.share:.0%} of the time, {ticks}: {rates}")
+    show_stretches(model.stretches, model.regimes)
     if model.attacked is not None:
         _steps(model.attacked)
     if others:
@@ -91,6 +74,29 @@ def show_class(model: ChainModel, others: Sequence[Alternative]) -> None:
             ],
         )
     say(f"No class: {model.refused}" if model.refused else f"Class: {class_words(model)}.")
+
+
+def show_stretches(stretches: Sequence[Stretches], regimes: Sequence[SlowRegime]) -> None:
+    """Print how rates change over a recording."""
+    if stretches:
+        show_table(
+            "Rates over stretches of the recording (scatter: 1 for a chain whose rates do not change)",
+            ("ticks", "stretches", "scatter", "rates change", "odds ratio that covers them"),
+            [
+                (
+                    str(each.ticks),
+                    str(each.stretches),
+                    f"{max(map(max, each.dispersion)):.1f}",
+                    "yes" if each.changes else "no",
+                    f"{each.odds_ratio:.4g}",
+                )
+                for each in stretches
+            ],
+        )
+    for each in regimes if len(regimes) > 1 else ():
+        ticks = "for ever" if each.ticks is None else f"{each.ticks:.0f} ticks at a time"
+        rates = "  ".join(f"leaves {x}: {1.0 - row[x]:.4f}" for x, row in enumerate(each.transition[:_MOST_CELLS]))
+        say(f"Regime of {each.share:.0%} of the time, {ticks}: {rates}")
 
 
 def _steps(attacked: Attacked) -> None:
@@ -138,7 +144,8 @@ def _estimates(model: ChainModel, confidence: float) -> None:
         say("Stationary law: " + "  ".join(f"{x}: {p:.4f}" for x, p in enumerate(model.initial)))
 
 
-def _tell(question: str, test: LikelihoodRatio, yes: str, no: str) -> None:
+def tell(question: str, test: LikelihoodRatio, yes: str, no: str) -> None:
+    """Print a test, with what it means if the simpler model is enough, and if it is not."""
     p_value = f"{test.p_value:.2g}" if test.p_value > 0.0 else "below 1e-300"
     figures = f"G = {test.statistic:.1f}, df {test.degrees}, p = {p_value}, {test.nats_per_step:.2g} nats per step"
     fine = test.p_value > _NOTABLE

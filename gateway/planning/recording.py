@@ -21,7 +21,16 @@ from gateway.planning.errors import PlanningError
 from gateway.planning.states import states_of
 from host.csv_file import csv_rows
 
-__all__ = ["BOUNDARIES", "MOST_MISSING", "Recording", "column_missing", "read_recording"]
+__all__ = [
+    "BOUNDARIES",
+    "MOST_MISSING",
+    "Recording",
+    "StateRows",
+    "column_missing",
+    "median_period",
+    "read_recording",
+    "read_states",
+]
 
 MOST_MISSING = 0.01
 """The share of missing readings above which they are a state of their own."""
@@ -60,16 +69,49 @@ class _Rows(NamedTuple):
     segments: NDArray[np.int64]
 
 
+class StateRows(NamedTuple):
+    """The rows of a recording with their states.
+
+    Attributes:
+        states: (n,) states, -1 where there is none.
+        segments: (n,) segment numbers, counting up.
+        times: (n,) column t in seconds, or none.
+        discretiser, column, missing, missing_state, missing_share: as in `Recording`.
+    """
+
+    states: NDArray[np.int64]
+    segments: NDArray[np.int64]
+    times: NDArray[np.float64] | None
+    discretiser: Discretiser | None
+    column: str
+    missing: int
+    missing_state: int | None
+    missing_share: float
+
+
 def read_recording(
     path: Path, column: str | None, threshold: float | str | None, baseline: int | None = None
 ) -> Recording:
-    """Read the states of a recording.
+    """Read the states of a recording; arguments and errors as for `read_states`."""
+    rows = read_states(path, column, threshold, baseline)
+    kept = rows.states >= 0
+    # A row that is left out separates: every row after it belongs to a new segment.
+    segments = (rows.segments + np.cumsum(~kept))[kept]
+    period = median_period(None if rows.times is None else rows.times[kept], segments)
+    found = rows.discretiser, rows.column, rows.missing, rows.missing_state, rows.missing_share
+    return Recording(rows.states[kept], segments, period, *found)
+
+
+def read_states(
+    path: Path, column: str | None, threshold: float | str | None, baseline: int | None = None
+) -> StateRows:
+    """Read the rows of a recording, and make states of them.
 
     Args:
         path: the file; compressed if its name ends in .gz.
         column: name of the column; by default `value` with a threshold or a baseline, `state` without.
         threshold: a number, or "mean"; without one the column holds states.
-        baseline: instead of a threshold, the ticks of a running mean; the first of each segment are left out.
+        baseline: instead of a threshold, the ticks of a running mean; the first of each segment have no state.
 
     Raises:
         PlanningError: a column is missing, or a cell is no number or no state.
@@ -86,26 +128,22 @@ def read_recording(
     if baseline is not None:
         return _above_baseline(rows, baseline, name, missing, share)
     edge = float(values.mean()) if isinstance(threshold, str) else threshold
-    states = _states(values, path.name, name) if edge is None else (values >= edge).astype(np.int64)
+    found = _states(values, path.name, name) if edge is None else (values >= edge).astype(np.int64)
     made = None if edge is None else Thresholds(edges=(edge,), states=("low", "high"))
+    lost = None
     if share > MOST_MISSING:
-        lost = int(states.max()) + 1 if edge is None else 2
+        lost = int(found.max()) + 1 if edge is None else 2
         if lost > _LARGEST_STATE:
             raise PlanningError(
                 f"{path.name}: {lost} states leave no room for one of the {missing} rows without reading"
             )
-        complete = np.full(len(present), lost, dtype=np.int64)
-        complete[present] = states
-        period = _period(rows.times, rows.segments)
-        return Recording(complete, rows.segments, period, made, name, missing, lost, share)
-    # A row that is left out separates: every row after it belongs to a new segment.
-    segments = (rows.segments + np.cumsum(~present))[present]
-    times = None if rows.times is None else rows.times[present]
-    return Recording(states, segments, _period(times, segments), made, name, missing, None, share)
+    states = np.full(len(present), -1 if lost is None else lost, dtype=np.int64)
+    states[present] = found
+    return StateRows(states, rows.segments, rows.times, made, name, missing, lost, share)
 
 
-def _above_baseline(rows: _Rows, ticks: int, name: str, missing: int, share: float) -> Recording:
-    """States above and below a running mean; rows without a state are left out, and separate."""
+def _above_baseline(rows: _Rows, ticks: int, name: str, missing: int, share: float) -> StateRows:
+    """States above and below a running mean."""
     lowest, highest = _range(rows.values)
     discretiser = Baseline(baseline_ticks=ticks, lowest=lowest, highest=highest)
     lost = None
@@ -113,10 +151,7 @@ def _above_baseline(rows: _Rows, ticks: int, name: str, missing: int, share: flo
         lost = len(discretiser.states)
         discretiser = discretiser.model_copy(update={"states": (*discretiser.states, "missing"), "missing": "missing"})
     states = states_of(discretiser, rows.values, rows.segments)
-    kept = states >= 0
-    segments = (rows.segments + np.cumsum(~kept))[kept]
-    times = None if rows.times is None else rows.times[kept]
-    return Recording(states[kept], segments, _period(times, segments), discretiser, name, missing, lost, share)
+    return StateRows(states, rows.segments, rows.times, discretiser, name, missing, lost, share)
 
 
 def _range(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -173,7 +208,7 @@ def _states(values: NDArray[np.float64], file: str, column: str) -> NDArray[np.i
     return values.astype(np.int64)
 
 
-def _period(times: NDArray[np.float64] | None, segments: NDArray[np.int64]) -> float | None:
+def median_period(times: NDArray[np.float64] | None, segments: NDArray[np.int64]) -> float | None:
     """Return the median step of time inside segments, in seconds."""
     if times is None:
         return None

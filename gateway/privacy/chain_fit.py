@@ -24,7 +24,7 @@ from gateway.privacy.chain_model import (
 )
 from gateway.privacy.covering_class import Covered, covering_class
 
-__all__ = ["fit"]
+__all__ = ["count_rows", "fit", "matrix_rows", "regime_rows", "stretch_rows"]
 
 
 def fit(
@@ -74,16 +74,16 @@ def fit(
         n=int(states.size),
         decimate=decimate,
         period_seconds=None if period_seconds is None else period_seconds * decimate,
-        counts=_counts(counts),
-        transition=_matrix(transition),
+        counts=count_rows(counts),
+        transition=matrix_rows(transition),
         initial=_stationary(transition),
         q=float(transition[0, 1]) if k == 2 else None,
         r=float(transition[1, 0]) if k == 2 else None,
         intervals=tuple(interval_cells(counts, confidence) for confidence in confidences),
         chains=None if covered is None else covered.chains,
         refused=refused,
-        stretches=() if covered is None else _stretches(covered),
-        regimes=() if covered is None else _regimes(covered),
+        stretches=() if covered is None else stretch_rows(covered),
+        regimes=() if covered is None else regime_rows(covered),
         order=LikelihoodRatio(**model_fit.order_test(model_fit.count_triples(states, segments, k))._asdict()),
         sojourns=tuple(Stay(**stay._asdict()) for stay in model_fit.sojourns(states, segments, counts)),
         warning=WARNING,
@@ -97,7 +97,8 @@ def _covered(states: NDArray[np.int64], segments: NDArray[np.int64], k: int) -> 
         return None, str(error)
 
 
-def _stretches(covered: Covered) -> tuple[Stretches, ...]:
+def stretch_rows(covered: Covered) -> tuple[Stretches, ...]:
+    """What the stretches of each length show, as a file holds it."""
     return tuple(
         Stretches(
             ticks=length.rates.length,
@@ -110,12 +111,13 @@ def _stretches(covered: Covered) -> tuple[Stretches, ...]:
     )
 
 
-def _regimes(covered: Covered) -> tuple[SlowRegime, ...]:
+def regime_rows(covered: Covered) -> tuple[SlowRegime, ...]:
+    """The regimes, as a file holds them."""
     return tuple(
         SlowRegime(
             share=min(regime.share, 1.0),
             ticks=regime.ticks if math.isfinite(regime.ticks) and regime.ticks > 0.0 else None,
-            transition=_matrix(regime.transition),
+            transition=matrix_rows(regime.transition),
         )
         for regime in covered.regimes
     )
@@ -128,9 +130,11 @@ def _stationary(transition: NDArray[np.float64]) -> tuple[float, ...] | None:
         return None
 
 
-def _counts(counts: NDArray[np.int64]) -> Counts:
+def count_rows(counts: NDArray[np.int64]) -> Counts:
+    """Whole numbers (n, m), as a file holds them."""
     return tuple(tuple(int(n) for n in row) for row in counts)
 
 
-def _matrix(values: NDArray[np.float64]) -> Matrix:
+def matrix_rows(values: NDArray[np.float64]) -> Matrix:
+    """Probabilities (n, m), as a file holds them."""
     return tuple(tuple(float(p) for p in row) for row in values)

@@ -25,7 +25,17 @@ from gateway.privacy.chain_model import ModelError
 from gateway.privacy.local_rates import TAIL, LocalRates, constant_rate, largest_log_odds, local_rates
 from gateway.privacy.regimes import Regime, fit_regimes
 
-__all__ = ["SHORTEST", "Covered", "CoveringChains", "Length", "class_odds", "class_ratio", "covering_class", "widened"]
+__all__ = [
+    "SHORTEST",
+    "Covered",
+    "CoveringChains",
+    "Length",
+    "class_odds",
+    "class_ratio",
+    "covering_class",
+    "stretch_lengths",
+    "widened",
+]
 
 SHORTEST = 500
 """Ticks of the shortest stretches, where a recording has enough of them."""
@@ -94,7 +104,7 @@ def covering_class(states: Ints, segments: Ints, k: int, *, share: float = 0.02)
     counts = model_fit.count_transitions(states, segments, k)
     _refuse_short(counts)
     regimes = fit_regimes(states, segments, k)
-    lengths = tuple(_length(rates, share) for rates in local_rates(states, segments, k, _lengths(states.size)))
+    lengths = tuple(_length(rates, share) for rates in local_rates(states, segments, k, stretch_lengths(states.size)))
     transition = smoothed(counts)
     order = model_fit.order_test(model_fit.count_triples(states, segments, k))
     low = np.min([_quantile(length.rates.low, share) for length in lengths], axis=0)
@@ -163,8 +173,8 @@ def _refuse_short(counts: Ints) -> None:
         )
 
 
-def _lengths(rows: int) -> list[int]:
-    """From the shortest stretch on, each twice the last, while there are some of them."""
+def stretch_lengths(rows: int) -> list[int]:
+    """Ticks of stretches, each length twice the last, while so many rows have some of them."""
     length = min(SHORTEST, rows // _FEWEST)
     return [length << i for i in range(64) if (length << i) * _FEWEST <= rows]
 

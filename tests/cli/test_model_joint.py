@@ -1,0 +1,164 @@
+"""`fugu model fit` of streams that move together, and of chains of order 2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gateway.privacy.chain_model import ModelError
+from gateway.privacy.joint_fit import independence_test
+from gateway.privacy.joint_model import JointModel
+from tests.support.command import Fugu
+
+DATA = Path(__file__).parent.parent / "data"
+TICKS = 6000
+
+
+def write(path: Path, columns: dict[str, list[object]]) -> Path:
+    rows = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def coupled(seed: int, follow: float, ticks: int = TICKS) -> tuple[list[object], list[object]]:
+    """A sticky stream, and one that is the first with a probability, else sticky by itself; simulated."""
+    rng = np.random.default_rng(seed)
+    a, b, first, second = 0, 0, list[object](), list[object]()
+    for _ in range(ticks):
+        a = a if rng.random() < 0.8 else 1 - a
+        b = a if rng.random() < follow else (b if rng.random() < 0.7 else 1 - b)
+        first.append(a)
+        second.append(b)
+    return first, second
+
+
+@pytest.fixture
+def together(tmp_path: Path) -> Path:
+    a, b = coupled(3, 0.6)
+    return write(tmp_path / "room.csv", {"t": list(range(0, 60 * TICKS, 60)), "light": a, "motion": b})
+
+
+def test_counts_of_two_files_by_hand(fugu: Fugu, tmp_path: Path) -> None:
+    """Ticks that both have are 1, 2, 3, 5, 6; 3 -> 5 is no step, nor is 5 -> 6, where B changes its segment."""
+    first = write(tmp_path / "a.csv", {"t": [0, 10, 20, 30, 50, 60], "state": [1, 0, 0, 1, 1, 0]})
+    second = write(
+        tmp_path / "b.csv",
+        {"t": [10, 20.4, 29.7, 40, 50, 60, 70], "state": [1, 1, 0, 0, 1, 0, 0], "seg": [1, 1, 1, 1, 1, 2, 2]},
+    )
+    document = fugu("model", "fit", first, second, "--json").json()
+    assert [one["name"] for one in document["streams"]] == ["a", "b"]
+    assert document["shows"] == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    steps = {(x, y) for x, row in enumerate(document["counts"]) for y, n in enumerate(row) if n}
+    assert (document["n"], steps, np.sum(document["counts"])) == (5, {(1, 1), (1, 2)}, 2)
+    assert document["period_seconds"] == 10.0
+    assert document["odds_ratio"] is None
+    assert document["refused"].startswith("too short to tell how readings depend on one another")
+
+
+def test_columns_of_a_file_are_streams(fugu: Fugu, together: Path, tmp_path: Path) -> None:
+    written = tmp_path / "joint.json"
+    done = fugu("model", "fit", together, "--column", "light,motion", "-o", written)
+    assert done.code == 0
+    assert "they move together" in done.out
+    assert "Class: joint steps of odds ratios up to" in done.out.replace("\n", " ")
+    model = JointModel.from_json(written.read_bytes())
+    assert model.n == TICKS
+    assert [one.name for one in model.streams] == ["light", "motion"]
+    assert model.odds_ratio is not None
+    assert model.independent is not None
+    assert model.independent.p_value < 1e-9
+    # The chain that it was simulated by: from (0, 0) both stay with .8 (.6 + .4 x .7).
+    assert model.transition[0][0] == pytest.approx(0.8 * 0.88, abs=0.03)
+
+
+def test_streams_that_are_independent_are_not_called_dependent(fugu: Fugu, tmp_path: Path) -> None:
+    a, b = coupled(5, 0.0)
+    file = write(tmp_path / "apart.csv", {"a": a, "b": b})
+    done = fugu("model", "fit", file, "--column", "a,b", "--json").json()
+    assert done["independent"]["p_value"] > 0.01
+    assert done["independent"]["degrees"] == 8
+    assert done["more"]["p_value"] > 0.01
+
+
+def test_the_independence_test_is_twice_the_gain_in_likelihood() -> None:
+    """Counts by hand: streams that are always equal gain as much as the second stream's likelihood."""
+    shows = np.array([[0, 0], [1, 1]])
+    counts = np.array([[30, 10], [20, 40]])
+    alone = 30 * np.log(0.75) + 10 * np.log(0.25) + 20 * np.log(1 / 3) + 40 * np.log(2 / 3)
+    test = independence_test(counts, shows)
+    assert test.statistic == pytest.approx(-2.0 * alone)
+    assert test.degrees == 2 * (4 - 1) - 2 * 2
+
+
+def test_two_rules_of_one_recording(fugu: Fugu, tmp_path: Path) -> None:
+    """A week of five people's activity: levels and counts of one accelerometer never say low and high at once."""
+    file = DATA / "activity4_nhanes.csv.gz"
+    done = fugu("model", "fit", file, "--column", "value,counts", "--threshold", "2,100", "--json").json()
+    assert done["shows"] == [[0, 0], [0, 1], [1, 1]]
+    assert done["streams"][1]["discretiser"]["edges"] == [100.0]
+    assert done["odds_ratio"] > 1000.0
+    assert all(each["changes"] for each in done["stretches"])
+
+
+def test_rows_that_a_stream_lacks_cut(fugu: Fugu, tmp_path: Path) -> None:
+    a, b = coupled(7, 0.5, ticks=1200)
+    b[600] = ""
+    file = write(tmp_path / "gap.csv", {"a": a, "b": b})
+    done = fugu("model", "fit", file, "--column", "a,b", "--json").json()
+    assert done["n"] == 1199
+    assert np.sum(done["counts"]) == 1197
+
+
+def test_pairs_of_a_chain_of_order_two(fugu: Fugu, tmp_path: Path) -> None:
+    rng = np.random.default_rng(11)
+    states: list[object] = [0, 0]
+    for _ in range(TICKS):
+        one = {(0, 0): 0.1, (0, 1): 0.3, (1, 0): 0.6, (1, 1): 0.9}[int(str(states[-2])), int(str(states[-1]))]
+        states.append(int(rng.random() < one))
+    file = write(tmp_path / "order.csv", {"state": states})
+    assert "--order 2 fits pairs" in fugu("model", "fit", file).out.replace("\n", " ")
+    document = fugu("model", "fit", file, "--order", "2", "--json").json()
+    assert document["shows"] == [[0], [1], [0], [1]]
+    assert [row.count(0) for row in document["counts"]] == [2, 2, 2, 2]
+    assert document["transition"][2][1] == pytest.approx(0.6, abs=0.05)  # after 1, 0
+    assert document["more"]["p_value"] > 0.001
+    assert "order 2 have no odds ratios" in document["refused"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "said"),
+    [
+        ({"t": [0, 1, 2], "state": [0, 1, 0]}, (), "a.csv has a row every 10 s and b.csv every 1 s"),
+        ({"state": [0, 1, 0]}, (), "b.csv has no column t: without times nobody knows which rows belong together"),
+        ({"t": [0, 10, 5], "state": [0, 1, 0]}, (), "b.csv: times in column t do not rise"),
+        ({"t": [9000, 9010, 9020], "state": [0, 1, 0]}, (), "a.csv and b.csv have no ticks in common"),
+        ({"t": [0, 10, 20], "state": [0, 0, 0]}, (), "b: fewer than two different states tell nothing of a chain"),
+        ({"t": [0, 10, 20], "value": [0, 1, 0]}, (), "b.csv has no column 'state'; it has t, value"),
+        ({"t": [0, 10], "state": [0, 1]}, ("--name", "x,x"), "give different names of letters"),
+        ({"t": [0, 10], "state": [0, 1]}, ("--name", "x"), "there are 2 streams and 1 names"),
+        ({"t": [0, 10], "state": [0, 1]}, ("--order", "2"), "--order 2 is for one stream"),
+        ({"t": [0, 10], "state": [0, 1]}, ("--column", "a,b,c"), "there are 2 files and 3 columns"),
+        ({"t": [0, 10], "state": [0, 1]}, ("--threshold", "1,2,3"), "--threshold has 3 parts for 2 streams"),
+        ({"t": [0, 10], "state": [0, 1]}, ("--baseline", "-3,-"), "baseline is a whole number of ticks"),
+        ({"t": [0, 10], "state": [0, 1]}, ("--epsilon", "1"), "--epsilon: attacks are on a single stream"),
+    ],
+)
+def test_what_cannot_be_fitted_is_one_line(
+    fugu: Fugu, tmp_path: Path, columns: dict[str, list[object]], options: tuple[str, ...], said: str
+) -> None:
+    first = write(tmp_path / "a.csv", {"t": [0, 10, 20, 30], "state": [0, 1, 1, 0]})
+    second = write(tmp_path / "b.csv", columns)
+    done = fugu("model", "fit", first, second, *options)
+    assert done.code != 0
+    assert said in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def test_a_changed_file_is_refused(fugu: Fugu, together: Path, tmp_path: Path) -> None:
+    document = fugu("model", "fit", together, "--column", "light,motion", "--json").json()
+    document["transition"][0] = [0.25] * 4
+    with pytest.raises(ModelError, match="transition is not the estimate that belongs to the counts"):
+        JointModel.from_json(json.dumps(document))
