@@ -16,6 +16,7 @@ from contract.guarantee import Adversary
 from gateway.privacy.accountant import ChainAccountant, Chains
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.eigengap import mqm_approx
+from gateway.privacy.influence import influence_scale
 from gateway.privacy.quilts import QuiltScale, corner_chains, entry_dp_scale, group_dp_scale, mqm_exact
 from gateway.privacy.wasserstein import wasserstein_states
 
@@ -30,12 +31,13 @@ __all__ = [
     "window_noise",
 ]
 
-Mechanism = Literal["chain", "mqm-exact", "mqm-approx", "wasserstein", "group", "entry"]
+Mechanism = Literal["chain", "mqm-exact", "mqm-approx", "wasserstein", "gk16", "group", "entry"]
 Query = Literal["count", "histogram"]
 MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
 COMPOSING: tuple[Mechanism, ...] = ("chain", "mqm-exact", "mqm-approx")
 """Mechanisms that protect correlated readings and still hold when further windows are released."""
 _AGAINST_ALL = ("chain", "group")
+_AGAINST_INFORMED = (*_AGAINST_ALL, "gk16")
 _OUTWARD = 1.0 + 1e-9
 
 
@@ -104,8 +106,10 @@ def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
         FuguError: one line that says why the mechanism cannot be had: it knows no such adversary, needs a length, or
             no noise is enough.
     """
-    if mechanism not in _AGAINST_ALL and request.adversary != "ignorant":
-        raise ChainClassError(f"protects against the ignorant adversary only, not against the {request.adversary} one")
+    able = {"ignorant": MECHANISMS, "informed": _AGAINST_INFORMED, "universal": _AGAINST_ALL}
+    if mechanism not in able[request.adversary]:
+        weaker = "ignorant and the informed" if mechanism in _AGAINST_INFORMED else "ignorant"
+        raise ChainClassError(f"protects against the {weaker} adversary only, not against the {request.adversary} one")
     scale, reason, composes = _OF[mechanism](request)
     return WindowNoise(mechanism, scale * _OUTWARD, request.epsilon, request.adversary, composes, reason)
 
@@ -163,6 +167,12 @@ def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
     return float(distance) / request.epsilon, f"{reason}; covers one release of one number", False
 
 
+def _gk16(request: WindowRequest) -> tuple[float, str, bool]:
+    found = influence_scale(_finite(request.chains), request.length, request.epsilon)
+    reason = f"influence matrix of spectral norm {found.norm:.4g}"
+    return request.sensitivity * found.scale, reason, request.length is None
+
+
 def _group(request: WindowRequest) -> tuple[float, str, bool]:
     length = _bounded(request)
     scale = group_dp_scale(length, request.epsilon, sensitivity=request.sensitivity)
@@ -179,6 +189,7 @@ _OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
     "mqm-exact": partial(_quilt, mqm_exact),
     "mqm-approx": partial(_quilt, mqm_approx),
     "wasserstein": _wasserstein,
+    "gk16": _gk16,
     "group": _group,
     "entry": _entry,
 }

@@ -22,7 +22,7 @@ from contract.guarantee import Adversary, ratio_loss
 from contract.stretches import Stretch, stretch_epsilon, stretches
 from gateway.privacy.accountant import ChainAccountant, Chains
 from gateway.privacy.chain_class import ChainClassError
-from gateway.privacy.window_mechanisms import COMPOSING, WindowNoise, WindowRequest
+from gateway.privacy.window_mechanisms import WindowNoise, WindowRequest
 
 __all__ = ["PlannedScale", "declared_class", "lawful_scale", "planned_scale"]
 
@@ -119,7 +119,7 @@ def planned_scale(request: WindowRequest, noise: WindowNoise, period_us: int | N
     """
     scale = lawful_scale(noise.scale)
     declared = None
-    if noise.composes and noise.mechanism in COMPOSING:
+    if noise.composes:
         declared = declared_class(request.chains, request.adversary)
     accepted = scale
     if declared is not None:

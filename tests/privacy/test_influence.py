@@ -1,0 +1,160 @@
+"""Influence matrices (GK16) against probabilities and real losses, and the bound for affiliated readings as ours."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains, BoundedChains
+from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.influence import influence_matrix, influence_scale
+from gateway.privacy.window_mechanisms import COMPOSING, WindowRequest, least_noise, window_noise
+from tests.support.oracle import count_density, worst_release_loss
+from tests.support.released import chain_losses, paths_of
+
+
+def weak_chain(seed: int, k: int, *, given: bool = False) -> MarkovChain:
+    """A chain whose next state hardly depends on this one."""
+    rng = np.random.default_rng(seed)
+    law = rng.dirichlet(np.full(k, 8.0))
+    step = (1 - 0.12) * law + 0.12 * rng.dirichlet(np.ones(k), k)
+    return MarkovChain(step, rng.dirichlet(np.full(k, 8.0))) if given else MarkovChain.stationary(step)
+
+
+def enumerated_matrix(chain: MarkovChain, length: int) -> np.ndarray:
+    """Half the largest log-ratio of Pr(x_i | all others) between values of the others that differ in x_j."""
+    assert chain.initial is not None
+    k = chain.states
+    _, weight = paths_of(chain.initial, chain.transition, length)
+    joint = weight.reshape((k,) * length)
+    found = np.zeros((length, length))
+    for i, j in product(range(length), repeat=2):
+        if i != j:
+            law = np.log(joint / joint.sum(axis=i, keepdims=True))
+            found[i, j] = 0.5 * (law.max(axis=j) - law.min(axis=j)).max()
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_entries_are_the_largest_ratios_of_a_reading_given_all_others(seed: int) -> None:
+    k, length = 2 + seed % 3, 2 + seed % 4
+    chain = weak_chain(seed, k, given=seed % 2 == 0)
+    np.testing.assert_allclose(influence_matrix(chain, length), enumerated_matrix(chain, length), atol=1e-9)
+
+
+def test_any_start_has_the_influence_of_the_worst_one() -> None:
+    chain = weak_chain(3, 3)
+    worst = influence_matrix(MarkovChain(chain.transition, None), 2)[0, 1]
+    starts = np.random.default_rng(0).dirichlet(np.full(3, 0.05), 2000)
+    starts = starts[starts.min(axis=1) > 1e-200]
+    reached = max(influence_matrix(MarkovChain(chain.transition, start), 2)[0, 1] for start in starts)
+    assert 0.99 * worst < reached <= worst * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_noise_really_gives_epsilon_to_either_adversary(seed: int) -> None:
+    k, length = 2 + seed % 2, 2 + seed % 5
+    chain = weak_chain(50 + seed, k, given=seed % 3 == 0)
+    assert chain.initial is not None
+    for epsilon in (0.3, 1.0, 4.0):
+        found = influence_scale((chain,), length, epsilon)
+        released = count_density(found.scale, 0, length - 1)
+        for informed in (False, True):
+            lost = worst_release_loss(chain.initial, chain.transition, length, released, informed=informed).max()
+            assert 0.3 * epsilon < lost <= epsilon * (1 + 1e-12)
+
+
+def test_endless_windows_cost_what_a_symmetric_chain_says_in_closed_form() -> None:
+    """Between equal neighbours a state is told from the other by ((1-q)/q)^2, between different ones not at all."""
+    q, epsilon = 0.4, 0.7
+    most = ((1 - q) ** 2 + q * q) / (2 * q * q)
+    norm = math.log(most)
+    found = influence_scale(BinaryChains(q=(q, q), r=(q, q)), None, epsilon)
+    assert found.norm == pytest.approx(norm, rel=1e-9)
+    assert found.scale == pytest.approx(1 / (epsilon * (1 - norm)), rel=1e-9)
+    windows = [influence_scale(BinaryChains(q=(q, q), r=(q, q)), n, epsilon).scale for n in (1, 2, 3, 10, 400, 401)]
+    assert windows == sorted(windows)
+    assert windows[0] == pytest.approx(1 / epsilon)
+    assert windows[-1] <= found.scale
+
+
+@pytest.mark.parametrize(
+    ("q", "r"), [((0.35, 0.5), (0.4, 0.45)), ((0.6, 0.68), (0.3, 0.31)), ((0.45, 0.62), (0.3, 0.35))]
+)
+def test_an_interval_needs_what_its_worst_chain_needs(q: tuple[float, float], r: tuple[float, float]) -> None:
+    inside = [
+        influence_matrix(MarkovChain.stationary([[1 - a, a], [b, 1 - b]]), 5)
+        for a, b in product(np.linspace(*q, 60), np.linspace(*r, 60))
+    ]
+    worst = np.max(inside, axis=0)
+    found = influence_scale(BinaryChains(q=q, r=r), None, 1.0).norm
+    assert (worst[2, 1] + worst[2, 3]) * (1 - 1e-12) <= found <= (worst[2, 1] + worst[2, 3]) * (1 + 1e-3)
+    each = [influence_scale(BinaryChains(q=(a, a), r=(b, b)), 4, 1.0).scale for a in q for b in r]
+    assert max(each) <= influence_scale(BinaryChains(q=q, r=r), 4, 1.0).scale * (1 + 1e-9)
+
+
+def test_what_it_does_not_apply_to_is_said_in_one_line() -> None:
+    sticky = (MarkovChain.stationary([[0.9, 0.1], [0.4, 0.6]]),)
+    for chains, length, reason in (
+        (sticky, None, "not applicable: the spectral norm of its influence matrix must be below 1, and is 2.14"),
+        ((MarkovChain(sticky[0].transition, None),), 1000, "not applicable"),
+        ((MarkovChain.stationary([[0.5, 0.5], [1.0, 0.0]]),), 5, "is infinite: some step is impossible"),
+        (BinaryChains(q=(0.4, 0.6), r=(0.4, 0.4)), None, "not an interval of them, where q \\+ r can reach 1"),
+    ):
+        with pytest.raises(ChainClassError, match=reason):
+            influence_scale(chains, length, 1.0)
+    with pytest.raises(ChainClassError, match="transition matrices"):
+        window_noise(WindowRequest(BoundedChains(states=2, odds_ratio=2.0), 1.0, None, "count", "ignorant"), "gk16")
+    weak = (weak_chain(0, 2),)
+    with pytest.raises(ChainClassError, match="the ignorant and the informed adversary only, not against the univ"):
+        window_noise(WindowRequest(weak, 1.0, None, "count", "universal"), "gk16")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_ours_needs_less_noise_than_it(seed: int) -> None:
+    chains = (weak_chain(80 + seed, 2 + seed % 3),)
+    for epsilon, length in product((0.2, 1.0, 5.0), (None, 12)):
+        asked = WindowRequest(chains, epsilon, length, "count", "ignorant")
+        theirs = window_noise(asked, "gk16")
+        assert theirs.composes == (length is None)
+        assert least_noise(asked).scale < theirs.scale
+    assert "gk16" not in COMPOSING
+
+
+@pytest.mark.parametrize(("q", "r"), [(0.1, 0.4), (0.3, 0.3), (0.02, 0.9), (0.55, 0.2)])
+@pytest.mark.parametrize("rate", [0.05, 1.0, 6.0])
+def test_the_bound_for_affiliated_readings_is_ours_for_sticky_chains(q: float, r: float, rate: float) -> None:
+    """Affiliated: p(x or y) p(x and y) >= p(x) p(y). The bound is then the loss of e^(rate * sum), which Laplace noise
+    on the sum reaches far outside of its range."""
+    n = 7
+    chain = MarkovChain.stationary([[1 - q, q], [r, 1 - r]])
+    assert chain.initial is not None
+    paths, weight = paths_of(chain.initial, chain.transition, n)
+    code = paths @ (1 << np.arange(n))
+    law = np.zeros(1 << n)
+    law[code] = weight
+    both, either = law[code[:, None] & code], law[code[:, None] | code]
+    assert np.all(both * either >= np.outer(law[code], law[code]) * (1 - 1e-12))
+    sums = paths.sum(axis=1)
+    bound = 0.0
+    for t, sign in product(range(n), (1.0, -1.0)):
+        means = [
+            np.average(np.exp(sign * rate * sums)[at], weights=weight[at])
+            for at in (paths[:, t] == 0, paths[:, t] == 1)
+        ]
+        bound = max(bound, abs(math.log(means[0] / means[1])))
+    assert ChainAccountant(BinaryChains(q=(q, q), r=(r, r))).loss(rate, "ignorant", n).epsilon == pytest.approx(
+        bound, rel=1e-9
+    )
+    assert chain_losses(chain, n, [(range(1, n + 1), (0.0, 1.0), 1.0 / rate)]).max() == pytest.approx(bound, rel=1e-9)
+
+
+def test_chains_that_alternate_are_not_affiliated() -> None:
+    chain = MarkovChain.stationary([[0.3, 0.7], [0.6, 0.4]])
+    assert chain.initial is not None
+    _, weight = paths_of(chain.initial, chain.transition, 2)
+    assert weight[0] * weight[3] < weight[1] * weight[2]
