@@ -73,9 +73,7 @@ def show_noise(
         "same epsilon covers a stream of such windows that do not overlap."
     )
     if request.length is not None:
-        say(
-            "with --endless instead of --length, chain, quilts and gk16 compose, and a device's policy takes their scale."
-        )
+        say("with --endless, not --length, chain, quilts and gk16 compose, and a device's policy takes their scale.")
     elif best.planned.device is None:
         say("no policy can declare these chains with their start: a device cannot check this noise.")
 
