@@ -123,9 +123,9 @@ def informed_side(q: Fraction, r: Fraction, largest: Fraction, smallest: Fractio
         best = Side(ignorant_side(way), None, 0, True)
         if best.ratio == 1:
             return best
-        limit = best.ratio
+        limit, maps = best.ratio, _Maps(way)
         for start in _starts(way):
-            best = _search(best, way, limit, start)
+            best = _search(best, maps, limit, start)
         if best.exact:
             return best
         cap = universal_side(worst_odds_ratio(q, r), max(largest, 1 / smallest))
@@ -148,19 +148,18 @@ def _apply(matrix: _Matrix, ratio: Fraction) -> Fraction:
     return (a * ratio + b) / (c * ratio + d)
 
 
-def _search(best: Side, way: Way, limit: Decimal, start: tuple[int, int, Decimal, Decimal]) -> Side:
+def _search(best: Side, maps: _Maps, limit: Decimal, start: tuple[int, int, Decimal, Decimal]) -> Side:
     """Follow one monotone subsequence until what is left of it cannot exceed the best side.
 
     Stretches of 2^level steps that provably stay below the best are skipped, and a climb to a peak goes first, so
     that sticky chains are quick too.
     """
-    loaded, unloaded = (_Powers(_decimals(_period(way, loaded=x))) for x in (True, False))
+    loaded, unloaded = maps.loaded, maps.unloaded
     known, gap, m, n = start
-    stride = 1 if way.q + way.r < 1 else 2
     rising, level = n < 1, 0
     steps, peak = _climb(loaded, unloaded, m, n)
     if peak > best.ratio:
-        best = Side(peak, known, gap + stride * steps, best.exact)
+        best = Side(peak, known, gap + maps.stride * steps, best.exact)
     rest = m / n
     for _ in range(_MAX_STEPS):
         if m / n > best.ratio:
@@ -171,11 +170,11 @@ def _search(best: Side, way: Way, limit: Decimal, start: tuple[int, int, Decimal
         if gap > _MAX_TICKS:
             break
         after = _image(unloaded[level], n)
-        while level > 0 and _stretch_bound(way, level, m / n, (n, after)) > best.ratio:
+        while level > 0 and maps.bound(level, m / n, (n, after)) > best.ratio:
             level -= 1
             after = _image(unloaded[level], n)
         m, n = _image(loaded[level], m), after
-        gap += stride << level
+        gap += maps.stride << level
         level += 1
     return Side(max(rest, best.ratio), known, gap, False)
 
@@ -196,29 +195,40 @@ def _climb(loaded: _Powers, unloaded: _Powers, m: Decimal, n: Decimal) -> tuple[
     return top
 
 
-def _stretch_bound(way: Way, level: int, ratio: Decimal, ends: tuple[Decimal, Decimal]) -> Decimal:
-    """Bound h over the next 2^level steps of a subsequence, from h = `ratio` and n at both ends.
+class _Maps:
+    """The maps of a way, in decimals, and what many of their steps can come to.
 
-    A step of h is _bridge (q+r < 1), or two of them with n and f(n) (q+r > 1). For v >= 1 a bridge grows with x and
-    falls with y; for v <= 1 it is the reverse. So the ends of n bound every step of the stretch by one map that
-    increases in h; repeated, it is monotone, hence largest at one of its ends.
+    Attributes:
+        loaded, unloaded: the powers of one step, with the worst outputs and without any.
+        stride: the ticks of a step.
     """
-    low, high = min(ends), max(ends)
-    if way.q + way.r < 1:
-        step = _bridge(way, way.largest, high, low)
-    else:
-        f = _decimals(_tick(way, Fraction(1)))
-        near = _bridge(way, way.smallest, _image(f, high), _image(f, low))
-        step = _product(near, _bridge(way, way.largest, low, high))
-    return max(ratio, _image(_Powers(step)[level], ratio))
 
+    def __init__(self, way: Way) -> None:
+        self.loaded, self.unloaded = (_Powers(_decimals(_period(way, loaded=x))) for x in (True, False))
+        self.stride = 1 if way.q + way.r < 1 else 2
+        self._x, self._y = as_decimal((1 - way.q) / way.q), as_decimal(way.r / (1 - way.r))
+        self._largest, self._smallest = as_decimal(way.largest), as_decimal(way.smallest)
+        self._alternating = None if self.stride == 1 else _decimals(_tick(way, Fraction(1)))
 
-def _bridge(way: Way, ratio: Fraction, n_of_x: Decimal, n_of_y: Decimal) -> _DecimalMatrix:
-    """Return h -> f(n G h)/f(n) = (x v + 1)(1 + y)/((1 + x)(y v + 1)), v = G h, x = n(1-q)/q, y = n r/(1-r)."""
-    x = n_of_x * as_decimal((1 - way.q) / way.q)
-    y = n_of_y * as_decimal(way.r / (1 - way.r))
-    g = as_decimal(ratio)
-    return g * x * (1 + y), 1 + y, g * y * (1 + x), 1 + x
+    def bound(self, level: int, ratio: Decimal, ends: tuple[Decimal, Decimal]) -> Decimal:
+        """Bound h over the next 2^level steps of a subsequence, from h = `ratio` and n at both ends.
+
+        A step of h is a bridge (q+r < 1), or two of them with n and f(n) (q+r > 1). For v >= 1 a bridge grows with x
+        and falls with y; for v <= 1 it is the reverse. So the ends of n bound every step of the stretch by one map that
+        increases in h; repeated, it is monotone, hence largest at one of its ends.
+        """
+        low, high = min(ends), max(ends)
+        if (f := self._alternating) is None:
+            step = self._bridge(self._largest, high, low)
+        else:
+            near = self._bridge(self._smallest, _image(f, high), _image(f, low))
+            step = _product(near, self._bridge(self._largest, low, high))
+        return max(ratio, _image(_Powers(step)[level], ratio))
+
+    def _bridge(self, g: Decimal, n_of_x: Decimal, n_of_y: Decimal) -> _DecimalMatrix:
+        """Return h -> f(n G h)/f(n) = (x v + 1)(1 + y)/((1 + x)(y v + 1)), v = G h, x = n(1-q)/q, y = n r/(1-r)."""
+        x, y = n_of_x * self._x, n_of_y * self._y
+        return g * x * (1 + y), 1 + y, g * y * (1 + x), 1 + x
 
 
 class _Powers:
