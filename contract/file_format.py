@@ -28,9 +28,7 @@ class FileKind(NamedTuple):
         """Why a file cannot be used, in a line; empty for one of this kind and version, and for an empty one.
 
         Args:
-            name: of the file.
             application, version: what its header says.
-            tables: how many it has.
         """
         if (application, version) == (self.application, FORMAT) or not (application or version or tables):
             return ""

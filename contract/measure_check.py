@@ -64,8 +64,6 @@ def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None
     """Refuse noise that tells apart what must not be told apart while the states of a set are possible.
 
     Args:
-        measurement: what is promised.
-        noise: of the table.
         constraint: the set C; 0 for any set with at least two states, which takes every pair to be protected.
 
     Raises:

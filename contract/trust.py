@@ -131,7 +131,6 @@ class Trust:
     """The rules of one device.
 
     Args:
-        enrolment: from its owner.
         state: what it has accepted so far; none at the beginning.
         sensors: for each stream what tells its sensor from others, which the device's configuration says; none where
             that is not known, and then streams get the benefit of the doubt.
@@ -182,9 +181,6 @@ class Trust:
 
     def follow_roots(self, payload: bytes) -> Verdict:
         """Follow a chain of root documents, as far as it goes beyond the one in force.
-
-        Args:
-            payload: a message with root documents.
 
         Raises:
             TrustError: the last of them is not in force afterwards, and why.

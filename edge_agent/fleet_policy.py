@@ -45,8 +45,6 @@ class FleetPolicy:
     """What an enrolled device follows.
 
     Args:
-        fleet, device: whose it is.
-        managed: what was accepted so far.
         later: leaves work for the agent's loop.
         switch: see `Switch`; FuguErrors refuse the document.
         offer_table: takes a stream's table; whether it was taken.

@@ -42,10 +42,7 @@ class LocalStatus:
 
         Args:
             now: Unix time in seconds.
-            connected: to the broker.
-            depth: frames in the outbox.
             codes: the troubles that the published status names.
-            streams: whose counts to tell.
         """
         document = {
             "device": self._device,
@@ -76,7 +73,6 @@ def show_status(outbox: str | Path, now: float) -> str:
     """The local status of the agent that has an outbox, as lines for people.
 
     Args:
-        outbox: the file.
         now: Unix time in seconds.
 
     Raises:

@@ -75,7 +75,6 @@ class Measurer:
     """Draws the released points of one stream.
 
     Args:
-        plan: from a verified policy.
         entropy: fills a buffer with the operating system's randomness.
     """
 
@@ -113,7 +112,6 @@ class Measurer:
         """Take a table that has arrived.
 
         Args:
-            payload: as it came.
             next_tick: the first tick that it could still be used for.
 
         Raises:

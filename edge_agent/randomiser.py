@@ -92,7 +92,6 @@ def randomiser(table: NoiseTable, entropy: Callable[[memoryview], None]) -> Call
     tell which words made the symbols. After a fork the child throws the block away: no word is ever used twice.
 
     Args:
-        table: of symbols.
         entropy: fills a writable buffer with independent uniform bytes.
     """
     block = memoryview(bytearray(4 * BLOCK_WORDS))

@@ -20,9 +20,6 @@ class Sender:
     """The frames of one device on their way; used from the agent's loop.
 
     Args:
-        outbox: what there is to send.
-        link: the connection.
-        fleet, device: whose frames they are.
         forget_early: whether the broker's acknowledgement is enough to forget a frame.
     """
 

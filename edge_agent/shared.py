@@ -23,9 +23,6 @@ _Key = tuple[str, int, int]
 class SharedSensor:
     """A sensor as the streams of one clock see it.
 
-    Args:
-        sensor: that is read.
-
     Attributes:
         newest: the newest tick that was read, -1 for none; earlier ones have no reading any more.
     """

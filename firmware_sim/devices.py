@@ -79,12 +79,7 @@ def _toml(values: dict[str, object]) -> list[str]:
 
 
 class AgentProcess:
-    """The real agent in a process of its own.
-
-    Args:
-        config: its configuration file.
-        log: file for what it prints.
-    """
+    """The real agent in a process of its own."""
 
     def __init__(self, config: Path, log: Path) -> None:
         with log.open("ab") as output:
@@ -128,8 +123,6 @@ def simulate_states(transition: Sequence[Sequence[float]], length: int, generato
 
     Args:
         transition: k rows of k probabilities.
-        length: number of ticks.
-        generator: where the randomness comes from.
     """
     states = range(len(transition))
     path = [generator.choice(states)]

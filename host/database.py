@@ -31,8 +31,6 @@ def open_database(
     """Open a file, and make it if it is new; a file of another kind or version is not changed.
 
     Args:
-        path: the file.
-        kind: what it has to be.
         schema: statements that make it, all in one transaction.
         refused: raised if it cannot be used.
         create: whether it may be made; else it must be there.

@@ -10,8 +10,7 @@ import numpy as np
 from scipy.special import expit
 
 from gateway.attack.chains import smoothing
-from gateway.attack.knowledge import Knowledge
-from gateway.attack.outputs import CountOutputs, Outputs, without
+from gateway.attack.outputs import CountOutputs, Knowledge, Outputs, without
 from gateway.chain.arrays import Floats, Ints
 
 __all__ = ["folded", "supervised"]

@@ -113,7 +113,6 @@ def write_gateway(
 
     Args:
         rollout: of the account of the operators' role by which the gateway sends signed policies, if it does.
-        program: the installed `fugu`.
     """
     (folder / "policies").mkdir()
     files = write_client(folder, broker, credentials)

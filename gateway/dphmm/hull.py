@@ -156,7 +156,6 @@ def capped(hull: Hull, everything: Hull, cap: Fraction | int) -> Hull:
     """K_c = Conv(K and K_complete / c): no pair of states is further apart than gauge c.
 
     Args:
-        hull: K.
         everything: K_complete, the hull of all differences within the constraint set.
         cap: c, at least 1.
 

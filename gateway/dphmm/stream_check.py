@@ -44,11 +44,8 @@ def measured_loss(
     """What all points together tell about one tick, whatever tables a device accepts.
 
     Args:
-        measurement: what is promised.
         transition: N x N, row-stochastic.
         initial: N probabilities of the first state; counts for the start "given" only.
-        start: of the chain.
-        adversary: what the adversary may know.
 
     Returns:
         Epsilon, never below the truth; infinite if no bound was found.
@@ -80,7 +77,6 @@ def measured_stretches(measurement: Measurement, epsilon: float, period_us: int 
     """What all points together tell about whole stretches.
 
     Args:
-        measurement: what is promised.
         epsilon: from `measured_loss`, of a single tick.
         period_us: microseconds from tick to tick, or none.
     """

@@ -32,8 +32,6 @@ def read_checked(path: Path, root_file: Path, now: int, enrolments: Sequence[Enr
     """Read a document, and judge it as the devices will, those whose owners' limits are known by these.
 
     Args:
-        path: of the document.
-        root_file: the fleet's root.
         now: Unix time in seconds.
         enrolments: devices whose owners' limits are known.
 

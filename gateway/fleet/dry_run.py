@@ -24,8 +24,8 @@ from gateway.dphmm.graphs import GraphError
 from gateway.fleet import Registry
 from gateway.fleet.documents import document_in, former_version, new_clocks, reached
 from gateway.fleet.signing import policies_of
+from gateway.planning.answers import window_error
 from gateway.planning.planner import assess
-from gateway.planning.window_error import window_error
 
 __all__ = ["Change", "StreamChange", "Worth", "changes", "worth"]
 

@@ -151,7 +151,6 @@ def stages_of(
     """Which devices each stage adds, in the order in which they get the document.
 
     Args:
-        plan: the plan.
         devices: all devices, with their groups.
         target: whom the document is addressed to; nobody else gets it.
 

@@ -29,8 +29,17 @@ from gateway.fleet.entries import (
     UnknownNameError,
     checked_name,
 )
-from gateway.fleet.registry_file import BUSY_SECONDS, open_registry, reading, writing
-from gateway.fleet.registry_rows import DEVICES, DOCUMENT, device_of, document_of, put_report
+from gateway.fleet.registry_file import (
+    BUSY_SECONDS,
+    DEVICES,
+    DOCUMENT,
+    device_of,
+    document_of,
+    open_registry,
+    put_report,
+    reading,
+    writing,
+)
 from gateway.fleet.rollout_rows import RolloutRows
 
 __all__ = ["Registry"]
@@ -40,7 +49,6 @@ class Registry:
     """An open registry; one thread uses it at a time, several processes may have it open.
 
     Args:
-        path: the file.
         fleet: make it for this fleet if it is not there; None if it must be there.
         busy_seconds: time to wait for another process that writes.
 
@@ -193,8 +201,6 @@ class Registry:
 
         Args:
             document: with `added_by` and `added_us` of no meaning.
-            who: the operator.
-            time_us: now.
 
         Raises:
             DocumentError: its version is not higher than all others, or what it restores is not there.

@@ -100,9 +100,7 @@ def advance(plan: Plan, state: State, reports: Mapping[str, Report], now_us: int
     """Do what is due.
 
     Args:
-        plan, state: the rollout.
         reports: of every device that is enrolled.
-        now_us: the time.
 
     Returns:
         What to do, and the state to keep together with it.

@@ -37,11 +37,7 @@ class Stored(NamedTuple):
 
 
 class RolloutRows:
-    """The rollouts of a registry, as rows.
-
-    Args:
-        db: the registry's file.
-    """
+    """The rollouts of a registry, as rows."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db

@@ -145,7 +145,6 @@ def tally(plan: Plan, state: State, reports: Mapping[str, Report]) -> tuple[Tall
     """How the devices of every stage stand, at the time of the state.
 
     Args:
-        plan, state: the rollout.
         reports: of every device that is enrolled.
     """
     found = []

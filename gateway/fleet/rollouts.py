@@ -41,11 +41,7 @@ class Rollout:
 
 
 class Rollouts:
-    """The rollouts of a registry.
-
-    Args:
-        registry: an open registry; the same thread uses it.
-    """
+    """The rollouts of a registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

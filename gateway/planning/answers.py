@@ -1,4 +1,7 @@
-"""What answers are worth: shares of windows, true and as they are released, and what always guessing would give."""
+"""What answers are worth: shares of windows, true and as they are released, and what always guessing would give.
+
+By how much a noisy count is wrong follows exactly from the law of its discrete Laplace noise.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 
 from gateway.chain.arrays import Floats, Ints
 
-__all__ = ["Shares", "group_error", "guess_error", "noisy_shares", "true_shares"]
+__all__ = ["Shares", "WindowError", "group_error", "guess_error", "noisy_shares", "true_shares", "window_error"]
 
 _CONFIDENCE = 0.95
 _LONGEST_REACH = 2.0**23
@@ -69,10 +72,8 @@ def noisy_shares(shares: Shares, scale: Fraction, devices: int, rng: np.random.G
     """What subscribers are told, run by run: counts with discrete Laplace noise, cut off at 0 and 1.
 
     Args:
-        shares: the truth.
         scale: of the noise on every count, in ticks.
         devices: of the group whose average it is; the others are like windows of the same recording.
-        rng: source of randomness.
         runs: how often everything is released.
 
     Returns:
@@ -128,3 +129,37 @@ def guess_error(known: Floats, truth: Floats, devices: int, rng: np.random.Gener
             some[rng.integers(len(some), size=(400, min(devices, 1000)))].mean(axis=1) for some in (known, truth)
         )
     return float(np.abs(truth - np.median(known, axis=0)).mean())
+
+
+class WindowError(NamedTuple):
+    """The error of one number of a window, and of the share that it is of the window's ticks.
+
+    Attributes:
+        count_mean: mean absolute error, in ticks.
+        count_95: the error that is not exceeded in 95 % of all windows, in ticks.
+        share_mean, share_95: the same as a share of the window's ticks, in 0..1.
+    """
+
+    count_mean: float
+    count_95: int
+    share_mean: float
+    share_95: float
+
+
+def window_error(scale: Fraction | float, length: int) -> WindowError:
+    """The error of a count with discrete Laplace noise, for whoever cuts answers off at 0 and at the length.
+
+    Cutting off makes an error neither larger nor more than the length, and what is told here is the noise's own with
+    that limit: what holds for every true count.
+
+    Args:
+        scale: of the noise, in ticks.
+        length: ticks of the window.
+    """
+    rate = 1.0 / float(scale)
+    ratio = math.exp(-rate)
+    beyond_none = 2.0 * ratio / (1.0 + ratio)
+    mean = beyond_none * math.expm1(-rate * length) / math.expm1(-rate)
+    most = max(0, math.ceil(math.log(beyond_none / (1.0 - _CONFIDENCE)) / rate - 1e-9)) if ratio > 0.0 else 0
+    most = min(most, length)
+    return WindowError(mean, most, mean / length, most / length)

@@ -69,7 +69,6 @@ def two_states(readings: Readings, baseline: int | None, threshold: float | None
     """Two states of a recording of numbers: above its running mean, or at a threshold and above.
 
     Args:
-        readings: the recording.
         baseline: ticks that the running mean looks back; none for a threshold.
         threshold: least reading of state 1; none for the mean of the recording.
 
@@ -116,8 +115,6 @@ def attack_classes(
     """Attack symbols and counts of 300 ticks, with the noise for independent readings, mean rates, and every stretch.
 
     Args:
-        source: name of the recording.
-        state: what the states are.
         states: (n,) states 0 and 1, -1 where there is none.
         segments: (n,) equal inside a stretch without gaps.
         epsilon: in nats.
@@ -151,7 +148,6 @@ def attack_policy(policy: Policy, readings: Readings, known: int | None = None) 
     """Attack what a policy releases of a recording: symbols, each tumbling window alone, and each beside the symbols.
 
     Args:
-        policy: of the stream.
         readings: of the recording; its rows are the policy's ticks.
         known: attackers are given the true state of every so many ticks; none: no state.
 

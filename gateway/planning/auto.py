@@ -34,10 +34,9 @@ from gateway.planning.candidates import (
     window_scale,
 )
 from gateway.planning.errors import PlanningError
-from gateway.planning.held_back import ThreeSets, three_sets
 from gateway.planning.question import ChosenStates, Question, choose_states
 from gateway.planning.readings import Readings
-from gateway.planning.sampled import Cut, Sampled, sampled
+from gateway.planning.sampled import Cut, Sampled, ThreeSets, sampled, three_sets
 from gateway.planning.true_class import TrueClass, strongest, true_class
 from gateway.privacy.chain_model import ModelError
 from gateway.privacy.covering_class import covering_class
@@ -136,8 +135,6 @@ def plan_auto(
 
     Args:
         readings: of one device, or of several one after another; not those that will be released.
-        question: what is asked of them.
-        rng: for simulated devices.
         progress: told how far the work is.
 
     Raises:

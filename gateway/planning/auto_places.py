@@ -31,13 +31,12 @@ from gateway.dphmm.tables import TableError
 from gateway.planning.candidates import Candidate, useful
 from gateway.planning.errors import PlanningError
 from gateway.planning.grid_model import METRES_PER_DEGREE, GridModel, fit_grid
-from gateway.planning.held_back import Part, three_sets
 from gateway.planning.measure_planner import StreamEpsilon, make_measure_plan
 from gateway.planning.measure_policy_builder import MeasureHeader, build_measure_policy
 from gateway.planning.measure_spec import MeasureSpec
 from gateway.planning.policy_builder import LATENCY_SECONDS, frame_ticks
 from gateway.planning.question import Question
-from gateway.planning.sampled import Cut
+from gateway.planning.sampled import Cut, Part, three_sets
 from gateway.planning.states import states_of
 from gateway.planning.traces import Traces, place_columns, read_traces, resampled
 from gateway.planning.true_class import strongest, true_class
@@ -135,9 +134,6 @@ def plan_places(
     """Compare points of several cells at several periods, and recommend what is worth it and holds against attackers.
 
     Args:
-        traces, period: of `read_places`.
-        question: what is asked of them.
-        rng: for simulated devices.
         progress: told how far the work is.
 
     Raises:

@@ -257,7 +257,6 @@ def symbol_candidates(
     """Symbols at one period: for the state now, or for shares over several lengths.
 
     Args:
-        data: the states at that period.
         chains, table: what is declared and released there.
         period: seconds between readings of the recording, or none.
         lengths: of shares, in ticks of the recording; none asks for the state now.
@@ -309,8 +308,6 @@ def held_back(candidate: Candidate, data: Sampled, bins: Bins, rng: np.random.Ge
 
     Args:
         candidate: planned and chosen without that set.
-        data: the states at its period.
-        bins: what is counted.
         rng: for the noise, which is drawn many times over.
     """
     test: Cut = data.test

@@ -55,9 +55,6 @@ def interval_source(q: tuple[float, float], r: tuple[float, float]) -> ChainSour
 def file_source(path: Path) -> ChainSource:
     """The class that a chain file stands for: a fitted one for the class that covers its recording, a bare for itself.
 
-    Args:
-        path: of the file.
-
     Raises:
         FuguError: the file holds no chain, or no stream can be planned for it.
         OSError: it cannot be read.

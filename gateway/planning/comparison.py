@@ -37,11 +37,7 @@ class Comparison(NamedTuple):
 
 
 def compare(plan: Plan) -> list[Comparison]:
-    """Return every published mechanism at the plan's epsilon and period; none for chains of more than two states.
-
-    Args:
-        plan: of a stream.
-    """
+    """Return every published mechanism at the plan's epsilon and period; none for chains of more than two states."""
     request, chosen = plan.request, plan.chosen
     if not isinstance(request.chains, BinaryChains):
         return []
@@ -62,10 +58,8 @@ def real_loss(chains: Chains, rho0: Fraction, rho1: Fraction, adversary: Adversa
     """Return the real epsilon of exact flip probabilities.
 
     Args:
-        chains: a class of two-state chains.
         rho0: Pr(symbol 1 | state 0), inside (0, 1).
         rho1: Pr(symbol 0 | state 1), inside (0, 1).
-        adversary: what the adversary knows.
 
     Raises:
         PlanningError: the chains have more than two states.

@@ -103,7 +103,6 @@ def make_measure_plan(
     """Plan a measurement.
 
     Args:
-        spec: from `read_spec`.
         adversary: to whom the stream's epsilon is.
         quick: leave out what takes long for many states: the optimal table, and the stream's epsilon.
         period: seconds from tick to tick, or none if that is not known.

@@ -35,11 +35,8 @@ def assess_now(table: NoiseTable, fit: Cut, judged: Cut, stretch: int, rng: np.r
     """How often the most likely state, given all symbols up to its tick, is wrong.
 
     Args:
-        table: of the symbols.
         fit: the states that a subscriber's chain was learned from.
-        judged: those that are guessed.
         stretch: ticks of the stretches of which 95 % are wrong no more often than is told.
-        rng: for the symbols.
     """
     k = table.states
     transition = _rates(fit, k)
@@ -62,12 +59,10 @@ def assess_shares(
     """How far off shares are that come from counts of symbols; none if there are too few windows.
 
     Args:
-        table: of the symbols.
         fit: where the guess is learned, and where 95 % of the errors are looked for as well.
         judged: the states whose shares are told.
         length: ticks of a share.
         bins: sets of states whose shares are told.
-        rng: for the symbols.
     """
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
     inverse = np.linalg.inv(emission)

@@ -115,10 +115,7 @@ def true_class(
         segments: (n,) equal inside a stretch without gaps.
         k: number of states.
         epsilon: the wanted guarantee, in nats.
-        attacked: what would be released.
-        generator: source of its randomness.
         covered: the class that covers the recording, if it is known.
-        most_steps: classes to try.
     """
     try:
         found = covering_class(states, segments, k) if covered is None else covered
@@ -149,10 +146,8 @@ def attack_model(
     The class is widened as they need; with more than two states, symbols only.
 
     Args:
-        model: fitted to these states.
         states, segments: (n,) of the recording.
         epsilon: the wanted guarantee against the universal adversary, in nats.
-        generator: source of the randomness.
 
     Returns:
         The model with the class that attackers did not refute, or with the reason why there is none.
@@ -216,7 +211,6 @@ def count_scale(chains: CoveringChains, epsilon: float) -> float:
     """Laplace scale, in ticks, of the counts of an endless stream of windows against the universal adversary.
 
     Args:
-        chains: the class.
         epsilon: the guarantee, in nats.
 
     Raises:

@@ -63,7 +63,6 @@ class Bets:
     """The bets on one stream's symbols under one policy.
 
     Args:
-        chains: the class, of two states.
         emission: (2, m) positive probabilities of the symbols in each state.
 
     Attributes:

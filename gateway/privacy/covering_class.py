@@ -119,7 +119,6 @@ def widened(chains: CoveringChains, factor: float) -> BoundedChains:
     """A class whose windows need about so many times the noise: noise grows with the root of the odds ratio.
 
     Args:
-        chains: the class.
         factor: at least 1.
     """
     odds = class_ratio(chains) * factor * factor

@@ -44,10 +44,7 @@ def utility(
 
     Args:
         transition: (k, k), the chain that the readings follow, started stationary.
-        table: the emission table.
-        generator: source of randomness.
         assumed: (k, k), the chain that the gateway estimates with; that of the readings if not given.
-        ticks: length of the simulation.
 
     Source: the rate is I(X;Z) = H(Z) - H(Z|X) of a hidden Markov chain (Cover and Thomas, section 4.5).
     """

@@ -56,7 +56,6 @@ class FleetPolicies:
     Args:
         registry: open; the same thread uses it.
         roots: every root that policies may have been signed under.
-        catalogue: gets the policies.
         counters: counts `documents_taken` and `documents_refused`.
     """
 

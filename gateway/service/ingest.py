@@ -50,7 +50,6 @@ class Ingest:
     """Checks messages against the contract and the policies.
 
     Args:
-        catalogue: the fleet's policies.
         counters: where refusals are counted, by reason.
     """
 

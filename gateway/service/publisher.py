@@ -34,10 +34,6 @@ class Publisher:
     """Publishes as much as the connection takes, and remembers the rest.
 
     Args:
-        link: the connection.
-        fleet: name of the fleet.
-        store: holds the outbox.
-        recorder: knows watermarks and newest beliefs.
         counters: counts `committed` and `estimates`.
     """
 

@@ -42,7 +42,7 @@ from edge_agent.stream import Stream
 from edge_agent.window import StreamWindows
 from firmware_sim.devices import write_device
 from gateway.service.kinds.point_model import MeasureModel
-from gateway.service.table_maker import make_noise
+from gateway.service.table_sender import make_noise
 from mqtt_link import Broker, Link
 from tests.support.agents import JumpingClock, agent_plan, measured_plan
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until

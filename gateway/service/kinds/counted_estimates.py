@@ -64,7 +64,6 @@ class CountedEstimates:
 
     Args:
         store: owned by the thread that calls.
-        catalogue: the fleet's policies.
         lag: ticks of later symbols that estimates see.
     """
 

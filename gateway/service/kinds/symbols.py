@@ -32,7 +32,6 @@ class Symbols(Kind[SymbolFrame]):
 
     Args:
         store: owned by the thread that calls.
-        catalogue: the fleet's policies.
         lag: ticks of later symbols that estimates see.
 
     Attributes:

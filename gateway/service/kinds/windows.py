@@ -33,7 +33,6 @@ class Windows(Kind[WindowFrame]):
 
     Args:
         store: owned by the thread that calls.
-        symbols: of the same streams.
     """
 
     counter = "windows_"

@@ -23,11 +23,7 @@ class Measured(NamedTuple):
 
 
 class PointStore:
-    """Frames of points and the tables that they were drawn from; used within the store's transactions.
-
-    Args:
-        database: the store's connection.
-    """
+    """Frames of points and the tables that they were drawn from; used within the store's transactions."""
 
     schema = """
 CREATE TABLE measured (
