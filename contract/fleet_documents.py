@@ -161,8 +161,7 @@ class PolicyDocument(Document):
         found: list[AnyPolicy] = []
         for policy in self.policies:
             text = json.dumps({**policy, "fleet": self.fleet, "device": device, "version": self.version})
-            kind = MeasurePolicy if policy.get("kind") == "points" else Policy
-            found.append(kind.from_json(text))
+            found.append((MeasurePolicy if policy.get("kind") == "points" else Policy).from_json(text))
         streams = [policy.stream for policy in found]
         if len(set(streams)) != len(streams):
             raise PolicyError("two policies of a document are for one stream")
@@ -247,8 +246,7 @@ def read_document(kind: type[_Read], payload: bytes) -> _Read:
         PolicyError: one line that names the first field that is wrong.
     """
     try:
-        text = json.dumps(msgpack.unpackb(payload, raw=False, strict_map_key=True))
-        return kind.model_validate_json(text)
+        return kind.model_validate_json(json.dumps(msgpack.unpackb(payload, raw=False, strict_map_key=True)))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "document"

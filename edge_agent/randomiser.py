@@ -109,8 +109,7 @@ def randomiser(table: NoiseTable, entropy: Callable[[memoryview], None]) -> Call
         return taken
 
     def draw(state: int | None) -> int:
-        row = public_row(word(), table.states) if state is None else state
-        return table.draw(row, word())
+        return table.draw(public_row(word(), table.states) if state is None else state, word())
 
     def discard() -> None:
         nonlocal left

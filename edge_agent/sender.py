@@ -49,8 +49,7 @@ class Sender:
     def _send_next(self) -> bool:
         """Publish the next frame, if there is one and a connection."""
         fresh = not self._resend
-        after = self._sent_through if fresh else self._resend[0] - 1
-        frame = self._outbox.next_frame(after)
+        frame = self._outbox.next_frame(self._sent_through if fresh else self._resend[0] - 1)
         if frame is None:
             self._resend.clear()
             return not fresh

@@ -69,8 +69,7 @@ def _attack(outputs: Outputs, knowledge: Knowledge, regimes: int, *, decode: boo
     model = (symbols, best.initial, best.transition, wide)
     if decode:
         return hard(viterbi(*model, lengths=lengths).states % k, k)
-    joint = posterior_marginals(*model, lengths=lengths).reshape(-1, regimes, k)
-    return np.asarray(joint.sum(axis=1))
+    return np.asarray(posterior_marginals(*model, lengths=lengths).reshape(-1, regimes, k).sum(axis=1))
 
 
 def _starts(believed: Floats, regimes: int) -> Iterator[Floats]:
@@ -129,8 +128,7 @@ def learned_levels(outputs: Outputs, knowledge: Knowledge) -> Floats:
     for group, counts in zip(outputs.groups, outputs.counts.T, strict=True):
         shares = max(_models(outputs, counts, grid), key=lambda one: one[0])[1] @ grid
         usual = float(np.clip(knowledge.law[list(group)].sum(), 1e-6, 1 - 1e-6))
-        factors = np.append(shares / (1 - shares) * (1 - usual) / usual, 1.0)
-        odds[:, group] *= factors[windows][:, None]
+        odds[:, group] *= np.append(shares / (1 - shares) * (1 - usual) / usual, 1.0)[windows][:, None]
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 

@@ -107,8 +107,7 @@ def release_symbols(states: Ints, table: NoiseTable, generator: np.random.Genera
     emission = weights / weights.sum(axis=1, keepdims=True)
     limits = np.cumsum(np.array(table.weights(), dtype=np.int64), axis=1)
     words = generator.integers(SCALE, size=states.size)
-    symbols = (words[:, None] >= limits[states]).sum(axis=1)
-    return SymbolOutputs(np.where(states >= 0, symbols, -1), emission)
+    return SymbolOutputs(np.where(states >= 0, (words[:, None] >= limits[states]).sum(axis=1), -1), emission)
 
 
 def release_counts(
@@ -139,8 +138,7 @@ def release_counts(
     first = np.concatenate([np.arange(low, high - length + 1, length) for low, high in stretches]).astype(np.int64)
     inside = np.array([np.concatenate([[0], np.cumsum(np.isin(states, group))]) for group in groups]).T
     # The difference of two geometric numbers with ratio exp(-1/s) is discrete Laplace noise of scale s.
-    success = -math.expm1(-1 / float(scale))
-    up, down = generator.geometric(success, (2, first.size, len(groups)))
+    up, down = generator.geometric(-math.expm1(-1 / float(scale)), (2, first.size, len(groups)))
     counts = (inside[first + length] - inside[first] + up - down).astype(np.int64)
     present = (states >= 0).astype(np.int64)
     return CountOutputs(counts, first, length, scale, groups, int(states.size), k, present, beside)
@@ -170,8 +168,7 @@ class Knowledge:
     @property
     def lengths(self) -> Ints:
         """Ticks of each stretch without gaps."""
-        edges = np.flatnonzero(np.diff(self.segments)) + 1
-        return np.diff(np.concatenate([[0], edges, [self.segments.size]]))
+        return np.diff(np.concatenate([[0], np.flatnonzero(np.diff(self.segments)) + 1, [self.segments.size]]))
 
     def learn_from(self, symbols: Ints, emission: Floats) -> tuple[Ints, Floats]:
         """Symbols and a table that also say the known states: state x is known by the symbol m + x.
@@ -181,8 +178,7 @@ class Knowledge:
         if self.known is None:
             return symbols, emission
         k, m = emission.shape
-        table = np.hstack([emission, np.eye(k)]) / 2
-        return np.where(self.known >= 0, m + self.known, symbols), table
+        return np.where(self.known >= 0, m + self.known, symbols), np.hstack([emission, np.eye(k)]) / 2
 
 
 def known_every(states: Ints, every: int) -> Ints:

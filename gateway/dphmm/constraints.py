@@ -48,8 +48,7 @@ class Schedule(NamedTuple):
 
 def successors(constraint: Bools, transition: ArrayLike) -> Bools:
     """C_{t+1}, N booleans: the states that can follow from one of C_t; a step is possible if its entry is above 0."""
-    possible = np.asarray(transition) > 0
-    return np.asarray(possible[constraint].any(axis=0), dtype=np.bool_)
+    return np.asarray((np.asarray(transition) > 0)[constraint].any(axis=0), dtype=np.bool_)
 
 
 def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -> Schedule:

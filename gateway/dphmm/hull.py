@@ -148,8 +148,7 @@ def complete_hull(values: Ints) -> Hull:
 
 def extended(hull: Hull, difference: Ints) -> Hull:
     """Conv(K and +-difference); difference has d integers."""
-    points = np.concatenate([hull.vertices, hull.scale * difference[None, :]])
-    return difference_hull(points, scale=hull.scale)
+    return difference_hull(np.concatenate([hull.vertices, hull.scale * difference[None, :]]), scale=hull.scale)
 
 
 def capped(hull: Hull, everything: Hull, cap: Fraction | int) -> Hull:
@@ -172,8 +171,7 @@ def capped(hull: Hull, everything: Hull, cap: Fraction | int) -> Hull:
     ratio = Fraction(cap) * everything.scale
     scale = math.lcm(hull.scale, ratio.numerator)
     ours = hull.vertices * (scale // hull.scale)
-    theirs = everything.vertices * int(scale / ratio)
-    return difference_hull(np.concatenate([ours, theirs]), scale=scale)
+    return difference_hull(np.concatenate([ours, everything.vertices * int(scale / ratio)]), scale=scale)
 
 
 def gauge(hull: Hull, point: Sequence[int | Fraction]) -> Fraction | float:

@@ -186,5 +186,4 @@ def _error(policy: MeasurePolicy) -> tuple[float | None, str]:
         np.eye(len(values)) + transition
     ) / 2.0  # settles where the chain does in the mean, also if that is periodic
     settled = np.array(policy.initial) @ np.linalg.matrix_power(lazy, _SETTLED)
-    mean = float(np.sum(settled[:, None] * law.probabilities * squares))
-    return math.sqrt(max(0.0, mean)), policy.unit
+    return math.sqrt(max(0.0, float(np.sum(settled[:, None] * law.probabilities * squares)))), policy.unit

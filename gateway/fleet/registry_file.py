@@ -162,8 +162,7 @@ def device_of(row: Any) -> Device:
 
 def put_report(db: sqlite3.Connection, one: PolicyReport) -> None:
     """Write down an answer, and a new refusal for ever, as part of a transaction."""
-    query = "SELECT version, outcome, reason FROM reported WHERE device=?"
-    known = db.execute(query, (one.device,)).fetchone()
+    known = db.execute("SELECT version, outcome, reason FROM reported WHERE device=?", (one.device,)).fetchone()
     in_force = one.version if one.outcome == "accepted" else one.in_force
     db.execute(
         "INSERT INTO reported VALUES (:device, :in_force, :version, :outcome, :reason, :time, :stale) "

@@ -117,8 +117,7 @@ def _report(
     answer: Any = (outcome if latest == version else refused) or ""
     if in_force == version and answer != "failed":
         answer = "accepted"
-    former = in_force or desired
-    return Report(bool(online), last_seen, answer, former, max(desired or 0, in_force or 0))
+    return Report(bool(online), last_seen, answer, in_force or desired, max(desired or 0, in_force or 0))
 
 
 def _row(state: State) -> tuple[object, ...]:

@@ -181,8 +181,7 @@ class Rollouts:
     def _operate(self, number: int, what: str, change: Callable[[State], State], who: str, time_us: int) -> None:
         with self._registry.transaction():
             state = self._load(number).state
-            following = change(state)
-            self._save(number, state, following, time_us)
+            self._save(number, state, change(state), time_us)
             self._record(number, who, what, "", time_us)
 
     def _tell(self, number: int, before: State, after: State, time_us: int) -> None:

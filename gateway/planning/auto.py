@@ -306,8 +306,7 @@ def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple
     assert isinstance(candidate.chains, BinaryChains | BoundedChains)
     outputs = _attacked(problem, candidate, data.test)(candidate.chains, problem.rng)
     assert outputs is not None
-    attacks = attack(data.test.states, data.test.segments, outputs, candidate.epsilon)
-    worst = strongest(attacks)
+    worst = strongest(attack(data.test.states, data.test.segments, outputs, candidate.epsilon))
     judged = replace(_judged(problem, candidate), attack=worst)
     failed = []
     if judged.held_back_error is None:

@@ -245,8 +245,7 @@ def _grid(traces: Traces, parts: Sequence[Part], metres: float, every: int) -> _
         texts = [None if math.isnan(x) else f"{x!r},{y!r}" for x, y in places[taken].tolist()]
         cut = Cut(states_of(cells, texts, part.segments[taken]), part.segments[taken])
         sets.append(_Set(cut, places, np.cumsum(taken) - 1))
-    covered = covering_class(*sets[0].cut, len(names))
-    return _Grid(every, model, cells, covered, *sets)
+    return _Grid(every, model, cells, covering_class(*sets[0].cut, len(names)), *sets)
 
 
 def _taken(part: Part, every: int) -> Ints:
@@ -364,8 +363,7 @@ def _chosen(
             continue
         seen = _released(grid, one.point_epsilon or 0.0, grid.test.cut, rng)
         assert seen is not None
-        attacks = attack(*grid.test.cut, seen, one.epsilon)
-        worst = strongest(attacks)
+        worst = strongest(attack(*grid.test.cut, seen, one.epsilon))
         failed = []
         if worst.high > worst.ceiling:
             what = "attackers are not" if worst.refutes else "the recording is too short to tell that attackers are"

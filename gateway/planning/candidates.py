@@ -264,8 +264,7 @@ def symbol_candidates(
     step = None if period is None else period * data.every
     wait = question.latency_seconds
     ticks = frame_ticks(min(60.0, wait or 60.0), step) if step is not None else 1
-    bits = symbol_bits(table.symbols)
-    size = len(encode_symbols(SymbolFrame(1, -1, 0, bytes(ticks), bits=bits)))
+    size = len(encode_symbols(SymbolFrame(1, -1, 0, bytes(ticks), bits=symbol_bits(table.symbols))))
     gathered = None if step is None else ticks * step
     assessed: list[tuple[int | None, Assessed]] = []
     if not lengths:

@@ -67,8 +67,7 @@ def real_loss(chains: Chains, rho0: Fraction, rho1: Fraction, adversary: Adversa
     if chains.states != 2:
         raise PlanningError(f"rho0 and rho1 belong to a stream of two states; this chain has {chains.states}")
     ratio_01 = max((1 - rho0) / rho1, rho0 / (1 - rho1))
-    ratio_10 = max((1 - rho1) / rho0, rho1 / (1 - rho0))
-    return ratio_loss(chains, ratio_01, ratio_10, adversary)
+    return ratio_loss(chains, ratio_01, max((1 - rho1) / rho0, rho1 / (1 - rho0)), adversary)
 
 
 def _loss(chains: Chains, other: published.Baseline, adversary: Adversary) -> Loss | None:

@@ -146,8 +146,7 @@ def _compared(request: Request) -> list[int]:
     if not request.longer_periods or (isinstance(request.chains, FiniteChains) and request.adversary != "universal"):
         return []
     moduli = np.sort(np.abs(np.linalg.eigvals(np.array(request.transition))))
-    useful = [every for every in PERIODS if moduli[-2] ** every > _FORGOTTEN]
-    return list(PERIODS[: len(useful) + 1])
+    return list(PERIODS[: sum(moduli[-2] ** every > _FORGOTTEN for every in PERIODS) + 1])
 
 
 def _option(request: Request, every: int) -> Option:

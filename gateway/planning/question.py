@@ -199,13 +199,11 @@ def _numbers(states: tuple[str, ...]) -> list[float]:
 
 def _levels(numbers: list[float], names: tuple[str, ...], missing: str | None) -> Thresholds:
     """A state for each number: what is nearest to it."""
-    edges = tuple((low + high) / 2.0 for low, high in pairwise(numbers))
-    return _thresholds(edges, names, missing)
+    return _thresholds(tuple((low + high) / 2.0 for low, high in pairwise(numbers)), names, missing)
 
 
 def _thresholds(edges: tuple[float, ...], names: tuple[str, ...], missing: str | None) -> Thresholds:
-    extra = () if missing is None else (missing,)
-    return Thresholds(edges=edges, states=(*names, *extra), missing=missing)
+    return Thresholds(edges=edges, states=(*names, *(() if missing is None else (missing,))), missing=missing)
 
 
 def _range(values: Floats) -> tuple[float, float]:

@@ -131,8 +131,7 @@ def _readings(table: _Table, file: str, period: float | None) -> Readings:
         *(taken, ticks.segments, ticks.period_seconds, ticks.steady, changes),
         *("numbers", table.column, file, 0.0, told),
     )
-    missing = float((~found.present[rows >= 0]).mean())
-    return found._replace(kind=_kind(found, file), missing_share=missing)
+    return found._replace(kind=_kind(found, file), missing_share=float((~found.present[rows >= 0]).mean()))
 
 
 def _values(table: _Table, file: str) -> tuple[Floats | list[str | None], Any]:

@@ -64,8 +64,7 @@ def assess_shares(
         length: ticks of a share.
         bins: sets of states whose shares are told.
     """
-    emission = np.array(table.weights(), dtype=np.float64) / SCALE
-    inverse = np.linalg.inv(emission)
+    inverse = np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
     errors, known = [], []
     for cut in (fit, judged):
         shares = true_shares(cut.states, cut.segments, length, bins)
@@ -94,8 +93,7 @@ def _wrong(table: NoiseTable, cut: Cut, transition: Floats, law: Floats, rng: np
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
     lengths = np.diff(np.flatnonzero(np.diff(cut.segments, prepend=-1, append=-1)))
     beliefs = filter_beliefs(symbols, law, transition, emission, lengths=lengths).beliefs
-    stated = cut.states >= 0
-    return np.asarray(beliefs.argmax(axis=1) != cut.states, dtype=np.float64)[stated]
+    return np.asarray(beliefs.argmax(axis=1) != cut.states, dtype=np.float64)[cut.states >= 0]
 
 
 def _symbols(states: Ints, table: NoiseTable, rng: np.random.Generator) -> Ints:

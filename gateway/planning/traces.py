@@ -131,8 +131,7 @@ def resampled(traces: Traces, period: float) -> Traces:
     places, numbers, ticks = [], [], []
     for number, (first, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
         wanted = times[first] + period * np.arange(int((times[end - 1] - times[first]) / period) + 1)
-        newest = first + np.searchsorted(times[first:end], wanted, side="right") - 1
-        places.append(traces.places[newest])
+        places.append(traces.places[first + np.searchsorted(times[first:end], wanted, side="right") - 1])
         numbers.append(np.full(len(wanted), number))
         ticks.append(wanted)
     return traces._replace(places=np.concatenate(places), trace=np.concatenate(numbers), times=np.concatenate(ticks))

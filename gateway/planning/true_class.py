@@ -130,8 +130,7 @@ def true_class(
             return TrueClass(found, None, tuple(steps), str(error))
         if outputs is None:
             return TrueClass(found, None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
-        attacks = _attacks(states, segments, outputs, epsilon)
-        steps.append(Step(chains, class_ratio(chains), scale, attacks))
+        steps.append(Step(chains, class_ratio(chains), scale, _attacks(states, segments, outputs, epsilon)))
         if steps[-1].passed:
             return TrueClass(found, chains, tuple(steps), None)
         chains = widened(chains, _WIDER)

@@ -217,8 +217,7 @@ class TableSender:
         newest = self._points.newest(*key)
         if newest is None or newest.frame.last >= tick:
             return
-        known = self._catalogue.recall(*key, newest.frame.policy_version, MeasureModel)
-        if known.meaning != model.meaning:
+        if self._catalogue.recall(*key, newest.frame.policy_version, MeasureModel).meaning != model.meaning:
             return
         possible = model.possible(tick)
         law = model.ahead(newest.belief, tick - newest.frame.last)
@@ -226,8 +225,7 @@ class TableSender:
         if kept.sum() < 2 or np.array_equal(kept, possible):
             return
         # validity in whole steps, so that the same table is not sent again for every tick
-        until = (tick // ahead + 2) * ahead
-        table = self._table(key, model, possible, kept, (tick, until), MOST_HELD)
+        table = self._table(key, model, possible, kept, (tick, (tick // ahead + 2) * ahead), MOST_HELD)
         if table is not None:
             yield table
 
