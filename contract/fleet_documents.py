@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 import msgpack
 from pydantic import Field, ValidationError, model_validator
 
-from contract._document import Document, DocumentFile
+from contract._document import Document, DocumentFile, first_problem
 from contract.envelope import key_name
 from contract.errors import PolicyError
 from contract.guarantee import Adversary
@@ -228,9 +228,7 @@ def read_enrolment(text: str | bytes) -> Enrolment:
     try:
         return Enrolment.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "enrolment"
-        raise PolicyError(f"enrolment: {where}: {first['msg']}") from None
+        raise PolicyError(f"enrolment: {first_problem(error, 'enrolment')}") from None
 
 
 def write_document(document: Document) -> bytes:
@@ -248,8 +246,6 @@ def read_document(kind: type[_Read], payload: bytes) -> _Read:
     try:
         return kind.model_validate_json(json.dumps(msgpack.unpackb(payload, raw=False, strict_map_key=True)))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "document"
-        raise PolicyError(f"{where}: {first['msg']}") from None
+        raise PolicyError(first_problem(error, "document")) from None
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise PolicyError(f"no msgpack document: {type(error).__name__}") from None

@@ -164,6 +164,12 @@ class MeasurePolicy(PolicyHeader):
         """
         return Measurement.of(self.model_dump(mode="json"))
 
+    @property
+    def matrix(self) -> list[list[float]]:
+        """The transition probabilities, N x N."""
+        rows = map(dict, self.transition)
+        return [[row.get(state, 0.0) for state in range(len(self.transition))] for row in rows]
+
     def table(self, number: int) -> TimedTable | None:
         """The table of a number, if the policy has it."""
         return self.measure_tables[number] if 0 <= number < len(self.measure_tables) else None

@@ -27,6 +27,7 @@ def read_config(path: Path) -> AgentConfig:
     """
     from pydantic import ValidationError
 
+    from contract._document import first_problem
     from edge_agent.config_schema import AgentConfig
 
     try:
@@ -36,9 +37,7 @@ def read_config(path: Path) -> AgentConfig:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "configuration"
-        raise ConfigError(f"{path}: {where}: {first['msg']}") from None
+        raise ConfigError(f"{path}: {first_problem(error, 'configuration')}") from None
 
 
 def sensor_values(sensor: dict[str, Any], folder: Path) -> dict[str, Any]:

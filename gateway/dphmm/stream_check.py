@@ -102,12 +102,8 @@ def verify_stream(policy: MeasurePolicy) -> ChainLoss:
         GuaranteeError: it loses more, or what it loses cannot be found.
     """
     claim = policy.stream_loss
-    transition = np.zeros((len(policy.coordinates), len(policy.coordinates)))
-    for state, row in enumerate(policy.transition):
-        for following, probability in row:
-            transition[state, following] = probability
     try:
-        found = measured_loss(policy.measurement, transition, policy.initial, claim.start, claim.adversary)
+        found = measured_loss(policy.measurement, policy.matrix, policy.initial, claim.start, claim.adversary)
     except (FuguError, GraphError) as error:
         raise GuaranteeError(f"the epsilon {claim.epsilon} of the whole stream is not verified: {error}") from None
     if claim.epsilon is None or not found.epsilon <= claim.epsilon:

@@ -169,10 +169,7 @@ def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
 def _error(policy: MeasurePolicy) -> tuple[float | None, str]:
     """The error of a point of the policy's last table, for the law that the chain settles at, and its unit."""
     values = np.array(policy.coordinates, dtype=np.int64)
-    transition = np.zeros((len(values), len(values)))
-    for state, row in enumerate(policy.transition):
-        for following, probability in row:
-            transition[state, following] = probability
+    transition = np.array(policy.matrix)
     try:
         law = emission(policy.measure_tables[-1].noise, values)
     except GraphError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
@@ -117,16 +117,7 @@ class Plan:
 
     def to_json(self) -> str:
         """The plan as text, the same for equal plans."""
-        stages = [
-            {"share": stage.share and str(stage.share), "group": stage.group, "success": str(stage.success)}
-            | {"gate": stage.gate}
-            for stage in self.stages
-        ]
-        return json.dumps(
-            {"version": self.version, "stages": stages, "error": str(self.error), "pace": self.pace}
-            | {"patience_seconds": self.patience_seconds, "groups": self.groups}
-            | {"share": str(self.share), "seed": self.seed}
-        )
+        return json.dumps(asdict(self), default=str)
 
     @classmethod
     def from_json(cls, text: str) -> Plan:

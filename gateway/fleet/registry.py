@@ -99,7 +99,7 @@ class Registry:
             UnknownNameError: there is no such device.
         """
         with self.transaction():
-            self._must_be_there(device)
+            self.device(device)
             for table, column in (
                 *(("members", "device"), ("desired", "device"), ("reported", "device")),
                 ("devices", "name"),
@@ -117,7 +117,7 @@ class Registry:
         """
         chosen = _group_names(groups)
         with self.transaction():
-            self._must_be_there(device)
+            self.device(device)
             self._put_groups(device, chosen)
             self.record(who, "groups", device, " ".join(chosen), time_us=time_us)
 
@@ -327,9 +327,6 @@ class Registry:
             return [Event._make(row) for row in self._db.execute(query, (after, limit))]
 
     # Inside
-
-    def _must_be_there(self, device: str) -> None:
-        self.device(device)
 
     def _put_groups(self, device: str, groups: list[str]) -> None:
         self._db.execute("DELETE FROM members WHERE device=?", (device,))

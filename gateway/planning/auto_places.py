@@ -28,7 +28,7 @@ from gateway.dphmm.compiled import emission, fallback_noise
 from gateway.dphmm.graphs import GraphError, complete
 from gateway.dphmm.stream_check import rounded_up, verify_stream
 from gateway.dphmm.tables import TableError
-from gateway.planning.candidates import Candidate, useful
+from gateway.planning.candidates import Candidate, sent, useful
 from gateway.planning.errors import PlanningError
 from gateway.planning.grid_model import METRES_PER_DEGREE, GridModel, fit_grid
 from gateway.planning.measure_planner import StreamEpsilon, make_measure_plan
@@ -51,7 +51,7 @@ _FINEST, _COARSEST = 10.0, 100_000.0
 _EPSILONS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
 _MOST_POINT, _HALVINGS, _BELOW = 20.0, 50, 1e-6
 _RUNS, _QUANTILE, _BLOCKS = 5, 0.955, 8
-_DAY, _UNKNOWN_PERIOD = 86_400.0, 1.0
+_UNKNOWN_PERIOD = 1.0
 _Progress = Callable[[str, float], None]
 
 
@@ -179,13 +179,14 @@ def plan_places(
     least = min(
         (e for curve in curves for e, error in curve if e >= question.epsilon and 2.0 * error <= guess), default=None
     )
+    recommended, spec = _nothing(candidates[0], question.epsilon), None
     if chosen is not None and not failed:
-        place, one = chosen
-        candidates[place] = one
-        spec = _spec(kept[place], one, period, question)
-        return _plan(one, candidates, curves, least, (), traces, period, question, kept, spec)
-    nothing = _nothing(candidates[0], question.epsilon)
-    return _plan(nothing, candidates, curves, least, failed, traces, period, question, kept, None)
+        place, recommended = chosen
+        candidates[place] = recommended
+        spec = _spec(kept[place], recommended, period, question)
+    sides = tuple(grid.model.metres for grid in kept)
+    parts = (tuple(candidates), tuple(curves), least, failed, traces, period, question, sides, spec)
+    return PlacePlan(recommended, *parts)
 
 
 def place_policy(plan: PlacePlan) -> MeasurePolicy:
@@ -203,23 +204,6 @@ def place_policy(plan: PlacePlan) -> MeasurePolicy:
     policy = build_measure_policy(replace(made, stream=told), MeasureHeader())
     verify_stream(policy)
     return policy
-
-
-def _plan(
-    recommended: Candidate,
-    candidates: list[Candidate],
-    curves: list[tuple[tuple[float, float], ...]],
-    least: float | None,
-    reasons: tuple[str, ...],
-    traces: Traces,
-    period: float | None,
-    question: Question,
-    grids: list[_Grid],
-    spec: MeasureSpec | None,
-) -> PlacePlan:
-    sides = tuple(grid.model.metres for grid in grids)
-    parts = (tuple(candidates), tuple(curves), least, reasons, traces, period, question, sides, spec)
-    return PlacePlan(recommended, *parts)
 
 
 def _sizes(places: Floats) -> list[float]:
@@ -321,28 +305,22 @@ def _candidate(
     wait = min(LATENCY_SECONDS, question.latency_seconds or LATENCY_SECONDS)
     ticks = 1 if step is None else frame_ticks(wait, step, MAX_MEASURE_TICKS)
     size = len(encode_measure(MeasureFrame(1, -1, 0, 2, (Released(0, (0, 0)),) * ticks)))
-    messages = None if step is None else _DAY / (ticks * step)
+    gathered = None if step is None else ticks * step
     return Candidate(
         kind="points",
         answers="place",
-        devices=1,
         every=grid.every,
         discretiser=grid.cells,
         chains=chains,
         epsilon=rounded_up(odds_ratio_loss(class_ratio(chains), point)),
         adversary="universal",
-        window_ticks=None,
-        scale=None,
-        table=None,
         expected_error=float(judged.mean()),
         error_95=float(max([np.quantile(both, _QUANTILE), *(part.mean() for part in np.array_split(both, _BLOCKS))])),
         held_back_error=float(seen.mean()),
         guess_error=guess,
         judged=len(grid.choose.cut.states),
-        latency_seconds=None if step is None else ticks * step,
-        messages_per_day=messages,
-        bytes_per_day=None if messages is None else messages * size,
         point_epsilon=point,
+        **sent(gathered, gathered, size, 1),
     )
 
 
@@ -379,9 +357,14 @@ def _chosen(
 
 def _nothing(best: Candidate, epsilon: float) -> Candidate:
     """What is recommended if nothing is worth it: no class, and no numbers of an answer."""
-    none = replace(best, kind="none", chains=None, epsilon=epsilon, point_epsilon=None, expected_error=math.nan)
-    none = replace(none, error_95=math.nan, held_back_error=None, guess_error=math.nan, judged=0)
-    return replace(none, every=1, latency_seconds=None, messages_per_day=None, bytes_per_day=None)
+    return Candidate(
+        kind="none",
+        answers=best.answers,
+        discretiser=best.discretiser,
+        chains=None,
+        epsilon=epsilon,
+        adversary=best.adversary,
+    )
 
 
 def _spec(grid: _Grid, one: Candidate, period: float | None, question: Question) -> MeasureSpec:

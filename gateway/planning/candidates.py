@@ -7,7 +7,7 @@ off its answers are, what always guessing would give, when a subscriber knows, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -38,6 +38,7 @@ __all__ = [
     "error_at",
     "held_back",
     "nothing",
+    "sent",
     "symbol_candidates",
     "symbol_table",
     "useful",
@@ -63,7 +64,7 @@ _DAY = 86_400.0
 _RUNS, _ANSWERS = 100, 20_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Candidate:
     """Something that a device could release.
 
@@ -92,23 +93,23 @@ class Candidate:
 
     kind: Kind
     answers: Want
-    devices: int
-    every: int
+    devices: int = 1
+    every: int = 1
     discretiser: Discretiser
     chains: ChainClass | None
     epsilon: float
     adversary: Adversary
-    window_ticks: int | None
-    scale: Fraction | None
-    table: NoiseTable | None
-    expected_error: float
-    error_95: float
-    held_back_error: float | None
-    guess_error: float
-    judged: int
-    latency_seconds: float | None
-    messages_per_day: float | None
-    bytes_per_day: float | None
+    window_ticks: int | None = None
+    scale: Fraction | None = None
+    table: NoiseTable | None = None
+    expected_error: float = np.nan
+    error_95: float = np.nan
+    held_back_error: float | None = None
+    guess_error: float = np.nan
+    judged: int = 0
+    latency_seconds: float | None = None
+    messages_per_day: float | None = None
+    bytes_per_day: float | None = None
     attack: Attack | None = None
     point_epsilon: float | None = None
 
@@ -137,22 +138,10 @@ def nothing(data: Sampled, chains: ChainClass | None, question: Question) -> Can
         kind="none",
         answers=question.want or "share",
         devices=question.devices,
-        every=1,
         discretiser=data.discretiser,
         chains=chains,
         epsilon=question.epsilon,
         adversary=question.adversary,
-        window_ticks=None,
-        scale=None,
-        table=None,
-        expected_error=np.nan,
-        error_95=np.nan,
-        held_back_error=None,
-        guess_error=np.nan,
-        judged=0,
-        latency_seconds=None,
-        messages_per_day=None,
-        bytes_per_day=None,
     )
 
 
@@ -221,24 +210,18 @@ def window_candidates(
             _, most = group_error(scale, length, devices)
             rng = np.random.default_rng(length)
             found.append(
-                Candidate(
+                replace(
+                    nothing(data, chains, question),
                     kind="windows",
                     answers="histogram" if len(bins) > 1 else "share",
                     devices=devices,
-                    every=1,
-                    discretiser=data.discretiser,
-                    chains=chains,
-                    epsilon=question.epsilon,
-                    adversary=question.adversary,
                     window_ticks=length,
                     scale=scale,
-                    table=None,
                     expected_error=_off(judged, scale, devices, rng, runs),
                     error_95=min(1.0, most + float(both.bias.max())),
-                    held_back_error=None,
                     guess_error=guess_error(known.truth, both.truth, devices, rng),
                     judged=len(both.counts),
-                    **_sent(seconds, seconds, len(encode_window(frame)), devices),
+                    **sent(seconds, seconds, len(encode_window(frame)), devices),
                 )
             )
     return found
@@ -262,8 +245,7 @@ def symbol_candidates(
         lengths: of shares, in ticks of the recording; none asks for the state now.
     """
     step = None if period is None else period * data.every
-    wait = question.latency_seconds
-    ticks = frame_ticks(min(60.0, wait or 60.0), step) if step is not None else 1
+    ticks = frame_ticks(min(60.0, question.latency_seconds or 60.0), step) if step is not None else 1
     size = len(encode_symbols(SymbolFrame(1, -1, 0, bytes(ticks), bits=symbol_bits(table.symbols))))
     gathered = None if step is None else ticks * step
     assessed: list[tuple[int | None, Assessed]] = []
@@ -274,24 +256,19 @@ def symbol_candidates(
         if one is not None:
             assessed.append((length, one))
     return [
-        Candidate(
+        replace(
+            nothing(data, chains, question),
             kind="symbols",
             answers="now" if length is None else "histogram" if len(bins) > 1 else "share",
             devices=1,
             every=data.every,
-            discretiser=data.discretiser,
-            chains=chains,
-            epsilon=question.epsilon,
-            adversary=question.adversary,
             window_ticks=length,
-            scale=None,
             table=table,
             expected_error=one.mean,
             error_95=one.most,
-            held_back_error=None,
             guess_error=one.guess,
             judged=one.judged,
-            **_sent(
+            **sent(
                 gathered,
                 None if gathered is None else gathered + (0.0 if length is None or period is None else length * period),
                 size,
@@ -354,7 +331,7 @@ def _off(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator
     return float(np.abs(noisy_shares(shares, scale, devices, rng, runs) - shares.truth).mean())
 
 
-def _sent(message: float | None, latency: float | None, size: int, devices: int) -> dict[str, Any]:
+def sent(message: float | None, latency: float | None, size: int, devices: int) -> dict[str, Any]:
     """Latency and traffic, for a payload of a size every so many seconds."""
     messages = None if message is None else devices * _DAY / message
     return {
