@@ -47,6 +47,7 @@ from mqtt_link import Broker, Link
 from tests.support.agents import JumpingClock, agent_plan, measured_plan
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.measured import measure_policy
+from tests.support.outboxes import measure_frames
 from tests.support.processes import Recorder
 from tests.support.work import lines_run
 
@@ -359,7 +360,7 @@ class Running:
 def kept_frames(plan: AgentPlan) -> list[MeasureFrame]:
     outbox = Outbox(plan.outbox, "home", "watch")
     try:
-        return outbox.measure_frames()
+        return measure_frames(outbox)
     finally:
         outbox.close()
 
