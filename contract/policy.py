@@ -170,9 +170,7 @@ class Policy(PolicyHeader):
         Args:
             epsilon: what they tell of a single tick, as `verify_windows` derives or their guarantee claims it.
         """
-        if self.windows_alone is None:
-            return ()
-        return self._stretches(epsilon, self.windows_alone.adversary, 0.0)
+        return () if self.windows_alone is None else self._stretches(epsilon, self.windows_alone.adversary, 0.0)
 
     def _stretches(self, epsilon: float, adversary: Adversary, rate: float) -> tuple[Stretch, ...]:
         # Two states, and bounds by odds ratios, take past and future alike; other known chains need not run backward

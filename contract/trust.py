@@ -315,8 +315,7 @@ class Trust:
         """Refuse a policy whose guarantee is about something else than its owner has pinned."""
         if not self.enrolment.pins:
             return
-        pins = self.enrolment.pins.get(policy.stream)
-        if pins is None:
+        if (pins := self.enrolment.pins.get(policy.stream)) is None:
             raise PinnedError(f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run")
         if found := violations(policy, pins):
             raise PinnedError(f"stream {policy.stream}: {found[0]}")

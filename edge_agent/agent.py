@@ -219,8 +219,7 @@ class Agent:
         """Publish the status at birth, when a code comes or goes, and now and then."""
         if self._fleet is not None:
             self._fleet.maintain(time.monotonic())
-            said = self._fleet.said(self._clock.now_us() / 1e6, self._connected_anew)
-            if said is not None:
+            if (said := self._fleet.said(self._clock.now_us() / 1e6, self._connected_anew)) is not None:
                 self._link.publish(*said, retain=True)
             self._connected_anew = False
         changed = self._last_status is None or self._last_status.codes != self._codes()

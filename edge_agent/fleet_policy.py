@@ -89,8 +89,7 @@ class FleetPolicy:
 
         Root documents are judged first: what came with them may be signed by their keys.
         """
-        kind = self._kinds.get(topic)
-        if kind is None:
+        if (kind := self._kinds.get(topic)) is None:
             return False
         repeated = kind == "policy" and _name(payload) == self._policy[0] and self._policy[1] not in _PASSING
         room = kind != "table" or topic in self._waiting or len(self._waiting) < MOST_WAITING

@@ -77,8 +77,7 @@ def system_entropy() -> Callable[[memoryview], None]:
     def fill(buffer: memoryview) -> None:
         filled = 0
         while filled < len(buffer):
-            count = source.readinto(buffer[filled:])
-            if not count:
+            if not (count := source.readinto(buffer[filled:])):
                 raise OSError("the operating system's random generator gives no bytes")
             filled += count
 

@@ -49,15 +49,13 @@ class Sender:
     def _send_next(self) -> bool:
         """Publish the next frame, if there is one and a connection."""
         fresh = not self._resend
-        frame = self._outbox.next_frame(self._sent_through if fresh else self._resend[0] - 1)
-        if frame is None:
+        if (frame := self._outbox.next_frame(self._sent_through if fresh else self._resend[0] - 1)) is None:
             self._resend.clear()
             return not fresh
         frame_id, name, payload = frame
         stream, _, window = name.partition("/")
         topic = window_topic if window else symbols_topic
-        mid = self._link.publish(topic(self._fleet, self._device, stream), payload)
-        if mid is None:
+        if (mid := self._link.publish(topic(self._fleet, self._device, stream), payload)) is None:
             return False
         if fresh:
             self._sent_through = frame_id

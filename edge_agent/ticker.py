@@ -220,8 +220,7 @@ class Ticker:
 
     def _release(self, stream: Stream, tick: int) -> None:
         """Commit the windows that have ended; what cannot be committed is thrown away."""
-        closed = stream.windows.close(tick)
-        if closed:
+        if closed := stream.windows.close(tick):
             try:
                 self._outbox.append_windows(stream.plan, closed)
             except sqlite3.Error as error:

@@ -53,8 +53,7 @@ def folded(attacker: Callable[[Outputs, Knowledge], Floats], folds: int) -> Call
     """
 
     def attack(outputs: Outputs, knowledge: Knowledge) -> Floats:
-        truth = knowledge.truth
-        if truth is None:
+        if (truth := knowledge.truth) is None:
             return attacker(outputs, knowledge)
         found = np.empty((outputs.ticks, outputs.states))
         for low, high in pairwise(np.linspace(0, outputs.ticks, folds + 1).astype(int)):

@@ -82,8 +82,7 @@ def check_table(weights: ArrayLike, protected: Bools, epsilon: Fraction | int | 
     table = table.astype(np.int64)
     for state in np.flatnonzero(table.sum(axis=1) != SCALE):
         raise TableError(f"the weights of state {state} sum to {int(table[state].sum())}, not to 2^32")
-    broken = _broken(table, protected, floor_exp(epsilon))
-    if broken is not None:
+    if (broken := _broken(table, protected, floor_exp(epsilon))) is not None:
         i, j, z = broken
         raise TableError(
             f"output {z} tells state {i} from state {j}: weights {table[i, z]} and {table[j, z]} "

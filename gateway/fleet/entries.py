@@ -78,9 +78,7 @@ class Target(NamedTuple):
 
     def covers(self, device: str, groups: frozenset[str]) -> bool:
         """Whether a device is meant."""
-        if self.kind == "group":
-            return self.name in groups
-        return self.kind == "fleet" or self.name == device
+        return self.name in groups if self.kind == "group" else self.kind == "fleet" or self.name == device
 
     def __str__(self) -> str:
         """As errors name it."""

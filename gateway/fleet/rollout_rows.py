@@ -70,8 +70,7 @@ class RolloutRows:
     def load(self, number: int) -> Stored | None:
         """A rollout, none if there is none of this number."""
         query = f"SELECT plan, created_us, ended_us, {_STATE} FROM rollouts WHERE number=?"
-        row = self._db.execute(query, (number,)).fetchone()
-        if row is None:
+        if (row := self._db.execute(query, (number,)).fetchone()) is None:
             return None
         text, created, ended, phase, stage, approved, clock, seen, slot, cause = row
         members: dict[int, list[str]] = {}

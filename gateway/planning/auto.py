@@ -222,8 +222,7 @@ def _choice(
     A longer window often costs less than a wider class, so the next best are tried first.
     """
     for _ in range(_MOST_CHOICES):
-        ranked = _ranked(windows + symbols, problem.question)[:_MOST_TRIED]
-        if not ranked:
+        if not (ranked := _ranked(windows + symbols, problem.question)[:_MOST_TRIED]):
             return _Choice(None, windows + symbols, () if windows or symbols else (_incomparable(lengths),))
         for one in ranked:
             if _tried(problem, one, 1).chains is not None:

@@ -280,8 +280,7 @@ def _assessed(grid: _Grid, point: float, part: _Set, rng: np.random.Generator, r
     lengths = np.diff(np.flatnonzero(np.diff(part.cut.segments, prepend=-1, append=-1)))
     truth = grid.metres(part.places)
     for _ in range(runs):
-        seen = _released(grid, point, part.cut, rng)
-        if seen is None:
+        if (seen := _released(grid, point, part.cut, rng)) is None:
             return None
         beliefs = filter_beliefs(seen.symbols, stationary_law(chain), chain, seen.emission, lengths=lengths).beliefs
         off = _off((beliefs @ grid.centres)[part.newest] - truth)

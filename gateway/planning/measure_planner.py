@@ -112,8 +112,7 @@ def make_measure_plan(
     """
     start = np.ones(spec.states, dtype=np.bool_) if spec.initial is None else spec.initial > 0.0
     law, law_name = _long_run(spec)
-    initial = spec.initial
-    if initial is None:
+    if (initial := spec.initial) is None:
         initial = law if np.all(law > 0.0) else np.full(spec.states, 1.0 / spec.states)
     try:
         found = schedule(start, spec.transition, longest=4096)

@@ -203,8 +203,7 @@ class FleetLink:
             if room == 0:
                 return
             topic = policy_set_topic(self._registry.fleet, due.device)
-            message_id = self._link.publish(topic, due.payload, retain=True)
-            if message_id is None:
+            if (message_id := self._link.publish(topic, due.payload, retain=True)) is None:
                 return
             self._in_flight[message_id] = due.device, due.version
             self._counters["policies_sent"] += 1

@@ -80,8 +80,7 @@ class FleetPolicies:
         for document in self._registry.documents():
             if document.version not in self._documents:
                 self._documents[document.version] = self._opened(document)
-            opened = self._documents[document.version]
-            if opened is None:
+            if (opened := self._documents[document.version]) is None:
                 continue
             for device in devices:
                 key = (document.version, device.name)

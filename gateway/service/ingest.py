@@ -78,8 +78,7 @@ class Ingest:
             if not self._catalogue.streams(parsed.device):
                 raise UnknownDeviceError(f"no policy for device {parsed.device}")
             return Birth(parsed.device) if decode_status(payload).online else None
-        kind = _kind(parsed.kind, payload)
-        if kind is None:
+        if (kind := _kind(parsed.kind, payload)) is None:
             return None
         frame = kind.decode(payload)
         kind.verify(self._catalogue, parsed.device, parsed.stream, frame)

@@ -183,8 +183,7 @@ class TableSender:
 
     def _model(self, key: _Key) -> MeasureModel:
         """The policy that the device runs, as its newest frame says; the newest one as long as there is none."""
-        newest = self._points.newest(*key)
-        if newest is not None:
+        if (newest := self._points.newest(*key)) is not None:
             with suppress(UnknownPolicyVersionError):
                 return self._catalogue.find(*key, newest.frame.policy_version, MeasureModel)
         model = self._catalogue.newest_measure(*key)
