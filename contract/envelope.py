@@ -60,7 +60,6 @@ class Envelope:
 
     Attributes:
         kind: what they are; says which role has to sign them.
-        payload: the bytes.
         signatures: at most one of each key.
     """
 

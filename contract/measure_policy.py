@@ -74,7 +74,6 @@ class StreamLoss(Document):
 
     Attributes:
         epsilon: in nats; none if there is no finite bound.
-        adversary: to whom.
         start: of the chain that it holds for: any law of the first state, the policy's initial one, or the stationary
             one.
     """

@@ -63,7 +63,6 @@ class TrustState:
     Attributes:
         root: envelope of the root document in force.
         version: of the newest policy document ever accepted, 0 for none.
-        digest: of that document.
         policy: envelope of it; empty for none.
         time: the newest time that was signed, in Unix seconds.
         enrolled: digest of the root of the enrolment that all this began with.
@@ -115,10 +114,7 @@ class Verdict:
     """A document that was accepted, or is no news.
 
     Attributes:
-        state: what holds now.
-        document: what was signed.
         policies: those of a policy document, as this device has them.
-        news: whether anything has changed.
     """
 
     state: TrustState
@@ -160,7 +156,6 @@ class Trust:
         """Judge a document; what is accepted takes effect in `state`.
 
         Args:
-            payload: an envelope's bytes, as they came.
             kind: what is expected where they came from.
             now: Unix time in seconds.
 

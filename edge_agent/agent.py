@@ -49,7 +49,6 @@ class Agent:
     Args:
         sensors: one for each of the plan's streams.
         entropy: fills a buffer with the operating system's randomness.
-        notifier: tells the service manager that all is well.
     """
 
     def __init__(

@@ -45,13 +45,8 @@ class FleetPolicy:
     """What an enrolled device follows.
 
     Args:
-        later: leaves work for the agent's loop.
         switch: see `Switch`; FuguErrors refuse the document.
         offer_table: takes a stream's table; whether it was taken.
-
-    Attributes:
-        topics: what to subscribe to.
-        managed: what holds now.
     """
 
     def __init__(

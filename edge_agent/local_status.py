@@ -27,7 +27,6 @@ class LocalStatus:
     """The file that an agent writes.
 
     Args:
-        outbox: the file that it is beside.
         device: `fleet/device`.
     """
 

@@ -34,8 +34,6 @@ class MeasurePlan:
     """What a measured stream draws from.
 
     Attributes:
-        version: of the policy.
-        measurement: what is promised.
         tables: of the policy, verified; the fallback first.
     """
 
@@ -72,11 +70,7 @@ class _Held(NamedTuple):
 
 
 class Measurer:
-    """Draws the released points of one stream.
-
-    Args:
-        entropy: fills a buffer with the operating system's randomness.
-    """
+    """Draws the released points of one stream."""
 
     def __init__(self, plan: MeasurePlan, entropy: Callable[[memoryview], None]) -> None:
         self._plan = plan

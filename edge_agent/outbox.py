@@ -244,7 +244,6 @@ class Outbox:
 
         Args:
             stream: a stream, or a window's sequence, whose windows' indices then stand for ticks.
-            through: last tick of the frames to forget.
             gaps: ticks up to there that are not durable elsewhere.
 
         Returns:

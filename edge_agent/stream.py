@@ -23,9 +23,7 @@ class Stream:
 
     Args:
         sensor: gives its readings, perhaps to others as well.
-        entropy: fills a buffer with the operating system's randomness.
         last_tick: the last tick that was ever committed, -1 if none was.
-        windows: what is counted beside the symbols.
 
     Attributes:
         mechanism: what to release for a tick and its state.

@@ -62,7 +62,6 @@ class Ticker:
     """The streams of one device; used from the agent's loop.
 
     Args:
-        entropy: fills a buffer with the operating system's randomness.
         silent: whether a policy that has expired, at a time in seconds, says that nothing may be drawn.
 
     Attributes:

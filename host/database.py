@@ -34,8 +34,6 @@ def open_database(
         schema: statements that make it, all in one transaction.
         refused: raised if it cannot be used.
         create: whether it may be made; else it must be there.
-        wait_seconds: time to wait for other processes that write.
-        settings: pragmas of the connection.
         shown: what messages call the file; its name if not given.
         in_use: the message if another process holds the file for all that time; a general one if not given.
 

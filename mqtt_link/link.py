@@ -121,7 +121,6 @@ class Link:
     Call `maintain` now and then from the owner's own loop.
 
     Attributes:
-        broker: address and credentials.
         client_id: identity of the session at the broker.
         subscriptions: topics to subscribe to, at QoS 1, at every connection.
         will: published by the broker when the connection dies.

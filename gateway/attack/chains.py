@@ -50,7 +50,6 @@ def smoothing_with(outputs: Outputs, knowledge: Knowledge, initial: Floats, tran
     Args:
         outputs: what was released; one count (or two states' histogram) of windows up to 1,000 ticks exactly, what is
             longer or has more counts by `tilted_marginals`.
-        knowledge: the known states and the stretches.
         initial: (k,) law at the beginning of a stretch.
         transition: (k, k) row-stochastic.
     """

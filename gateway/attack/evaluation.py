@@ -57,7 +57,6 @@ class Attack:
     """What one attacker reached.
 
     Attributes:
-        attacker: its name.
         success: share of the judged ticks whose state it named.
         low, high: the guess and the interval of the gain over it, corrected for the number of attackers; an attacker
             who never leaves the guess has exactly the guess.

@@ -55,7 +55,6 @@ class CountOutputs:
     Attributes:
         counts: (w, g) counts of g groups of states, each with discrete Laplace noise of its own.
         first: (w,) first tick of each window, increasing.
-        length: ticks in a window.
         scale: of the noise, in ticks.
         groups: the g groups of states that are counted; a histogram has one for each state.
         ticks: n.
@@ -129,7 +128,6 @@ def release_counts(
         length: ticks in a window.
         scale: of the noise, in ticks.
         counted: the states that are counted together, or "histogram", a count for each.
-        k: the number of states.
         beside: symbols of the same ticks.
     """
     groups = tuple((x,) for x in range(k)) if counted == "histogram" else (counted,)

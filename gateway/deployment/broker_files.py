@@ -50,7 +50,6 @@ class Settings(Document):
         bind: address that it listens on; none means all.
         mutual: whether accounts have certificates; if not, they have passwords.
         in_place: whether it runs in the folder that it was written to.
-        days: how long certificates hold.
     """
 
     fleet: Name
@@ -73,9 +72,6 @@ class Credentials:
 
     def write(self, folder: Path, stem: str = "") -> dict[str, str]:
         """Write them into a folder.
-
-        Args:
-            stem: what the files' names begin with.
 
         Returns:
             The fields of `mqtt_link.Broker` that name them, without the folder.

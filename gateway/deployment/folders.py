@@ -38,7 +38,6 @@ class DeviceOptions:
         ceiling: the largest epsilon that the device's owner accepts for a stream, in nats.
         measurement_ceiling: the same for one released point; none refuses measured streams.
         sensor: "stdin", or the Python function that is called once a tick, as package.module:function.
-        program: the installed `fugu-agent`.
         in_place: use relative names only, and write no unit.
     """
 

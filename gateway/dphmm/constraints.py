@@ -90,7 +90,6 @@ def delta_set(belief: ArrayLike, delta: float) -> Bools:
     answered for by its surrogate, and never has its probability set to 0.
 
     Args:
-        belief: N probabilities.
         delta: 0 <= delta < 1. With delta = 0 states of probability 0 are dropped, which underflow may have caused;
             intersect with `successors` for reachability instead.
 

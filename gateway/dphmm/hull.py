@@ -77,7 +77,6 @@ def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
 
     Args:
         differences: n x d integers, d in 1..3; n may be 0.
-        scale: divide the hull by this.
 
     Returns:
         The hull.

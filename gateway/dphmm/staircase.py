@@ -33,7 +33,6 @@ def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
 
     Args:
         epsilon: above 0 and at most 20, in nats.
-        bits: of the fraction.
 
     Raises:
         GraphError: epsilon is out of range.

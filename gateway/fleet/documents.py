@@ -33,7 +33,6 @@ def read_checked(path: Path, root_file: Path, now: int, enrolments: Sequence[Enr
 
     Args:
         now: Unix time in seconds.
-        enrolments: devices whose owners' limits are known.
 
     Returns:
         The document, and whether it is valid by now; if not, devices take it later.

@@ -43,7 +43,6 @@ class Worth(NamedTuple):
             none if the class has no typical chain, or without symbols.
         error: root-mean-square error of a released point in the unit, for a typical state, or of windows alone the mean
             error of the share that has the least; none for symbols.
-        unit: of the error.
         stretches: what is lost about whole stretches of time; empty for measured streams, for which `fugu policy check`
             finds it.
     """
@@ -73,7 +72,6 @@ class Change(NamedTuple):
     """What devices of one version would go through.
 
     Attributes:
-        devices: their names.
         former: the version that they have now; none if they have none that is known.
         unknown: the former document is not in the registry, or cannot be read: what their streams are is not known.
         streams: by name; those that stay as they are included.

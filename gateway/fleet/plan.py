@@ -73,7 +73,6 @@ class Plan:
     """A rollout's plan.
 
     Attributes:
-        version: of the document.
         stages: one after the other; the last reaches all of the rollout's devices.
         error: the rollout stops when at least this share of a stage's devices has refused the document, failed with
             it, or keeps silent.
@@ -142,7 +141,6 @@ def stages_of(
     """Which devices each stage adds, in the order in which they get the document.
 
     Args:
-        devices: all devices, with their groups.
         target: whom the document is addressed to; nobody else gets it.
 
     Raises:

@@ -50,10 +50,8 @@ class Registry:
 
     Args:
         fleet: make it for this fleet if it is not there; None if it must be there.
-        busy_seconds: time to wait for another process that writes.
 
     Attributes:
-        fleet: its name.
         rollouts: the rows of `gateway.fleet.rollouts`.
 
     Raises:

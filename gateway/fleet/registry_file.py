@@ -73,7 +73,6 @@ def open_registry(path: Path, fleet: str | None, busy_seconds: float = BUSY_SECO
 
     Args:
         fleet: make it for this fleet if it is not there; if it is, it must be this fleet's. None: it must be there.
-        busy_seconds: time to wait for another process that writes.
 
     Returns:
         A connection in autocommit mode (what is committed is on the disk), and the name of the fleet.

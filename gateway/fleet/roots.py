@@ -97,10 +97,6 @@ def initialise(
 ) -> Root:
     """Make a fleet's keys and its first root.
 
-    Args:
-        counts: of keys, for each role.
-        thresholds: how many of them have to sign.
-
     Raises:
         RootError: the folder is not empty, or cannot be written.
         pydantic.ValidationError: a threshold can never be met, or the name is none.

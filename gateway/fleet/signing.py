@@ -48,7 +48,6 @@ class Signed(NamedTuple):
 
     Attributes:
         signatures: how many valid ones of policy keys it has.
-        needed: how many it takes.
     """
 
     document: PolicyDocument
@@ -238,7 +237,6 @@ def check(signed: Signed, root: Root, now: int, enrolments: Iterable[Enrolment] 
 
     Args:
         now: Unix time in seconds.
-        enrolments: devices whose owners' limits are known.
 
     Returns:
         Whether it is valid by now; if not, devices take it later.

@@ -26,7 +26,6 @@ class Alternative(NamedTuple):
     """Another way to make states, or another period.
 
     Attributes:
-        what: in words.
         count_scale: Laplace scale of a count, in its own ticks, universal adversary; none if there is no class.
         share_errors: mean absolute error of the share of each of `SPANS` in ticks of the recording; none likewise.
     """

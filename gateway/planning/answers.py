@@ -52,7 +52,6 @@ def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int
         states: (n,), -1 where there is none.
         segments: (n,) equal inside a stretch without gaps.
         length: ticks of a window.
-        bins: sets of states that are counted.
     """
     edges = np.concatenate([[0], np.flatnonzero(np.diff(segments)) + 1, [len(states)]])
     starts = [np.arange(a, b - length + 1, length) for a, b in pairwise(edges.tolist())]
@@ -74,7 +73,6 @@ def noisy_shares(shares: Shares, scale: Fraction, devices: int, rng: np.random.G
     Args:
         scale: of the noise on every count, in ticks.
         devices: of the group whose average it is; the others are like windows of the same recording.
-        runs: how often everything is released.
 
     Returns:
         (runs, w, b) shares; compare them with `shares.truth`.
@@ -93,7 +91,6 @@ def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, floa
     Args:
         scale: of the noise on every device's count, in ticks.
         length: ticks of a window.
-        devices: N.
 
     Source: the characteristic function ((1 - a)^2 / (1 - 2 a cos t + a^2))^N of N discrete Laplace numbers, with
         a = e^(-1/s); Chebyshev's inequality where the law has too many values.

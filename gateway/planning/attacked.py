@@ -42,12 +42,9 @@ class Trial(NamedTuple):
     """One release of a recording's states, attacked.
 
     Attributes:
-        source: name of the recording.
-        state: what the states are.
         chains: the class that the noise is for, in words.
         released: what was released, in words.
         noise: flip probability (the larger of two), or the scale of a count in ticks.
-        epsilon: what was promised.
         attacks: what attackers reached, the most successful first.
         beyond: share of the ticks on which the odds between two states changed by more than e^epsilon, for an attacker
             who believes the recording's mean rates (forward-backward).

@@ -77,7 +77,6 @@ class AutoPlan(NamedTuple):
 
     Attributes:
         recommended: what to release; its kind is `none` if nothing is worth it.
-        candidates: everything that was compared.
         readings, question, states: what was asked of what.
         bins: the sets of states whose shares are asked for.
         reasons: why nothing is recommended although something was good enough, in sentences.
@@ -135,7 +134,6 @@ def plan_auto(
 
     Args:
         readings: of one device, or of several one after another; not those that will be released.
-        progress: told how far the work is.
 
     Raises:
         FuguError: the recording is too short, or cannot answer such a question.

@@ -65,7 +65,6 @@ def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_
 
     Args:
         recording: the file that was read; a real device's sensor takes its place.
-        policy_file: name of the policy's file, beside the configuration.
     """
     if plan.readings.changes:
         sensor = ['kind = "stdin"  # one value a line, whenever it changes', 'silence = "changes"']
@@ -79,7 +78,6 @@ def place_configuration(policy: MeasurePolicy, recording: Path, policy_file: str
 
     Args:
         recording: the file that was read; a real device's sensor takes its place.
-        policy_file: name of the policy's file, beside the configuration.
     """
     ceilings = [
         f"ceiling = {float(policy.stream_loss.epsilon or 0.0)!r}",

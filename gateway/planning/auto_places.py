@@ -133,9 +133,6 @@ def plan_places(
 ) -> PlacePlan:
     """Compare points of several cells at several periods, and recommend what is worth it and holds against attackers.
 
-    Args:
-        progress: told how far the work is.
-
     Raises:
         PlanningError: there are too few places, or only one.
     """

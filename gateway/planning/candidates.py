@@ -70,7 +70,6 @@ class Candidate:
 
     Attributes:
         kind: windows alone, symbols, points, or nothing.
-        answers: what its answers are.
         devices: over so many of which an answer is the average.
         every: one reading every so many ticks of the recording.
         discretiser, chains, epsilon, adversary: what holds, and for which class.
@@ -240,7 +239,6 @@ def symbol_candidates(
     """Symbols at one period: for the state now, or for shares over several lengths.
 
     Args:
-        chains, table: what is declared and released there.
         period: seconds between readings of the recording, or none.
         lengths: of shares, in ticks of the recording; none asks for the state now.
     """
@@ -283,7 +281,6 @@ def held_back(candidate: Candidate, data: Sampled, bins: Bins, rng: np.random.Ge
     """The mean absolute error of a candidate's answers on the third set; none if it holds no whole window.
 
     Args:
-        candidate: planned and chosen without that set.
         rng: for the noise, which is drawn many times over.
     """
     test: Cut = data.test

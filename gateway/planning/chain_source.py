@@ -28,7 +28,6 @@ class ChainSource(NamedTuple):
         missing_state: the state of readings that were missing there, if that is one.
         missing_share: the most of the readings that may be missing without such a state, as in that recording, or none.
         notes: how the class came about, in sentences.
-        warnings: what must be heeded.
     """
 
     chains: ChainClass

@@ -23,8 +23,6 @@ class Comparison(NamedTuple):
     """Another way to choose the noise.
 
     Attributes:
-        name: who proposes it.
-        rho0, rho1: its flip probabilities.
         loss: what it really loses to the adversary of the plan; none if there is no bound.
         utility: what its symbols are worth.
     """

@@ -26,11 +26,9 @@ class PolicyHeader:
     """What a policy needs beside the plan.
 
     Attributes:
-        fleet, device, stream: names.
         discretiser: how readings become the states of the plan's chains.
         period_seconds: length of a tick of the plan's class of chains.
         latency_seconds: how long a frame of symbols may gather.
-        version: of the policy.
         epoch: Unix time in seconds of tick 0; now, rounded to a second, if not given.
         valid_until: Unix time in seconds from which the policy may not run, or none.
         missing_share: the most of the ticks that are expected to be missing without a state, or none.

@@ -117,7 +117,6 @@ class Sampled(NamedTuple):
     Attributes:
         every: one reading every so many ticks.
         discretiser: what makes states of these.
-        fit, choose, test: the sets.
     """
 
     every: int

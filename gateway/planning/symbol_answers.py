@@ -60,9 +60,7 @@ def assess_shares(
 
     Args:
         fit: where the guess is learned, and where 95 % of the errors are looked for as well.
-        judged: the states whose shares are told.
         length: ticks of a share.
-        bins: sets of states whose shares are told.
     """
     inverse = np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
     errors, known = [], []

@@ -32,9 +32,6 @@ class Traces(NamedTuple):
         places: n x 2, latitude and longitude in degrees; NaN in rows without a place, if those were kept.
         trace: n numbers, equal for consecutive places of one unbroken trace.
         times: n times in seconds, or none.
-        rows: rows of the file.
-        missing: rows without a place.
-        source: name of the file.
     """
 
     places: NDArray[np.float64]
@@ -115,7 +112,6 @@ def resampled(traces: Traces, period: float) -> Traces:
     """The place of every trace once a period: the newest one; a trace is cut where it falls silent for two periods.
 
     Args:
-        traces: with times.
         period: in seconds.
 
     Raises:

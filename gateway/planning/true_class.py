@@ -42,7 +42,6 @@ class Step(NamedTuple):
     """A class that was tried.
 
     Attributes:
-        chains: the class.
         odds_ratio: the largest of its steps.
         count_scale: noise of a count of an endless stream of windows at the wanted epsilon, in ticks: Laplace scale,
             universal adversary.
@@ -113,7 +112,6 @@ def true_class(
     Args:
         states: (n,) states in 0..k-1, -1 where there is none.
         segments: (n,) equal inside a stretch without gaps.
-        k: number of states.
         epsilon: the wanted guarantee, in nats.
         covered: the class that covers the recording, if it is known.
     """

@@ -110,7 +110,6 @@ def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = Fals
     """The eigengap g: the law b ticks on is within exp(-g b / 2) / min(pi) of stationary, relatively.
 
     Args:
-        chain: its start does not matter.
         reversible: 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8).
         sharp: with `reversible`, -2 log|lambda_2|.
 

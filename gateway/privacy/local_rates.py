@@ -67,7 +67,6 @@ def local_rates(states: Ints, segments: Ints, k: int, stretches: Sequence[int]) 
     Args:
         states: (n,) states in 0..k-1, -1 where there is none.
         segments: (n,) equal inside a stretch without gaps; stretches go on across gaps, steps do not.
-        k: number of states.
         stretches: lengths in ticks, each at most n.
 
     Returns:
@@ -156,8 +155,6 @@ def constant_rate(seen: int, of: int, tail: float = TAIL) -> tuple[float, float]
     What was never seen may be as rare as what was seen once, and what always happened fails as rarely.
 
     Args:
-        seen: occurrences.
-        of: occasions.
         tail: the probability that an end does not hold.
     """
     if not of:

@@ -37,7 +37,6 @@ class Calibration(NamedTuple):
     """A certified 2x2 table.
 
     Attributes:
-        table: the noise table.
         rho0, rho1: flip probabilities of states 0 and 1, before rounding.
         ratio_01, ratio_10: allowed likelihood ratios of a tick, state 0 over state 1 and the reverse.
         loss: what the table really loses, in nats.

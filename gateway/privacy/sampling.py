@@ -65,7 +65,6 @@ def decimated_class(chains: ChainClass, step: int) -> ChainClass:
     the interval of l (monotone on each side of zero). That is a cover, not always the smallest.
 
     Args:
-        chains: the class at the stream's present period.
         step: D >= 1.
 
     Raises:

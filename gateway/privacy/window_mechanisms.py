@@ -44,7 +44,6 @@ class WindowRequest:
     """What is to be released.
 
     Attributes:
-        chains: the class of chains.
         epsilon: the wanted guarantee, in nats.
         length: ticks of the one window there ever is, or None for windows without an end, one after another.
         query: the number of ticks in some states, or in each state.
@@ -81,7 +80,6 @@ class WindowNoise:
     """What a mechanism needs.
 
     Attributes:
-        mechanism: its name.
         scale: that of the (discrete) Laplace noise on every number that is released, in ticks; rounded up.
         epsilon: what it guarantees with that, in nats.
         adversary: against whom.

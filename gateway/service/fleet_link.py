@@ -42,7 +42,6 @@ class FleetLink:
             (devices that are not enrolled), `fleet_dropped`, `fleet_errors`, and every answer that is none by its
             reason.
         messages_per_second: published at most.
-        settle_seconds: time to listen after every new connection.
         seconds: a clock that only goes forward.
         now_us: the time, in microseconds of Unix time.
 

@@ -74,7 +74,6 @@ class FleetFiles:
     """Where a gateway finds what it needs for a fleet.
 
     Attributes:
-        registry: the registry's file.
         roots: envelopes of all root documents, in any order.
         operator: the broker, with the operator's credentials; nobody else may publish policies.
         key: the gateway's private key, for tables and the time; none signs nothing.
@@ -90,9 +89,6 @@ class FleetFiles:
 
 class FleetService:
     """Used by the gateway's worker; made, started and stopped by the thread that starts the gateway.
-
-    Args:
-        catalogue: gets the policies of the registry.
 
     Raises:
         FuguError: one line that says which file is wrong.

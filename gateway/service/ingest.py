@@ -47,11 +47,7 @@ class Birth(NamedTuple):
 
 
 class Ingest:
-    """Checks messages against the contract and the policies.
-
-    Args:
-        counters: where refusals are counted, by reason.
-    """
+    """Checks messages against the contract and the policies."""
 
     def __init__(self, catalogue: Catalogue, counters: Counter[str]) -> None:
         self._catalogue = catalogue

@@ -33,7 +33,6 @@ class Reader(Document):
     """An account that reads releases, and nothing else.
 
     Attributes:
-        name: of the account.
         audiences: all that it ever belonged to.
         epsilon, adversary: the most that it may be told about any tick of any stream, over all of them.
     """

@@ -35,7 +35,6 @@ class Symbols(Kind[SymbolFrame]):
         lag: ticks of later symbols that estimates see.
 
     Attributes:
-        lag: the same.
         counted: estimates that see a window as well.
     """
 

@@ -64,7 +64,6 @@ class Store:
 
     Attributes:
         symbols, points, windows: the frames of each kind, and what follows from them.
-        releases: what has been released.
 
     Raises:
         StoreError: if it cannot be opened, is no store, or is of another version.
