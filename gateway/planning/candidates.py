@@ -162,21 +162,13 @@ def wanted_window(length: int, bins: Bins) -> WantedWindow:
 
 
 def window_scale(chains: ChainClass, question: Question, epsilon: float, bins: Bins) -> Fraction:
-    """The noise of tumbling windows, which is the same for every length.
-
-    Raises:
-        FuguError: no noise is enough.
-    """
+    """The noise of tumbling windows, which is the same for every length; a `FuguError` if no noise is enough."""
     plan = joint_plan(chains, epsilon, question.adversary, [wanted_window(SHORTEST, bins)])
     return Fraction(plan.windows[0].scale)
 
 
 def symbol_table(chains: ChainClass, epsilon: float, adversary: Adversary) -> NoiseTable:
-    """The most informative symbols for a class.
-
-    Raises:
-        FuguError: no table is enough.
-    """
+    """The most informative symbols for a class; a `FuguError` if no table is enough."""
     if chains.states == 2:
         return calibrate_binary(chains, epsilon, adversary).table
     if isinstance(chains, BinaryChains):
