@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from contract.errors import PolicyError
 
-__all__ = ["FORMAT_NAME", "Document", "DocumentFile"]
+__all__ = ["FORMAT_NAME", "Document", "DocumentFile", "first_problem"]
 
 FORMAT_NAME: Final = "fugu/2"
 
@@ -43,3 +43,9 @@ class DocumentFile(Document):
             return  # no JSON at all, which reading it will say
         if isinstance(document, dict) and document.get("format") != FORMAT_NAME:
             raise PolicyError(f"not of format {FORMAT_NAME}, as this program's files are: {cls.remedy}")
+
+
+def first_problem(error: ValidationError, whole: str) -> str:
+    """The first field that is wrong, and why, in a line; `whole` stands for a document that is wrong as such."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"

@@ -25,13 +25,7 @@ class FileKind(NamedTuple):
         return f"PRAGMA application_id={self.application};PRAGMA user_version={FORMAT};"
 
     def problem(self, name: str, application: int, version: int, tables: int) -> str:
-        """Why a file cannot be used, in a line; empty for one of this kind and version, and for an empty one.
-
-        Args:
-            name: of the file.
-            application, version: what its header says.
-            tables: how many it has.
-        """
+        """Why a file cannot be used, in a line; empty for one of this kind and version, and for an empty one."""
         if (application, version) == (self.application, FORMAT) or not (application or version or tables):
             return ""
         if application not in (0, self.application) or not version:

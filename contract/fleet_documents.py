@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 import msgpack
 from pydantic import Field, ValidationError, model_validator
 
-from contract._document import Document, DocumentFile
+from contract._document import Document, DocumentFile, first_problem
 from contract.envelope import key_name
 from contract.errors import PolicyError
 from contract.guarantee import Adversary
@@ -153,16 +153,11 @@ class PolicyDocument(Document):
         return self
 
     def for_device(self, device: str) -> tuple[AnyPolicy, ...]:
-        """The policies as a device has them.
-
-        Raises:
-            PolicyError: one of them is malformed, or two are for one stream.
-        """
+        """The policies as a device has them; a `PolicyError` if one of them is malformed, or two are for one stream."""
         found: list[AnyPolicy] = []
         for policy in self.policies:
             text = json.dumps({**policy, "fleet": self.fleet, "device": device, "version": self.version})
-            kind = MeasurePolicy if policy.get("kind") == "points" else Policy
-            found.append(kind.from_json(text))
+            found.append((MeasurePolicy if policy.get("kind") == "points" else Policy).from_json(text))
         streams = [policy.stream for policy in found]
         if len(set(streams)) != len(streams):
             raise PolicyError("two policies of a document are for one stream")
@@ -220,18 +215,12 @@ _Read = TypeVar("_Read", bound=Document)
 
 
 def read_enrolment(text: str | bytes) -> Enrolment:
-    """Parse an enrolment, a JSON file.
-
-    Raises:
-        PolicyError: one line that names the first field that is wrong.
-    """
+    """Parse an enrolment, a JSON file; a `PolicyError` names the first field that is wrong."""
     Enrolment.refuse_other_format(text)
     try:
         return Enrolment.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "enrolment"
-        raise PolicyError(f"enrolment: {where}: {first['msg']}") from None
+        raise PolicyError(f"enrolment: {first_problem(error, 'enrolment')}") from None
 
 
 def write_document(document: Document) -> bytes:
@@ -241,17 +230,10 @@ def write_document(document: Document) -> bytes:
 
 
 def read_document(kind: type[_Read], payload: bytes) -> _Read:
-    """Parse a document whose signatures have been checked.
-
-    Raises:
-        PolicyError: one line that names the first field that is wrong.
-    """
+    """Parse a document whose signatures have been checked; a `PolicyError` names the first field that is wrong."""
     try:
-        text = json.dumps(msgpack.unpackb(payload, raw=False, strict_map_key=True))
-        return kind.model_validate_json(text)
+        return kind.model_validate_json(json.dumps(msgpack.unpackb(payload, raw=False, strict_map_key=True)))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "document"
-        raise PolicyError(f"{where}: {first['msg']}") from None
+        raise PolicyError(first_problem(error, "document")) from None
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise PolicyError(f"no msgpack document: {type(error).__name__}") from None

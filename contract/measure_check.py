@@ -50,7 +50,6 @@ def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
 
     Args:
         epsilon: above 0 and at most 20, in nats.
-        bits: of the fraction.
 
     Raises:
         GuaranteeError: epsilon is out of range.
@@ -64,8 +63,6 @@ def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None
     """Refuse noise that tells apart what must not be told apart while the states of a set are possible.
 
     Args:
-        measurement: what is promised.
-        noise: of the table.
         constraint: the set C; 0 for any set with at least two states, which takes every pair to be protected.
 
     Raises:

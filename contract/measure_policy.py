@@ -74,7 +74,6 @@ class StreamLoss(Document):
 
     Attributes:
         epsilon: in nats; none if there is no finite bound.
-        adversary: to whom.
         start: of the chain that it holds for: any law of the first state, the policy's initial one, or the stationary
             one.
     """
@@ -157,12 +156,14 @@ class MeasurePolicy(PolicyHeader):
 
     @cached_property
     def measurement(self) -> Measurement:
-        """What is promised, as plain values.
-
-        Raises:
-            PolicyError: the graph does not fit the states.
-        """
+        """What is promised, as plain values; a `PolicyError` if the graph does not fit the states."""
         return Measurement.of(self.model_dump(mode="json"))
+
+    @property
+    def matrix(self) -> list[list[float]]:
+        """The transition probabilities, N x N."""
+        rows = map(dict, self.transition)
+        return [[row.get(state, 0.0) for state in range(len(self.transition))] for row in rows]
 
     def table(self, number: int) -> TimedTable | None:
         """The table of a number, if the policy has it."""

@@ -30,8 +30,7 @@ def public_row(word: int, states: int) -> int:
 
 def public_weights(states: int) -> tuple[int, ...]:
     """How many of the 2^32 words take each row, for k rows; they sum to 2^32 and differ by at most 1."""
-    first = [-(-row * SCALE // states) for row in range(states + 1)]
-    return tuple(high - low for low, high in pairwise(first))
+    return tuple(high - low for low, high in pairwise([-(-row * SCALE // states) for row in range(states + 1)]))
 
 
 def share_bias(missing_share: float, states: int) -> float:

@@ -143,7 +143,6 @@ def violations(policy: AnyPolicy, pins: SymbolPins | MeasuredPins) -> tuple[str,
 
     Args:
         policy: of the stream that the pins are for; whether its guarantee holds is another question.
-        pins: its owner's.
 
     Returns:
         One line each; none if the policy keeps to the pins.

@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, GetCoreSchemaHandler, GetPydanticSchema, model_validator
+from pydantic_core import CoreSchema, core_schema
 
+from contract._document import Document
 from contract.chains import ChainClass, FiniteChains
 from contract.discretisers import Categories, Cells, Discretiser, Thresholds
 from contract.errors import GuaranteeError
 from contract.exponential import exp_up, log_up
 from contract.guarantee import Adversary, Guarantee, Loss, check_ratios, tick_ratios
+from contract.noise_table import NoiseTable
 from contract.policy_header import Clock, PolicyHeader
 from contract.stretches import Stretch, stretches
-from contract.symbol_table import SymbolTable
 from contract.windows import MAX_OPEN_COUNTS, MAX_WINDOWS, Window, total_rate
 
-__all__ = ["Categories", "Cells", "Clock", "Discretiser", "Policy", "Thresholds"]
+__all__ = ["Categories", "Cells", "Clock", "Discretiser", "Policy", "SymbolTable", "Thresholds"]
+
+
+class _Written(Document):
+    """A table as it is written."""
+
+    rows: tuple[tuple[int, ...], ...]
+
+
+def _read(written: _Written) -> NoiseTable:
+    return NoiseTable(written.rows)
+
+
+def _refuse_points(table: NoiseTable) -> NoiseTable:
+    if table.points:
+        raise ValueError("a policy of symbols has a table of points")
+    return table
+
+
+def _schema(_source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    written = core_schema.no_info_after_validator_function(_read, handler.generate_schema(_Written))
+    given = core_schema.no_info_after_validator_function(_refuse_points, core_schema.is_instance_schema(NoiseTable))
+    writing = core_schema.plain_serializer_function_ser_schema(lambda table: {"rows": table.rows})
+    return core_schema.json_or_python_schema(written, given, serialization=writing)
+
+
+SymbolTable = Annotated[NoiseTable, GetPydanticSchema(_schema)]
 
 
 class Policy(PolicyHeader):
@@ -142,9 +170,7 @@ class Policy(PolicyHeader):
         Args:
             epsilon: what they tell of a single tick, as `verify_windows` derives or their guarantee claims it.
         """
-        if self.windows_alone is None:
-            return ()
-        return self._stretches(epsilon, self.windows_alone.adversary, 0.0)
+        return () if self.windows_alone is None else self._stretches(epsilon, self.windows_alone.adversary, 0.0)
 
     def _stretches(self, epsilon: float, adversary: Adversary, rate: float) -> tuple[Stretch, ...]:
         # Two states, and bounds by odds ratios, take past and future alike; other known chains need not run backward

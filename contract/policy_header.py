@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from contract._document import Document, DocumentFile
+from contract._document import Document, DocumentFile, first_problem
 from contract.discretisers import Discretiser
 from contract.errors import PolicyError
 from contract.frames import MAX_FRAME_TICKS
@@ -70,17 +70,11 @@ class PolicyHeader(DocumentFile):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Parse and check the JSON form.
-
-        Raises:
-            PolicyError: one line that names the first field that is wrong.
-        """
+        """Parse and check the JSON form; a `PolicyError` names the first field that is wrong."""
         if len(text) > MAX_POLICY_BYTES:
             raise PolicyError(f"policy of {len(text)} bytes; at most {MAX_POLICY_BYTES} are allowed")
         cls.refuse_other_format(text)
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "policy"
-            raise PolicyError(f"{where}: {first['msg']}") from None
+            raise PolicyError(first_problem(error, "policy")) from None

@@ -18,8 +18,6 @@ def signers(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> set[
     """The names of a role's keys that have validly signed an envelope.
 
     Args:
-        envelope: any.
-        role: whose signatures count.
         keys: public keys of 32 bytes by name, of all roles.
     """
     return {

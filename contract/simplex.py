@@ -78,7 +78,6 @@ def largest_ratio(above: FloatRow, below: FloatRow, high: FloatRow, steepest: fl
         above: (k,) one law.
         below: (k,) another.
         high: (k * k,) the cone, row by row, closed up to its widening; no entry is below 1.
-        steepest: The largest entry of high.
         tree: Where to work; k rows.
 
     Returns:

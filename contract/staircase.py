@@ -133,10 +133,6 @@ def normaliser(noise: Staircase) -> Fraction:
 def draw(noise: Staircase, below: Below) -> Point:
     """Draw one vector of staircase noise, exactly.
 
-    Args:
-        noise: the hull and its ratio.
-        below: the source of randomness.
-
     Returns:
         d integers.
     """

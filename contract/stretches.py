@@ -51,7 +51,6 @@ def stretch_ticks(seconds: int, period_us: int) -> int:
     """The most ticks that can fall into a time.
 
     Args:
-        seconds: its length.
         period_us: microseconds from tick to tick.
     """
     return -(-seconds * _MICROSECONDS // period_us)
@@ -64,7 +63,6 @@ def covered(window: Window, ticks: int) -> int:
     any `stride` ticks in a row together have `length`.
 
     Args:
-        window: the definition.
         ticks: of the stretch, at least 1.
     """
     whole, rest = divmod(ticks, window.stride)

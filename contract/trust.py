@@ -63,7 +63,6 @@ class TrustState:
     Attributes:
         root: envelope of the root document in force.
         version: of the newest policy document ever accepted, 0 for none.
-        digest: of that document.
         policy: envelope of it; empty for none.
         time: the newest time that was signed, in Unix seconds.
         enrolled: digest of the root of the enrolment that all this began with.
@@ -115,10 +114,7 @@ class Verdict:
     """A document that was accepted, or is no news.
 
     Attributes:
-        state: what holds now.
-        document: what was signed.
         policies: those of a policy document, as this device has them.
-        news: whether anything has changed.
     """
 
     state: TrustState
@@ -131,7 +127,6 @@ class Trust:
     """The rules of one device.
 
     Args:
-        enrolment: from its owner.
         state: what it has accepted so far; none at the beginning.
         sensors: for each stream what tells its sensor from others, which the device's configuration says; none where
             that is not known, and then streams get the benefit of the doubt.
@@ -161,7 +156,6 @@ class Trust:
         """Judge a document; what is accepted takes effect in `state`.
 
         Args:
-            payload: an envelope's bytes, as they came.
             kind: what is expected where they came from.
             now: Unix time in seconds.
 
@@ -182,9 +176,6 @@ class Trust:
 
     def follow_roots(self, payload: bytes) -> Verdict:
         """Follow a chain of root documents, as far as it goes beyond the one in force.
-
-        Args:
-            payload: a message with root documents.
 
         Raises:
             TrustError: the last of them is not in force afterwards, and why.
@@ -319,8 +310,7 @@ class Trust:
         """Refuse a policy whose guarantee is about something else than its owner has pinned."""
         if not self.enrolment.pins:
             return
-        pins = self.enrolment.pins.get(policy.stream)
-        if pins is None:
+        if (pins := self.enrolment.pins.get(policy.stream)) is None:
             raise PinnedError(f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run")
         if found := violations(policy, pins):
             raise PinnedError(f"stream {policy.stream}: {found[0]}")

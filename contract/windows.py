@@ -33,7 +33,6 @@ class Window(Document):
 
     Attributes:
         name: unlike that of any other window of the stream.
-        length: ticks in a window.
         stride: ticks from the beginning of one window to that of the next; below `length`, windows overlap.
         start: first tick of window 0.
         states: the states whose ticks are counted together, by label or by index; or "histogram", a count for each.
@@ -72,9 +71,6 @@ class Window(Document):
 
     def counted(self, labels: tuple[str, ...]) -> tuple[int, ...]:
         """The indices of the states that are counted together; all of them for a histogram.
-
-        Args:
-            labels: names of the stream's states.
 
         Raises:
             ValueError: a state is unknown or named twice.

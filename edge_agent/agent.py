@@ -18,14 +18,13 @@ from contract.errors import FrameError
 from contract.frames import Status, StreamStatus, decode_committed, encode_status
 from contract.status_codes import StatusCode, ordered
 from contract.topics import committed_topic, status_topic, table_topic
-from edge_agent.clock import Clock, SystemClock
 from edge_agent.local_status import LocalStatus
 from edge_agent.local_watch import LocalWatch
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, Managed
 from edge_agent.sender import Sender
 from edge_agent.sensors import Sensor
-from edge_agent.ticker import Ticker
+from edge_agent.ticker import Clock, SystemClock, Ticker
 from host.systemd import Notifier
 from host.wake import Wake
 from mqtt_link import Link, Will
@@ -48,11 +47,8 @@ class Agent:
     """One device.
 
     Args:
-        plan: the verified configuration.
         sensors: one for each of the plan's streams.
         entropy: fills a buffer with the operating system's randomness.
-        clock: time.
-        notifier: tells the service manager that all is well.
     """
 
     def __init__(
@@ -222,8 +218,7 @@ class Agent:
         """Publish the status at birth, when a code comes or goes, and now and then."""
         if self._fleet is not None:
             self._fleet.maintain(time.monotonic())
-            said = self._fleet.said(self._clock.now_us() / 1e6, self._connected_anew)
-            if said is not None:
+            if (said := self._fleet.said(self._clock.now_us() / 1e6, self._connected_anew)) is not None:
                 self._link.publish(*said, retain=True)
             self._connected_anew = False
         changed = self._last_status is None or self._last_status.codes != self._codes()

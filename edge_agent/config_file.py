@@ -20,13 +20,10 @@ class ConfigError(FuguError, reason=Reason.CONFIG):
 
 
 def read_config(path: Path) -> AgentConfig:
-    """Read a configuration file.
-
-    Raises:
-        ConfigError: it cannot be read, or a field is wrong.
-    """
+    """Read a configuration file; a `ConfigError` if it cannot be read, or a field is wrong."""
     from pydantic import ValidationError
 
+    from contract._document import first_problem
     from edge_agent.config_schema import AgentConfig
 
     try:
@@ -36,9 +33,7 @@ def read_config(path: Path) -> AgentConfig:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "configuration"
-        raise ConfigError(f"{path}: {where}: {first['msg']}") from None
+        raise ConfigError(f"{path}: {first_problem(error, 'configuration')}") from None
 
 
 def sensor_values(sensor: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -32,8 +32,7 @@ def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tupl
         "time": trust.state.time,
         "fresh_seconds": trust.enrolment.fresh_seconds,
     }
-    verdict = trust.in_force()
-    if verdict is None:
+    if (verdict := trust.in_force()) is None:
         return managed, []
     found = to_run(verdict, config, path.parent)
     plans = found.pop("plans")

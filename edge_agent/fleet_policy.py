@@ -45,15 +45,8 @@ class FleetPolicy:
     """What an enrolled device follows.
 
     Args:
-        fleet, device: whose it is.
-        managed: what was accepted so far.
-        later: leaves work for the agent's loop.
         switch: see `Switch`; FuguErrors refuse the document.
         offer_table: takes a stream's table; whether it was taken.
-
-    Attributes:
-        topics: what to subscribe to.
-        managed: what holds now.
     """
 
     def __init__(
@@ -91,8 +84,7 @@ class FleetPolicy:
 
         Root documents are judged first: what came with them may be signed by their keys.
         """
-        kind = self._kinds.get(topic)
-        if kind is None:
+        if (kind := self._kinds.get(topic)) is None:
             return False
         repeated = kind == "policy" and _name(payload) == self._policy[0] and self._policy[1] not in _PASSING
         room = kind != "table" or topic in self._waiting or len(self._waiting) < MOST_WAITING

@@ -27,7 +27,6 @@ class LocalStatus:
     """The file that an agent writes.
 
     Args:
-        outbox: the file that it is beside.
         device: `fleet/device`.
     """
 
@@ -42,10 +41,7 @@ class LocalStatus:
 
         Args:
             now: Unix time in seconds.
-            connected: to the broker.
-            depth: frames in the outbox.
             codes: the troubles that the published status names.
-            streams: whose counts to tell.
         """
         document = {
             "device": self._device,
@@ -76,7 +72,6 @@ def show_status(outbox: str | Path, now: float) -> str:
     """The local status of the agent that has an outbox, as lines for people.
 
     Args:
-        outbox: the file.
         now: Unix time in seconds.
 
     Raises:

@@ -21,11 +21,7 @@ _MOST_BYTES = 1 << 20
 
 
 class LocalWatch:
-    """The agent's end of the socket; without one, where the system has none or its path is too long, nobody is told.
-
-    Args:
-        outbox: the file that it is beside.
-    """
+    """The agent's end of the socket; without one, where the system has none or its path is too long, nobody is told."""
 
     def __init__(self, outbox: str | Path) -> None:
         self._path = _beside(outbox)

@@ -34,8 +34,6 @@ class MeasurePlan:
     """What a measured stream draws from.
 
     Attributes:
-        version: of the policy.
-        measurement: what is promised.
         tables: of the policy, verified; the fallback first.
     """
 
@@ -72,12 +70,7 @@ class _Held(NamedTuple):
 
 
 class Measurer:
-    """Draws the released points of one stream.
-
-    Args:
-        plan: from a verified policy.
-        entropy: fills a buffer with the operating system's randomness.
-    """
+    """Draws the released points of one stream."""
 
     def __init__(self, plan: MeasurePlan, entropy: Callable[[memoryview], None]) -> None:
         self._plan = plan
@@ -113,7 +106,6 @@ class Measurer:
         """Take a table that has arrived.
 
         Args:
-            payload: as it came.
             next_tick: the first tick that it could still be used for.
 
         Raises:

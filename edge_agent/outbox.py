@@ -18,9 +18,9 @@ from pathlib import Path
 
 from contract.errors import FuguError, Reason
 from contract.file_format import OUTBOX
-from contract.frames import SYMBOLS, Gap, SymbolFrame, decode_symbols, encode_symbols
-from contract.measure_frames import MEASURE, MeasureFrame, decode_measure, encode_measure, unpack_released
-from contract.window_frames import WindowFrame, decode_window, encode_window, sequence_name
+from contract.frames import Gap, SymbolFrame, encode_symbols
+from contract.measure_frames import MeasureFrame, encode_measure, unpack_released
+from contract.window_frames import WindowFrame, encode_window, sequence_name
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.window import ClosedWindow
 from host.database import open_database, transaction
@@ -244,7 +244,6 @@ class Outbox:
 
         Args:
             stream: a stream, or a window's sequence, whose windows' indices then stand for ticks.
-            through: last tick of the frames to forget.
             gaps: ticks up to there that are not durable elsewhere.
 
         Returns:
@@ -267,21 +266,6 @@ class Outbox:
         """The number of frames kept."""
         (count,) = self._db.execute("SELECT COUNT(*) FROM frames").fetchone()
         return int(count)
-
-    def frames(self) -> list[SymbolFrame]:
-        """All symbol frames kept, oldest first."""
-        query = "SELECT payload FROM frames WHERE stream NOT LIKE '%/%' ORDER BY id"
-        return [decode_symbols(row[0]) for row in self._db.execute(query) if row[0][0] == SYMBOLS]
-
-    def measure_frames(self) -> list[MeasureFrame]:
-        """All frames of points kept, oldest first."""
-        query = "SELECT payload FROM frames WHERE stream NOT LIKE '%/%' ORDER BY id"
-        return [decode_measure(row[0]) for row in self._db.execute(query) if row[0][0] == MEASURE]
-
-    def window_frames(self) -> list[WindowFrame]:
-        """All window frames kept, oldest first."""
-        query = "SELECT payload FROM frames WHERE stream LIKE '%/%' ORDER BY id"
-        return [decode_window(row[0]) for row in self._db.execute(query)]
 
     def close(self) -> None:
         """Close the file."""

@@ -74,14 +74,11 @@ class StreamPlan:
     """One stream of a policy that has been verified.
 
     Attributes:
-        version: version of the policy.
         valid_from, valid_until: Unix time in seconds within which symbols may be made.
         epoch_us, period_us: tick t happens at epoch_us + t * period_us, in microseconds of Unix time.
-        frame_ticks: ticks in a frame.
         noise: what is drawn from; none where windows are all there is.
         discretiser: the discretiser's document, as plain values.
         sensor: the sensor's configuration, as plain values.
-        windows: what is counted.
         watch: what the guarantee assumes of the states, as far as that can be seen from them.
     """
 
@@ -138,7 +135,6 @@ class Managed:
 
     Attributes:
         streams: names of the streams that it has sensors for.
-        config: its configuration file.
         trust: file that remembers what was accepted.
         version: of the policy document in force, 0 for none.
         valid_until: when that expires, in Unix seconds; none for never.
@@ -167,7 +163,6 @@ class AgentPlan:
             once the broker has acknowledged it.
         drain_seconds: how long an orderly stop waits for the outbox to empty.
         status_seconds: time between two status messages.
-        managed: of an enrolled device.
     """
 
     fleet: str

@@ -77,8 +77,7 @@ def system_entropy() -> Callable[[memoryview], None]:
     def fill(buffer: memoryview) -> None:
         filled = 0
         while filled < len(buffer):
-            count = source.readinto(buffer[filled:])
-            if not count:
+            if not (count := source.readinto(buffer[filled:])):
                 raise OSError("the operating system's random generator gives no bytes")
             filled += count
 
@@ -92,7 +91,6 @@ def randomiser(table: NoiseTable, entropy: Callable[[memoryview], None]) -> Call
     tell which words made the symbols. After a fork the child throws the block away: no word is ever used twice.
 
     Args:
-        table: of symbols.
         entropy: fills a writable buffer with independent uniform bytes.
     """
     block = memoryview(bytearray(4 * BLOCK_WORDS))
@@ -110,8 +108,7 @@ def randomiser(table: NoiseTable, entropy: Callable[[memoryview], None]) -> Call
         return taken
 
     def draw(state: int | None) -> int:
-        row = public_row(word(), table.states) if state is None else state
-        return table.draw(row, word())
+        return table.draw(public_row(word(), table.states) if state is None else state, word())
 
     def discard() -> None:
         nonlocal left

@@ -20,9 +20,6 @@ class Sender:
     """The frames of one device on their way; used from the agent's loop.
 
     Args:
-        outbox: what there is to send.
-        link: the connection.
-        fleet, device: whose frames they are.
         forget_early: whether the broker's acknowledgement is enough to forget a frame.
     """
 
@@ -52,16 +49,13 @@ class Sender:
     def _send_next(self) -> bool:
         """Publish the next frame, if there is one and a connection."""
         fresh = not self._resend
-        after = self._sent_through if fresh else self._resend[0] - 1
-        frame = self._outbox.next_frame(after)
-        if frame is None:
+        if (frame := self._outbox.next_frame(self._sent_through if fresh else self._resend[0] - 1)) is None:
             self._resend.clear()
             return not fresh
         frame_id, name, payload = frame
         stream, _, window = name.partition("/")
         topic = window_topic if window else symbols_topic
-        mid = self._link.publish(topic(self._fleet, self._device, stream), payload)
-        if mid is None:
+        if (mid := self._link.publish(topic(self._fleet, self._device, stream), payload)) is None:
             return False
         if fresh:
             self._sent_through = frame_id
@@ -80,11 +74,7 @@ class Sender:
             self._advance()
 
     def committed(self, message: Committed) -> None:
-        """The gateway has said what is durable.
-
-        Raises:
-            sqlite3.Error: the outbox cannot be used; nothing is lost.
-        """
+        """The gateway has said what is durable; a `sqlite3.Error` if the outbox cannot be used; nothing is lost."""
         now = time.monotonic()
         for commit in message.streams:
             forgotten, missing = self._outbox.forget_committed(commit.stream, commit.through, commit.gaps)

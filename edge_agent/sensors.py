@@ -235,7 +235,6 @@ class ChangeSensor:
     """A sensor that only tells of changes: its reading holds until the next, or until its source fails.
 
     Args:
-        source: whose readings are changes.
         keep_alive_ticks: how many ticks a sign that the source works is good for. Only such signs count, and no
             reading, so that which ticks are missing does not depend on readings; none: readings hold for ever, or until
             the source says itself that it does not work.

@@ -23,9 +23,6 @@ _Key = tuple[str, int, int]
 class SharedSensor:
     """A sensor as the streams of one clock see it.
 
-    Args:
-        sensor: that is read.
-
     Attributes:
         newest: the newest tick that was read, -1 for none; earlier ones have no reading any more.
     """
@@ -75,11 +72,7 @@ class Sensors:
         return found
 
     def of(self, plan: StreamPlan) -> SharedSensor:
-        """The sensor of a stream, opened if it is not open.
-
-        Raises:
-            ConfigError: it cannot be opened.
-        """
+        """The sensor of a stream, opened if it is not open; a `ConfigError` if it cannot be opened."""
         if (found := self._shared.get(_key(plan))) is not None:
             return found
         if plan.sensor.get("kind") == "stdin":  # there is one standard input, whatever the clock of those who read it
@@ -104,11 +97,7 @@ def open_sensors(plans: Sequence[StreamPlan]) -> list[Sensor]:
 
 
 def check_lines(plans: Sequence[StreamPlan]) -> None:
-    """Refuse streams that would take the lines of standard input from one another.
-
-    Raises:
-        ConfigError: they would.
-    """
+    """Refuse streams that would take the lines of standard input from one another; a `ConfigError` if they would."""
     if len({_key(plan) for plan in plans if plan.sensor.get("kind") == "stdin"}) > 1:
         raise ConfigError("standard input feeds the streams of one clock and one sensor table only")
 

@@ -22,11 +22,8 @@ class Stream:
     """A stream: its plan, its sensor, what it draws from, and where it is.
 
     Args:
-        plan: from a verified policy.
         sensor: gives its readings, perhaps to others as well.
-        entropy: fills a buffer with the operating system's randomness.
         last_tick: the last tick that was ever committed, -1 if none was.
-        windows: what is counted beside the symbols.
 
     Attributes:
         mechanism: what to release for a tick and its state.

@@ -11,18 +11,43 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from contract.status_codes import StatusCode
-from edge_agent.clock import Clock
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors import Sensor
 from edge_agent.shared import Sensors, SharedSensor, check_lines
 from edge_agent.stream import Stream
 from edge_agent.window import StreamWindows
+from host.wake import Wake
 
-__all__ = ["Ticker"]
+__all__ = ["Clock", "SystemClock", "Ticker"]
+
+
+class Clock(Protocol):
+    """Time for the agent."""
+
+    def now_us(self) -> int:
+        """Microseconds of Unix time."""
+
+    def wait(self, wake: Wake, seconds: float) -> None:
+        """Wait until woken, or some seconds have passed."""
+
+
+class SystemClock:
+    """The operating system's clock."""
+
+    def now_us(self) -> int:
+        """Microseconds of Unix time."""
+        return time.time_ns() // 1000
+
+    def wait(self, wake: Wake, seconds: float) -> None:
+        """Wait until woken, or some seconds have passed."""
+        wake.wait(seconds)
+
 
 _log = logging.getLogger(__name__)
 
@@ -37,9 +62,6 @@ class Ticker:
     """The streams of one device; used from the agent's loop.
 
     Args:
-        outbox: where symbols become durable.
-        clock: time.
-        entropy: fills a buffer with the operating system's randomness.
         silent: whether a policy that has expired, at a time in seconds, says that nothing may be drawn.
 
     Attributes:
@@ -64,7 +86,6 @@ class Ticker:
         """Begin with the tick after this one.
 
         Args:
-            plans: of the streams.
             sensors: one for each; streams with the same one, and the same clock, get the same readings.
 
         Raises:
@@ -125,11 +146,7 @@ class Ticker:
         return max(0.0, min([IDLE_SECONDS, *due]))
 
     def close_frames(self) -> None:
-        """Let frames that are not full leave.
-
-        Raises:
-            sqlite3.Error: the outbox does not take it.
-        """
+        """Let frames that are not full leave; a `sqlite3.Error` if the outbox does not take it."""
         for stream in self.streams:
             self._outbox.close_frame(stream.plan)
 
@@ -198,8 +215,7 @@ class Ticker:
 
     def _release(self, stream: Stream, tick: int) -> None:
         """Commit the windows that have ended; what cannot be committed is thrown away."""
-        closed = stream.windows.close(tick)
-        if closed:
+        if closed := stream.windows.close(tick):
             try:
                 self._outbox.append_windows(stream.plan, closed)
             except sqlite3.Error as error:

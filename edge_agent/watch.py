@@ -59,10 +59,6 @@ def watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
 class Watch:
     """A sequential test of one stream's states.
 
-    Args:
-        states: k, how many there are.
-        chains: of `watched_class`.
-
     Attributes:
         steps: pairs of neighbouring ticks that were counted.
         evidence: logarithm of the average product so far.

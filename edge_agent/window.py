@@ -113,9 +113,7 @@ class StreamWindows:
     """The windows of one stream.
 
     Args:
-        plans: the windows of the stream's policy.
         last_indices: for each of them, the index of the last window that was ever released, -1 for none.
-        entropy: fills a buffer with the operating system's randomness.
     """
 
     def __init__(

@@ -75,8 +75,7 @@ def prepare(options: argparse.Namespace) -> list[Path]:
 def _transition(policy: AnyPolicy) -> Sequence[Sequence[float]]:
     """The chain that the policy measures, or the middle of the class that it is for."""
     if not isinstance(policy, Policy):
-        rows = [dict(row) for row in policy.transition]
-        return [[row.get(state, 0.0) for state in range(len(rows))] for row in rows]
+        return policy.matrix
     chains = policy.chains
     if isinstance(chains, BinaryChains):
         q, r = sum(chains.q) / 2, sum(chains.r) / 2

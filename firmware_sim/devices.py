@@ -79,12 +79,7 @@ def _toml(values: dict[str, object]) -> list[str]:
 
 
 class AgentProcess:
-    """The real agent in a process of its own.
-
-    Args:
-        config: its configuration file.
-        log: file for what it prints.
-    """
+    """The real agent in a process of its own."""
 
     def __init__(self, config: Path, log: Path) -> None:
         with log.open("ab") as output:
@@ -128,8 +123,6 @@ def simulate_states(transition: Sequence[Sequence[float]], length: int, generato
 
     Args:
         transition: k rows of k probabilities.
-        length: number of ticks.
-        generator: where the randomness comes from.
     """
     states = range(len(transition))
     path = [generator.choice(states)]
@@ -157,8 +150,7 @@ def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> 
         values, states = _around_a_mean(discretiser, states), range(discretiser.baseline_ticks + len(states))
     else:
         edges, margin = discretiser.edges, discretiser.hysteresis + 1.0
-        inner = [(low + high) / 2 for low, high in pairwise(edges)]
-        values = [edges[0] - margin, *inner, edges[-1] + margin]
+        values = [edges[0] - margin, *[(low + high) / 2 for low, high in pairwise(edges)], edges[-1] + margin]
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["t", "value"])

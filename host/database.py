@@ -31,13 +31,9 @@ def open_database(
     """Open a file, and make it if it is new; a file of another kind or version is not changed.
 
     Args:
-        path: the file.
-        kind: what it has to be.
         schema: statements that make it, all in one transaction.
         refused: raised if it cannot be used.
         create: whether it may be made; else it must be there.
-        wait_seconds: time to wait for other processes that write.
-        settings: pragmas of the connection.
         shown: what messages call the file; its name if not given.
         in_use: the message if another process holds the file for all that time; a general one if not given.
 

@@ -118,8 +118,6 @@ class Subscription:
                 print(reading)
 
     Args:
-        broker: where to connect.
-        fleet: name of the fleet.
         device, stream: names, or "+" for all.
         symbols, estimates, releases, windows: which of them to subscribe to; released points count as symbols, and
             their estimates as estimates; releases are not a device's, and come only

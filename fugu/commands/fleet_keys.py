@@ -15,8 +15,8 @@ from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandLineError
 from fugu.view.terminal import say, show_table
 from gateway.fleet import roots
+from gateway.fleet.key_file import new_passphrase
 from gateway.fleet.keystore import ROLES, KeyFile, key_files, short
-from gateway.fleet.passphrases import new_passphrase
 from gateway.fleet.roots import ROOT_FILE, initialise, root_in
 
 __all__ = ["app", "init"]

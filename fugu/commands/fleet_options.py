@@ -18,7 +18,7 @@ from contract.errors import FuguError
 from contract.fleet_documents import Address, Enrolment, read_enrolment
 from fugu.errors import CommandError, CommandLineError
 from gateway.fleet import KeyStoreError
-from gateway.fleet.passphrases import Passphrases, read_passphrase
+from gateway.fleet.key_file import Passphrases, read_passphrase
 
 __all__ = [
     "AsOption",

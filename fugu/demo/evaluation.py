@@ -19,7 +19,7 @@ from fugu.demo.people import BEATS, EPSILON, Person
 from fugu.demo.processes import DemoError
 from gateway.attack import COUNT_ATTACKERS, Attack, CountOutputs, Knowledge, attack, odds_change, release_symbols
 from gateway.chain.arrays import Floats
-from gateway.planning.window_error import window_error
+from gateway.planning.answers import window_error
 from gateway.privacy.quilts import group_dp_scale, mqm_exact
 
 __all__ = ["PROMISE", "Night", "evaluate", "summary"]

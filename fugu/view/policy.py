@@ -20,7 +20,7 @@ from fugu.view.protected import protected_sentence
 from fugu.view.stretches import stretch_documents, stretch_lines
 
 if TYPE_CHECKING:
-    from gateway.planning.window_error import WindowError
+    from gateway.planning.answers import WindowError
 
 __all__ = ["measure_policy_document", "missing_sentence", "policy_document", "show_measure_policy", "show_policy"]
 
@@ -47,7 +47,7 @@ def policy_document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str,
 
 
 def _error(window: Window) -> WindowError:
-    from gateway.planning.window_error import window_error  # a policy that cannot be read needs no gateway
+    from gateway.planning.answers import window_error  # a policy that cannot be read needs no gateway
 
     return window_error(Fraction(window.scale), window.length)
 

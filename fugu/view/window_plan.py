@@ -15,8 +15,8 @@ from contract.windows import Window
 from fugu.view.protected import protected_sentence
 from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.view.terminal import say, show_table
+from gateway.planning.answers import WindowError, window_error
 from gateway.planning.joint_plan import JointPlan
-from gateway.planning.window_error import WindowError, window_error
 from gateway.planning.window_plan import PlannedNoise
 from gateway.privacy.window_mechanisms import Mechanism, WindowRequest
 

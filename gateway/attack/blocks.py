@@ -61,10 +61,8 @@ def highest_share(blocks: int, affected: int, confidence: float) -> float:
 
 def block_sums(series: Floats, length: int) -> Floats:
     """Means (blocks,) of consecutive blocks of equal length, the last one up to twice as long, weighed equally."""
-    blocks = max(1, series.size // length)
-    edges = np.arange(blocks) * length
-    sizes = np.diff(np.append(edges, series.size))
-    return np.asarray(np.add.reduceat(series, edges) / sizes)
+    edges = np.arange(max(1, series.size // length)) * length
+    return np.asarray(np.add.reduceat(series, edges) / np.diff(np.append(edges, series.size)))
 
 
 def _spread(values: Floats, confidence: float) -> tuple[float, float]:

@@ -1,27 +1,52 @@
-"""What attackers reach on a recording, against what epsilon allows.
+"""Attackers by name, and what they reach on a recording, against what epsilon allows.
 
-An attacker is judged by what the outputs add: against the same attacker, who knows the same, without the outputs, tick
-by tick on the same blocks. How often each state occurred, and was guessed without them, is a fact of the recording; the
-interval is for the gain.
+All attackers have one signature: outputs and knowledge in, probabilities of every tick's state out. One is judged by
+what the outputs add: against the same attacker, who knows the same, without the outputs, tick by tick on the same
+blocks. How often each state occurred, and was guessed without them, is a fact of the recording; the interval is for the
+gain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from gateway.attack.attackers import ATTACKERS, COUNT_ATTACKERS, Attacker
 from gateway.attack.blocks import mean_interval
-from gateway.attack.ceiling import success_bound
-from gateway.attack.chains import smoothing
-from gateway.attack.epsilon import epsilon_bound
-from gateway.attack.knowledge import Knowledge
-from gateway.attack.outputs import CountOutputs, Outputs, without
+from gateway.attack.chains import path, single, smoothing
+from gateway.attack.epsilon import epsilon_bound, success_bound
+from gateway.attack.learning import learned, learned_levels, learned_path, regimes
+from gateway.attack.outputs import CountOutputs, Knowledge, Outputs, without
+from gateway.attack.supervised import folded, supervised
 from gateway.chain.arrays import Floats, Ints
 
-__all__ = ["Attack", "attack", "mean_rates", "odds_change"]
+__all__ = ["ATTACKERS", "COUNT_ATTACKERS", "Attack", "Attacker", "attack", "mean_rates", "odds_change"]
+
+Attacker: TypeAlias = Callable[[Outputs, Knowledge], Floats]
+"""From n ticks of outputs and what else is known to (n, k) probabilities; the same input gives the same answer."""
+
+ATTACKERS: dict[str, Attacker] = {
+    "single symbol": single,
+    "forward-backward": smoothing,
+    "Viterbi": path,
+    "learned chain": learned,
+    "learned chain, Viterbi": learned_path,
+    "2 learned regimes": regimes(2),
+    "3 learned regimes": regimes(3),
+    "supervised": folded(supervised, 5),
+}
+"""Those who read symbols."""
+
+COUNT_ATTACKERS: dict[str, Attacker] = {
+    "single window": single,
+    "forward-backward": smoothing,
+    "learned levels": learned_levels,
+    "supervised": folded(supervised, 5),
+}
+"""Those who read counts of windows."""
+
 
 _HARMFUL = 0.05
 """Success above the ceiling that a recording must be long enough to show."""
@@ -32,7 +57,6 @@ class Attack:
     """What one attacker reached.
 
     Attributes:
-        attacker: its name.
         success: share of the judged ticks whose state it named.
         low, high: the guess and the interval of the gain over it, corrected for the number of attackers; an attacker
             who never leaves the guess has exactly the guess.
@@ -85,7 +109,6 @@ def attack(
     Args:
         states: (n,) true states, -1 where there is none. Those are not judged, nor are ticks that the attacker knows.
         segments: (n,) equal inside a stretch without gaps.
-        outputs: what was released.
         epsilon: what was promised, in nats.
         transition: (k, k) the chain that attackers believe; none: they are given the recording's own mean rates.
         known: (n,) true states that attackers are given, -1 elsewhere.
@@ -135,7 +158,6 @@ def odds_change(outputs: Outputs, knowledge: Knowledge) -> Floats:
     factor stays within e^epsilon, whatever the truth is.
 
     Args:
-        outputs: what was released.
         knowledge: the chain that is believed, and known states, where the change is 0.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What an attacker sees of a stream: sanitised symbols, or noisy counts of windows, or both."""
+"""What an attacker sees of a stream, symbols, noisy counts of windows or both, and what it knows or believes beside."""
 
 from __future__ import annotations
 
@@ -10,9 +10,19 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from contract.noise_table import SCALE, NoiseTable
+from gateway.chain import stationary_law
 from gateway.chain.arrays import Floats, Ints
 
-__all__ = ["CountOutputs", "Outputs", "SymbolOutputs", "release_counts", "release_symbols", "without"]
+__all__ = [
+    "CountOutputs",
+    "Knowledge",
+    "Outputs",
+    "SymbolOutputs",
+    "known_every",
+    "release_counts",
+    "release_symbols",
+    "without",
+]
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,6 @@ class CountOutputs:
     Attributes:
         counts: (w, g) counts of g groups of states, each with discrete Laplace noise of its own.
         first: (w,) first tick of each window, increasing.
-        length: ticks in a window.
         scale: of the noise, in ticks.
         groups: the g groups of states that are counted; a histogram has one for each state.
         ticks: n.
@@ -92,15 +101,12 @@ def release_symbols(states: Ints, table: NoiseTable, generator: np.random.Genera
 
     Args:
         states: (n,) true states, -1 where there is none: its symbol comes from a public law, and counts as unobserved.
-        table: the noise table.
-        generator: source of randomness.
     """
     weights = np.array(table.weights(), dtype=np.float64)
     emission = weights / weights.sum(axis=1, keepdims=True)
     limits = np.cumsum(np.array(table.weights(), dtype=np.int64), axis=1)
     words = generator.integers(SCALE, size=states.size)
-    symbols = (words[:, None] >= limits[states]).sum(axis=1)
-    return SymbolOutputs(np.where(states >= 0, symbols, -1), emission)
+    return SymbolOutputs(np.where(states >= 0, (words[:, None] >= limits[states]).sum(axis=1), -1), emission)
 
 
 def release_counts(
@@ -122,8 +128,6 @@ def release_counts(
         length: ticks in a window.
         scale: of the noise, in ticks.
         counted: the states that are counted together, or "histogram", a count for each.
-        generator: source of randomness.
-        k: the number of states.
         beside: symbols of the same ticks.
     """
     groups = tuple((x,) for x in range(k)) if counted == "histogram" else (counted,)
@@ -132,8 +136,54 @@ def release_counts(
     first = np.concatenate([np.arange(low, high - length + 1, length) for low, high in stretches]).astype(np.int64)
     inside = np.array([np.concatenate([[0], np.cumsum(np.isin(states, group))]) for group in groups]).T
     # The difference of two geometric numbers with ratio exp(-1/s) is discrete Laplace noise of scale s.
-    success = -math.expm1(-1 / float(scale))
-    up, down = generator.geometric(success, (2, first.size, len(groups)))
+    up, down = generator.geometric(-math.expm1(-1 / float(scale)), (2, first.size, len(groups)))
     counts = (inside[first + length] - inside[first] + up - down).astype(np.int64)
     present = (states >= 0).astype(np.int64)
     return CountOutputs(counts, first, length, scale, groups, int(states.size), k, present, beside)
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What an attacker knows or believes beside the outputs.
+
+    Attributes:
+        transition: (k, k) the chain that is believed.
+        segments: (n,) equal inside a stretch without gaps.
+        known: (n,) true states that are known, -1 elsewhere.
+        truth: (n,) true states of a time to learn from, -1 where they are held back; the same person's.
+    """
+
+    transition: Floats
+    segments: Ints
+    known: Ints | None = None
+    truth: Ints | None = None
+
+    @property
+    def law(self) -> Floats:
+        """The stationary law (k,) of the believed chain."""
+        return stationary_law(self.transition)
+
+    @property
+    def lengths(self) -> Ints:
+        """Ticks of each stretch without gaps."""
+        return np.diff(np.concatenate([[0], np.flatnonzero(np.diff(self.segments)) + 1, [self.segments.size]]))
+
+    def learn_from(self, symbols: Ints, emission: Floats) -> tuple[Ints, Floats]:
+        """Symbols and a table that also say the known states: state x is known by the symbol m + x.
+
+        Every likelihood is halved, which changes no posterior, and so the rows of the table remain laws.
+        """
+        if self.known is None:
+            return symbols, emission
+        k, m = emission.shape
+        return np.where(self.known >= 0, m + self.known, symbols), np.hstack([emission, np.eye(k)]) / 2
+
+
+def known_every(states: Ints, every: int) -> Ints:
+    """True states at every so many ticks, -1 elsewhere; with 2, both neighbours of every other tick are known.
+
+    Args:
+        states: (n,) true states, -1 where there is none.
+        every: at least 2.
+    """
+    return np.where(np.arange(states.size) % every == 0, states, -1)

@@ -10,8 +10,7 @@ import numpy as np
 from scipy.special import expit
 
 from gateway.attack.chains import smoothing
-from gateway.attack.knowledge import Knowledge
-from gateway.attack.outputs import CountOutputs, Outputs, without
+from gateway.attack.outputs import CountOutputs, Knowledge, Outputs, without
 from gateway.chain.arrays import Floats, Ints
 
 __all__ = ["folded", "supervised"]
@@ -54,12 +53,10 @@ def folded(attacker: Callable[[Outputs, Knowledge], Floats], folds: int) -> Call
     """
 
     def attack(outputs: Outputs, knowledge: Knowledge) -> Floats:
-        truth = knowledge.truth
-        if truth is None:
+        if (truth := knowledge.truth) is None:
             return attacker(outputs, knowledge)
         found = np.empty((outputs.ticks, outputs.states))
-        edges = np.linspace(0, outputs.ticks, folds + 1).astype(int)
-        for low, high in pairwise(edges):
+        for low, high in pairwise(np.linspace(0, outputs.ticks, folds + 1).astype(int)):
             held, margin = truth.copy(), (high - low) // 10
             held[max(0, low - margin) : high + margin] = -1
             found[low:high] = attacker(outputs, replace(knowledge, truth=held))[low:high]
@@ -84,8 +81,7 @@ def _features(outputs: Outputs, knowledge: Knowledge, x: int) -> Iterator[Floats
 
 def _standard(column: Floats) -> Floats:
     """Mean 0 and standard deviation 1; a constant becomes 0."""
-    spread = float(column.std())
-    return np.asarray((column - column.mean()) / (spread or 1.0))
+    return np.asarray((column - column.mean()) / (float(column.std()) or 1.0))
 
 
 def _sums(series: Floats, segments: Ints, widths: tuple[int, ...]) -> list[Floats]:

@@ -50,7 +50,6 @@ class Settings(Document):
         bind: address that it listens on; none means all.
         mutual: whether accounts have certificates; if not, they have passwords.
         in_place: whether it runs in the folder that it was written to.
-        days: how long certificates hold.
     """
 
     fleet: Name
@@ -73,9 +72,6 @@ class Credentials:
 
     def write(self, folder: Path, stem: str = "") -> dict[str, str]:
         """Write them into a folder.
-
-        Args:
-            stem: what the files' names begin with.
 
         Returns:
             The fields of `mqtt_link.Broker` that name them, without the folder.
@@ -157,11 +153,7 @@ class BrokerFolder:
             self._write_password(name, None)
 
     def account(self, name: str) -> Account:
-        """An account that was not removed.
-
-        Raises:
-            DeploymentError: there is none.
-        """
+        """An account that was not removed; a `DeploymentError` if there is none."""
         found = [one for one in self.settings.accounts if one.name == name and one.role != "removed"]
         if not found:
             raise DeploymentError(f"there is no account {name}")
@@ -230,11 +222,7 @@ def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder
 
 
 def open_broker(path: Path) -> BrokerFolder:
-    """Read the folder of a broker.
-
-    Raises:
-        DeploymentError: it is none.
-    """
+    """Read the folder of a broker; a `DeploymentError` if it is none."""
     try:
         settings = Settings.model_validate_json(read_text(path / "broker.json", "the broker's document"))
     except ValidationError as error:
@@ -243,11 +231,7 @@ def open_broker(path: Path) -> BrokerFolder:
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuse what cannot be a name in a topic.
-
-    Raises:
-        InvalidNameError: it cannot.
-    """
+    """Refuse what cannot be a name in a topic; an `InvalidNameError` if it cannot."""
     if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
         allowed = "1 to 64 letters, digits, '_' or '-', and neither 'estimate' nor 'release'"
         raise InvalidNameError(f"the name of the {what} must be {allowed}, got {name[:80]!r}")

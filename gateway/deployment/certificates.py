@@ -45,9 +45,7 @@ class Authority:
         """Make a new authority.
 
         Args:
-            fleet: its name in people's eyes.
             now: the present time, with its zone.
-            days: how long its certificate holds.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"Fugu Edge {fleet} authority")
@@ -77,11 +75,7 @@ class Authority:
         return Issued(self.certificate.public_bytes(serialization.Encoding.PEM), _pem(self.key))
 
     def issue_server(self, hosts: Sequence[str], now: datetime, days: int) -> Issued:
-        """Make the broker's certificate.
-
-        Args:
-            hosts: the names and addresses that clients use for it.
-        """
+        """Make the broker's certificate."""
         names = x509.SubjectAlternativeName([_host(host) for host in hosts])
         return self._issue(hosts[0][:64], ExtendedKeyUsageOID.SERVER_AUTH, now, days, names)
 

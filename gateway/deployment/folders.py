@@ -38,7 +38,6 @@ class DeviceOptions:
         ceiling: the largest epsilon that the device's owner accepts for a stream, in nats.
         measurement_ceiling: the same for one released point; none refuses measured streams.
         sensor: "stdin", or the Python function that is called once a tick, as package.module:function.
-        program: the installed `fugu-agent`.
         in_place: use relative names only, and write no unit.
     """
 
@@ -77,11 +76,7 @@ def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, A
 
 
 def checked_program(text: str) -> str:
-    """An absolute path that can stand in a unit.
-
-    Raises:
-        InvalidNameError: it is none.
-    """
+    """An absolute path that can stand in a unit; an `InvalidNameError` if it is none."""
     if not _SAFE_PATH.fullmatch(text):
         raise InvalidNameError(f"the program must be an absolute path without spaces or quotes, got {text[:80]!r}")
     return text
@@ -113,7 +108,6 @@ def write_gateway(
 
     Args:
         rollout: of the account of the operators' role by which the gateway sends signed policies, if it does.
-        program: the installed `fugu`.
     """
     (folder / "policies").mkdir()
     files = write_client(folder, broker, credentials)

@@ -22,7 +22,6 @@ class Promises:
     Attributes:
         releases: the gateway's configuration of releases, which says what each audience is promised.
         policies: folder of the fleet's policies, which say what the chains may be.
-        fleet: its name.
     """
 
     releases: Path

@@ -22,7 +22,6 @@ def cheapest(hull: Hull, differences: Ints, cost: Callable[[Hull], Fraction], *,
     """The difference whose addition makes the cheapest hull.
 
     Args:
-        hull: K.
         differences: n x d, n at least 1.
         cost: of a hull, exactly: its area, or the error of its noise.
         by_error: whether the cost is the error; it says what to estimate.

@@ -55,8 +55,7 @@ class Emission(NamedTuple):
 
 def noise_table(table: TableWeights) -> NoiseTable:
     """A certified table in the form in which it travels."""
-    thresholds = np.cumsum(table.weights, axis=1)[:, :-1]
-    rows = tuple(array("I", row) for row in thresholds.tolist())
+    rows = tuple(array("I", row) for row in np.cumsum(table.weights, axis=1)[:, :-1].tolist())
     return NoiseTable(rows, tuple(tuple(point) for point in table.outputs.tolist()))
 
 
@@ -117,8 +116,7 @@ def emission(noise: Noise, values: Ints) -> Emission:
 def noise_loss(noise: Noise, values: Ints) -> NDArray[np.float64]:
     """The per-tick loss of compiled noise for each pair of states, N x N in nats, rounded up; for the accountant."""
     if isinstance(noise, NoiseTable):
-        weights = np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64)
-        return table_loss(weights)
+        return table_loss(np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64))
     centres, hull = _centres(noise, values), _polygon(noise.noise.vertices)
     step = -float(np.log(float(noise.noise.ratio))) * (1.0 + OUTWARD)
     return np.array([ceil_gauges(hull, centre - centres) * step for centre in centres])

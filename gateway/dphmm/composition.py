@@ -93,7 +93,6 @@ def joint_epsilon(protected: Sequence[Bools], epsilons: Sequence[float]) -> floa
 
     Args:
         protected: N x N each, from `protected_pairs`: one for each release of the tick.
-        epsilons: as many.
 
     Returns:
         The sum, rounded up: a bound for every protected pair.
@@ -135,9 +134,6 @@ def accepted_loss(measurement: Measurement) -> Floats:
     That is epsilon for each edge of the policy graph on the shortest way between them inside a set of possible states,
     and never more than the factor's share; the fallback tells of any two states at most epsilon.
 
-    Args:
-        measurement: what is promised.
-
     Returns:
         N x N in nats, rounded up: the largest over all sets of possible states.
 
@@ -174,7 +170,6 @@ def stream_loss(
             of certified weights, or `staircase_loss`.
         initial: N probabilities of the first state, "stationary", or None for any law.
         transition: N x N, row-stochastic; zeros are allowed.
-        adversary: what the adversary may know.
         length: ticks, or None for an endless stream.
 
     Returns:

@@ -48,8 +48,7 @@ class Schedule(NamedTuple):
 
 def successors(constraint: Bools, transition: ArrayLike) -> Bools:
     """C_{t+1}, N booleans: the states that can follow from one of C_t; a step is possible if its entry is above 0."""
-    possible = np.asarray(transition) > 0
-    return np.asarray(possible[constraint].any(axis=0), dtype=np.bool_)
+    return np.asarray((np.asarray(transition) > 0)[constraint].any(axis=0), dtype=np.bool_)
 
 
 def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -> Schedule:
@@ -91,7 +90,6 @@ def delta_set(belief: ArrayLike, delta: float) -> Bools:
     answered for by its surrogate, and never has its probability set to 0.
 
     Args:
-        belief: N probabilities.
         delta: 0 <= delta < 1. With delta = 0 states of probability 0 are dropped, which underflow may have caused;
             intersect with `successors` for reachability instead.
 

@@ -58,7 +58,6 @@ def graph_svg(
         constraint: C, N booleans; states outside are grey, and so are edges that lead there.
         protection: from `protect`, for this graph and constraint set.
         names: one per state; numbers from 0 by default.
-        title: above the picture.
 
     Returns:
         The text of an SVG element. A state that the user's own edges leave exposed is a hollow circle.

@@ -85,8 +85,7 @@ def within_radius(coordinates: ArrayLike, radius: int | float | Fraction) -> Boo
         raise GraphError(f"a radius is at least 0 and finite, got {radius}")
     difference = points[:, None, :] - points[None, :, :]
     # squared distances are whole, so flooring the squared radius loses no pair
-    largest = min(int(Fraction(radius) ** 2), 2**62)
-    return _loopless(np.sum(difference * difference, axis=2) <= largest)
+    return _loopless(np.sum(difference * difference, axis=2) <= min(int(Fraction(radius) ** 2), 2**62))
 
 
 def one_step(transition: ArrayLike) -> Bools:

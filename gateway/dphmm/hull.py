@@ -77,7 +77,6 @@ def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
 
     Args:
         differences: n x d integers, d in 1..3; n may be 0.
-        scale: divide the hull by this.
 
     Returns:
         The hull.
@@ -148,15 +147,13 @@ def complete_hull(values: Ints) -> Hull:
 
 def extended(hull: Hull, difference: Ints) -> Hull:
     """Conv(K and +-difference); difference has d integers."""
-    points = np.concatenate([hull.vertices, hull.scale * difference[None, :]])
-    return difference_hull(points, scale=hull.scale)
+    return difference_hull(np.concatenate([hull.vertices, hull.scale * difference[None, :]]), scale=hull.scale)
 
 
 def capped(hull: Hull, everything: Hull, cap: Fraction | int) -> Hull:
     """K_c = Conv(K and K_complete / c): no pair of states is further apart than gauge c.
 
     Args:
-        hull: K.
         everything: K_complete, the hull of all differences within the constraint set.
         cap: c, at least 1.
 
@@ -173,8 +170,7 @@ def capped(hull: Hull, everything: Hull, cap: Fraction | int) -> Hull:
     ratio = Fraction(cap) * everything.scale
     scale = math.lcm(hull.scale, ratio.numerator)
     ours = hull.vertices * (scale // hull.scale)
-    theirs = everything.vertices * int(scale / ratio)
-    return difference_hull(np.concatenate([ours, theirs]), scale=scale)
+    return difference_hull(np.concatenate([ours, everything.vertices * int(scale / ratio)]), scale=scale)
 
 
 def gauge(hull: Hull, point: Sequence[int | Fraction]) -> Fraction | float:

@@ -48,8 +48,7 @@ def window(values: Ints, most: int) -> Window:
     while math.prod(int(size) for size in (high - low) // step + 1) > most:
         step += 1
     shape = (high - low) // step + 1
-    first = low + ((high - low) - step * (shape - 1)) // 2
-    return Window(tuple(first.tolist()), step, tuple(shape.tolist()))
+    return Window(tuple((low + ((high - low) - step * (shape - 1)) // 2).tolist()), step, tuple(shape.tolist()))
 
 
 def clamped_mass(hull: Hull, values: Ints, outputs: Window, ratio: float) -> NDArray[np.float64]:

@@ -119,8 +119,7 @@ def boundary_points(hull: Hull) -> int:
         raise GraphError(
             "above 100 states, the hull's lattice points must lie in a segment or a plane polygon, not capped"
         )
-    steps = np.roll(hull.vertices, -1, axis=0) - hull.vertices
-    return sum(math.gcd(*step) for step in steps.tolist())
+    return sum(math.gcd(*step) for step in (np.roll(hull.vertices, -1, axis=0) - hull.vertices).tolist())
 
 
 def _determinant(rows: list[list[int]]) -> int:

@@ -197,8 +197,7 @@ def _cliques(pairs: Bools) -> Iterator[list[int]]:
         candidates = pairs[i] & pairs[j]
         while candidates.any():
             # the one with the most pairs still to cover, and of equals the lowest
-            gain = np.where(candidates, left[:, clique].sum(axis=1), -1)
-            chosen = int(np.argmax(gain))
+            chosen = int(np.argmax(np.where(candidates, left[:, clique].sum(axis=1), -1)))
             clique.append(chosen)
             candidates &= pairs[chosen]
         inside = np.ix_(clique, clique)

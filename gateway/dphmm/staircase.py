@@ -33,7 +33,6 @@ def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
 
     Args:
         epsilon: above 0 and at most 20, in nats.
-        bits: of the fraction.
 
     Raises:
         GraphError: epsilon is out of range.
@@ -81,8 +80,7 @@ def probability(noise: Staircase, point: tuple[int, ...]) -> Fraction:
     if not noise.spans(point):
         return Fraction(0)
     heights = [(sum(a * b for a, b in zip(normal, point, strict=True)), offset) for normal, offset in noise.facets()]
-    power = max(0, *(-(-height // offset) for height, offset in heights))
-    return noise.ratio**power / normaliser(noise)
+    return noise.ratio ** max(0, *(-(-height // offset) for height, offset in heights)) / normaliser(noise)
 
 
 def staircase_error(noise: Staircase) -> float:

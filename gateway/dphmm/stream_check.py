@@ -44,11 +44,8 @@ def measured_loss(
     """What all points together tell about one tick, whatever tables a device accepts.
 
     Args:
-        measurement: what is promised.
         transition: N x N, row-stochastic.
         initial: N probabilities of the first state; counts for the start "given" only.
-        start: of the chain.
-        adversary: what the adversary may know.
 
     Returns:
         Epsilon, never below the truth; infinite if no bound was found.
@@ -80,7 +77,6 @@ def measured_stretches(measurement: Measurement, epsilon: float, period_us: int 
     """What all points together tell about whole stretches.
 
     Args:
-        measurement: what is promised.
         epsilon: from `measured_loss`, of a single tick.
         period_us: microseconds from tick to tick, or none.
     """
@@ -106,12 +102,8 @@ def verify_stream(policy: MeasurePolicy) -> ChainLoss:
         GuaranteeError: it loses more, or what it loses cannot be found.
     """
     claim = policy.stream_loss
-    transition = np.zeros((len(policy.coordinates), len(policy.coordinates)))
-    for state, row in enumerate(policy.transition):
-        for following, probability in row:
-            transition[state, following] = probability
     try:
-        found = measured_loss(policy.measurement, transition, policy.initial, claim.start, claim.adversary)
+        found = measured_loss(policy.measurement, policy.matrix, policy.initial, claim.start, claim.adversary)
     except (FuguError, GraphError) as error:
         raise GuaranteeError(f"the epsilon {claim.epsilon} of the whole stream is not verified: {error}") from None
     if claim.epsilon is None or not found.epsilon <= claim.epsilon:

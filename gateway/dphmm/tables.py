@@ -82,8 +82,7 @@ def check_table(weights: ArrayLike, protected: Bools, epsilon: Fraction | int | 
     table = table.astype(np.int64)
     for state in np.flatnonzero(table.sum(axis=1) != SCALE):
         raise TableError(f"the weights of state {state} sum to {int(table[state].sum())}, not to 2^32")
-    broken = _broken(table, protected, floor_exp(epsilon))
-    if broken is not None:
+    if (broken := _broken(table, protected, floor_exp(epsilon))) is not None:
         i, j, z = broken
         raise TableError(
             f"output {z} tells state {i} from state {j}: weights {table[i, z]} and {table[j, z]} "
@@ -139,15 +138,13 @@ def build_table(
     best: tuple[Ints, float] | None = None
     # Away from the lattice of the differences rows need different normalisers; a little more noise makes up for it.
     for effort in (1.0,) if box.step == 1 else (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5):
-        mass = clamped_mass(full, places, box, exact_ratio**effort)
-        found = certified(mass, demands)
+        found = certified(clamped_mass(full, places, box, exact_ratio**effort), demands)
         if best is None or found[1] < best[1]:
             best = found
         if best[1] <= _SMALL_SHARE:
             break
     assert best is not None
-    order = np.cumsum(constraint) - 1
-    rows = best[0][order[surrogates(values, constraint)]]
+    rows = best[0][(np.cumsum(constraint) - 1)[surrogates(values, constraint)]]
     check_table(rows, protected, epsilon)
     return TableWeights(rows, inside[0] + box.points() @ basis, best[1])
 
@@ -213,6 +210,5 @@ def _broken(table: Ints, protected: Bools, bound: int) -> tuple[int, int, int] |
 def _rounded(rows: NDArray[np.float64]) -> Ints:
     """Rows of integers of at least 1 that sum to 2^32; what is left over goes to the largest cell."""
     table = np.maximum(1, np.floor(rows * SCALE)).astype(np.int64)
-    largest = np.argmax(table, axis=1)
-    table[np.arange(len(table)), largest] += SCALE - table.sum(axis=1)
+    table[np.arange(len(table)), np.argmax(table, axis=1)] += SCALE - table.sum(axis=1)
     return np.asarray(table, dtype=np.int64)

@@ -37,8 +37,7 @@ def distinct(points: Ints) -> Ints:
         key = np.flatnonzero(flags)
     else:
         key = np.unique(key)
-    cells_of = np.unravel_index(key, sides)
-    return np.asarray(np.stack(cells_of, axis=1) + low, dtype=np.int64)
+    return np.asarray(np.stack(np.unravel_index(key, sides), axis=1) + low, dtype=np.int64)
 
 
 def outermost(points: Ints) -> Ints:
@@ -181,8 +180,7 @@ def _facet(points: Ints, corner: int, normal: Ints) -> tuple[int, ...]:
     """The corners of the facet with an outward normal, counter-clockwise from outside, lowest index first."""
     touching = np.flatnonzero((points - points[corner]) @ normal == 0)
     dropped = int(np.argmax(np.abs(normal)))
-    axes = [(dropped + 1) % 3, (dropped + 2) % 3]
-    cycle = touching[polygon(points[touching][:, axes])].tolist()
+    cycle = touching[polygon(points[touching][:, [(dropped + 1) % 3, (dropped + 2) % 3]])].tolist()
     if normal[dropped] < 0:
         cycle.reverse()
     turn = cycle.index(min(cycle))

@@ -32,10 +32,7 @@ def read_checked(path: Path, root_file: Path, now: int, enrolments: Sequence[Enr
     """Read a document, and judge it as the devices will, those whose owners' limits are known by these.
 
     Args:
-        path: of the document.
-        root_file: the fleet's root.
         now: Unix time in seconds.
-        enrolments: devices whose owners' limits are known.
 
     Returns:
         The document, and whether it is valid by now; if not, devices take it later.
@@ -59,11 +56,7 @@ def target_of(to: Address) -> Target:
 
 
 def reached(registry: Registry, to: Address) -> list[Device]:
-    """The devices that a document is for.
-
-    Raises:
-        UnknownNameError: there are none.
-    """
+    """The devices that a document is for; an `UnknownNameError` if there are none."""
     target = target_of(to)
     found = [device for device in registry.devices() if target.covers(device.name, device.groups)]
     if not found:

@@ -24,8 +24,8 @@ from gateway.dphmm.graphs import GraphError
 from gateway.fleet import Registry
 from gateway.fleet.documents import document_in, former_version, new_clocks, reached
 from gateway.fleet.signing import policies_of
+from gateway.planning.answers import window_error
 from gateway.planning.planner import assess
-from gateway.planning.window_error import window_error
 
 __all__ = ["Change", "StreamChange", "Worth", "changes", "worth"]
 
@@ -43,7 +43,6 @@ class Worth(NamedTuple):
             none if the class has no typical chain, or without symbols.
         error: root-mean-square error of a released point in the unit, for a typical state, or of windows alone the mean
             error of the share that has the least; none for symbols.
-        unit: of the error.
         stretches: what is lost about whole stretches of time; empty for measured streams, for which `fugu policy check`
             finds it.
     """
@@ -73,7 +72,6 @@ class Change(NamedTuple):
     """What devices of one version would go through.
 
     Attributes:
-        devices: their names.
         former: the version that they have now; none if they have none that is known.
         unknown: the former document is not in the registry, or cannot be read: what their streams are is not known.
         streams: by name; those that stay as they are included.
@@ -169,10 +167,7 @@ def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
 def _error(policy: MeasurePolicy) -> tuple[float | None, str]:
     """The error of a point of the policy's last table, for the law that the chain settles at, and its unit."""
     values = np.array(policy.coordinates, dtype=np.int64)
-    transition = np.zeros((len(values), len(values)))
-    for state, row in enumerate(policy.transition):
-        for following, probability in row:
-            transition[state, following] = probability
+    transition = np.array(policy.matrix)
     try:
         law = emission(policy.measure_tables[-1].noise, values)
     except GraphError:
@@ -186,5 +181,4 @@ def _error(policy: MeasurePolicy) -> tuple[float | None, str]:
         np.eye(len(values)) + transition
     ) / 2.0  # settles where the chain does in the mean, also if that is periodic
     settled = np.array(policy.initial) @ np.linalg.matrix_power(lazy, _SETTLED)
-    mean = float(np.sum(settled[:, None] * law.probabilities * squares))
-    return math.sqrt(max(0.0, mean)), policy.unit
+    return math.sqrt(max(0.0, float(np.sum(settled[:, None] * law.probabilities * squares)))), policy.unit

@@ -78,9 +78,7 @@ class Target(NamedTuple):
 
     def covers(self, device: str, groups: frozenset[str]) -> bool:
         """Whether a device is meant."""
-        if self.kind == "group":
-            return self.name in groups
-        return self.kind == "fleet" or self.name == device
+        return self.name in groups if self.kind == "group" else self.kind == "fleet" or self.name == device
 
     def __str__(self) -> str:
         """As errors name it."""
@@ -95,7 +93,6 @@ class Document:
         version: its number in the fleet; every document has a higher one than all before it.
         target: whom it is addressed to, as its signed text says.
         digest: of its content, in hexadecimal.
-        payload: the envelope's bytes.
         restores: the version whose content it brings back, none if it is no way back.
     """
 
@@ -226,11 +223,7 @@ class Due(NamedTuple):
 
 
 def checked_name(name: str, what: str) -> str:
-    """A name that can stand in a topic.
-
-    Raises:
-        UnknownNameError: it cannot.
-    """
+    """A name that can stand in a topic; an `UnknownNameError` if it cannot."""
     if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
         raise UnknownNameError(f"{name[:80]!r} cannot be the name of a {what}: 1 to 64 letters, digits, '_' or '-'")
     return name

@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from contract.envelope import key_name
 from gateway.files import write_secret
 from gateway.fleet.entries import KeyStoreError
-from gateway.fleet.key_file import WrongPassphraseError, decrypted, encrypted, read_private
-from gateway.fleet.passphrases import Passphrases
+from gateway.fleet.key_file import Passphrases, WrongPassphraseError, decrypted, encrypted, read_private
 
 __all__ = [
     "ROLES",
@@ -133,14 +132,7 @@ def unlock(file: KeyFile, passphrases: Passphrases) -> Ed25519PrivateKey:
 def unlock_some(
     files: Sequence[KeyFile], names: Iterable[str], most: int, passphrases: Passphrases
 ) -> list[Ed25519PrivateKey]:
-    """The private keys of some names, in their order, as far as there are files for them.
-
-    Args:
-        files: where to look.
-        names: full names of keys.
-        most: how many are enough.
-        passphrases: for them.
-    """
+    """The private keys of some names, in their order, as far as there are files for them."""
     by_short = {file.short: file for file in files}
     found: list[Ed25519PrivateKey] = []
     for name in names:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
@@ -26,11 +26,7 @@ _MAX_PATIENCE_SECONDS = 90 * 24 * 3600
 
 
 def share(text: str) -> Fraction:
-    """Read `3%`, `0.03` or `3/100`, exactly.
-
-    Raises:
-        PlanError: it is none of these.
-    """
+    """Read `3%`, `0.03` or `3/100`, exactly; a `PlanError` if it is none of these."""
     number = text.strip()
     try:
         if number.endswith("%"):
@@ -73,7 +69,6 @@ class Plan:
     """A rollout's plan.
 
     Attributes:
-        version: of the document.
         stages: one after the other; the last reaches all of the rollout's devices.
         error: the rollout stops when at least this share of a stage's devices has refused the document, failed with
             it, or keeps silent.
@@ -117,16 +112,7 @@ class Plan:
 
     def to_json(self) -> str:
         """The plan as text, the same for equal plans."""
-        stages = [
-            {"share": stage.share and str(stage.share), "group": stage.group, "success": str(stage.success)}
-            | {"gate": stage.gate}
-            for stage in self.stages
-        ]
-        return json.dumps(
-            {"version": self.version, "stages": stages, "error": str(self.error), "pace": self.pace}
-            | {"patience_seconds": self.patience_seconds, "groups": self.groups}
-            | {"share": str(self.share), "seed": self.seed}
-        )
+        return json.dumps(asdict(self), default=str)
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
@@ -151,8 +137,6 @@ def stages_of(
     """Which devices each stage adds, in the order in which they get the document.
 
     Args:
-        plan: the plan.
-        devices: all devices, with their groups.
         target: whom the document is addressed to; nobody else gets it.
 
     Raises:

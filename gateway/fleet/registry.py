@@ -29,8 +29,17 @@ from gateway.fleet.entries import (
     UnknownNameError,
     checked_name,
 )
-from gateway.fleet.registry_file import BUSY_SECONDS, open_registry, reading, writing
-from gateway.fleet.registry_rows import DEVICES, DOCUMENT, device_of, document_of, put_report
+from gateway.fleet.registry_file import (
+    BUSY_SECONDS,
+    DEVICES,
+    DOCUMENT,
+    device_of,
+    document_of,
+    open_registry,
+    put_report,
+    reading,
+    writing,
+)
 from gateway.fleet.rollout_rows import RolloutRows
 
 __all__ = ["Registry"]
@@ -40,12 +49,9 @@ class Registry:
     """An open registry; one thread uses it at a time, several processes may have it open.
 
     Args:
-        path: the file.
         fleet: make it for this fleet if it is not there; None if it must be there.
-        busy_seconds: time to wait for another process that writes.
 
     Attributes:
-        fleet: its name.
         rollouts: the rows of `gateway.fleet.rollouts`.
 
     Raises:
@@ -71,11 +77,7 @@ class Registry:
     # Devices
 
     def enrol(self, device: str, groups: Iterable[str] = (), *, who: str, time_us: int) -> None:
-        """Add a device.
-
-        Raises:
-            UnknownNameError: a name cannot be one, or is taken.
-        """
+        """Add a device; an `UnknownNameError` if a name cannot be one, or is taken."""
         chosen = _group_names(groups)
         with self.transaction():
             if self._db.execute("SELECT 1 FROM devices WHERE name=?", (checked_name(device, "device"),)).fetchone():
@@ -85,13 +87,9 @@ class Registry:
             self.record(who, "enrol", device, " ".join(chosen), time_us=time_us)
 
     def remove(self, device: str, *, who: str, time_us: int) -> None:
-        """Forget a device; its refusals and the history stay.
-
-        Raises:
-            UnknownNameError: there is no such device.
-        """
+        """Forget a device; its refusals and the history stay; an `UnknownNameError` if there is no such device."""
         with self.transaction():
-            self._must_be_there(device)
+            self.device(device)
             for table, column in (
                 *(("members", "device"), ("desired", "device"), ("reported", "device")),
                 ("devices", "name"),
@@ -109,16 +107,12 @@ class Registry:
         """
         chosen = _group_names(groups)
         with self.transaction():
-            self._must_be_there(device)
+            self.device(device)
             self._put_groups(device, chosen)
             self.record(who, "groups", device, " ".join(chosen), time_us=time_us)
 
     def device(self, name: str) -> Device:
-        """One device.
-
-        Raises:
-            UnknownNameError: there is none of this name.
-        """
+        """One device; an `UnknownNameError` if there is none of this name."""
         with self.snapshot():
             if found := self._devices("WHERE name=?", name):
                 return found[0]
@@ -193,8 +187,6 @@ class Registry:
 
         Args:
             document: with `added_by` and `added_us` of no meaning.
-            who: the operator.
-            time_us: now.
 
         Raises:
             DocumentError: its version is not higher than all others, or what it restores is not there.
@@ -223,11 +215,7 @@ class Registry:
             self.record(who, "document", str(document.version), detail, time_us=time_us)
 
     def document(self, version: int) -> Document:
-        """A document.
-
-        Raises:
-            UnknownNameError: there is none of this version.
-        """
+        """A document; an `UnknownNameError` if there is none of this version."""
         with self.snapshot():
             return self._document(version)
 
@@ -321,9 +309,6 @@ class Registry:
             return [Event._make(row) for row in self._db.execute(query, (after, limit))]
 
     # Inside
-
-    def _must_be_there(self, device: str) -> None:
-        self.device(device)
 
     def _put_groups(self, device: str, groups: list[str]) -> None:
         self._db.execute("DELETE FROM members WHERE device=?", (device,))

@@ -1,4 +1,4 @@
-"""The registry's file: its tables, opening it, and transactions whose failure is one clear error."""
+"""The registry's file: its tables, opening it, transactions whose failure is one clear error, and its rows."""
 
 from __future__ import annotations
 
@@ -6,12 +6,24 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from contract.file_format import REGISTRY
-from gateway.fleet.entries import RegistryError, checked_name
+from gateway.fleet.entries import Desired, Device, Document, PolicyReport, RegistryError, Reported, Target, checked_name
 from host.database import open_database, snapshot, transaction
 
-__all__ = ["BUSY_SECONDS", "open_registry", "reading", "writing"]
+__all__ = [
+    "BUSY_SECONDS",
+    "DEVICES",
+    "DOCUMENT",
+    "MOST_REFUSALS",
+    "device_of",
+    "document_of",
+    "open_registry",
+    "put_report",
+    "reading",
+    "writing",
+]
 
 BUSY_SECONDS = 5.0
 _FINAL = """
@@ -60,9 +72,7 @@ def open_registry(path: Path, fleet: str | None, busy_seconds: float = BUSY_SECO
     """Open a registry's file.
 
     Args:
-        path: the file.
         fleet: make it for this fleet if it is not there; if it is, it must be this fleet's. None: it must be there.
-        busy_seconds: time to wait for another process that writes.
 
     Returns:
         A connection in autocommit mode (what is committed is on the disk), and the name of the fleet.
@@ -97,11 +107,7 @@ def writing(db: sqlite3.Connection) -> AbstractContextManager[None]:
 
 
 def reading(db: sqlite3.Connection) -> AbstractContextManager[None]:
-    """Reads see one state of the registry, and hold nobody up.
-
-    Raises:
-        RegistryError: the file cannot be read.
-    """
+    """Reads see one state of the registry, and hold nobody up; a `RegistryError` if the file cannot be read."""
     return _translated(db, snapshot, "cannot be read")
 
 
@@ -117,3 +123,56 @@ def _translated(
             yield
     except (sqlite3.Error, OverflowError) as error:
         raise RegistryError(f"the fleet registry {what}: {error}") from None
+
+
+MOST_REFUSALS = 1000
+"""Kept of one device: what a device says must not fill the gateway's disk."""
+_DEVICE = (
+    "name, (SELECT group_concat(in_group) FROM members WHERE device=name), enrolled_us, last_seen_us, online, "
+    "outbox_depth, codes, agent_version, w.version, w.since_us, w.published, "
+    "r.in_force, r.version, r.outcome, r.reason, r.since_us, r.stale"
+)
+DEVICES = f"SELECT {_DEVICE} FROM devices LEFT JOIN desired w ON w.device=name LEFT JOIN reported r ON r.device=name"
+DOCUMENT = "version, kind, name, digest, payload, description, added_by, added_us, restores"
+
+
+def document_of(row: Any) -> Document:
+    """A row of `DOCUMENT`."""
+    version, kind, name, *rest = row
+    return Document(version, Target(kind, name), *rest)
+
+
+def device_of(row: Any) -> Device:
+    """A row of `DEVICES`."""
+    name, groups, enrolled, last_seen, online, depth, error, agent = row[:8]
+    version, since, published = row[8:11]
+    in_force, answered, outcome, reason, answered_us, stale = row[11:17]
+    return Device(
+        *(name, frozenset(groups.split(",") if groups else ()), enrolled, last_seen, bool(online)),
+        *(depth, error, agent),
+        None if version is None else Desired(version, since, bool(published)),
+        None if outcome is None else Reported(in_force, answered, outcome, reason, answered_us, bool(stale)),
+    )
+
+
+def put_report(db: sqlite3.Connection, one: PolicyReport) -> None:
+    """Write down an answer, and a new refusal for ever, as part of a transaction."""
+    known = db.execute("SELECT version, outcome, reason FROM reported WHERE device=?", (one.device,)).fetchone()
+    in_force = one.version if one.outcome == "accepted" else one.in_force
+    db.execute(
+        "INSERT INTO reported VALUES (:device, :in_force, :version, :outcome, :reason, :time, :stale) "
+        "ON CONFLICT DO UPDATE SET in_force=COALESCE(:in_force, in_force), version=:version, outcome=:outcome, "
+        "reason=:reason, stale=:stale, since_us=CASE WHEN :new THEN :time ELSE since_us END",
+        {
+            **{"device": one.device, "in_force": in_force, "version": one.version, "outcome": one.outcome},
+            **{"reason": one.reason, "time": one.time_us, "stale": one.stale, "new": known != one[1:4]},
+        },
+    )
+    if one.outcome == "accepted" or known == one[1:4]:
+        return
+    (kept,) = db.execute("SELECT COUNT(*) FROM refusals WHERE device=?", (one.device,)).fetchone()
+    if kept < MOST_REFUSALS:
+        db.execute(
+            "INSERT INTO refusals (time_us, device, version, outcome, reason) VALUES (?, ?, ?, ?, ?)",
+            (one.time_us, *one[:4]),
+        )

@@ -37,11 +37,7 @@ class Stored(NamedTuple):
 
 
 class RolloutRows:
-    """The rollouts of a registry, as rows.
-
-    Args:
-        db: the registry's file.
-    """
+    """The rollouts of a registry, as rows."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -74,8 +70,7 @@ class RolloutRows:
     def load(self, number: int) -> Stored | None:
         """A rollout, none if there is none of this number."""
         query = f"SELECT plan, created_us, ended_us, {_STATE} FROM rollouts WHERE number=?"
-        row = self._db.execute(query, (number,)).fetchone()
-        if row is None:
+        if (row := self._db.execute(query, (number,)).fetchone()) is None:
             return None
         text, created, ended, phase, stage, approved, clock, seen, slot, cause = row
         members: dict[int, list[str]] = {}
@@ -121,8 +116,7 @@ def _report(
     answer: Any = (outcome if latest == version else refused) or ""
     if in_force == version and answer != "failed":
         answer = "accepted"
-    former = in_force or desired
-    return Report(bool(online), last_seen, answer, former, max(desired or 0, in_force or 0))
+    return Report(bool(online), last_seen, answer, in_force or desired, max(desired or 0, in_force or 0))
 
 
 def _row(state: State) -> tuple[object, ...]:

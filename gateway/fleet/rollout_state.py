@@ -33,7 +33,6 @@ class Report(NamedTuple):
     """What is known about a device.
 
     Attributes:
-        online: whether it is connected.
         last_seen_us: when it was last known to be.
         answer: its last word about the rollout's version, empty if there is none.
         former: the version that it has in force, or should have if it never said; None if there is none.
@@ -145,7 +144,6 @@ def tally(plan: Plan, state: State, reports: Mapping[str, Report]) -> tuple[Tall
     """How the devices of every stage stand, at the time of the state.
 
     Args:
-        plan, state: the rollout.
         reports: of every device that is enrolled.
     """
     found = []

@@ -41,11 +41,7 @@ class Rollout:
 
 
 class Rollouts:
-    """The rollouts of a registry.
-
-    Args:
-        registry: an open registry; the same thread uses it.
-    """
+    """The rollouts of a registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -163,11 +159,7 @@ class Rollouts:
             return self._rows.numbers()
 
     def show(self, number: int) -> Rollout:
-        """A rollout as it stands.
-
-        Raises:
-            UnknownNameError: there is no such rollout.
-        """
+        """A rollout as it stands; an `UnknownNameError` if there is no such rollout."""
         with self._registry.snapshot():
             plan, state, created_us, ended_us = self._load(number)
             tallies = tally(plan, state, self._rows.reports(number, plan.version))
@@ -185,8 +177,7 @@ class Rollouts:
     def _operate(self, number: int, what: str, change: Callable[[State], State], who: str, time_us: int) -> None:
         with self._registry.transaction():
             state = self._load(number).state
-            following = change(state)
-            self._save(number, state, following, time_us)
+            self._save(number, state, change(state), time_us)
             self._record(number, who, what, "", time_us)
 
     def _tell(self, number: int, before: State, after: State, time_us: int) -> None:

@@ -14,6 +14,7 @@ from contract.fleet_documents import Enrolment, Role, RootDocument, read_documen
 from contract.trust import Trust
 from gateway.files import write_public
 from gateway.fleet.entries import RootError
+from gateway.fleet.key_file import Passphrases
 from gateway.fleet.keystore import (
     ROLES,
     KeyFile,
@@ -25,7 +26,6 @@ from gateway.fleet.keystore import (
     unlock_some,
     write_key,
 )
-from gateway.fleet.passphrases import Passphrases
 
 __all__ = ["ROOT_FILE", "Root", "device_trust", "initialise", "read_root", "root_in", "rotate"]
 
@@ -63,11 +63,7 @@ def read_root(path: Path) -> Root:
 
 
 def root_in(folders: Sequence[Path]) -> Root:
-    """The newest root of some folders.
-
-    Raises:
-        RootError: none has one, or one is no good.
-    """
+    """The newest root of some folders; a `RootError` if none has one, or one is no good."""
     found = [read_root(folder / ROOT_FILE) for folder in folders if (folder / ROOT_FILE).exists()]
     if not found:
         raise RootError(f"there is no {ROOT_FILE} in {' or '.join(map(str, folders))}: put the fleet's root there")
@@ -96,13 +92,6 @@ def initialise(
     passphrases: Mapping[RoleName, str],
 ) -> Root:
     """Make a fleet's keys and its first root.
-
-    Args:
-        fleet: its name.
-        folder: new or empty.
-        counts: of keys, for each role.
-        thresholds: how many of them have to sign.
-        passphrases: of the new keys.
 
     Raises:
         RootError: the folder is not empty, or cannot be written.
@@ -134,10 +123,7 @@ def rotate(
 
     Args:
         folders: of keys; the first has the root, and gets what is new.
-        role: whose keys are replaced.
         key: the one, by the first digits of its name; none means all.
-        passphrases: of the old keys.
-        new_passphrase: of the new ones.
         count: how many new ones, if all are replaced; as many as before if not given.
         threshold: of the role from now on; as before if not given.
 

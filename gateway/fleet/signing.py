@@ -48,7 +48,6 @@ class Signed(NamedTuple):
 
     Attributes:
         signatures: how many valid ones of policy keys it has.
-        needed: how many it takes.
     """
 
     document: PolicyDocument
@@ -237,10 +236,7 @@ def check(signed: Signed, root: Root, now: int, enrolments: Iterable[Enrolment] 
     """Judge a complete document as the devices will.
 
     Args:
-        signed: the document.
-        root: the root in force.
         now: Unix time in seconds.
-        enrolments: devices whose owners' limits are known.
 
     Returns:
         Whether it is valid by now; if not, devices take it later.
@@ -273,7 +269,6 @@ def read_pins(files: Sequence[Path], fleet: str) -> dict[str, SymbolPins | Measu
 
     Args:
         files: policies in their JSON form, with or without fleet, device and version; each has its own stream.
-        fleet: of the device.
 
     Raises:
         FuguError: a file cannot be read or is for another fleet, its guarantee is false, or two are for one stream.

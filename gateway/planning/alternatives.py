@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from contract.errors import FuguError
 from gateway.chain.arrays import Ints
+from gateway.planning.answers import window_error
 from gateway.planning.recording import Recording, read_recording
 from gateway.planning.true_class import count_scale
-from gateway.planning.window_error import window_error
 from gateway.privacy.covering_class import covering_class
 from gateway.privacy.model_fit import decimate
 from gateway.privacy.window_scale import lawful_scale
@@ -26,7 +26,6 @@ class Alternative(NamedTuple):
     """Another way to make states, or another period.
 
     Attributes:
-        what: in words.
         count_scale: Laplace scale of a count, in its own ticks, universal adversary; none if there is no class.
         share_errors: mean absolute error of the share of each of `SPANS` in ticks of the recording; none likewise.
     """
@@ -43,8 +42,6 @@ def alternatives(path: Path, recording: Recording, epsilon: float) -> tuple[Alte
     anybody. States of a running mean are not compared at other periods, at which they are other states.
 
     Args:
-        path: of the recording.
-        recording: as it was read.
         epsilon: the guarantee, in nats.
     """
     discretiser = recording.discretiser

@@ -1,4 +1,7 @@
-"""What answers are worth: shares of windows, true and as they are released, and what always guessing would give."""
+"""What answers are worth: shares of windows, true and as they are released, and what always guessing would give.
+
+By how much a noisy count is wrong follows exactly from the law of its discrete Laplace noise.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 
 from gateway.chain.arrays import Floats, Ints
 
-__all__ = ["Shares", "group_error", "guess_error", "noisy_shares", "true_shares"]
+__all__ = ["Shares", "WindowError", "group_error", "guess_error", "noisy_shares", "true_shares", "window_error"]
 
 _CONFIDENCE = 0.95
 _LONGEST_REACH = 2.0**23
@@ -49,7 +52,6 @@ def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int
         states: (n,), -1 where there is none.
         segments: (n,) equal inside a stretch without gaps.
         length: ticks of a window.
-        bins: sets of states that are counted.
     """
     edges = np.concatenate([[0], np.flatnonzero(np.diff(segments)) + 1, [len(states)]])
     starts = [np.arange(a, b - length + 1, length) for a, b in pairwise(edges.tolist())]
@@ -69,11 +71,8 @@ def noisy_shares(shares: Shares, scale: Fraction, devices: int, rng: np.random.G
     """What subscribers are told, run by run: counts with discrete Laplace noise, cut off at 0 and 1.
 
     Args:
-        shares: the truth.
         scale: of the noise on every count, in ticks.
         devices: of the group whose average it is; the others are like windows of the same recording.
-        rng: source of randomness.
-        runs: how often everything is released.
 
     Returns:
         (runs, w, b) shares; compare them with `shares.truth`.
@@ -92,7 +91,6 @@ def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, floa
     Args:
         scale: of the noise on every device's count, in ticks.
         length: ticks of a window.
-        devices: N.
 
     Source: the characteristic function ((1 - a)^2 / (1 - 2 a cos t + a^2))^N of N discrete Laplace numbers, with
         a = e^(-1/s); Chebyshev's inequality where the law has too many values.
@@ -128,3 +126,37 @@ def guess_error(known: Floats, truth: Floats, devices: int, rng: np.random.Gener
             some[rng.integers(len(some), size=(400, min(devices, 1000)))].mean(axis=1) for some in (known, truth)
         )
     return float(np.abs(truth - np.median(known, axis=0)).mean())
+
+
+class WindowError(NamedTuple):
+    """The error of one number of a window, and of the share that it is of the window's ticks.
+
+    Attributes:
+        count_mean: mean absolute error, in ticks.
+        count_95: the error that is not exceeded in 95 % of all windows, in ticks.
+        share_mean, share_95: the same as a share of the window's ticks, in 0..1.
+    """
+
+    count_mean: float
+    count_95: int
+    share_mean: float
+    share_95: float
+
+
+def window_error(scale: Fraction | float, length: int) -> WindowError:
+    """The error of a count with discrete Laplace noise, for whoever cuts answers off at 0 and at the length.
+
+    Cutting off makes an error neither larger nor more than the length, and what is told here is the noise's own with
+    that limit: what holds for every true count.
+
+    Args:
+        scale: of the noise, in ticks.
+        length: ticks of the window.
+    """
+    rate = 1.0 / float(scale)
+    ratio = math.exp(-rate)
+    beyond_none = 2.0 * ratio / (1.0 + ratio)
+    mean = beyond_none * math.expm1(-rate * length) / math.expm1(-rate)
+    most = max(0, math.ceil(math.log(beyond_none / (1.0 - _CONFIDENCE)) / rate - 1e-9)) if ratio > 0.0 else 0
+    most = min(most, length)
+    return WindowError(mean, most, mean / length, most / length)

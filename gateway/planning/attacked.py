@@ -42,12 +42,9 @@ class Trial(NamedTuple):
     """One release of a recording's states, attacked.
 
     Attributes:
-        source: name of the recording.
-        state: what the states are.
         chains: the class that the noise is for, in words.
         released: what was released, in words.
         noise: flip probability (the larger of two), or the scale of a count in ticks.
-        epsilon: what was promised.
         attacks: what attackers reached, the most successful first.
         beyond: share of the ticks on which the odds between two states changed by more than e^epsilon, for an attacker
             who believes the recording's mean rates (forward-backward).
@@ -69,7 +66,6 @@ def two_states(readings: Readings, baseline: int | None, threshold: float | None
     """Two states of a recording of numbers: above its running mean, or at a threshold and above.
 
     Args:
-        readings: the recording.
         baseline: ticks that the running mean looks back; none for a threshold.
         threshold: least reading of state 1; none for the mean of the recording.
 
@@ -116,8 +112,6 @@ def attack_classes(
     """Attack symbols and counts of 300 ticks, with the noise for independent readings, mean rates, and every stretch.
 
     Args:
-        source: name of the recording.
-        state: what the states are.
         states: (n,) states 0 and 1, -1 where there is none.
         segments: (n,) equal inside a stretch without gaps.
         epsilon: in nats.
@@ -151,7 +145,6 @@ def attack_policy(policy: Policy, readings: Readings, known: int | None = None) 
     """Attack what a policy releases of a recording: symbols, each tumbling window alone, and each beside the symbols.
 
     Args:
-        policy: of the stream.
         readings: of the recording; its rows are the policy's ticks.
         known: attackers are given the true state of every so many ticks; none: no state.
 

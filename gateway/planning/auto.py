@@ -34,10 +34,9 @@ from gateway.planning.candidates import (
     window_scale,
 )
 from gateway.planning.errors import PlanningError
-from gateway.planning.held_back import ThreeSets, three_sets
 from gateway.planning.question import ChosenStates, Question, choose_states
 from gateway.planning.readings import Readings
-from gateway.planning.sampled import Cut, Sampled, sampled
+from gateway.planning.sampled import Cut, Sampled, ThreeSets, sampled, three_sets
 from gateway.planning.true_class import TrueClass, strongest, true_class
 from gateway.privacy.chain_model import ModelError
 from gateway.privacy.covering_class import covering_class
@@ -78,7 +77,6 @@ class AutoPlan(NamedTuple):
 
     Attributes:
         recommended: what to release; its kind is `none` if nothing is worth it.
-        candidates: everything that was compared.
         readings, question, states: what was asked of what.
         bins: the sets of states whose shares are asked for.
         reasons: why nothing is recommended although something was good enough, in sentences.
@@ -136,9 +134,6 @@ def plan_auto(
 
     Args:
         readings: of one device, or of several one after another; not those that will be released.
-        question: what is asked of them.
-        rng: for simulated devices.
-        progress: told how far the work is.
 
     Raises:
         FuguError: the recording is too short, or cannot answer such a question.
@@ -225,8 +220,7 @@ def _choice(
     A longer window often costs less than a wider class, so the next best are tried first.
     """
     for _ in range(_MOST_CHOICES):
-        ranked = _ranked(windows + symbols, problem.question)[:_MOST_TRIED]
-        if not ranked:
+        if not (ranked := _ranked(windows + symbols, problem.question)[:_MOST_TRIED]):
             return _Choice(None, windows + symbols, () if windows or symbols else (_incomparable(lengths),))
         for one in ranked:
             if _tried(problem, one, 1).chains is not None:
@@ -309,8 +303,7 @@ def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple
     assert isinstance(candidate.chains, BinaryChains | BoundedChains)
     outputs = _attacked(problem, candidate, data.test)(candidate.chains, problem.rng)
     assert outputs is not None
-    attacks = attack(data.test.states, data.test.segments, outputs, candidate.epsilon)
-    worst = strongest(attacks)
+    worst = strongest(attack(data.test.states, data.test.segments, outputs, candidate.epsilon))
     judged = replace(_judged(problem, candidate), attack=worst)
     failed = []
     if judged.held_back_error is None:

@@ -27,7 +27,6 @@ def auto_policy(plan: AutoPlan, epoch: float | None = None) -> Policy:
     """The policy of a recommendation, checked as a device would.
 
     Args:
-        plan: that recommends something.
         epoch: Unix time of tick 0; now, if not given.
 
     Raises:
@@ -65,10 +64,7 @@ def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_
     """The configuration of an agent that replays the recording, or reads lines where that is a log of changes.
 
     Args:
-        plan: the recommendation.
-        policy: of `auto_policy`.
         recording: the file that was read; a real device's sensor takes its place.
-        policy_file: name of the policy's file, beside the configuration.
     """
     if plan.readings.changes:
         sensor = ['kind = "stdin"  # one value a line, whenever it changes', 'silence = "changes"']
@@ -81,9 +77,7 @@ def place_configuration(policy: MeasurePolicy, recording: Path, policy_file: str
     """The configuration of an agent that replays traces.
 
     Args:
-        policy: of `place_policy`.
         recording: the file that was read; a real device's sensor takes its place.
-        policy_file: name of the policy's file, beside the configuration.
     """
     ceilings = [
         f"ceiling = {float(policy.stream_loss.epsilon or 0.0)!r}",

@@ -28,16 +28,15 @@ from gateway.dphmm.compiled import emission, fallback_noise
 from gateway.dphmm.graphs import GraphError, complete
 from gateway.dphmm.stream_check import rounded_up, verify_stream
 from gateway.dphmm.tables import TableError
-from gateway.planning.candidates import Candidate, useful
+from gateway.planning.candidates import Candidate, sent, useful
 from gateway.planning.errors import PlanningError
 from gateway.planning.grid_model import METRES_PER_DEGREE, GridModel, fit_grid
-from gateway.planning.held_back import Part, three_sets
 from gateway.planning.measure_planner import StreamEpsilon, make_measure_plan
 from gateway.planning.measure_policy_builder import MeasureHeader, build_measure_policy
 from gateway.planning.measure_spec import MeasureSpec
 from gateway.planning.policy_builder import LATENCY_SECONDS, frame_ticks
 from gateway.planning.question import Question
-from gateway.planning.sampled import Cut
+from gateway.planning.sampled import Cut, Part, three_sets
 from gateway.planning.states import states_of
 from gateway.planning.traces import Traces, place_columns, read_traces, resampled
 from gateway.planning.true_class import strongest, true_class
@@ -52,7 +51,7 @@ _FINEST, _COARSEST = 10.0, 100_000.0
 _EPSILONS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
 _MOST_POINT, _HALVINGS, _BELOW = 20.0, 50, 1e-6
 _RUNS, _QUANTILE, _BLOCKS = 5, 0.955, 8
-_DAY, _UNKNOWN_PERIOD = 86_400.0, 1.0
+_UNKNOWN_PERIOD = 1.0
 _Progress = Callable[[str, float], None]
 
 
@@ -134,12 +133,6 @@ def plan_places(
 ) -> PlacePlan:
     """Compare points of several cells at several periods, and recommend what is worth it and holds against attackers.
 
-    Args:
-        traces, period: of `read_places`.
-        question: what is asked of them.
-        rng: for simulated devices.
-        progress: told how far the work is.
-
     Raises:
         PlanningError: there are too few places, or only one.
     """
@@ -183,13 +176,14 @@ def plan_places(
     least = min(
         (e for curve in curves for e, error in curve if e >= question.epsilon and 2.0 * error <= guess), default=None
     )
+    recommended, spec = _nothing(candidates[0], question.epsilon), None
     if chosen is not None and not failed:
-        place, one = chosen
-        candidates[place] = one
-        spec = _spec(kept[place], one, period, question)
-        return _plan(one, candidates, curves, least, (), traces, period, question, kept, spec)
-    nothing = _nothing(candidates[0], question.epsilon)
-    return _plan(nothing, candidates, curves, least, failed, traces, period, question, kept, None)
+        place, recommended = chosen
+        candidates[place] = recommended
+        spec = _spec(kept[place], recommended, period, question)
+    sides = tuple(grid.model.metres for grid in kept)
+    parts = (tuple(candidates), tuple(curves), least, failed, traces, period, question, sides, spec)
+    return PlacePlan(recommended, *parts)
 
 
 def place_policy(plan: PlacePlan) -> MeasurePolicy:
@@ -207,23 +201,6 @@ def place_policy(plan: PlacePlan) -> MeasurePolicy:
     policy = build_measure_policy(replace(made, stream=told), MeasureHeader())
     verify_stream(policy)
     return policy
-
-
-def _plan(
-    recommended: Candidate,
-    candidates: list[Candidate],
-    curves: list[tuple[tuple[float, float], ...]],
-    least: float | None,
-    reasons: tuple[str, ...],
-    traces: Traces,
-    period: float | None,
-    question: Question,
-    grids: list[_Grid],
-    spec: MeasureSpec | None,
-) -> PlacePlan:
-    sides = tuple(grid.model.metres for grid in grids)
-    parts = (tuple(candidates), tuple(curves), least, reasons, traces, period, question, sides, spec)
-    return PlacePlan(recommended, *parts)
 
 
 def _sizes(places: Floats) -> list[float]:
@@ -249,8 +226,7 @@ def _grid(traces: Traces, parts: Sequence[Part], metres: float, every: int) -> _
         texts = [None if math.isnan(x) else f"{x!r},{y!r}" for x, y in places[taken].tolist()]
         cut = Cut(states_of(cells, texts, part.segments[taken]), part.segments[taken])
         sets.append(_Set(cut, places, np.cumsum(taken) - 1))
-    covered = covering_class(*sets[0].cut, len(names))
-    return _Grid(every, model, cells, covered, *sets)
+    return _Grid(every, model, cells, covering_class(*sets[0].cut, len(names)), *sets)
 
 
 def _taken(part: Part, every: int) -> Ints:
@@ -301,8 +277,7 @@ def _assessed(grid: _Grid, point: float, part: _Set, rng: np.random.Generator, r
     lengths = np.diff(np.flatnonzero(np.diff(part.cut.segments, prepend=-1, append=-1)))
     truth = grid.metres(part.places)
     for _ in range(runs):
-        seen = _released(grid, point, part.cut, rng)
-        if seen is None:
+        if (seen := _released(grid, point, part.cut, rng)) is None:
             return None
         beliefs = filter_beliefs(seen.symbols, stationary_law(chain), chain, seen.emission, lengths=lengths).beliefs
         off = _off((beliefs @ grid.centres)[part.newest] - truth)
@@ -326,28 +301,22 @@ def _candidate(
     wait = min(LATENCY_SECONDS, question.latency_seconds or LATENCY_SECONDS)
     ticks = 1 if step is None else frame_ticks(wait, step, MAX_MEASURE_TICKS)
     size = len(encode_measure(MeasureFrame(1, -1, 0, 2, (Released(0, (0, 0)),) * ticks)))
-    messages = None if step is None else _DAY / (ticks * step)
+    gathered = None if step is None else ticks * step
     return Candidate(
         kind="points",
         answers="place",
-        devices=1,
         every=grid.every,
         discretiser=grid.cells,
         chains=chains,
         epsilon=rounded_up(odds_ratio_loss(class_ratio(chains), point)),
         adversary="universal",
-        window_ticks=None,
-        scale=None,
-        table=None,
         expected_error=float(judged.mean()),
         error_95=float(max([np.quantile(both, _QUANTILE), *(part.mean() for part in np.array_split(both, _BLOCKS))])),
         held_back_error=float(seen.mean()),
         guess_error=guess,
         judged=len(grid.choose.cut.states),
-        latency_seconds=None if step is None else ticks * step,
-        messages_per_day=messages,
-        bytes_per_day=None if messages is None else messages * size,
         point_epsilon=point,
+        **sent(gathered, gathered, size, 1),
     )
 
 
@@ -368,8 +337,7 @@ def _chosen(
             continue
         seen = _released(grid, one.point_epsilon or 0.0, grid.test.cut, rng)
         assert seen is not None
-        attacks = attack(*grid.test.cut, seen, one.epsilon)
-        worst = strongest(attacks)
+        worst = strongest(attack(*grid.test.cut, seen, one.epsilon))
         failed = []
         if worst.high > worst.ceiling:
             what = "attackers are not" if worst.refutes else "the recording is too short to tell that attackers are"
@@ -385,9 +353,14 @@ def _chosen(
 
 def _nothing(best: Candidate, epsilon: float) -> Candidate:
     """What is recommended if nothing is worth it: no class, and no numbers of an answer."""
-    none = replace(best, kind="none", chains=None, epsilon=epsilon, point_epsilon=None, expected_error=math.nan)
-    none = replace(none, error_95=math.nan, held_back_error=None, guess_error=math.nan, judged=0)
-    return replace(none, every=1, latency_seconds=None, messages_per_day=None, bytes_per_day=None)
+    return Candidate(
+        kind="none",
+        answers=best.answers,
+        discretiser=best.discretiser,
+        chains=None,
+        epsilon=epsilon,
+        adversary=best.adversary,
+    )
 
 
 def _spec(grid: _Grid, one: Candidate, period: float | None, question: Question) -> MeasureSpec:

@@ -7,7 +7,7 @@ off its answers are, what always guessing would give, when a subscriber knows, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -38,6 +38,7 @@ __all__ = [
     "error_at",
     "held_back",
     "nothing",
+    "sent",
     "symbol_candidates",
     "symbol_table",
     "useful",
@@ -63,13 +64,12 @@ _DAY = 86_400.0
 _RUNS, _ANSWERS = 100, 20_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Candidate:
     """Something that a device could release.
 
     Attributes:
         kind: windows alone, symbols, points, or nothing.
-        answers: what its answers are.
         devices: over so many of which an answer is the average.
         every: one reading every so many ticks of the recording.
         discretiser, chains, epsilon, adversary: what holds, and for which class.
@@ -92,23 +92,23 @@ class Candidate:
 
     kind: Kind
     answers: Want
-    devices: int
-    every: int
+    devices: int = 1
+    every: int = 1
     discretiser: Discretiser
     chains: ChainClass | None
     epsilon: float
     adversary: Adversary
-    window_ticks: int | None
-    scale: Fraction | None
-    table: NoiseTable | None
-    expected_error: float
-    error_95: float
-    held_back_error: float | None
-    guess_error: float
-    judged: int
-    latency_seconds: float | None
-    messages_per_day: float | None
-    bytes_per_day: float | None
+    window_ticks: int | None = None
+    scale: Fraction | None = None
+    table: NoiseTable | None = None
+    expected_error: float = np.nan
+    error_95: float = np.nan
+    held_back_error: float | None = None
+    guess_error: float = np.nan
+    judged: int = 0
+    latency_seconds: float | None = None
+    messages_per_day: float | None = None
+    bytes_per_day: float | None = None
     attack: Attack | None = None
     point_epsilon: float | None = None
 
@@ -137,22 +137,10 @@ def nothing(data: Sampled, chains: ChainClass | None, question: Question) -> Can
         kind="none",
         answers=question.want or "share",
         devices=question.devices,
-        every=1,
         discretiser=data.discretiser,
         chains=chains,
         epsilon=question.epsilon,
         adversary=question.adversary,
-        window_ticks=None,
-        scale=None,
-        table=None,
-        expected_error=np.nan,
-        error_95=np.nan,
-        held_back_error=None,
-        guess_error=np.nan,
-        judged=0,
-        latency_seconds=None,
-        messages_per_day=None,
-        bytes_per_day=None,
     )
 
 
@@ -174,21 +162,13 @@ def wanted_window(length: int, bins: Bins) -> WantedWindow:
 
 
 def window_scale(chains: ChainClass, question: Question, epsilon: float, bins: Bins) -> Fraction:
-    """The noise of tumbling windows, which is the same for every length.
-
-    Raises:
-        FuguError: no noise is enough.
-    """
+    """The noise of tumbling windows, which is the same for every length; a `FuguError` if no noise is enough."""
     plan = joint_plan(chains, epsilon, question.adversary, [wanted_window(SHORTEST, bins)])
     return Fraction(plan.windows[0].scale)
 
 
 def symbol_table(chains: ChainClass, epsilon: float, adversary: Adversary) -> NoiseTable:
-    """The most informative symbols for a class.
-
-    Raises:
-        FuguError: no table is enough.
-    """
+    """The most informative symbols for a class; a `FuguError` if no table is enough."""
     if chains.states == 2:
         return calibrate_binary(chains, epsilon, adversary).table
     if isinstance(chains, BinaryChains):
@@ -221,24 +201,18 @@ def window_candidates(
             _, most = group_error(scale, length, devices)
             rng = np.random.default_rng(length)
             found.append(
-                Candidate(
+                replace(
+                    nothing(data, chains, question),
                     kind="windows",
                     answers="histogram" if len(bins) > 1 else "share",
                     devices=devices,
-                    every=1,
-                    discretiser=data.discretiser,
-                    chains=chains,
-                    epsilon=question.epsilon,
-                    adversary=question.adversary,
                     window_ticks=length,
                     scale=scale,
-                    table=None,
                     expected_error=_off(judged, scale, devices, rng, runs),
                     error_95=min(1.0, most + float(both.bias.max())),
-                    held_back_error=None,
                     guess_error=guess_error(known.truth, both.truth, devices, rng),
                     judged=len(both.counts),
-                    **_sent(seconds, seconds, len(encode_window(frame)), devices),
+                    **sent(seconds, seconds, len(encode_window(frame)), devices),
                 )
             )
     return found
@@ -257,16 +231,12 @@ def symbol_candidates(
     """Symbols at one period: for the state now, or for shares over several lengths.
 
     Args:
-        data: the states at that period.
-        chains, table: what is declared and released there.
         period: seconds between readings of the recording, or none.
         lengths: of shares, in ticks of the recording; none asks for the state now.
     """
     step = None if period is None else period * data.every
-    wait = question.latency_seconds
-    ticks = frame_ticks(min(60.0, wait or 60.0), step) if step is not None else 1
-    bits = symbol_bits(table.symbols)
-    size = len(encode_symbols(SymbolFrame(1, -1, 0, bytes(ticks), bits=bits)))
+    ticks = frame_ticks(min(60.0, question.latency_seconds or 60.0), step) if step is not None else 1
+    size = len(encode_symbols(SymbolFrame(1, -1, 0, bytes(ticks), bits=symbol_bits(table.symbols))))
     gathered = None if step is None else ticks * step
     assessed: list[tuple[int | None, Assessed]] = []
     if not lengths:
@@ -276,24 +246,19 @@ def symbol_candidates(
         if one is not None:
             assessed.append((length, one))
     return [
-        Candidate(
+        replace(
+            nothing(data, chains, question),
             kind="symbols",
             answers="now" if length is None else "histogram" if len(bins) > 1 else "share",
             devices=1,
             every=data.every,
-            discretiser=data.discretiser,
-            chains=chains,
-            epsilon=question.epsilon,
-            adversary=question.adversary,
             window_ticks=length,
-            scale=None,
             table=table,
             expected_error=one.mean,
             error_95=one.most,
-            held_back_error=None,
             guess_error=one.guess,
             judged=one.judged,
-            **_sent(
+            **sent(
                 gathered,
                 None if gathered is None else gathered + (0.0 if length is None or period is None else length * period),
                 size,
@@ -308,9 +273,6 @@ def held_back(candidate: Candidate, data: Sampled, bins: Bins, rng: np.random.Ge
     """The mean absolute error of a candidate's answers on the third set; none if it holds no whole window.
 
     Args:
-        candidate: planned and chosen without that set.
-        data: the states at its period.
-        bins: what is counted.
         rng: for the noise, which is drawn many times over.
     """
     test: Cut = data.test
@@ -358,7 +320,7 @@ def _off(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator
     return float(np.abs(noisy_shares(shares, scale, devices, rng, runs) - shares.truth).mean())
 
 
-def _sent(message: float | None, latency: float | None, size: int, devices: int) -> dict[str, Any]:
+def sent(message: float | None, latency: float | None, size: int, devices: int) -> dict[str, Any]:
     """Latency and traffic, for a payload of a size every so many seconds."""
     messages = None if message is None else devices * _DAY / message
     return {

@@ -28,7 +28,6 @@ class ChainSource(NamedTuple):
         missing_state: the state of readings that were missing there, if that is one.
         missing_share: the most of the readings that may be missing without such a state, as in that recording, or none.
         notes: how the class came about, in sentences.
-        warnings: what must be heeded.
     """
 
     chains: ChainClass
@@ -54,9 +53,6 @@ def interval_source(q: tuple[float, float], r: tuple[float, float]) -> ChainSour
 
 def file_source(path: Path) -> ChainSource:
     """The class that a chain file stands for: a fitted one for the class that covers its recording, a bare for itself.
-
-    Args:
-        path: of the file.
 
     Raises:
         FuguError: the file holds no chain, or no stream can be planned for it.

@@ -23,8 +23,6 @@ class Comparison(NamedTuple):
     """Another way to choose the noise.
 
     Attributes:
-        name: who proposes it.
-        rho0, rho1: its flip probabilities.
         loss: what it really loses to the adversary of the plan; none if there is no bound.
         utility: what its symbols are worth.
     """
@@ -37,11 +35,7 @@ class Comparison(NamedTuple):
 
 
 def compare(plan: Plan) -> list[Comparison]:
-    """Return every published mechanism at the plan's epsilon and period; none for chains of more than two states.
-
-    Args:
-        plan: of a stream.
-    """
+    """Return every published mechanism at the plan's epsilon and period; none for chains of more than two states."""
     request, chosen = plan.request, plan.chosen
     if not isinstance(request.chains, BinaryChains):
         return []
@@ -62,10 +56,8 @@ def real_loss(chains: Chains, rho0: Fraction, rho1: Fraction, adversary: Adversa
     """Return the real epsilon of exact flip probabilities.
 
     Args:
-        chains: a class of two-state chains.
         rho0: Pr(symbol 1 | state 0), inside (0, 1).
         rho1: Pr(symbol 0 | state 1), inside (0, 1).
-        adversary: what the adversary knows.
 
     Raises:
         PlanningError: the chains have more than two states.
@@ -73,8 +65,7 @@ def real_loss(chains: Chains, rho0: Fraction, rho1: Fraction, adversary: Adversa
     if chains.states != 2:
         raise PlanningError(f"rho0 and rho1 belong to a stream of two states; this chain has {chains.states}")
     ratio_01 = max((1 - rho0) / rho1, rho0 / (1 - rho1))
-    ratio_10 = max((1 - rho1) / rho0, rho1 / (1 - rho0))
-    return ratio_loss(chains, ratio_01, ratio_10, adversary)
+    return ratio_loss(chains, ratio_01, max((1 - rho1) / rho0, rho1 / (1 - rho0)), adversary)
 
 
 def _loss(chains: Chains, other: published.Baseline, adversary: Adversary) -> Loss | None:

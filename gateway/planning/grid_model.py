@@ -94,8 +94,7 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
     labels = connected_components(steps, directed=True, connection="strong")[1]
     # the most cells; of equals the most visited
     sizes, weights = np.bincount(labels), np.bincount(labels, weights=visits)
-    best = max(range(len(sizes)), key=lambda label: (sizes[label], weights[label]))
-    kept = np.flatnonzero(labels == best)
+    kept = np.flatnonzero(labels == max(range(len(sizes)), key=lambda label: (sizes[label], weights[label])))
     if len(lattice) < 2:
         raise PlanningError(f"{traces.source}: all places lie in one cell of {metres:g} m: take smaller cells")
     if len(kept) < 2:

@@ -20,8 +20,8 @@ from contract.exponential import exp_up
 from contract.guarantee import Adversary, Guarantee, Loss, check_ratios, lasting_ratios, ratio_loss
 from contract.noise_table import NoiseTable
 from contract.windows import Window, total_rate
+from gateway.planning.answers import WindowError, window_error
 from gateway.planning.errors import PlanningError
-from gateway.planning.window_error import WindowError, window_error
 from gateway.privacy.randomised_response import Objective, allowed_ratios, calibrate_binary, calibrate_kary
 from gateway.privacy.window_scale import lawful_scale
 

@@ -158,7 +158,6 @@ def _likelihoods(values: Ints, path: Ints, noise: Floats, cost: Callable[[Floats
 
     Args:
         values: f, N x d.
-        path: n states.
         noise: n x d, added to what they measure.
         cost: minus the log-density of offsets, up to a constant.
 

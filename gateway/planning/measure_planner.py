@@ -53,16 +53,13 @@ class MeasurePlan:
     """A planned measurement.
 
     Attributes:
-        spec: what was asked for.
         schedule: the sets of possible states, tick by tick.
         sets: the different ones, the first of them; those that come back are among them.
         settled: the set that the numbers below are for: the worst of those that come back.
         delta: an example of a delta-location set: that of the law before anything was released.
         prior: N probabilities that estimates start from.
         prior_name: where it comes from.
-        errors: by mechanism.
         reasons: why a mechanism has no errors.
-        stream: epsilon of the stream.
         initial: the law at tick 0 of a policy.
         fallback: what a device draws from without a table; none if there is no such noise.
         noises: what it draws from in each of the sets; empty if there is no such noise.
@@ -103,8 +100,6 @@ def make_measure_plan(
     """Plan a measurement.
 
     Args:
-        spec: from `read_spec`.
-        adversary: to whom the stream's epsilon is.
         quick: leave out what takes long for many states: the optimal table, and the stream's epsilon.
         period: seconds from tick to tick, or none if that is not known.
 
@@ -113,8 +108,7 @@ def make_measure_plan(
     """
     start = np.ones(spec.states, dtype=np.bool_) if spec.initial is None else spec.initial > 0.0
     law, law_name = _long_run(spec)
-    initial = spec.initial
-    if initial is None:
+    if (initial := spec.initial) is None:
         initial = law if np.all(law > 0.0) else np.full(spec.states, 1.0 / spec.states)
     try:
         found = schedule(start, spec.transition, longest=4096)

@@ -33,10 +33,8 @@ class MeasureHeader:
     """What a policy needs beside the plan; what is none here is taken from the specification.
 
     Attributes:
-        fleet, device, stream: names.
         period: seconds from tick to tick.
         latency: seconds that a frame of points may gather.
-        version: of the policy.
         epoch: Unix time in seconds of tick 0; now, rounded to a second, if it is given nowhere.
         valid_until: Unix time in seconds from which the policy may not run.
     """

@@ -85,8 +85,7 @@ def prior_within(law: Floats, name: str, settled: SetPlan) -> tuple[Floats, str]
     inside = np.where(settled.possible, law, 0.0)
     if inside.sum() <= 0.0:
         return settled.possible / settled.possible.sum(), "the uniform law over the possible states"
-    within = "" if settled.possible.all() else " within the possible states"
-    return inside / inside.sum(), name + within
+    return inside / inside.sum(), name + ("" if settled.possible.all() else " within the possible states")
 
 
 def optimum(spec: MeasureSpec, each: SetPlan, prior: Floats) -> TableWeights:

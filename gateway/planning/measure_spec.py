@@ -52,7 +52,6 @@ class MeasureSpec:
         epsilon: of each released point, in nats.
         initial: the law at tick 0, or none: any state is possible then.
         start: what the stream's epsilon is for: that law ("given"), any law, or the stationary one.
-        names: of the states.
         resolution: what a step of the lattice is worth, for each dimension.
         unit: of the resolution.
         objective: by which edges are added for exposed states.

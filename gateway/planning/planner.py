@@ -42,12 +42,10 @@ class Request:
         chains: the class of chains, one step per tick.
         transition: a typical member, for forecasts only.
         epsilon: the most that may be lost.
-        adversary: to whom.
         objective: what the noise is best for.
         every: D >= 1, take one reading every D ticks.
         period_seconds: length of a tick of `chains`, or none.
         longer_periods: whether others are compared; not where fewer readings would be of other states.
-        ticks: length of each simulation.
     """
 
     chains: Chains
@@ -68,8 +66,6 @@ class Option(NamedTuple):
         every: one reading every so many ticks.
         chains: the class of the chain of readings.
         transition: the typical chain of readings.
-        table: the noise table.
-        loss: what it loses.
         flips: share of symbols that are not the state, for the typical chain.
         utility: what the symbols are worth.
         bits_per_hour: information per hour; per tick of the class of chains if its length is not known.
@@ -98,7 +94,6 @@ class Plan(NamedTuple):
     """The plan for a stream.
 
     Attributes:
-        request: what was asked.
         chosen: the stream at the period that was asked for.
         periods: the same at all compared periods.
         better: the longer period that beats `chosen` per reading and per hour, if there is one.
@@ -146,8 +141,7 @@ def _compared(request: Request) -> list[int]:
     if not request.longer_periods or (isinstance(request.chains, FiniteChains) and request.adversary != "universal"):
         return []
     moduli = np.sort(np.abs(np.linalg.eigvals(np.array(request.transition))))
-    useful = [every for every in PERIODS if moduli[-2] ** every > _FORGOTTEN]
-    return list(PERIODS[: len(useful) + 1])
+    return list(PERIODS[: sum(moduli[-2] ** every > _FORGOTTEN for every in PERIODS) + 1])
 
 
 def _option(request: Request, every: int) -> Option:

@@ -26,11 +26,9 @@ class PolicyHeader:
     """What a policy needs beside the plan.
 
     Attributes:
-        fleet, device, stream: names.
         discretiser: how readings become the states of the plan's chains.
         period_seconds: length of a tick of the plan's class of chains.
         latency_seconds: how long a frame of symbols may gather.
-        version: of the policy.
         epoch: Unix time in seconds of tick 0; now, rounded to a second, if not given.
         valid_until: Unix time in seconds from which the policy may not run, or none.
         missing_share: the most of the ticks that are expected to be missing without a state, or none.
@@ -49,13 +47,7 @@ class PolicyHeader:
 
 
 def frame_ticks(latency_seconds: float, period_seconds: float, most: int = MAX_FRAME_TICKS) -> int:
-    """The ticks of a frame that gathers for no longer than a time, and at least one.
-
-    Args:
-        latency_seconds: the time.
-        period_seconds: from tick to tick.
-        most: that a frame can hold.
-    """
+    """The ticks of a frame that gathers for no longer than a time, and at least one."""
     return max(1, int(min(latency_seconds / period_seconds * (1.0 + 1e-12), most)))
 
 
@@ -69,7 +61,6 @@ def thresholds(
     """The discretiser of edges between states.
 
     Args:
-        edges: numbers between neighbouring states.
         names: of the states; low and high, or state0, state1, ... if there are none.
         hysteresis: how far beyond an edge a value must be to change the state.
         missing: whether missing readings have a state of their own, the last one.

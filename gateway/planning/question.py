@@ -62,11 +62,7 @@ class Question:
     latency_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse questions that contradict themselves.
-
-        Raises:
-            PlanningError: one line that says how.
-        """
+        """Refuse questions that contradict themselves; a `PlanningError` says how."""
         if sum(given is not None for given in (self.baseline, self.threshold, self.states)) > 1:
             raise PlanningError("--baseline, --threshold and --states each say what the states are: give one of them")
         states = (self.baseline, self.threshold, self.states, self.within)
@@ -98,11 +94,7 @@ class ChosenStates(NamedTuple):
 
 
 def choose_states(readings: Readings, question: Question) -> ChosenStates:
-    """The states that a question is about.
-
-    Raises:
-        PlanningError: the readings do not have such states.
-    """
+    """The states that a question is about; a `PlanningError` if the readings do not have such states."""
     missing = _MISSING if readings.missing_share > MOST_MISSING else None
     made, baseline, notes = _made(readings, question, missing)
     names = made.states[: len(made.states) - (missing is not None)]
@@ -199,13 +191,11 @@ def _numbers(states: tuple[str, ...]) -> list[float]:
 
 def _levels(numbers: list[float], names: tuple[str, ...], missing: str | None) -> Thresholds:
     """A state for each number: what is nearest to it."""
-    edges = tuple((low + high) / 2.0 for low, high in pairwise(numbers))
-    return _thresholds(edges, names, missing)
+    return _thresholds(tuple((low + high) / 2.0 for low, high in pairwise(numbers)), names, missing)
 
 
 def _thresholds(edges: tuple[float, ...], names: tuple[str, ...], missing: str | None) -> Thresholds:
-    extra = () if missing is None else (missing,)
-    return Thresholds(edges=edges, states=(*names, *extra), missing=missing)
+    return Thresholds(edges=edges, states=(*names, *(() if missing is None else (missing,))), missing=missing)
 
 
 def _range(values: Floats) -> tuple[float, float]:

@@ -49,9 +49,6 @@ class Readings(NamedTuple):
         period_seconds: from tick to tick, or the typical time between events; none without times.
         steady: whether ticks are at equal times; rows without times, and events such as heartbeats, are not.
         changes: whether the rows are a log of changes.
-        kind: of the values.
-        column: where they are from.
-        source: name of the file.
         missing_share: share of the rows whose reading is missing; rows that are absent do not count.
         notes: what was done to get ticks, in sentences.
     """
@@ -131,8 +128,7 @@ def _readings(table: _Table, file: str, period: float | None) -> Readings:
         *(taken, ticks.segments, ticks.period_seconds, ticks.steady, changes),
         *("numbers", table.column, file, 0.0, told),
     )
-    missing = float((~found.present[rows >= 0]).mean())
-    return found._replace(kind=_kind(found, file), missing_share=missing)
+    return found._replace(kind=_kind(found, file), missing_share=float((~found.present[rows >= 0]).mean()))
 
 
 def _values(table: _Table, file: str) -> tuple[Floats | list[str | None], Any]:

@@ -17,7 +17,6 @@ def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, seg
     """Run a discretiser over a recording, tick by tick, with the code that devices run.
 
     Args:
-        discretiser: of a policy.
         readings: (n,) of whatever a sensor gives; None, NaN and what else is unusable is a tick without a reading.
         segments: (n,) equal inside a stretch of consecutive ticks; each stretch begins like a device that was started.
 

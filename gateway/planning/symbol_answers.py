@@ -35,11 +35,8 @@ def assess_now(table: NoiseTable, fit: Cut, judged: Cut, stretch: int, rng: np.r
     """How often the most likely state, given all symbols up to its tick, is wrong.
 
     Args:
-        table: of the symbols.
         fit: the states that a subscriber's chain was learned from.
-        judged: those that are guessed.
         stretch: ticks of the stretches of which 95 % are wrong no more often than is told.
-        rng: for the symbols.
     """
     k = table.states
     transition = _rates(fit, k)
@@ -62,15 +59,10 @@ def assess_shares(
     """How far off shares are that come from counts of symbols; none if there are too few windows.
 
     Args:
-        table: of the symbols.
         fit: where the guess is learned, and where 95 % of the errors are looked for as well.
-        judged: the states whose shares are told.
         length: ticks of a share.
-        bins: sets of states whose shares are told.
-        rng: for the symbols.
     """
-    emission = np.array(table.weights(), dtype=np.float64) / SCALE
-    inverse = np.linalg.inv(emission)
+    inverse = np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
     errors, known = [], []
     for cut in (fit, judged):
         shares = true_shares(cut.states, cut.segments, length, bins)
@@ -99,8 +91,7 @@ def _wrong(table: NoiseTable, cut: Cut, transition: Floats, law: Floats, rng: np
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
     lengths = np.diff(np.flatnonzero(np.diff(cut.segments, prepend=-1, append=-1)))
     beliefs = filter_beliefs(symbols, law, transition, emission, lengths=lengths).beliefs
-    stated = cut.states >= 0
-    return np.asarray(beliefs.argmax(axis=1) != cut.states, dtype=np.float64)[stated]
+    return np.asarray(beliefs.argmax(axis=1) != cut.states, dtype=np.float64)[cut.states >= 0]
 
 
 def _symbols(states: Ints, table: NoiseTable, rng: np.random.Generator) -> Ints:

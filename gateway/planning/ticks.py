@@ -57,8 +57,7 @@ def in_order(times: Floats, parts: Ints) -> tuple[Ints, tuple[str, ...]]:
     """
     order = np.lexsort((times, parts))
     notes = []
-    moved = int((order != np.arange(len(order))).sum())
-    if moved:
+    if moved := int((order != np.arange(len(order))).sum()):
         notes.append(f"{moved} rows were not in the order of their times: sorted")
     same = (np.diff(times[order]) == 0.0) & (np.diff(parts[order]) == 0)
     if 0 < same.sum() <= _MOST_DUPLICATES * len(order):

@@ -32,9 +32,6 @@ class Traces(NamedTuple):
         places: n x 2, latitude and longitude in degrees; NaN in rows without a place, if those were kept.
         trace: n numbers, equal for consecutive places of one unbroken trace.
         times: n times in seconds, or none.
-        rows: rows of the file.
-        missing: rows without a place.
-        source: name of the file.
     """
 
     places: NDArray[np.float64]
@@ -115,7 +112,6 @@ def resampled(traces: Traces, period: float) -> Traces:
     """The place of every trace once a period: the newest one; a trace is cut where it falls silent for two periods.
 
     Args:
-        traces: with times.
         period: in seconds.
 
     Raises:
@@ -131,8 +127,7 @@ def resampled(traces: Traces, period: float) -> Traces:
     places, numbers, ticks = [], [], []
     for number, (first, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
         wanted = times[first] + period * np.arange(int((times[end - 1] - times[first]) / period) + 1)
-        newest = first + np.searchsorted(times[first:end], wanted, side="right") - 1
-        places.append(traces.places[newest])
+        places.append(traces.places[first + np.searchsorted(times[first:end], wanted, side="right") - 1])
         numbers.append(np.full(len(wanted), number))
         ticks.append(wanted)
     return traces._replace(places=np.concatenate(places), trace=np.concatenate(numbers), times=np.concatenate(ticks))

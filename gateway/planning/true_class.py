@@ -42,7 +42,6 @@ class Step(NamedTuple):
     """A class that was tried.
 
     Attributes:
-        chains: the class.
         odds_ratio: the largest of its steps.
         count_scale: noise of a count of an endless stream of windows at the wanted epsilon, in ticks: Laplace scale,
             universal adversary.
@@ -113,12 +112,8 @@ def true_class(
     Args:
         states: (n,) states in 0..k-1, -1 where there is none.
         segments: (n,) equal inside a stretch without gaps.
-        k: number of states.
         epsilon: the wanted guarantee, in nats.
-        attacked: what would be released.
-        generator: source of its randomness.
         covered: the class that covers the recording, if it is known.
-        most_steps: classes to try.
     """
     try:
         found = covering_class(states, segments, k) if covered is None else covered
@@ -133,8 +128,7 @@ def true_class(
             return TrueClass(found, None, tuple(steps), str(error))
         if outputs is None:
             return TrueClass(found, None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
-        attacks = _attacks(states, segments, outputs, epsilon)
-        steps.append(Step(chains, class_ratio(chains), scale, attacks))
+        steps.append(Step(chains, class_ratio(chains), scale, _attacks(states, segments, outputs, epsilon)))
         if steps[-1].passed:
             return TrueClass(found, chains, tuple(steps), None)
         chains = widened(chains, _WIDER)
@@ -149,10 +143,8 @@ def attack_model(
     The class is widened as they need; with more than two states, symbols only.
 
     Args:
-        model: fitted to these states.
         states, segments: (n,) of the recording.
         epsilon: the wanted guarantee against the universal adversary, in nats.
-        generator: source of the randomness.
 
     Returns:
         The model with the class that attackers did not refute, or with the reason why there is none.
@@ -216,7 +208,6 @@ def count_scale(chains: CoveringChains, epsilon: float) -> float:
     """Laplace scale, in ticks, of the counts of an endless stream of windows against the universal adversary.
 
     Args:
-        chains: the class.
         epsilon: the guarantee, in nats.
 
     Raises:

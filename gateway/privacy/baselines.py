@@ -25,8 +25,6 @@ class Baseline(NamedTuple):
     """A published mechanism at a nominal epsilon.
 
     Attributes:
-        name: who proposed it.
-        rho0, rho1: its flip probabilities.
         real: what it really loses to the chosen adversary; none if it flips with probability 0.
     """
 

@@ -63,7 +63,6 @@ class Bets:
     """The bets on one stream's symbols under one policy.
 
     Args:
-        chains: the class, of two states.
         emission: (2, m) positive probabilities of the symbols in each state.
 
     Attributes:
@@ -158,5 +157,4 @@ def _cells(chains: BinaryChains | FiniteChains) -> Floats:
 def _parts(low: float, high: float) -> list[tuple[float, float]]:
     if low == high:
         return [(low, high)]
-    edges = [low, *np.geomspace(low, high, _PARTS + 1)[1:-1].tolist(), high]
-    return list(pairwise(edges))
+    return list(pairwise([low, *np.geomspace(low, high, _PARTS + 1)[1:-1].tolist(), high]))

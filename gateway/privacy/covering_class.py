@@ -53,7 +53,6 @@ class Length(NamedTuple):
     """What the stretches of one length need.
 
     Attributes:
-        rates: their rates.
         odds_ratio: the largest of a step, of all stretches but a share.
         changes: whether some rate changes over them.
     """
@@ -67,7 +66,6 @@ class Covered(NamedTuple):
     """A class that covers a recording, and what made it so wide.
 
     Attributes:
-        chains: the class.
         transition: (k, k) the chain of the whole recording; steps that were never seen count as half a one.
         low, high: (k, k) the least and largest rate of any stretch that is covered.
         lengths: what the stretches of each length need.
@@ -95,7 +93,6 @@ def covering_class(states: Ints, segments: Ints, k: int, *, share: float = 0.02)
     Args:
         states: (n,) states in 0..k-1, -1 where there is none.
         segments: (n,) equal inside a stretch without gaps.
-        k: number of states.
         share: of the stretches of a length whose odds ratio may be larger.
 
     Raises:
@@ -129,7 +126,6 @@ def widened(chains: CoveringChains, factor: float) -> BoundedChains:
     """A class whose windows need about so many times the noise: noise grows with the root of the odds ratio.
 
     Args:
-        chains: the class.
         factor: at least 1.
     """
     odds = class_ratio(chains) * factor * factor

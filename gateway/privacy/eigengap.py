@@ -96,23 +96,20 @@ def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None, *, s
     """The smallest eigengap and the smallest stationary probability of a class; arguments as for `mqm_approx`."""
     if not chains:
         raise ChainClassError("a class needs at least one chain")
-    laws = [settled(chain) for chain in chains]
-    rarest = min(float(law.min()) for law in laws)
+    rarest = min(float(law.min()) for law in [settled(chain) for chain in chains])
     if not rarest > 0.0:
         raise ChainClassError("a state dies out: MQMApprox needs a positive stationary probability of every state")
     if reversible is None:
         reversible = all(is_reversible(chain) for chain in chains)
     if sharp and not reversible:
         raise ChainClassError("the sharp eigengap holds for reversible chains only")
-    gap = min(eigengap(chain, reversible, sharp=sharp) for chain in chains)
-    return Mixing(gap, rarest * (1.0 - 1e-14))
+    return Mixing(min(eigengap(chain, reversible, sharp=sharp) for chain in chains), rarest * (1.0 - 1e-14))
 
 
 def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = False) -> float:
     """The eigengap g: the law b ticks on is within exp(-g b / 2) / min(pi) of stationary, relatively.
 
     Args:
-        chain: its start does not matter.
         reversible: 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8).
         sharp: with `reversible`, -2 log|lambda_2|.
 

@@ -67,7 +67,6 @@ def local_rates(states: Ints, segments: Ints, k: int, stretches: Sequence[int]) 
     Args:
         states: (n,) states in 0..k-1, -1 where there is none.
         segments: (n,) equal inside a stretch without gaps; stretches go on across gaps, steps do not.
-        k: number of states.
         stretches: lengths in ticks, each at most n.
 
     Returns:
@@ -80,14 +79,12 @@ def local_rates(states: Ints, segments: Ints, k: int, stretches: Sequence[int]) 
 
 def _of_length(rows: Ints, here: Ints, there: Ints, k: int, length: int, n: int) -> LocalRates:
     number = max(1, (n + length // 2) // length)
-    stretch = np.minimum(rows // length, number - 1)
-    cells = (stretch * k + here) * k + there
+    cells = (np.minimum(rows // length, number - 1) * k + here) * k + there
     counts = np.bincount(cells, minlength=number * k * k).reshape(number, k, k).astype(np.int64)
     dispersion, p_value = np.ones((k, k)), np.ones((k, k))
     for x in range(k):
         dispersion[x], p_value[x] = _scatter(there[here == x], k, number)
-    tests = max(1, int((p_value < 1.0).sum()))
-    changes = p_value < _SIGNIFICANT / tests
+    changes = p_value < _SIGNIFICANT / max(1, int((p_value < 1.0).sum()))
     low, high = np.empty(counts.shape), np.empty(counts.shape)
     for x in range(k):
         for y in range(k):
@@ -158,13 +155,10 @@ def constant_rate(seen: int, of: int, tail: float = TAIL) -> tuple[float, float]
     What was never seen may be as rare as what was seen once, and what always happened fails as rarely.
 
     Args:
-        seen: occurrences.
-        of: occasions.
         tail: the probability that an end does not hold.
     """
     if not of:
         return _NEVER, 1.0 - _NEVER
     confidence = 1.0 - 2.0 * tail
     low = clopper_pearson(max(seen, 1), of, confidence).low
-    high = clopper_pearson(min(seen, of - 1), of, confidence).high
-    return max(low, _NEVER), min(high, 1.0 - _NEVER)
+    return max(low, _NEVER), min(clopper_pearson(min(seen, of - 1), of, confidence).high, 1.0 - _NEVER)

@@ -37,7 +37,6 @@ class Calibration(NamedTuple):
     """A certified 2x2 table.
 
     Attributes:
-        table: the noise table.
         rho0, rho1: flip probabilities of states 0 and 1, before rounding.
         ratio_01, ratio_10: allowed likelihood ratios of a tick, state 0 over state 1 and the reverse.
         loss: what the table really loses, in nats.
@@ -73,9 +72,7 @@ def calibrate_binary(
     """The 2x2 table that keeps most under a guarantee.
 
     Args:
-        chains: class of two-state chains.
         epsilon: the wanted guarantee, in nats.
-        adversary: whom it must hold against.
         objective: "information" minimises rho0 + rho1, and so keeps the most for every use; "flips" minimises the
             expected number of flips under rho <= 1/2, and may give up a rare state altogether.
         beside: the loss that windows add to every tick, in nats; the guarantee is that of both together.
@@ -118,7 +115,6 @@ def calibrate_kary(
     """k-ary randomised response: every wrong symbol is equally likely.
 
     Args:
-        chains: class of k-state chains.
         epsilon: the wanted guarantee, in nats; with bounded odds ratios the universal one for every adversary.
         beside: as for `calibrate_binary`.
 
@@ -161,7 +157,6 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary) -> 
     the larger of its ratios in both directions (`contract.guarantee.lasting_ratios`), so the pair is equal again.
 
     Args:
-        chains: class of chains.
         epsilon: in nats.
 
     Returns:

@@ -65,7 +65,6 @@ def decimated_class(chains: ChainClass, step: int) -> ChainClass:
     the interval of l (monotone on each side of zero). That is a cover, not always the smallest.
 
     Args:
-        chains: the class at the stream's present period.
         step: D >= 1.
 
     Raises:
@@ -108,17 +107,13 @@ def _bounded(chains: BoundedChains, step: int) -> BoundedChains:
 def _step_probability(leave: float, enter: float, step: int) -> float:
     """Return leave/(leave+enter) (1 - (1-leave-enter)^D) for leave + enter <= 1, without cancellation."""
     total = leave + enter
-    if total >= 1.0:
-        return leave / total
-    return leave / total * -math.expm1(step * math.log1p(-total))
+    return leave / total if total >= 1.0 else leave / total * -math.expm1(step * math.log1p(-total))
 
 
 def _power_range(low: Fraction, high: Fraction, step: int) -> tuple[Fraction, Fraction]:
     """The range of l^D for l in [low, high]."""
     ends = (low**step, high**step)
-    if step % 2 == 0 and low < 0 < high:
-        return Fraction(0), max(ends)
-    return min(ends), max(ends)
+    return (Fraction(0), max(ends)) if step % 2 == 0 and low < 0 < high else (min(ends), max(ends))
 
 
 def _outward(interval: tuple[float, float]) -> tuple[float, float]:

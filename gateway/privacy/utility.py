@@ -44,10 +44,7 @@ def utility(
 
     Args:
         transition: (k, k), the chain that the readings follow, started stationary.
-        table: the emission table.
-        generator: source of randomness.
         assumed: (k, k), the chain that the gateway estimates with; that of the readings if not given.
-        ticks: length of the simulation.
 
     Source: the rate is I(X;Z) = H(Z) - H(Z|X) of a hidden Markov chain (Cover and Thomas, section 4.5).
     """
@@ -58,8 +55,7 @@ def utility(
     believed = posterior
     if assumed is not None:
         believed = posterior_marginals(symbols, stationary_law(assumed), assumed, emission)
-    guesses = believed.argmax(axis=1)
-    accuracy = float(np.take_along_axis(posterior, guesses[:, None], axis=1).mean())
+    accuracy = float(np.take_along_axis(posterior, believed.argmax(axis=1)[:, None], axis=1).mean())
     beliefs = filter_beliefs(symbols, initial, transition, emission).beliefs
     predicted = np.vstack([initial, beliefs[:-1] @ transition]) @ emission
     nats = special.rel_entr(emission[states], predicted).sum(axis=1).mean()

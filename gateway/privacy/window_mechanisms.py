@@ -46,7 +46,6 @@ class WindowRequest:
     """What is to be released.
 
     Attributes:
-        chains: the class of chains.
         epsilon: the wanted guarantee, in nats.
         length: ticks of the one window there ever is, or None for windows without an end, one after another.
         query: the number of ticks in some states, or in each state.
@@ -62,11 +61,7 @@ class WindowRequest:
     states: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse states that the chains do not have.
-
-        Raises:
-            ChainClassError: there is such a state, or none is named.
-        """
+        """Refuse states that the chains do not have; a `ChainClassError` if there is such a state, or none is named."""
         if self.states is not None:
             k = self.chains[0].states if isinstance(self.chains, tuple) else self.chains.states
             if not (self.states and set(self.states) <= set(range(k))):
@@ -83,7 +78,6 @@ class WindowNoise:
     """What a mechanism needs.
 
     Attributes:
-        mechanism: its name.
         scale: that of the (discrete) Laplace noise on every number that is released, in ticks; rounded up.
         epsilon: what it guarantees with that, in nats.
         adversary: against whom.
@@ -115,11 +109,7 @@ def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
 
 
 def least_noise(request: WindowRequest) -> WindowNoise:
-    """The least noise that composes, with its mechanism.
-
-    Raises:
-        FuguError: there is none.
-    """
+    """The least noise that composes, with its mechanism; a `FuguError` if there is none."""
     found: list[WindowNoise] = []
     problem: FuguError | None = None
     for mechanism in COMPOSING if request.adversary == "ignorant" else COMPOSING[:1]:

@@ -84,7 +84,6 @@ def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
     """The narrowest class that a policy can declare and that holds these chains and starts; none if there is none.
 
     Args:
-        chains: the class of a plan.
         adversary: of the plan; the universal one is promised for every start anyway.
     """
     if not isinstance(chains, tuple):
@@ -110,8 +109,6 @@ def planned_scale(request: WindowRequest, noise: WindowNoise, period_us: int | N
     """Write the scale of a mechanism as a policy holds it, and derive what holds with it.
 
     Args:
-        request: what was planned.
-        noise: of a mechanism.
         period_us: microseconds from tick to tick, or none if that is not known.
 
     Raises:

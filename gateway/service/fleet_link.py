@@ -42,8 +42,6 @@ class FleetLink:
             (devices that are not enrolled), `fleet_dropped`, `fleet_errors`, and every answer that is none by its
             reason.
         messages_per_second: published at most.
-        decode: takes a device's answer apart.
-        settle_seconds: time to listen after every new connection.
         seconds: a clock that only goes forward.
         now_us: the time, in microseconds of Unix time.
 
@@ -204,8 +202,7 @@ class FleetLink:
             if room == 0:
                 return
             topic = policy_set_topic(self._registry.fleet, due.device)
-            message_id = self._link.publish(topic, due.payload, retain=True)
-            if message_id is None:
+            if (message_id := self._link.publish(topic, due.payload, retain=True)) is None:
                 return
             self._in_flight[message_id] = due.device, due.version
             self._counters["policies_sent"] += 1

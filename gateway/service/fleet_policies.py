@@ -56,7 +56,6 @@ class FleetPolicies:
     Args:
         registry: open; the same thread uses it.
         roots: every root that policies may have been signed under.
-        catalogue: gets the policies.
         counters: counts `documents_taken` and `documents_refused`.
     """
 
@@ -81,8 +80,7 @@ class FleetPolicies:
         for document in self._registry.documents():
             if document.version not in self._documents:
                 self._documents[document.version] = self._opened(document)
-            opened = self._documents[document.version]
-            if opened is None:
+            if (opened := self._documents[document.version]) is None:
                 continue
             for device in devices:
                 key = (document.version, device.name)

@@ -8,19 +8,61 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from contract.envelope import encode_roots
+from contract.envelope import Kind, encode_envelope, encode_roots, sign
 from contract.errors import FuguError
+from contract.fleet_documents import TableDocument, TimeDocument, write_document
 from contract.frames import decode_status
-from contract.measure_table import TimedTable, encode_table
+from contract.measure_table import TimedTable, encode_table, encoded_table
 from contract.topics import parse_topic, policy_status_topic, root_topic, time_topic
-from gateway.fleet import Registry, RegistryError
+from gateway.fleet import KeyStoreError, Registry, RegistryError
+from gateway.fleet.key_file import decrypted, read_passphrase, read_private
 from gateway.service.fleet_link import FleetLink
 from gateway.service.fleet_policies import FleetPolicies, read_roots
 from gateway.service.policies import Catalogue
-from gateway.service.signer import Signer, SignerError
 from mqtt_link import Broker, Link
 
-__all__ = ["FleetFiles", "FleetService"]
+__all__ = ["FleetFiles", "FleetService", "Signer", "SignerError"]
+
+
+class SignerError(FuguError):
+    """The gateway's key cannot be used."""
+
+
+class Signer:
+    """Signs for one fleet.
+
+    Args:
+        key: PEM file of the private key, encrypted, readable by its owner only.
+        passphrase_file: its first line is the key's passphrase; readable by its owner only.
+
+    Raises:
+        SignerError: one line that says what is wrong with the files.
+    """
+
+    def __init__(self, fleet: str, key: Path, passphrase_file: Path) -> None:
+        self._fleet = fleet
+        try:
+            self._key = decrypted(read_private(key, "a key"), read_passphrase(passphrase_file), key)
+        except KeyStoreError as error:
+            raise SignerError(str(error)) from None
+
+    @property
+    def public(self) -> bytes:
+        """The public key, 32 bytes."""
+        return self._key.public_key().public_bytes_raw()
+
+    def table(self, device: str, stream: str, table: TimedTable) -> bytes:
+        """The envelope of a table."""
+        document = TableDocument(fleet=self._fleet, device=device, stream=stream, table=encoded_table(table))
+        return self._sealed("table", write_document(document))
+
+    def time(self, seconds: int) -> bytes:
+        """The envelope of the time, in Unix seconds."""
+        return self._sealed("time", write_document(TimeDocument(fleet=self._fleet, time=seconds)))
+
+    def _sealed(self, kind: Kind, payload: bytes) -> bytes:
+        return encode_envelope(sign(kind, payload, [self._key]))
+
 
 _log = logging.getLogger(__name__)
 _REFRESH_SECONDS = 2.0
@@ -32,7 +74,6 @@ class FleetFiles:
     """Where a gateway finds what it needs for a fleet.
 
     Attributes:
-        registry: the registry's file.
         roots: envelopes of all root documents, in any order.
         operator: the broker, with the operator's credentials; nobody else may publish policies.
         key: the gateway's private key, for tables and the time; none signs nothing.
@@ -48,13 +89,6 @@ class FleetFiles:
 
 class FleetService:
     """Used by the gateway's worker; made, started and stopped by the thread that starts the gateway.
-
-    Args:
-        fleet: name of the fleet.
-        files: where everything is.
-        link: the gateway's own connection.
-        catalogue: gets the policies of the registry.
-        counters: of the gateway.
 
     Raises:
         FuguError: one line that says which file is wrong.

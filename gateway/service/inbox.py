@@ -34,7 +34,6 @@ class Inbox:
     """A queue that makes the network thread wait when it is full, so that the rest stays with the broker.
 
     Args:
-        capacity: messages to hold.
         patience: seconds to wait for room; then the message is refused (its device will send it again).
     """
 

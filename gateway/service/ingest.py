@@ -47,12 +47,7 @@ class Birth(NamedTuple):
 
 
 class Ingest:
-    """Checks messages against the contract and the policies.
-
-    Args:
-        catalogue: the fleet's policies.
-        counters: where refusals are counted, by reason.
-    """
+    """Checks messages against the contract and the policies."""
 
     def __init__(self, catalogue: Catalogue, counters: Counter[str]) -> None:
         self._catalogue = catalogue
@@ -79,8 +74,7 @@ class Ingest:
             if not self._catalogue.streams(parsed.device):
                 raise UnknownDeviceError(f"no policy for device {parsed.device}")
             return Birth(parsed.device) if decode_status(payload).online else None
-        kind = _kind(parsed.kind, payload)
-        if kind is None:
+        if (kind := _kind(parsed.kind, payload)) is None:
             return None
         frame = kind.decode(payload)
         kind.verify(self._catalogue, parsed.device, parsed.stream, frame)

@@ -35,9 +35,7 @@ def release_now(
     """Make a configured release for the window that begins at a tick.
 
     Args:
-        config, store, policies, ledger: files and folder of the gateway.
         name: of a release; one with `per_device` is made for every device.
-        first: first tick of the window.
         broker: where to publish; if none, nothing is published.
 
     Returns:

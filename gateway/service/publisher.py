@@ -34,10 +34,6 @@ class Publisher:
     """Publishes as much as the connection takes, and remembers the rest.
 
     Args:
-        link: the connection.
-        fleet: name of the fleet.
-        store: holds the outbox.
-        recorder: knows watermarks and newest beliefs.
         counters: counts `committed` and `estimates`.
     """
 
@@ -59,8 +55,7 @@ class Publisher:
 
     def acknowledged(self, message_id: int) -> None:
         """The broker has a message."""
-        sending = self._in_flight.pop(message_id, None)
-        if sending is not None:
+        if (sending := self._in_flight.pop(message_id, None)) is not None:
             sending.left -= 1
             if sending.left == 0:
                 self._done.append(sending.serial)
@@ -98,8 +93,7 @@ class Publisher:
         return max(MAX_IN_FLIGHT - len(self._in_flight), 0) if self._link.connected else 0
 
     def _send(self, outgoing: Outgoing) -> bool:
-        messages = list(self._recorder.estimates(outgoing))
-        if not messages:
+        if not (messages := list(self._recorder.estimates(outgoing))):
             self._done.append(outgoing.serial)
         sending = _Sending(outgoing.serial, len(messages))
         topic = estimate_topic(self._fleet, outgoing.device, outgoing.stream)
@@ -110,8 +104,7 @@ class Publisher:
         return True
 
     def _publish(self, topic: str, payload: bytes, sending: _Sending | None) -> bool:
-        message_id = self._link.publish(topic, payload)
-        if message_id is None:
+        if (message_id := self._link.publish(topic, payload)) is None:
             return False
         self._in_flight[message_id] = sending
         return True

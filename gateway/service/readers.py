@@ -33,7 +33,6 @@ class Reader(Document):
     """An account that reads releases, and nothing else.
 
     Attributes:
-        name: of the account.
         audiences: all that it ever belonged to.
         epsilon, adversary: the most that it may be told about any tick of any stream, over all of them.
     """
@@ -67,11 +66,7 @@ class Bound(NamedTuple):
 
 
 def load_readers(path: Path, fleet: str) -> tuple[Reader, ...]:
-    """Read the readers of a fleet's broker.
-
-    Raises:
-        ReleaseConfigError: one line that says what is wrong.
-    """
+    """Read the readers of a fleet's broker; a `ReleaseConfigError` says what is wrong."""
     try:
         found = Readers.model_validate_json(path.read_bytes())
     except OSError as error:

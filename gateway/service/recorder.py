@@ -42,7 +42,6 @@ class Recorder:
 
     Args:
         store: owned by the thread that calls.
-        catalogue: the fleet's policies.
         lag: ticks of later symbols that estimates see.
         counters: counts `stored`, `late`, `duplicate`, `conflict`, and those of each kind.
 

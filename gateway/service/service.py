@@ -59,7 +59,6 @@ class GatewaySettings:
 
     Attributes:
         fleet: the fleet that it serves.
-        broker: where to connect.
         store: path of the SQLite file.
         policies: directory of policy files, `*.json`; none if all policies are in a fleet's registry.
         lag: ticks of later symbols that each estimate sees.
@@ -87,9 +86,6 @@ class GatewaySettings:
 
 class Gateway:
     """A gateway that runs in threads of its own between `start` and `stop`.
-
-    Args:
-        settings: what to serve, and from where.
 
     Attributes:
         counters: what has happened so far, by name; refusals under their `Reason`.

@@ -1,4 +1,4 @@
-"""Sends a measured stream's tables to its device, ahead of the ticks that they are for.
+"""Makes a measured stream's tables, from its policy and nothing secret, and sends them ahead of their ticks.
 
 Sets of possible states that the policy itself has no table for get one; with a delta, so do the likely states that the
 newest belief leaves of them. A table is kept in the store before it is sent, because frames name it by its number. A
@@ -13,23 +13,75 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from contract.errors import FuguError
 from contract.frames import MAX_TICK
+from contract.measure_check import check_noise
 from contract.measure_policy import MeasurePolicy
-from contract.measure_table import MOST_HELD, TimedTable, encode_table, set_of
+from contract.measure_table import MOST_HELD, Noise, TimedTable, encode_table, set_of
 from contract.topics import table_topic
 from gateway.chain.arrays import Bools
-from gateway.dphmm.constraints import delta_set
+from gateway.dphmm.compiled import compile_noise
+from gateway.dphmm.constraints import delta_set, surrogates
+from gateway.dphmm.graphs import GraphError
+from gateway.dphmm.hull import capped, complete_hull
+from gateway.dphmm.protection import protect_kept
+from gateway.dphmm.tables import TableError
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.policies import Catalogue, UnknownPolicyVersionError
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
-from gateway.service.table_maker import make_noise
 from mqtt_link import Link
 
-__all__ = ["TableSender"]
+__all__ = ["Made", "TableSender", "make_noise", "policy_graph"]
+
+
+class Made(NamedTuple):
+    """Noise for a set of possible states.
+
+    Attributes:
+        noise: none if the fallback has to do.
+        added: pairs (exposed state, partner) that were joined.
+        reason: why there is none.
+    """
+
+    noise: Noise | None
+    added: tuple[tuple[int, int], ...] = ()
+    reason: str = ""
+
+
+def make_noise(model: MeasureModel, possible: Bools, kept: Bools) -> Made:
+    """Make what the device may draw from while some states are possible.
+
+    Args:
+        possible: N booleans, at least two true.
+        kept: N booleans within them; the others are stood in for by the nearest of these.
+
+    Returns:
+        Noise that passes the device's check, or why there is none.
+    """
+    policy, values = model.policy, model.values
+    try:
+        found = protect_kept(values, policy_graph(model), possible, kept, objective=policy.objective, cap=policy.factor)
+        hull = found.hull
+        if found.factor > policy.factor:
+            hull = capped(hull, complete_hull(values[surrogates(values, kept)][possible]), policy.factor)
+        noise = compile_noise(hull, values, possible, policy.epsilon, kept)
+        check_noise(model.measurement, noise, set_of(np.flatnonzero(possible).tolist()))
+    except (TableError, GraphError, FuguError) as error:
+        return Made(None, reason=str(error))
+    return Made(noise, found.added)
+
+
+def policy_graph(model: MeasureModel) -> NDArray[np.bool_]:
+    """The policy graph as an N x N matrix."""
+    count = len(model.values)
+    return np.array([[bool(others >> y & 1) for y in range(count)] for others in model.measurement.neighbours])
+
 
 _log = logging.getLogger(__name__)
 _Key = tuple[str, str]
@@ -47,10 +99,6 @@ class TableSender:
     """Looks now and then at what each device will need.
 
     Args:
-        store: holds the tables.
-        catalogue: the fleet's policies.
-        recorder: knows the newest beliefs.
-        link: the connection.
         counters: counts `tables_made`, `tables_sent`, `tables_failed`.
         now_us: the time in microseconds of Unix time.
         sealed: the bytes of a table for a stream of a device; without it, those of its message.
@@ -135,8 +183,7 @@ class TableSender:
 
     def _model(self, key: _Key) -> MeasureModel:
         """The policy that the device runs, as its newest frame says; the newest one as long as there is none."""
-        newest = self._points.newest(*key)
-        if newest is not None:
+        if (newest := self._points.newest(*key)) is not None:
             with suppress(UnknownPolicyVersionError):
                 return self._catalogue.find(*key, newest.frame.policy_version, MeasureModel)
         model = self._catalogue.newest_measure(*key)
@@ -169,8 +216,7 @@ class TableSender:
         newest = self._points.newest(*key)
         if newest is None or newest.frame.last >= tick:
             return
-        known = self._catalogue.recall(*key, newest.frame.policy_version, MeasureModel)
-        if known.meaning != model.meaning:
+        if self._catalogue.recall(*key, newest.frame.policy_version, MeasureModel).meaning != model.meaning:
             return
         possible = model.possible(tick)
         law = model.ahead(newest.belief, tick - newest.frame.last)
@@ -178,8 +224,7 @@ class TableSender:
         if kept.sum() < 2 or np.array_equal(kept, possible):
             return
         # validity in whole steps, so that the same table is not sent again for every tick
-        until = (tick // ahead + 2) * ahead
-        table = self._table(key, model, possible, kept, (tick, until), MOST_HELD)
+        table = self._table(key, model, possible, kept, (tick, (tick // ahead + 2) * ahead), MOST_HELD)
         if table is not None:
             yield table
 

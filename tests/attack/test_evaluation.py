@@ -22,9 +22,8 @@ from gateway.attack import (
     release_counts,
     release_symbols,
 )
-from gateway.attack.chains import smoothing
+from gateway.attack.chains import smoothing, tilted_marginals
 from gateway.attack.outputs import without
-from gateway.attack.tilting import tilted_marginals
 from gateway.chain import simulate, stationary_law
 from gateway.privacy.randomised_response import calibrate_binary
 

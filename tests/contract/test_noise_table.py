@@ -11,7 +11,7 @@ from contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
 from contract.errors import FrameLengthError
 from contract.measure_table import TimedTable
 from contract.noise_table import SCALE, NoiseTable
-from contract.symbol_table import SymbolTable
+from contract.policy import SymbolTable
 
 ONE_HALF = SCALE // 2
 JSON: TypeAdapter[NoiseTable] = TypeAdapter(SymbolTable)

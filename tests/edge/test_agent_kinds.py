@@ -8,6 +8,7 @@ from contract.measure_frames import Released, pack_released
 from edge_agent.outbox import Outbox
 from tests.support.agents import measured_plan, stream_plan
 from tests.support.measured import measure_policy
+from tests.support.outboxes import measure_frames
 
 
 def test_points_are_framed_although_the_next_policy_has_longer_frames_of_symbols(tmp_path: Path) -> None:
@@ -16,6 +17,6 @@ def test_points_are_framed_although_the_next_policy_has_longer_frames_of_symbols
     outbox.register(before)
     outbox.append(before, 1, pack_released(Released(0, (3, 4))))
     assert outbox.append(stream_plan(version=2, frame_ticks=4096), 2, b"\1")
-    (frame,) = outbox.measure_frames()
+    (frame,) = measure_frames(outbox)
     assert (frame.policy_version, frame.first, frame.released) == (1, 1, (Released(0, (3, 4)),))
     outbox.close()

@@ -16,6 +16,7 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from mqtt_link import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
+from tests.support.outboxes import symbol_frames
 
 SECOND = 1_000_000
 SENSOR = {"kind": "call", "target": "builtins:float", "silence": "samples", "keep_alive_ticks": None}
@@ -90,6 +91,6 @@ def test_what_was_drawn_for_a_stream_that_ends_is_sent_even_after_a_power_cut(tm
         device._ticks.switch([newer(A)], stored_and_cut)
     device._outbox.close()
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
-    kept = [(frame.policy_version, frame.first, len(frame.symbols)) for frame in outbox.frames()]
+    kept = [(frame.policy_version, frame.first, len(frame.symbols)) for frame in symbol_frames(outbox)]
     assert kept == [(1, 1001, 3)] * 2
     outbox.close()

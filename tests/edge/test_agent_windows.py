@@ -31,13 +31,14 @@ from tests.support.agents import (
     window_plan,
 )
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.outboxes import window_frames
 from tests.support.processes import Recorder
 
 
 def windows_left(plan: AgentPlan) -> list[WindowFrame]:
     outbox = Outbox(plan.outbox, plan.fleet, plan.device)
     try:
-        return outbox.window_frames()
+        return window_frames(outbox)
     finally:
         outbox.close()
 

@@ -22,6 +22,7 @@ from edge_agent.plan import StreamPlan
 from edge_agent.sensors import ReplaySensor
 from mqtt_link import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
+from tests.support.outboxes import symbol_frames, window_frames
 
 SECOND = 1_000_000
 M = 20
@@ -62,14 +63,14 @@ def go_on(agent: Agent, ticks: int) -> None:
 
 
 def symbols(agent: Agent) -> list[int]:
-    return [symbol for frame in agent._outbox.frames() for symbol in frame.symbols]
+    return [symbol for frame in symbol_frames(agent._outbox) for symbol in frame.symbols]
 
 
 def left(agent: Agent) -> list[object]:
     """All that is to leave the device, and all that is on its disk."""
     agent._write_local_status()
-    frames, status = map(encode_symbols, agent._outbox.frames()), encode_status(agent._status(online=True))
-    found: list[object] = [*frames, *agent._outbox.window_frames(), status]
+    frames, status = map(encode_symbols, symbol_frames(agent._outbox)), encode_status(agent._status(online=True))
+    found: list[object] = [*frames, *window_frames(agent._outbox), status]
     agent._outbox.close()
     files = sorted(Path(agent._plan.outbox).parent.iterdir())
     with closing(sqlite3.connect(agent._plan.outbox)) as disk:
@@ -134,7 +135,7 @@ def test_windows_do_not_say_that_they_have_observed_the_first_ticks(tmp_path: Pa
     one, other = (device(tmp_path / str(i), readings) for i, readings in enumerate((FLAT, [31.0, 229.0, 1e308])))
     for agent in (one, other):
         go_on(agent, 60)
-    observed = [agent._outbox.window_frames() for agent in (one, other)]
+    observed = [window_frames(agent._outbox) for agent in (one, other)]
     assert [(frame.first, frame.observed) for frame in observed[0]] == [(15, 9), (30, 15), (45, 15)]
     assert [frame.observed for frame in observed[0]] == [frame.observed for frame in observed[1]]
 

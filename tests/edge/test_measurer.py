@@ -42,11 +42,12 @@ from edge_agent.stream import Stream
 from edge_agent.window import StreamWindows
 from firmware_sim.devices import write_device
 from gateway.service.kinds.point_model import MeasureModel
-from gateway.service.table_maker import make_noise
+from gateway.service.table_sender import make_noise
 from mqtt_link import Broker, Link
 from tests.support.agents import JumpingClock, agent_plan, measured_plan
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.measured import measure_policy
+from tests.support.outboxes import measure_frames
 from tests.support.processes import Recorder
 from tests.support.work import lines_run
 
@@ -359,7 +360,7 @@ class Running:
 def kept_frames(plan: AgentPlan) -> list[MeasureFrame]:
     outbox = Outbox(plan.outbox, "home", "watch")
     try:
-        return outbox.measure_frames()
+        return measure_frames(outbox)
     finally:
         outbox.close()
 

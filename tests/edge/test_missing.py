@@ -30,6 +30,7 @@ from mqtt_link import Broker
 from tests.support.agents import JumpingClock, agent_plan, measured_plan, stream_plan, window_plan
 from tests.support.brokers import wait_until
 from tests.support.measured import measure_policy
+from tests.support.outboxes import measure_frames, symbol_frames, window_frames
 
 SECOND = 1_000_000
 NAN = float("nan")
@@ -79,7 +80,7 @@ def symbols(folder: Path, readings: Sequence[Any], plan: StreamPlan | None = Non
         clock.now = now * SECOND
         ticks.catch_up()
     ticks.close_frames()
-    found = b"".join(frame.symbols for frame in outbox.frames())
+    found = b"".join(frame.symbols for frame in symbol_frames(outbox))
     outbox.close()
     return found
 
@@ -208,9 +209,9 @@ def everything(folder: Path, plan: StreamPlan, readings: Sequence[Any], ticks: i
     seen += (
         connection.execute("SELECT * FROM streams").fetchall() + connection.execute("SELECT * FROM windows").fetchall()
     )
-    seen += [(frame.first, frame.previous, frame.last, frame.padding) for frame in agent._outbox.frames()]
-    seen += [(f.index, f.first, f.length, f.observed, len(f.counts)) for f in agent._outbox.window_frames()]
-    seen += [(f.first, f.last, f.previous, [one.table for one in f.released]) for f in agent._outbox.measure_frames()]
+    seen += [(frame.first, frame.previous, frame.last, frame.padding) for frame in symbol_frames(agent._outbox)]
+    seen += [(f.index, f.first, f.length, f.observed, len(f.counts)) for f in window_frames(agent._outbox)]
+    seen += [(f.first, f.last, f.previous, [one.table for one in f.released]) for f in measure_frames(agent._outbox)]
     agent._outbox.close()
     return seen, payloads
 
@@ -288,7 +289,7 @@ def test_a_tick_of_a_live_sensor_is_drawn_on_time_or_never(tmp_path: Path, perio
         clock.now = 1001 * period + late
         ticks.catch_up()
         ticks.close_frames()
-        made = [frame.first + i for frame in outbox.frames() for i in range(len(frame.symbols))]
+        made = [frame.first + i for frame in symbol_frames(outbox) for i in range(len(frame.symbols))]
         assert (made[0] == 1001) == drawn
         assert made[-1] == clock.now // period
         outbox.close()
@@ -306,7 +307,7 @@ def test_after_a_step_of_the_clock_nothing_is_made_up(tmp_path: Path) -> None:
         assert (stream.trouble is StatusCode.CLOCK) == (now in (4000, 4999))
     assert made == [1001, 1002, 5000, 5001, 5001, 5001, 5002, 5003, 9000]
     ticks.close_frames()
-    drawn = [frame.first + i for frame in outbox.frames() for i in range(len(frame.symbols))]
+    drawn = [frame.first + i for frame in symbol_frames(outbox) for i in range(len(frame.symbols))]
     assert drawn == [1001, 1002, 5000, 5001, 5002, 5003, 9000]
     outbox.close()
 

@@ -16,6 +16,7 @@ from contract.noise_table import NoiseTable
 from edge_agent.outbox import Outbox, OutboxError
 from tests.support.agents import stream_plan
 from tests.support.brokers import PATIENCE
+from tests.support.outboxes import symbol_frames
 
 PLAN = stream_plan()
 
@@ -29,7 +30,7 @@ def new_outbox(folder: Path) -> Outbox:
 def test_ten_ticks_make_a_frame(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
     assert [outbox.append(PLAN, tick, bytes((tick % 2,))) for tick in range(100, 110)] == [False] * 9 + [True]
-    (frame,) = outbox.frames()
+    (frame,) = symbol_frames(outbox)
     assert (frame.previous, frame.first, frame.last, frame.padding) == (-1, 100, 109, 0)
     assert frame.symbols == bytes([0, 1] * 5)
 
@@ -39,7 +40,7 @@ def test_a_frame_ends_before_a_tick_that_is_left_out(tmp_path: Path) -> None:
     closed = [outbox.append(PLAN, tick, b"\1") for tick in (5, 6, 8, 14, 15, 40)]
     assert closed == [False, False, True, True, False, True]
     outbox.close_frame(PLAN)
-    frames = outbox.frames()
+    frames = symbol_frames(outbox)
     assert [(f.previous, f.first, f.last, len(f.symbols) + f.padding) for f in frames] == [
         (-1, 5, 6, 10),
         (6, 8, 8, 10),
@@ -62,7 +63,7 @@ def test_frames_of_a_table_have_one_size_whatever_its_symbols_and_the_policy_tha
         outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
         outbox.append(stream_plan(version=2, frame_ticks=40), 2, b"\0")
         sizes.add(len(outbox._db.execute("SELECT payload FROM frames").fetchone()[0]))
-        assert (outbox.frames()[0].bits, outbox.frames()[0].symbols) == (2, bytes([symbol]))
+        assert (symbol_frames(outbox)[0].bits, symbol_frames(outbox)[0].symbols) == (2, bytes([symbol]))
     assert sizes == {39 + 3}
 
 
@@ -98,7 +99,7 @@ def test_whatever_is_appended_comes_out_once_and_in_order(
             outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
             assert outbox.register(PLAN) == tick
     outbox.close_frame(PLAN)
-    frames = outbox.frames()
+    frames = symbol_frames(outbox)
     seen = {f.first + i: s for f in frames for i, s in enumerate(f.symbols)}
     assert seen == expected
     assert sum(len(f.symbols) for f in frames) == len(expected)
@@ -112,7 +113,7 @@ def test_a_new_policy_version_begins_a_new_frame(tmp_path: Path) -> None:
     newer = stream_plan(version=2, frame_ticks=4)
     for tick in range(2, 6):
         outbox.append(newer, tick, b"\1")
-    assert [(f.policy_version, f.symbols) for f in outbox.frames()] == [(1, b"\0"), (2, b"\1\1\1\1")]
+    assert [(f.policy_version, f.symbols) for f in symbol_frames(outbox)] == [(1, b"\0"), (2, b"\1\1\1\1")]
 
 
 def test_only_what_is_durable_elsewhere_is_forgotten(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_only_what_is_durable_elsewhere_is_forgotten(tmp_path: Path) -> None:
     assert outbox.forget_committed("hr", 8, ()) == (0, [])
     assert outbox.forget_committed("hr", 9, ()) == (1, [])
     assert outbox.forget_committed("hr", 39, (Gap(19, 20),)) == (2, [3])
-    assert [f.first for f in outbox.frames()] == [20, 40]
+    assert [f.first for f in symbol_frames(outbox)] == [20, 40]
     assert outbox.forget_committed("hr", 2**40, ()) == (2, [])
     assert outbox.depth() == 0
 
@@ -138,7 +139,7 @@ def test_forgotten_frames_do_not_make_their_ticks_new(tmp_path: Path) -> None:
     assert outbox.register(PLAN) == 9
     outbox.append(PLAN, 10, b"\0")
     outbox.close_frame(PLAN)
-    assert outbox.frames()[0].previous == 9
+    assert symbol_frames(outbox)[0].previous == 9
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
@@ -183,7 +184,7 @@ def test_a_full_disk_loses_the_newest_symbol_at_most(tmp_path: Path) -> None:
     outbox._db.execute("PRAGMA max_page_count = 1000000")
     outbox.append(PLAN, kept[-1] + 2, b"\0")
     outbox.close_frame(PLAN)
-    seen = [f.first + i for f in outbox.frames() for i in range(len(f.symbols))]
+    seen = [f.first + i for f in symbol_frames(outbox) for i in range(len(f.symbols))]
     assert [tick for tick in seen if tick != kept[-1] + 1] == [*kept, kept[-1] + 2]
 
 

@@ -21,6 +21,7 @@ from edge_agent.shared import SharedSensor, open_sensors
 from mqtt_link import Broker
 from tests.support.agents import THRESHOLD, JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import wait_until
+from tests.support.outboxes import symbol_frames
 
 SECOND = 1_000_000
 CALL = {"kind": "call", "target": "builtins:float", "silence": "samples", "keep_alive_ticks": None}
@@ -59,7 +60,7 @@ def agent(folder: Path, clock: JumpingClock, sensor: Sensor, *streams: StreamPla
 
 def symbols(device: Agent, version: int) -> dict[int, int]:
     """What is to leave under a version, which tells the stream: tick and symbol."""
-    frames = [frame for frame in device._outbox.frames() if frame.policy_version == version]
+    frames = [frame for frame in symbol_frames(device._outbox) if frame.policy_version == version]
     return {frame.first + i: symbol for frame in frames for i, symbol in enumerate(frame.symbols)}
 
 

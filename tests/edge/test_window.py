@@ -23,6 +23,7 @@ from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.window import ClosedWindow, StreamWindows, WindowCount
 from tests.support.agents import stream_plan, window_plan
+from tests.support.outboxes import symbol_frames, window_frames
 
 LABELS = ["low", "middle", "high"]
 
@@ -247,12 +248,12 @@ def test_windows_are_committed_once_and_know_the_one_before(tmp_path: Path) -> N
     outbox = new_outbox(tmp_path)
     outbox.append_windows(PLAN, [closed(4, -2), closed(7, window=PLAN.windows[1])])
     outbox.append_windows(PLAN, [closed(9)])
-    assert outbox.window_frames() == [
+    assert window_frames(outbox) == [
         WindowFrame(1, "high", -1, 4, 40, 10, 1, (-2,)),
         WindowFrame(1, "other", -1, 7, 21, 10, 1, (5,)),
         WindowFrame(1, "high", 4, 9, 90, 10, 1, (5,)),
     ]
-    assert outbox.frames() == []
+    assert symbol_frames(outbox) == []
     for index in (9, 4, 0):
         with pytest.raises(OutboxError, match=f"window {index} of hr/high was committed before"):
             outbox.append_windows(PLAN, [closed(index)])
@@ -282,7 +283,7 @@ def test_windows_are_forgotten_by_index_and_symbols_by_tick(tmp_path: Path) -> N
     assert outbox.depth() == 3
     assert outbox.forget_committed("hr/high", 4, ()) == (1, [])
     assert outbox.forget_committed("hr", 9, ()) == (1, [])
-    assert [frame.first for frame in outbox.frames()] == [10]
+    assert [frame.first for frame in symbol_frames(outbox)] == [10]
 
 
 @pytest.mark.parametrize("change", [{"length": 11}, {"stride": 9}, {"start": 1}])
@@ -310,7 +311,7 @@ def test_a_full_disk_keeps_a_window_from_being_released_and_nothing_else(tmp_pat
     assert failed
     outbox._db.execute("PRAGMA max_page_count = 1000000")
     outbox.append_windows(PLAN, [closed(1000, *range(255), window=wide)])
-    kept = [frame for frame in outbox.window_frames() if frame.window == "wide"]
+    kept = [frame for frame in window_frames(outbox) if frame.window == "wide"]
     assert [frame.index for frame in kept] == [*(i for i in range(100) if i not in failed), 1000]
     assert [frame.previous for frame in kept] == [-1, *(frame.index for frame in kept[:-1])]
 
@@ -321,4 +322,4 @@ def test_the_outbox_holds_no_count_that_is_not_in_a_frame(tmp_path: Path) -> Non
     assert columns == ["stream", "window", "start", "length", "stride", "last_index"]
     outbox.append_windows(PLAN, [closed(3, 123456789)])
     (payload,) = outbox._db.execute("SELECT payload FROM frames").fetchone()
-    assert payload == encode_window(outbox.window_frames()[0])
+    assert payload == encode_window(window_frames(outbox)[0])

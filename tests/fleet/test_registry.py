@@ -22,7 +22,7 @@ from gateway.fleet.entries import (
     UnknownNameError,
 )
 from gateway.fleet.registry import Registry
-from gateway.fleet.registry_rows import MOST_REFUSALS
+from gateway.fleet.registry_file import MOST_REFUSALS
 from host import database
 from tests.support.brokers import PATIENCE
 from tests.support.simulated_fleets import SECOND, START, document, names, new_registry

@@ -13,10 +13,10 @@ from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChain
 from contract.errors import FuguError, GuaranteeError
 from contract.guarantee import Adversary, Guarantee
 from contract.policy import Policy
+from gateway.planning.answers import window_error
 from gateway.planning.errors import PlanningError
 from gateway.planning.joint_plan import JointPlan, WantedWindow, joint_plan
 from gateway.planning.policy_builder import PolicyHeader, build_window_policy, frame_ticks, thresholds
-from gateway.planning.window_error import window_error
 from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary
 

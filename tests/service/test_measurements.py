@@ -39,8 +39,7 @@ from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
-from gateway.service.table_maker import make_noise, policy_graph
-from gateway.service.table_sender import TableSender
+from gateway.service.table_sender import TableSender, make_noise, policy_graph
 from tests.support.measured import decoded_covariance, measure_frames, measure_policy
 from tests.support.scenes import policy as symbol_policy
 

@@ -19,6 +19,7 @@ from edge_agent.sensors import ReplaySensor
 from host.wake import Wake
 from mqtt_link import Broker
 from tests.support.brokers import PATIENCE, wait_until
+from tests.support.outboxes import symbol_frames
 
 SECOND = 1_000_000
 COIN = NoiseTable(((1 << 31,), (1 << 31,)))
@@ -126,7 +127,7 @@ def frames_left(plan: AgentPlan) -> list[SymbolFrame]:
     """What an agent that has stopped keeps."""
     outbox = Outbox(plan.outbox, plan.fleet, plan.device)
     try:
-        return outbox.frames()
+        return symbol_frames(outbox)
     finally:
         outbox.close()
 

@@ -13,6 +13,7 @@ from edge_agent.outbox import Outbox
 from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.measured import grid, measure_policy
+from tests.support.outboxes import measure_frames
 from tests.support.processes import GatewayProcess, Recorder
 
 PERIOD_US = 20_000
@@ -82,7 +83,7 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
         goes_on(gateway)
         assert agent.stop() == 0
         outbox = Outbox(tmp_path / "watch" / "outbox.sqlite", "home", "watch")
-        assert outbox.measure_frames() == [], "everything is durable in the gateway"
+        assert measure_frames(outbox) == [], "everything is durable in the gateway"
         outbox.close()
     finally:
         if agent.process.poll() is None:

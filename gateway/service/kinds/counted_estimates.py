@@ -64,7 +64,6 @@ class CountedEstimates:
 
     Args:
         store: owned by the thread that calls.
-        catalogue: the fleet's policies.
         lag: ticks of later symbols that estimates see.
     """
 
@@ -79,8 +78,7 @@ class CountedEstimates:
         window = estimated_window(self._catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy)
         if window is None:
             return
-        number = self._store.stream_id(device, sequence_name(stream, window.name))
-        if number is None:
+        if (number := self._store.stream_id(device, sequence_name(stream, window.name))) is None:
             return
         low = max(0, -((window.start + window.length - 1 + self._lag - first) // window.stride))
         for index in range(low, (frame.last + 1 - window.start) // window.stride + 1):  # the next begins at its belief
@@ -93,8 +91,7 @@ class CountedEstimates:
 
     def run(self, place: Place, index: int) -> Run | None:
         """The probabilities of the ticks of a window; none if it is not used, or not all of it is here."""
-        found = self._found(place, index)
-        if found is None:
+        if (found := self._found(place, index)) is None:
             return None
         frame, window, known, laid = found
         offset, ticks = frame.first - laid.first, len(laid.symbols)

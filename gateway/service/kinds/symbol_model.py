@@ -46,7 +46,6 @@ class SymbolModel(NamedTuple):
     """One policy of a stream of symbols, windows, or both.
 
     Attributes:
-        policy: verified.
         allowed: the symbols that its frames may hold, none without a table.
         bits: that a symbol takes in them.
         numbers: to estimate with.

@@ -127,8 +127,7 @@ class Track:
         following = [tracked.frame for tracked in self._window[1 - len(start) :]]
         segments: list[_Segment] = []
         for before, frame in zip(chain, [*following, newest], strict=True):
-            model = self._models(frame.policy_version)
-            self._place(segments, before, frame, model)
+            self._place(segments, before, frame, self._models(frame.policy_version))
             segments[-1].parts.append(_symbols(frame))
         return segments
 

@@ -32,11 +32,9 @@ class Symbols(Kind[SymbolFrame]):
 
     Args:
         store: owned by the thread that calls.
-        catalogue: the fleet's policies.
         lag: ticks of later symbols that estimates see.
 
     Attributes:
-        lag: the same.
         counted: estimates that see a window as well.
     """
 
@@ -123,8 +121,7 @@ class Symbols(Kind[SymbolFrame]):
         assert number is not None
         current = newest
         if len(newest.belief) != run.probabilities.shape[1]:  # from before a change of states
-            last = run.first + max(len(run.probabilities), 1) - 1
-            current = self._frames.belief_at(number, last) or newest
+            current = self._frames.belief_at(number, run.first + max(len(run.probabilities), 1) - 1) or newest
         return map(encode_estimate, estimate_messages(lag, run, current))
 
     def _track(self, device: str, stream: str) -> Track:

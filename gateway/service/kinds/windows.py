@@ -29,12 +29,7 @@ class WindowMismatchError(FuguError, reason=Reason.WINDOW_MISMATCH):
 
 
 class Windows(Kind[WindowFrame]):
-    """The kind of frames of window counts; each window's are a sequence of their own.
-
-    Args:
-        store: owned by the thread that calls.
-        symbols: of the same streams.
-    """
+    """The kind of frames of window counts; each window's are a sequence of their own."""
 
     counter = "windows_"
 

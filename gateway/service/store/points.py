@@ -23,11 +23,7 @@ class Measured(NamedTuple):
 
 
 class PointStore:
-    """Frames of points and the tables that they were drawn from; used within the store's transactions.
-
-    Args:
-        database: the store's connection.
-    """
+    """Frames of points and the tables that they were drawn from; used within the store's transactions."""
 
     schema = """
 CREATE TABLE measured (
@@ -48,14 +44,12 @@ CREATE TABLE sent_tables (
     def before(self, stream: int, tick: int) -> Measured | None:
         """The last frame that begins before a tick."""
         query = "SELECT payload, belief FROM measured WHERE stream=? AND first<? ORDER BY first DESC LIMIT 1"
-        row = self._db.execute(query, (stream, tick)).fetchone()
-        return None if row is None else _measured(row)
+        return self._frame(query, stream, tick)
 
     def at(self, stream: int, first: int) -> Measured | None:
         """The frame that begins at a tick."""
         query = "SELECT payload, belief FROM measured WHERE stream=? AND first=?"
-        row = self._db.execute(query, (stream, first)).fetchone()
-        return None if row is None else _measured(row)
+        return self._frame(query, stream, first)
 
     def following(self, stream: int, first: int) -> Iterator[Measured]:
         """Frames from a tick on, in tick order, read as they are asked for."""
@@ -69,9 +63,8 @@ CREATE TABLE sent_tables (
     def overlapping(self, stream: int, frame: MeasureFrame) -> MeasureFrame | None:
         """A stored frame that shares a tick with the given one."""
         query = "SELECT payload, belief FROM measured WHERE stream=? AND first BETWEEN ? AND ? AND last>=?"
-        bounds = (frame.first - MAX_MEASURE_TICKS, frame.last, frame.first)
-        row = self._db.execute(query, (stream, *bounds)).fetchone()
-        return None if row is None else _measured(row).frame
+        found = self._frame(query, stream, frame.first - MAX_MEASURE_TICKS, frame.last, frame.first)
+        return None if found is None else found.frame
 
     def add(self, stream: int, frame: MeasureFrame, belief: Floats) -> None:
         """Store a frame that overlaps no other."""
@@ -85,14 +78,12 @@ CREATE TABLE sent_tables (
     def table(self, stream: int, version: int, number: int) -> TimedTable | None:
         """A table that was sent."""
         query = "SELECT message FROM sent_tables WHERE stream=? AND policy_version=? AND number=?"
-        row = self._db.execute(query, (stream, version, number)).fetchone()
-        return None if row is None else decode_table(row[0])
+        return self._table(query, stream, version, number)
 
     def table_for(self, stream: int, version: int, key: bytes) -> TimedTable | None:
         """The table that was made for a key."""
         query = "SELECT message FROM sent_tables WHERE stream=? AND policy_version=? AND key=?"
-        row = self._db.execute(query, (stream, version, key)).fetchone()
-        return None if row is None else decode_table(row[0])
+        return self._table(query, stream, version, key)
 
     def next_number(self, stream: int, version: int, least: int) -> int:
         """The number of the next table of a policy version: above all that this store has seen."""
@@ -104,6 +95,14 @@ CREATE TABLE sent_tables (
         """Keep a table, before it is sent."""
         row = (stream, table.policy_version, table.number, key, encode_table(table))
         self._db.execute("INSERT OR REPLACE INTO sent_tables VALUES (?, ?, ?, ?, ?)", row)
+
+    def _frame(self, query: str, *values: int) -> Measured | None:
+        row = self._db.execute(query, values).fetchone()
+        return None if row is None else _measured(row)
+
+    def _table(self, query: str, *values: int | bytes) -> TimedTable | None:
+        row = self._db.execute(query, values).fetchone()
+        return None if row is None else decode_table(row[0])
 
 
 def _measured(row: Any) -> Measured:

@@ -26,11 +26,7 @@ class Released(NamedTuple):
 
 
 class ReleaseStore:
-    """What has been released; used within the store's transactions.
-
-    Args:
-        database: the store's connection.
-    """
+    """What has been released; used within the store's transactions."""
 
     schema = """
 CREATE TABLE release_record (identity TEXT NOT NULL, ledger TEXT NOT NULL, entry INTEGER NOT NULL);

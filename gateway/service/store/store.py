@@ -64,7 +64,6 @@ class Store:
 
     Attributes:
         symbols, points, windows: the frames of each kind, and what follows from them.
-        releases: what has been released.
 
     Raises:
         StoreError: if it cannot be opened, is no store, or is of another version.
@@ -149,9 +148,6 @@ def hold_store(store: Path) -> TextIO:
 
     The operating system gives it back when the file is closed or the process ends. The lock is a file of its own beside
     the store: closing any handle of an SQLite file ends SQLite's own locks.
-
-    Args:
-        store: the store's file.
 
     Raises:
         StoreError: another process has it, or the file cannot be made.

@@ -19,11 +19,7 @@ _FRAME = "policy_version, previous, first, symbols, bits, belief"
 
 
 class SymbolStore:
-    """Frames of symbols and what they determine; used within the store's transactions.
-
-    Args:
-        database: the store's connection.
-    """
+    """Frames of symbols and what they determine; used within the store's transactions."""
 
     schema = """
 CREATE TABLE frames (

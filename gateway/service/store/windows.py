@@ -11,11 +11,7 @@ __all__ = ["WindowStore"]
 
 
 class WindowStore:
-    """Frames of window counts; used within the store's transactions.
-
-    Args:
-        database: the store's connection.
-    """
+    """Frames of window counts; used within the store's transactions."""
 
     schema = """
 CREATE TABLE windows (
