@@ -1,4 +1,4 @@
-"""`fugu plan auto`, `fugu plan stream`, `fugu plan window` and `fugu plan measure`."""
+"""`fugu plan auto`, `fugu plan stream`, `fugu plan window`, `fugu plan measure` and `fugu plan network`."""
 
 from __future__ import annotations
 
@@ -147,3 +147,30 @@ def measure(
     from fugu.commands.measure_plan import plan_measure
 
     plan_measure(spec, adversary, header, period, quick=quick, as_json=as_json, svg=svg, output=output)
+
+
+@app.command("network")
+def network(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The network, in TOML or JSON; its keys are below.")],
+    epsilon: Annotated[float | None, typer.Option(metavar="E", help="Instead of the file's.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan one release over a few variables that depend on one another in any pattern: the noise of each mechanism.
+
+    \b
+    keys of FILE:
+      variables  a list, parents first: name; table, the probabilities of its values, nested by the values of its
+                 parents (numbers, or texts such as "1/3"); parents, a list of names; values, a list of names
+      query      {weights = [what each value adds]}, or by variable {weights = {ann = [0, 1]}}, the others adding
+                 nothing; or {lipschitz = 1}: any answer that one variable alone changes by at most that
+      secrets    "all" (the default), a list of variables, or pairs of values: {ann = [["well", "ill"]]}
+      epsilon    most that the answer may tell about a secret, in nats
+
+    \b
+    examples:
+      fugu plan network flu.toml
+      fugu plan network flu.toml --epsilon 5 --json
+    """
+    from fugu.commands.network_plan import plan_network_file
+
+    plan_network_file(file, epsilon, as_json=as_json)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from gateway.dphmm.graphs import GraphError, categories, complete, explicit, lat
 from gateway.dphmm.protection import Objective
 from gateway.dphmm.queries import scaled
 from gateway.planning.errors import PlanningError
+from gateway.planning.specification import read_specification, refuse_unknown
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 
 __all__ = ["MeasureSpec", "Mechanism", "read_spec"]
@@ -92,31 +92,15 @@ def read_spec(path: Path) -> MeasureSpec:
         PlanningError: one line that says what is wrong, and in which file.
         OSError: the file, or one that it names, cannot be read.
     """
-    document = _document(path)
+    document = read_specification(path, _KEYS)
     try:
         return _spec(document, path.parent)
     except (PlanningError, GraphError) as error:
         raise PlanningError(f"{path}: {error}") from None
 
 
-def _document(path: Path) -> dict[str, Any]:
-    content = path.read_bytes()
-    json_first = path.suffix == ".json" or content.lstrip()[:1] == b"{"
-    try:
-        document = json.loads(content) if json_first else tomllib.loads(content.decode())
-    except (ValueError, RecursionError) as error:
-        kind = "JSON" if json_first else "TOML"
-        raise PlanningError(f"{path} is not {kind}: {error}") from None
-    if not isinstance(document, dict):
-        raise PlanningError(f"{path}: a specification is an object with the keys {', '.join(_KEYS)}")
-    return document
-
-
 def _spec(given: dict[str, Any], folder: Path) -> MeasureSpec:
-    known = (*_KEYS, *_CHOICES, *_POLICY)
-    for key in given:
-        if key not in known:
-            raise PlanningError(f"unknown key {key!r}; known are {', '.join(known)}")
+    refuse_unknown(given, (*_KEYS, *_CHOICES, *_POLICY))
     for key in ("graph", "epsilon"):
         if key not in given:
             raise PlanningError(f"{key} is missing" + (f": give {_GRAPHS}" if key == "graph" else ""))

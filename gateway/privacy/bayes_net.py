@@ -1,17 +1,18 @@
 """The Markov quilt mechanism on a small Bayesian network: readings that depend on one another in any pattern.
 
-Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 2. Every set of up
-to a few nodes is tried as a quilt; influences are read off the joint distribution, hence small networks only.
+Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 2. Every set of up to
+a few nodes is tried as a quilt, and so are the nodes at each distance from the protected one, the first of which are
+its Markov blanket; influences are read off the joint distribution, hence small networks only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,7 +20,10 @@ from contract.rounding import OUTWARD
 from gateway.chain.arrays import Floats
 from gateway.privacy.chain_class import TINY, ChainClassError
 
-__all__ = ["BayesNet", "BayesNode", "NetworkQuilt", "network_quilt_scale"]
+__all__ = ["BayesNet", "BayesNode", "NetworkQuilt", "Secrets", "network_quilt_scale"]
+
+Secrets: TypeAlias = Mapping[str, Sequence[tuple[int, int]]]
+"""By the name of a node: pairs of its values that nobody may tell apart."""
 
 _MOST_STATES = 2**20
 _UP = 1.0 + OUTWARD
@@ -120,12 +124,30 @@ class BayesNet:
                 waiting += [(parent, True) for parent in parents[name]]
         return frozenset(name for name, _ in visited) - seen
 
-    def influence(self, quilt: Iterable[str], node: str) -> float:
+    @cached_property
+    def moral(self) -> dict[str, frozenset[str]]:
+        """The neighbours of each node in the moral graph: its parents, its children, and their other parents."""
+        families = [frozenset((*each.parents, each.name)) for each in self.nodes]
+        return {
+            each.name: frozenset[str]().union(*(family for family in families if each.name in family)) - {each.name}
+            for each in self.nodes
+        }
+
+    def layers(self, node: str) -> list[tuple[str, ...]]:
+        """The nodes at distance 1, 2 and so on in the moral graph: each layer separates a node from what is beyond."""
+        seen, layer, found = {node}, {node}, []
+        while layer := set[str]().union(*(self.moral[name] for name in layer)) - seen:
+            seen |= layer
+            found.append(tuple(each.name for each in self.nodes if each.name in layer))
+        return found
+
+    def influence(self, quilt: Iterable[str], node: str, pairs: Sequence[tuple[int, int]] | None = None) -> float:
         """The max-influence of a set of nodes on a node (definition 4.1 of the paper).
 
         Args:
             quilt: names; none has no influence.
             node: not in the quilt.
+            pairs: of the node's values that are compared, in either order; None for all.
 
         Returns:
             The largest log Pr(quilt | node = x) / Pr(quilt | node = x') over the node's possible states.
@@ -135,15 +157,20 @@ class BayesNet:
         others = tuple(axis for axis in range(len(names)) if axis != at and axis not in keep)
         together = np.moveaxis(self.joint.sum(axis=others, keepdims=True), at, 0)
         together = together.reshape(self.joint.shape[at], -1)
-        laws = together[together.sum(axis=1) > 0.0]
-        laws = laws / laws.sum(axis=1, keepdims=True)
-        high, low = laws.max(axis=0), laws.min(axis=0)
-        with np.errstate(divide="ignore"):
-            return float(np.log(high[high > 0.0] / low[high > 0.0]).max())
+        total = together.sum(axis=1, keepdims=True)
+        laws = together / np.where(total > 0.0, total, 1.0)
+        compared = combinations(range(len(laws)), 2) if pairs is None else pairs
+        worst = 0.0
+        for a, b in compared:
+            if total[a] > 0.0 and total[b] > 0.0:
+                high, low = np.maximum(laws[a], laws[b]), np.minimum(laws[a], laws[b])
+                with np.errstate(divide="ignore"):
+                    worst = max(worst, float(np.log(high[high > 0.0] / low[high > 0.0]).max()))
+        return worst
 
 
 class NetworkQuilt(NamedTuple):
-    """A Laplace scale for a query that changes by at most 1 with one reading, and the quilt that decides it.
+    """A Laplace scale for a query, and the quilt that decides it.
 
     Attributes:
         scale: rounded up.
@@ -163,46 +190,67 @@ class NetworkQuilt(NamedTuple):
 
 
 def network_quilt_scale(
-    networks: BayesNet | tuple[BayesNet, ...], epsilon: float, *, largest_quilt: int = 2
+    networks: BayesNet | tuple[BayesNet, ...],
+    epsilon: float,
+    *,
+    largest_quilt: int = 2,
+    sensitivities: Mapping[str, float] | None = None,
+    secrets: Secrets | None = None,
 ) -> NetworkQuilt:
     """The scale of the Markov quilt mechanism for a class of networks.
 
     Args:
         networks: one or more.
         epsilon: above 0.
-        largest_quilt: nodes in a quilt, at most; 2 is all that a chain can use.
+        largest_quilt: nodes in a quilt, at most, beside whole layers; 2 is all that a chain can use.
+        sensitivities: by how much each node alone can change the answer; None for 1 each.
+        secrets: what is protected; None for all values of all nodes.
 
     Returns:
         The scale of the worst node of the worst network.
 
     Raises:
-        ChainClassError: no network, or epsilon out of range.
+        ChainClassError: no network, nothing to protect, or epsilon out of range.
     """
     members = networks if isinstance(networks, tuple) else (networks,)
     if not members or not 0.0 < epsilon < math.inf:
         raise ChainClassError(f"the mechanism needs a network and an epsilon above 0, got {len(members)} and {epsilon}")
     worst: NetworkQuilt | None = None
     for index, network in enumerate(members):
+        weights = sensitivities or {node.name: 1.0 for node in network.nodes}
         for node in network.nodes:
-            found = _node_scale(network, node.name, epsilon, largest_quilt, worst.scale if worst else 0.0)
-            if worst is None or found.scale > worst.scale:
-                worst = found._replace(network=index)
-    assert worst is not None
+            if secrets is None or node.name in secrets:
+                pairs = None if secrets is None else secrets[node.name]
+                enough = worst.scale if worst else 0.0
+                found = _node_scale(network, node.name, epsilon, largest_quilt, enough, weights, pairs)
+                if worst is None or found.scale > worst.scale:
+                    worst = found._replace(network=index)
+    if worst is None:
+        raise ChainClassError("there is no secret to protect")
     return worst._replace(scale=worst.scale * _UP)
 
 
-def _node_scale(network: BayesNet, node: str, epsilon: float, largest_quilt: int, enough: float) -> NetworkQuilt:
+def _node_scale(
+    network: BayesNet,
+    node: str,
+    epsilon: float,
+    largest_quilt: int,
+    enough: float,
+    weights: Mapping[str, float],
+    pairs: Sequence[tuple[int, int]] | None,
+) -> NetworkQuilt:
     """The best quilt of one node, or any with a scale not above `enough`; the scale is not rounded."""
     everything = frozenset(each.name for each in network.nodes)
-    best = NetworkQuilt(len(everything) / epsilon, node, (), everything, 0.0, 0)
+    best = NetworkQuilt(math.fsum(weights.values()) / epsilon, node, (), everything, 0.0, 0)
     others = [each.name for each in network.nodes if each.name != node]
-    quilts = chain.from_iterable(combinations(others, size) for size in range(largest_quilt + 1))
-    found = ((network.connected(node, quilt), quilt) for quilt in quilts)
-    for nearby, quilt in sorted(found, key=lambda pair: len(pair[0])):
-        # no influence could make up for this card, nor for any later one
-        if best.scale <= enough or len(nearby) / epsilon >= best.scale:
+    quilts = {*chain.from_iterable(combinations(others, size) for size in range(largest_quilt + 1))}
+    found = [(network.connected(node, quilt), quilt) for quilt in sorted(quilts | set(network.layers(node)))]
+    sized = [(math.fsum(weights[name] for name in nearby), nearby, quilt) for nearby, quilt in found]
+    for size, nearby, quilt in sorted(sized, key=lambda each: each[0]):
+        # no influence could make up for this much nearby, nor for any later one
+        if best.scale <= enough or size / epsilon >= best.scale:
             break
-        influence = network.influence(quilt, node) if quilt else 0.0
-        if influence < epsilon and len(nearby) / (epsilon - influence) < best.scale:
-            best = NetworkQuilt(len(nearby) / (epsilon - influence), node, quilt, nearby, influence, 0)
+        influence = network.influence(quilt, node, pairs) if quilt else 0.0
+        if influence < epsilon and size / (epsilon - influence) < best.scale:
+            best = NetworkQuilt(size / (epsilon - influence), node, quilt, nearby, influence, 0)
     return best

@@ -11,6 +11,7 @@ In a chain only neighbours have one.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from contract.rounding import OUTWARD
 from gateway.chain.arrays import Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 
-__all__ = ["InfluenceScale", "influence_matrix", "influence_scale"]
+__all__ = ["InfluenceScale", "influence_matrix", "influence_scale", "joint_influence_scale"]
 
 _LONGEST = 400
 _LARGEST_NORM = 1.0 - 1e-6
@@ -70,12 +71,53 @@ def influence_scale(
         cases = [(_of_interval(chains), True)]
     found = [_factor(each, length, stationary=stationary) for each, stationary in cases]
     worst = max(norm for _, norm in found)
-    if not worst < _LARGEST_NORM:
-        told = f"{worst:.4g}" if math.isfinite(worst) else "infinite: some step is impossible"
+    _refuse_strong(worst)
+    return InfluenceScale(max(factor for factor, _ in found) / epsilon, worst)
+
+
+def joint_influence_scale(
+    joint: Floats, sensitivities: Sequence[float], secret: Sequence[int], epsilon: float
+) -> InfluenceScale:
+    """The scale of the mechanism for readings that depend on one another in any pattern.
+
+    Args:
+        joint: an axis for each reading.
+        sensitivities: by how much each reading alone can change the statistic.
+        secret: the readings to protect.
+        epsilon: above 0.
+
+    Raises:
+        ChainClassError: the spectral norm is not below 1.
+    """
+    size = joint.ndim
+    if not np.all(joint > 0.0):
+        _refuse_strong(math.inf)
+    matrix = np.zeros((size, size))
+    for i in range(size):
+        law = np.log(joint / joint.sum(axis=i, keepdims=True))
+        for j in range(size):
+            if i != j:
+                most = float((law.max(axis=j) - law.min(axis=j)).max())
+                matrix[i, j] = 0.5 * most * (1.0 + OUTWARD)
+    norm = float(np.linalg.norm(matrix, 2))
+    _refuse_strong(norm)
+    return InfluenceScale(float(_column_sums(matrix, np.array(sensitivities))[list(secret)].max()) / epsilon, norm)
+
+
+def _refuse_strong(norm: float) -> None:
+    if not norm < _LARGEST_NORM:
+        told = f"{norm:.4g}" if math.isfinite(norm) else "infinite: something is impossible"
         raise ChainClassError(
             f"not applicable: the spectral norm of its influence matrix must be below 1, and is {told}"
         )
-    return InfluenceScale(max(factor for factor, _ in found) / epsilon, worst)
+
+
+def _column_sums(matrix: Floats, weights: Floats) -> Floats:
+    """For each t the sum over i of weights[i] Phi[i, t], rounded up."""
+    sums, ones = np.linalg.solve(np.eye(len(matrix)) - matrix.T, np.stack([weights, np.ones(len(matrix))], axis=1)).T
+    # any s with s (1 - Gamma) >= weights is a bound, so what is left over, times the sums for weights of 1, is added
+    left = np.abs(sums - matrix.T @ sums - weights).max() + OUTWARD * sums.max()
+    return np.asarray(sums + 2.0 * left * ones)
 
 
 def influence_matrix(chain: MarkovChain, length: int) -> Floats:
@@ -102,10 +144,7 @@ def _factor(each: _Influences, length: int | None, *, stationary: bool) -> tuple
         norm = float(np.linalg.norm(matrix, 2))
         if norm >= _LARGEST_NORM:
             return min(endless, (math.inf, norm)) if stationary else (math.inf, norm)
-        sums = np.linalg.solve(np.eye(length) - matrix.T, np.ones(length))
-        # any s >= 0 with s (1 - Gamma) >= 1 is a bound, so what is left over says by how much to raise it
-        left = np.abs(sums - matrix.T @ sums - 1.0).max() + OUTWARD * sums.max()
-        finite = float(sums.max() / (1.0 - left)), norm
+        finite = float(_column_sums(matrix, np.ones(length)).max()), norm
         # ticks before and after the window, of which nothing is released, only add to a column
         return min(finite, endless) if stationary else finite
     if stationary:

@@ -1,0 +1,174 @@
+"""The laws of a sum over a small Bayesian network given each secret, exactly, and the noise that they need.
+
+From them follow the Wasserstein mechanism (Song, Wang, Chaudhuri 2017, algorithm 1), and the least scale of Laplace
+noise that keeps epsilon at all: where the loss, which falls as the scale grows, meets it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from scipy.optimize import brentq
+
+from gateway.chain.arrays import Floats
+from gateway.privacy.bayes_net import Secrets
+from gateway.privacy.chain_class import ChainClassError
+from gateway.privacy.wasserstein import infinity_wasserstein
+
+__all__ = ["ExactNode", "ExactScale", "NetworkDistance", "SumLaws", "exact_scale", "network_distance", "sum_laws"]
+
+_MOST_OUTCOMES = 1 << 16
+_MOST_ANSWERS = 500
+_DECIMALS = 1.0 + 1e-11
+_WIDEST = 64
+
+SumLaws: TypeAlias = Mapping[tuple[str, int], Mapping[Fraction, Fraction]]
+"""By node and value: the law of the sum (answer: probability) given that the node has it; possible values only."""
+
+
+class ExactNode(NamedTuple):
+    """A node whose probabilities are exact.
+
+    Attributes:
+        name: unique.
+        parents: names of nodes before it.
+        rows: by the parents' values, the last changing fastest: probabilities of its own values, summing to 1.
+        adds: what each of its values adds to the sum.
+    """
+
+    name: str
+    parents: tuple[str, ...]
+    rows: tuple[tuple[Fraction, ...], ...]
+    adds: tuple[Fraction, ...]
+
+
+class NetworkDistance(NamedTuple):
+    """W: the furthest that a secret moves the law of the sum, and the secret that does."""
+
+    distance: Fraction
+    node: str
+    values: tuple[int, int]
+
+
+class ExactScale(NamedTuple):
+    """The least Laplace scale, rounded up, and the secret that needs it."""
+
+    scale: float
+    node: str
+    values: tuple[int, int]
+
+
+def sum_laws(nodes: Sequence[ExactNode]) -> SumLaws:
+    """The law of the sum given each value of each node, by adding up every outcome.
+
+    Raises:
+        ChainClassError: there are too many outcomes.
+    """
+    sizes = {node.name: len(node.adds) for node in nodes}
+    if math.prod(sizes.values()) > _MOST_OUTCOMES:
+        raise ChainClassError(
+            f"{math.prod(sizes.values())} outcomes are too many to add up: at most {_MOST_OUTCOMES} are"
+        )
+    place = {node.name: index for index, node in enumerate(nodes)}
+    reached: list[tuple[tuple[int, ...], Fraction, Fraction]] = [((), Fraction(1), Fraction(0))]
+    for node in nodes:
+        rows = dict(zip(product(*(range(sizes[name]) for name in node.parents)), node.rows, strict=True))
+        at = [place[name] for name in node.parents]
+        reached = [
+            ((*values, x), weight * p, total + node.adds[x])
+            for values, weight, total in reached
+            for x, p in enumerate(rows[tuple(values[i] for i in at)])
+            if p
+        ]
+    laws: dict[tuple[str, int], dict[Fraction, Fraction]] = {}
+    for values, weight, total in reached:
+        for node, x in zip(nodes, values, strict=True):
+            law = laws.setdefault((node.name, x), {})
+            law[total] = law.get(total, Fraction(0)) + weight
+    for law in laws.values():
+        mass = sum(law.values())
+        for total in law:
+            law[total] /= mass
+    return laws
+
+
+def network_distance(laws: SumLaws, secrets: Secrets) -> NetworkDistance:
+    """W of a sum (algorithm 1): the Wasserstein mechanism's scale is W / epsilon.
+
+    Raises:
+        ChainClassError: no secret has two possible values.
+    """
+    return max(
+        (
+            NetworkDistance(infinity_wasserstein(laws[name, a].items(), laws[name, b].items()), name, (a, b))
+            for name, (a, b) in _pairs(laws, secrets)
+        ),
+        key=lambda each: each.distance,
+    )
+
+
+def exact_scale(laws: SumLaws, secrets: Secrets, epsilon: float) -> ExactScale:
+    """The least scale of Laplace noise with which one release of the sum keeps epsilon for every secret.
+
+    Raises:
+        ChainClassError: no secret has two possible values, or there are too many answers.
+    """
+    answers = sorted({answer for law in laws.values() for answer in law})
+    if len(answers) > _MOST_ANSWERS:
+        raise ChainClassError(f"{len(answers)} different answers are too many: at most {_MOST_ANSWERS}")
+    at = np.array([float(answer) for answer in answers])
+    gaps = np.abs(at[:, None] - at[None, :])
+    pairs = _pairs(laws, secrets)
+    masses = {
+        key: np.array([float(laws[key].get(answer, 0)) for answer in answers])
+        for name, values in pairs
+        for key in ((name, values[0]), (name, values[1]))
+    }
+    differ = [(name, (a, b)) for name, (a, b) in pairs if laws[name, a] != laws[name, b]]
+    if not differ:
+        return ExactScale(0.0, *pairs[0])
+
+    def losses(scale: float) -> list[float]:
+        """Of each pair: between two neighbouring answers the ratio is monotone, beyond the last ones constant."""
+        densities = {key: _log_density(gaps / scale, mass) for key, mass in masses.items()}
+        return [float(np.abs(densities[name, a] - densities[name, b]).max()) for name, (a, b) in differ]
+
+    spread = float(answers[-1] - answers[0])
+    high = spread / epsilon  # the loss is at most spread / scale
+    low = high
+    for _ in range(_WIDEST):
+        low /= 2.0
+        if max(losses(low)) > epsilon:
+            break
+    else:
+        raise ChainClassError("these secrets can be told apart by so little that any noise hides them")
+    scale = float(brentq(lambda scale: max(losses(scale)) - epsilon, low, high, xtol=1e-300, rtol=1e-13)) * _DECIMALS
+    found = losses(scale)
+    if max(found) > epsilon:
+        raise ChainClassError("the least noise could not be computed to eleven digits")
+    return ExactScale(scale, *differ[int(np.argmax(found))])
+
+
+def _pairs(laws: SumLaws, secrets: Secrets) -> list[tuple[str, tuple[int, int]]]:
+    found = [
+        (name, (a, b))
+        for name, pairs in secrets.items()
+        for a, b in pairs
+        if a != b and (name, a) in laws and (name, b) in laws
+    ]
+    if not found:
+        raise ChainClassError("no secret has two values that are both possible")
+    return found
+
+
+def _log_density(costs: Floats, mass: Floats) -> Floats:
+    """log of the sum of mass[j] e^-costs[i, j], for each i; some mass is positive."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(mass)[None, :] - costs
+    top = logs.max(axis=1, keepdims=True)
+    return np.asarray(top[:, 0] + np.log(np.exp(logs - top).sum(axis=1)))

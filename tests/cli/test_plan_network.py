@@ -1,0 +1,47 @@
+"""`fugu plan network`: the shipped example, as people and programs see it, and bad files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import fugu.demo
+from tests.support.command import Fugu
+
+FLU = Path(fugu.demo.__file__).parent / "data" / "flu.toml"
+
+
+def test_the_shipped_example(fugu: Fugu) -> None:
+    table = fugu("plan", "network", FLU)
+    assert table.code == 0, table.err
+    rows = [line.split() for line in table.out.splitlines() if line.startswith(" ")]
+    order = [row[0] for row in rows if row and row[0] in ("entry", "exact", "wasserstein", "mqm", "group", "gk16")]
+    assert order == ["entry", "exact", "wasserstein", "mqm", "group"]
+    assert "exact (least)   1.15453" in table.out
+    assert "gk16: not applicable" in table.out
+    found = fugu("plan", "network", FLU, "--epsilon", 5, "--json").json()
+    scales = {each["mechanism"]: each["scale"] for each in found["mechanisms"]}
+    assert (found["least"], found["epsilon"]) == ("exact", 5)
+    assert scales["wasserstein"] == pytest.approx(0.4)
+    assert found["secrets"]["joe"] == [["well", "ill"]]
+
+
+def test_bad_files_get_one_line(fugu: Fugu, tmp_path: Path) -> None:
+    file = tmp_path / "network.toml"
+    for text, reason in (
+        ("epsilon = ", "is not TOML"),
+        ("epsilon = 1\nvariables = 3\n", "variables must be a list"),
+        (FLU.read_text().replace("31/60", "3/60"), "'bob': the row 3/60, 29/60 must be probabilities that sum to 1"),
+        (FLU.read_text().replace("[0, 1]", "[1e400, 1]"), "must be a number"),
+    ):
+        file.write_text(text)
+        done = fugu("plan", "network", file)
+        assert done.code == 1
+        assert reason in done.err
+        assert len(done.err.strip().splitlines()) == 1
+    for words in ((tmp_path / "none.toml",), (tmp_path,), (FLU, "--epsilon", 0)):
+        done = fugu("plan", "network", *words)
+        assert done.code in (1, 2)
+        assert len(done.err.strip().splitlines()) <= 2
+        assert "Traceback" not in done.err
