@@ -106,6 +106,13 @@ class WindowOptions:
     adversary: Annotated[
         str | None, typer.Option(help="As for plan stream (default: informed with --window, else ignorant).")
     ] = None
+    start: Annotated[
+        str | None,
+        typer.Option(
+            help="What is believed of the first tick: any (whatever its law) or stationary (default: as the chains are "
+            "given; Q and R are stationary). The plan says which start each row covers."
+        ),
+    ] = None
     period: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Length of one tick (default: the fitted model's).")
     ] = None

@@ -21,6 +21,7 @@ from gateway.planning.joint_plan import WantedWindow, joint_plan
 from gateway.planning.policy_builder import build_window_policy
 from gateway.planning.window_plan import compare_noise, plan_noise
 from gateway.privacy.accountant import Chains
+from gateway.privacy.starts import Start
 from gateway.privacy.window_mechanisms import MECHANISMS, Query, WindowRequest
 
 __all__ = ["plan_window"]
@@ -28,6 +29,7 @@ __all__ = ["plan_window"]
 _SLOW_STATES = 6
 _NAMES: tuple[Any, ...] = (*MECHANISMS, "auto")
 _QUERIES: tuple[Query, ...] = ("count", "histogram")
+_STARTS: tuple[Start, ...] = ("any", "stationary")
 _LONGEST = 1 << 31
 
 
@@ -84,7 +86,7 @@ def _plan_policy(
     epsilon = arguments.positive(options.epsilon, "epsilon")
     with working("planning windows"):
         adversary = arguments.adversary(options.adversary or "informed")
-        plan = joint_plan(source.chains, epsilon, adversary, wanted, options.symbols)
+        plan = joint_plan(source.chains, epsilon, adversary, wanted, options.symbols, start=_start(options))
     if output is not None:
         policy = build_window_policy(plan, policy_header("fugu plan window", header, made, source, period))
         output.write_text(policy.to_json(), encoding="utf-8")
@@ -162,8 +164,13 @@ def _plan(options: WindowOptions, given: ChainOptions) -> _Plan:
         query=arguments.one_of(options.query, "query", _QUERIES),
         adversary=arguments.adversary(options.adversary or "ignorant"),
         states=None if options.count is None else _states(options),
+        start=_start(options),
     )
     return _Plan(request, None if seconds is None else max(1, round(seconds * 1_000_000)), notes, warnings)
+
+
+def _start(options: WindowOptions) -> Start | None:
+    return None if options.start is None else arguments.one_of(options.start, "start", _STARTS)
 
 
 def _states(options: WindowOptions) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from gateway.privacy.window_mechanisms import Mechanism, WindowRequest
 
 __all__ = ["joint_document", "noise_document", "show_joint", "show_noise"]
 
-_COLUMNS = ("mechanism", "scale", "about", "further windows", "determined by")
+_COLUMNS = ("mechanism", "scale", "about", "further", "start", "determined by")
 _WINDOW_COLUMNS = (
     "window",
     "ticks",
@@ -69,8 +69,8 @@ def show_noise(
     )
     show_table(f"{STRETCH_TITLE} ({best.noise.mechanism})", STRETCH_COLUMNS, stretch_rows(best.planned.stretches))
     say(
-        "scale: of the Laplace noise on every number, in ticks, as a policy writes it. further windows: whether the "
-        "same epsilon covers a stream of such windows that do not overlap."
+        "scale: of the Laplace noise on every number, in ticks, as a policy writes it. further: whether the "
+        "same epsilon covers a stream of such windows that do not overlap. start: what the first tick's law may be."
     )
     if request.length is not None:
         say("with --endless, not --length, chain, quilts and gk16 compose, and a device's policy takes their scale.")
@@ -84,7 +84,8 @@ def _row(each: PlannedNoise, *, least: bool = False) -> tuple[str, ...]:
     reason = noise.reason
     if planned.raised:
         reason += f"; raised from {noise.scale:.6g} to what a device accepts"
-    return name, str(planned.scale), f"{float(planned.scale):.6g}", "yes" if noise.composes else "no", reason
+    about = f"{float(planned.scale):.6g}"
+    return name, str(planned.scale), about, "yes" if noise.composes else "no", noise.start, reason
 
 
 def _error(request: WindowRequest, each: PlannedNoise) -> WindowError:
@@ -100,6 +101,7 @@ def noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]
         "scale": str(planned.scale),
         "epsilon": noise.epsilon,
         "adversary": noise.adversary,
+        "start": noise.start,
         "query": request.query,
         "length": request.length,
         "error": {
@@ -129,6 +131,7 @@ def show_joint(plan: JointPlan, period: float | None, notes: Sequence[str], disc
     say(protected_sentence(discretiser))
     what = "windows" if plan.table is None else "windows and symbols"
     title = f"{what} at epsilon {plan.guarantee.epsilon:g} together, {plan.guarantee.adversary} adversary"
+    title += f", {plan.start} start"
     rows = [_window_row(window, error) for window, error in zip(plan.windows, plan.errors, strict=True)]
     show_table(title[0].upper() + title[1:], _WINDOW_COLUMNS, rows)
     for window, error in zip(plan.windows, plan.errors, strict=True):
@@ -147,6 +150,7 @@ def joint_document(plan: JointPlan, period: float | None, discretiser: Discretis
         "protected": protected_sentence(discretiser),
         "epsilon": plan.guarantee.epsilon,
         "adversary": plan.guarantee.adversary,
+        "start": plan.start,
         "chains": plan.chains.model_dump(mode="json"),
         "loss": plan.loss._asdict(),
         "windows_loss": None if plan.windows_loss is None else plan.windows_loss._asdict(),

@@ -23,6 +23,7 @@ from contract.windows import Window, total_rate
 from gateway.planning.answers import WindowError, window_error
 from gateway.planning.errors import PlanningError
 from gateway.privacy.randomised_response import Objective, allowed_ratios, calibrate_binary, calibrate_kary
+from gateway.privacy.starts import Covered, Start, covered_start
 from gateway.privacy.window_scale import lawful_scale
 
 __all__ = ["JointPlan", "WantedWindow", "joint_plan"]
@@ -75,6 +76,11 @@ class JointPlan(NamedTuple):
     windows_loss: Loss | None
     errors: tuple[WindowError, ...]
 
+    @property
+    def start(self) -> Covered:
+        """The laws of the first tick for which the device's check holds."""
+        return _covered(self.chains, self.guarantee.adversary)
+
 
 def joint_plan(
     chains: ChainClass,
@@ -83,6 +89,7 @@ def joint_plan(
     windows: Sequence[WantedWindow],
     symbols: float | None = None,
     objective: Objective = "information",
+    start: Start | None = None,
 ) -> JointPlan:
     """Divide what epsilon allows among windows and symbols.
 
@@ -93,9 +100,11 @@ def joint_plan(
         windows: at least one.
         symbols: the share of a tick's loss that is left to symbols, in (0, 1); none for no symbols.
         objective: what a table of two states is best for.
+        start: the start that the device's check must cover; none for the one that the class comes with.
 
     Raises:
-        PlanningError: the shares are not shares, or there is no window, or not such a one.
+        PlanningError: the shares are not shares, or there is no window, or not such a one, or a device's check of such
+            chains does not cover any start.
         CalibrationError: epsilon allows no symbols beside the windows.
         ChainClassError: a window needs more noise than a policy can hold.
         pydantic.ValidationError: a window is not what a policy allows.
@@ -106,6 +115,11 @@ def joint_plan(
     for window in windows:
         if wrong := [x for x in window.states if isinstance(x, int) and not 0 <= x < chains.states]:
             raise PlanningError(f"states to count are some of 0 to {chains.states - 1}, got {wrong}")
+    if start == "any" and _covered(chains, adversary) != "any":
+        raise PlanningError(
+            f"a device checks such chains started stationary for the {adversary} adversary: any start needs "
+            "--adversary universal, or chains of bounded odds ratios"
+        )
     shares = _shares(windows, symbols or 0.0)
     allowed = math.log(min(allowed_ratios(chains, epsilon, adversary)))
     planned = _scaled(chains, guarantee, windows, [share * allowed for share in shares])
@@ -120,6 +134,10 @@ def joint_plan(
     else:
         table, loss = calibrate_kary(chains, epsilon, adversary, beside=rate)
     return JointPlan(chains, guarantee, table, planned, loss, alone, errors)
+
+
+def _covered(chains: ChainClass, adversary: Adversary) -> Covered:
+    return "any" if adversary == "universal" else covered_start(chains)
 
 
 def _shares(windows: Sequence[WantedWindow], symbols: float) -> list[float]:

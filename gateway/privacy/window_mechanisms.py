@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
 
-from contract.chains import BinaryChains, BoundedChains, FiniteChains
+from contract.chains import BinaryChains, BoundedChains
 from contract.errors import FuguError
 from contract.guarantee import Adversary
 from gateway.privacy.accountant import ChainAccountant, Chains
@@ -18,6 +18,7 @@ from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.eigengap import mqm_approx
 from gateway.privacy.influence import influence_scale
 from gateway.privacy.quilts import QuiltScale, corner_chains, entry_dp_scale, group_dp_scale, mqm_exact
+from gateway.privacy.starts import Covered, Start, covered_start, started, started_members
 from gateway.privacy.wasserstein import wasserstein_states
 
 __all__ = [
@@ -51,6 +52,7 @@ class WindowRequest:
         query: the number of ticks in some states, or in each state.
         adversary: what the adversary may know.
         states: what a count counts; None if that is open. Only the Wasserstein mechanism's noise depends on it.
+        start: the start that is to be covered; None for the one that the class comes with.
     """
 
     chains: Chains
@@ -59,6 +61,7 @@ class WindowRequest:
     query: Query
     adversary: Adversary
     states: tuple[int, ...] | None = None
+    start: Start | None = None
 
     def __post_init__(self) -> None:
         """Refuse states that the chains do not have; a `ChainClassError` if there is such a state, or none is named."""
@@ -66,6 +69,11 @@ class WindowRequest:
             k = self.chains[0].states if isinstance(self.chains, tuple) else self.chains.states
             if not (self.states and set(self.states) <= set(range(k))):
                 raise ChainClassError(f"states to count are some of 0 to {k - 1}, got {list(self.states)}")
+
+    @property
+    def accounted(self) -> Chains:
+        """The class with its start, for the chain accountant."""
+        return started(self.chains, self.start)
 
     @property
     def sensitivity(self) -> int:
@@ -83,6 +91,7 @@ class WindowNoise:
         adversary: against whom.
         composes: whether the guarantee covers further windows with the same noise: tumbling ones in an endless stream.
         reason: what determined the scale.
+        start: the laws of the first tick for which it holds.
     """
 
     mechanism: Mechanism
@@ -91,6 +100,7 @@ class WindowNoise:
     adversary: Adversary
     composes: bool
     reason: str
+    start: Covered
 
 
 def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
@@ -105,7 +115,8 @@ def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
         weaker = "ignorant and the informed" if mechanism in _AGAINST_INFORMED else "ignorant"
         raise ChainClassError(f"protects against the {weaker} adversary only, not against the {request.adversary} one")
     scale, reason, composes = _OF[mechanism](request)
-    return WindowNoise(mechanism, scale * _OUTWARD, request.epsilon, request.adversary, composes, reason)
+    start = _start(request, mechanism)
+    return WindowNoise(mechanism, scale * _OUTWARD, request.epsilon, request.adversary, composes, reason, start)
 
 
 def least_noise(request: WindowRequest) -> WindowNoise:
@@ -123,14 +134,14 @@ def least_noise(request: WindowRequest) -> WindowNoise:
 
 
 def _chain(request: WindowRequest) -> tuple[float, str, bool]:
-    accountant = ChainAccountant(request.chains)
+    accountant = ChainAccountant(request.accounted)
     rate = accountant.allowance(request.epsilon, request.adversary, request.length)
     bound = accountant.loss(rate, request.adversary, request.length).bound
     return request.sensitivity / rate, f"{bound}; {rate:.6g} nats a tick", request.length is None
 
 
 def _quilt(scale_of: Callable[..., QuiltScale], request: WindowRequest) -> tuple[float, str, bool]:
-    found = scale_of(_finite(request.chains), request.length, request.epsilon)
+    found = scale_of(_finite(request), request.length, request.epsilon)
     a, b = found.quilt
     arms = [f"{a} before" * (a is not None), f"{b} after" * (b is not None)]
     where = " and ".join(arm for arm in arms if arm) or "none: the whole window"
@@ -143,7 +154,7 @@ def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
     length = _bounded(request)
     if request.query != "count":
         raise ChainClassError("releases one number: it has no histograms")
-    chains = _finite(request.chains)
+    chains = _finite(request)
     members = corner_chains(chains) if isinstance(chains, BinaryChains) else chains
     if isinstance(chains, BinaryChains) and len(members) > 1:
         raise ChainClassError("needs chains, not an interval of them: a chain inside can need more than the corners")
@@ -158,7 +169,10 @@ def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
 
 
 def _gk16(request: WindowRequest) -> tuple[float, str, bool]:
-    found = influence_scale(_finite(request.chains), request.length, request.epsilon)
+    chains = _finite(request)
+    if isinstance(request.chains, BinaryChains) and isinstance(chains, tuple) and len(chains) > 1:
+        raise ChainClassError("needs chains, not an interval of them, for any start")
+    found = influence_scale(chains, request.length, request.epsilon)
     reason = f"influence matrix of spectral norm {found.norm:.4g}"
     return request.sensitivity * found.scale, reason, request.length is None
 
@@ -185,12 +199,17 @@ _OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
 }
 
 
-def _finite(chains: Chains) -> tuple[MarkovChain, ...] | BinaryChains:
-    if isinstance(chains, BoundedChains):
+def _finite(request: WindowRequest) -> tuple[MarkovChain, ...] | BinaryChains:
+    if isinstance(request.chains, BoundedChains):
         raise ChainClassError("needs transition matrices, not a bound on their odds ratios")
-    if isinstance(chains, FiniteChains):
-        return tuple(MarkovChain.stationary(transition) for transition in chains.transitions)
-    return chains
+    return started_members(request.chains, request.start)
+
+
+def _start(request: WindowRequest, mechanism: Mechanism) -> Covered:
+    """The starts that a mechanism's noise covers, whatever was asked for."""
+    if mechanism in ("mqm-approx", "group", "entry") or request.adversary == "universal":
+        return "any"
+    return covered_start(request.accounted if mechanism == "chain" else _finite(request))
 
 
 def _bounded(request: WindowRequest) -> int:

@@ -117,14 +117,15 @@ def planned_scale(request: WindowRequest, noise: WindowNoise, period_us: int | N
     scale = lawful_scale(noise.scale)
     declared = None
     if noise.composes:
-        declared = declared_class(request.chains, request.adversary)
+        declared = declared_class(request.accounted, request.adversary)
     accepted = scale
     if declared is not None:
         accepted = _raised(scale, request, declared)
     rate = request.sensitivity / float(accepted) * (1.0 + 2.0**-50)
-    accountant = ChainAccountant(request.chains)
+    chains = request.accounted
+    accountant = ChainAccountant(chains)
     alike = request.length is None and (
-        request.adversary == "universal" or isinstance(request.chains, BinaryChains | BoundedChains)
+        request.adversary == "universal" or isinstance(chains, BinaryChains | BoundedChains)
     )
     try:
         single = accountant.loss(rate, request.adversary, request.length).epsilon

@@ -416,3 +416,39 @@ def test_windows_of_a_policy_that_are_refused(fugu: Fugu, words: tuple[object, .
     assert done.code == code, done.err
     assert reason in done.err
     assert done.err.count("\n") == bool(code)
+
+
+def test_the_start_is_stated_and_can_be_chosen(fugu: Fugu, tmp_path: Path) -> None:
+    file = tmp_path / "chain.json"
+    file.write_text(json.dumps({"transition": [[0.9, 0.1], [0.4, 0.6]], "initial": [1, 0]}))
+    words = ("plan", "window", "--epsilon", 1, "--length", 100, "--model", file)
+    for start, said, scale in (
+        (None, "as given", 13.0219235),
+        ("any", "any", 13.0219235),
+        ("stationary",) * 2 + (12.8399643,),
+    ):
+        done = fugu(*words, *(("--start", start) if start else ()), "--json").json()
+        rows = {row["mechanism"]: row for row in done["mechanisms"]}
+        assert rows["mqm-exact"]["start"] == rows["chain"]["start"] == said
+        assert rows["mqm-approx"]["start"] == rows["group"]["start"] == "any"
+        assert float(Fraction(rows["mqm-exact"]["scale"])) == pytest.approx(scale, rel=2e-7)
+        assert ("wasserstein" in done["refused"]) == (start == "any")
+    assert fugu("plan", "window", "--q", 0.1, "--r", 0.4, "--epsilon", 1, "--json").json()["start"] == "stationary"
+    assert fugu(*words, "--start", "now").code == 2
+
+
+def test_a_policy_for_any_start_has_a_class_that_the_device_checks_for_any_start(fugu: Fugu, tmp_path: Path) -> None:
+    words = ("plan", "window", "--q", 0.1, "--r", 0.4, "--epsilon", 1, "--period", 1, "--window", "5m")
+    assert fugu(*words, "--json").json()["start"] == "stationary"
+    assert "informed adversary, stationary start" in fugu(*words).out
+    refused = fugu(*words, "--start", "any", "-o", tmp_path / "policy.json")
+    assert refused.code == 1
+    assert refused.err.startswith("fugu: a device checks such chains started stationary for the informed adversary: ")
+    assert not (tmp_path / "policy.json").exists()
+    done = fugu(*words, "--start", "any", "--adversary", "universal", "--json").json()
+    assert (done["start"], done["chains"]["kind"]) == ("any", "binary")
+    file = tmp_path / "chain.json"
+    file.write_text(json.dumps({"transition": [[0.9, 0.1], [0.4, 0.6]], "initial": "any"}))
+    words = ("plan", "window", "--model", file, "--epsilon", 1, "--period", 1, "--window", "5m", "--json")
+    done = fugu(*words, "--start", "any").json()
+    assert (done["start"], done["chains"]["kind"]) == ("any", "bounded")
