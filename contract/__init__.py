@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from contract.chains import BoundedChains as BoundedChains
     from contract.chains import ChainClass as ChainClass
     from contract.chains import FiniteChains as FiniteChains
+    from contract.chains import JointChains as JointChains
+    from contract.chains import Shown as Shown
     from contract.errors import FrameError as FrameError
     from contract.errors import FuguError as FuguError
     from contract.errors import GuaranteeError as GuaranteeError
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
     from contract.windows import Window as Window
 
 _HOME = {
-    "chains": ("BinaryChains", "BoundedChains", "ChainClass", "FiniteChains"),
+    "chains": ("BinaryChains", "BoundedChains", "ChainClass", "FiniteChains", "JointChains", "Shown"),
     "errors": ("FrameError", "FuguError", "GuaranteeError", "PolicyError", "TopicError"),
     "frames": (
         *("Committed", "Estimate", "Status", "SymbolFrame"),

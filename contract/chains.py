@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from contract._document import Document
+from contract.topics import NAME_PATTERN
 
-__all__ = ["BinaryChains", "BoundedChains", "ChainClass", "FiniteChains", "odds_ratio"]
+__all__ = ["BinaryChains", "BoundedChains", "ChainClass", "FiniteChains", "JointChains", "Shown", "odds_ratio"]
 
 _SUM_TOLERANCE = 1e-9
 _ODDS_TOLERANCE = 1e-9
 _MOST_KNOWN_STATES = 8
+_MOST_JOINT_STATES = 12
+_ONE_NAME = NAME_PATTERN.strip("^$")
 
 
 class BinaryChains(Document):
@@ -80,18 +84,24 @@ class FiniteChains(Document):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not 2 <= self.states <= _MOST_KNOWN_STATES or len({len(matrix) for matrix in self.transitions}) != 1:
+        if not 2 <= self.states <= _MOST_KNOWN_STATES:
             raise ValueError(f"transitions must all be k x k, with k from 2 to {_MOST_KNOWN_STATES}")
-        for matrix in self.transitions:
-            _check_stochastic(matrix, zeros=True)
-            if not _irreducible(matrix):
-                raise ValueError("a chain does not visit all its states for ever")
+        _check_known(self.transitions, self.states)
         return self
 
     @property
     def states(self) -> int:
         """The number of states k."""
         return len(self.transitions[0])
+
+
+def _check_known(transitions: tuple[tuple[tuple[float, ...], ...], ...], states: int) -> None:
+    if not transitions or any(len(matrix) != states for matrix in transitions):
+        raise ValueError(f"transitions must be given, and all be {states} x {states}")
+    for matrix in transitions:
+        _check_stochastic(matrix, zeros=True)
+        if not _irreducible(matrix):
+            raise ValueError("a chain does not visit all its states for ever")
 
 
 def _irreducible(transition: tuple[tuple[float, ...], ...]) -> bool:
@@ -107,7 +117,103 @@ def _irreducible(transition: tuple[tuple[float, ...], ...]) -> bool:
     return True
 
 
-ChainClass = Annotated[BinaryChains | BoundedChains | FiniteChains, Field(discriminator="kind")]
+class Shown(Document):
+    """A stream whose states the states of a joint chain show.
+
+    Attributes:
+        name: "stream", of the device that has the policy, or "device/stream".
+        states: how many it has.
+        rate: the most, in nats, that all releases of the stream together tell of any two of its states at one tick.
+    """
+
+    name: Annotated[str, Field(pattern=f"^({_ONE_NAME}/)?{_ONE_NAME}$")]
+    states: Annotated[int, Field(ge=2, le=255)]
+    rate: Annotated[float, Field(gt=0.0)]
+
+
+class JointChains(Document):
+    """Chains whose states show the states of one or several streams: streams that move together, chains of order 2.
+
+    Guarantees are for all that the named streams publish together, each of them with a policy of this class. The rates
+    are what every device can hold its own streams to, whatever the others do. Chains of order 2 are chains of pairs of
+    states, the one before and the present one, which each show the present one.
+
+    Attributes:
+        streams: which, each by name, and with what it may tell per tick.
+        period_us: of every stream's clock, in microseconds: tick t of the chain is what each reads in the t-th period.
+        shows: for each state of the chain the state of every stream, in their order.
+        transitions: known chains, up to 8 of up to 12 states, of which one is true, started stationary; a step may be
+            impossible, but every state must be reached from every other in time. With `odds_ratio`, at most one typical
+            member, used for estimation only.
+        odds_ratio: instead of known chains, a bound as of `BoundedChains`, for up to 255 states.
+    """
+
+    kind: Literal["joint"] = "joint"
+    streams: Annotated[tuple[Shown, ...], Field(min_length=1, max_length=8)]
+    period_us: Annotated[int, Field(ge=100)]
+    shows: Annotated[tuple[tuple[int, ...], ...], Field(min_length=2, max_length=255)]
+    transitions: Annotated[tuple[tuple[tuple[float, ...], ...], ...], Field(max_length=8)] = ()
+    odds_ratio: Annotated[float, Field(ge=1.0)] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        names = [stream.name for stream in self.streams]
+        if len(set(names)) != len(names) or len({"/" in name for name in names}) != 1:
+            raise ValueError("streams must have different names, all with their device or all without")
+        if any(len(row) != len(names) for row in self.shows):
+            raise ValueError(f"each state of the chain must show one state of each of the {len(names)} streams")
+        for stream, column in zip(self.streams, zip(*self.shows, strict=True), strict=True):
+            if set(column) != set(range(stream.states)):
+                raise ValueError(f"all states of stream {stream.name}, 0 to {stream.states - 1}, must be shown")
+        if self.odds_ratio is not None:
+            if len(self.transitions) > 1:
+                raise ValueError("beside an odds ratio there is at most one typical member")
+            BoundedChains(states=self.states, odds_ratio=self.odds_ratio, transition=next(iter(self.transitions), None))
+            return self
+        if self.states > _MOST_JOINT_STATES:
+            raise ValueError(
+                f"chains of more than {_MOST_JOINT_STATES} states are declared by their odds_ratio, not known"
+            )
+        _check_known(self.transitions, self.states)
+        return self
+
+    @property
+    def states(self) -> int:
+        """The number of states of the chain."""
+        return len(self.shows)
+
+    def column(self, device: str, stream: str) -> int:
+        """Which of the streams one of a device is.
+
+        Raises:
+            ValueError: it is none of them.
+        """
+        for number, shown in enumerate(self.streams):
+            if shown.name in (stream, f"{device}/{stream}"):
+                return number
+        names = ", ".join(shown.name for shown in self.streams)
+        raise ValueError(f"the class of chains is of the streams {names}, not of {device}/{stream}")
+
+    def pairs(self, rates: Sequence[float]) -> list[list[float]]:
+        """The most that a tick tells of any two states of the chain.
+
+        Args:
+            rates: of each stream, in nats.
+
+        Returns:
+            For each state and each other the sum over the streams that they show in different states, rounded up.
+        """
+        return [
+            [_sum_above([rate for rate, a, b in zip(rates, row, other, strict=True) if a != b]) for other in self.shows]
+            for row in self.shows
+        ]
+
+
+def _sum_above(values: Sequence[float]) -> float:
+    return math.nextafter(math.fsum(values), math.inf) if len(values) > 1 else math.fsum(values)
+
+
+ChainClass = Annotated[BinaryChains | BoundedChains | FiniteChains | JointChains, Field(discriminator="kind")]
 """A class of chains as it appears in documents; the field `kind` tells which."""
 
 

@@ -1,7 +1,7 @@
 """The chain accountant as a device runs it: plain Python, for a few known chains of few states.
 
-It takes the same bounds as the gateway's, for one rate between all pairs of states: quilts, and the limit of the
-recursion, which is guessed and then proven by one more step. Floats are rounded outward by margins far above their
+It takes the same bounds as the gateway's, for one rate of all pairs of states or one of each: quilts, and the limit of
+the recursion, which is guessed and then proven by one more step. Floats are rounded outward by margins far above their
 error, and nothing that they cannot hold is trusted. Work is bounded by counting, not by time, so that every device
 comes to the same answer: a limit that takes too long to prove is left to the quilts.
 
@@ -20,7 +20,7 @@ from contract.errors import GuaranteeError
 from contract.inner_maximum import LARGEST, Matrix, Work, largest, step, unbounded
 from contract.rounding import OUTWARD, SIDE, UNIT, reversal_error
 
-__all__ = ["finite_loss", "stationary_law"]
+__all__ = ["finite_loss", "limit", "of_secrets", "stationary_law", "summed", "uniform"]
 
 _LONGEST_QUILT = 4096
 _MOST_STEPS = 4000
@@ -34,12 +34,15 @@ _LEAST = 1e-250
 """Of a probability: products of two such are still floats with all their digits."""
 
 
-def finite_loss(transitions: Sequence[Sequence[Sequence[float]]], rate: float, *, informed: bool) -> float:
+def finite_loss(
+    transitions: Sequence[Sequence[Sequence[float]]], rate: float | Sequence[Sequence[float]], *, informed: bool
+) -> float:
     """Return the epsilon of a stream whose ticks lose at most `rate`, for ever, rounded up.
 
     Args:
         transitions: The chains, each k x k, irreducible, started stationary.
-        rate: Bound >= 0 on the log-likelihood ratio of a tick's outputs between any two states, in nats.
+        rate: Bound >= 0 on the log-likelihood ratio of a tick's outputs between any two states, in nats, or a k x k
+            matrix of such bounds for each two; states without a rate between them are no secret, one against the other.
         informed: Whether the adversary may know true states.
 
     Returns:
@@ -48,8 +51,9 @@ def finite_loss(transitions: Sequence[Sequence[Sequence[float]]], rate: float, *
     Raises:
         GuaranteeError: No finite bound was found; a step of a chain is so rare that floats cannot tell what follows.
     """
-    if not rate < LARGEST:
-        raise GuaranteeError(f"ticks that lose {rate:g} nats are too much for a finite guarantee")
+    rates = uniform(len(transitions[0]), rate) if isinstance(rate, float) else [list(row) for row in rate]
+    if not largest(rates) < LARGEST:
+        raise GuaranteeError(f"ticks that lose {largest(rates):g} nats are too much for a finite guarantee")
     worst, work = 0.0, Work(_MOST_PIVOTS)
     for rows in transitions:
         future = [_law(row) for row in rows]
@@ -60,8 +64,8 @@ def finite_loss(transitions: Sequence[Sequence[Sequence[float]]], rate: float, *
         law = stationary_law(future)
         past = [_law([law[y] * future[y][x] for y in range(len(law))]) for x in range(len(law))]
         kernels = ((future, 0.0), (past, reversal_error(len(law))))
-        sides = [_side(kernel, error, rate, work, informed=informed) for kernel, error in kernels]
-        worst = max(worst, rate + largest(_zip(operator.add, *sides)))
+        sides = [_side(kernel, error, rates, work, informed=informed) for kernel, error in kernels]
+        worst = max(worst, of_secrets(rates, *sides))
     if not worst < LARGEST:
         raise GuaranteeError("a chain forgets its past too slowly for a finite guarantee")
     return worst * (1.0 + OUTWARD)
@@ -100,11 +104,13 @@ def _law(values: Sequence[float]) -> list[float]:
     return [value / total for value in values]
 
 
-def _side(kernel: Matrix, error: float, rate: float, work: Work, *, informed: bool) -> Matrix:
+def _side(kernel: Matrix, error: float, rates: Matrix, work: Work, *, informed: bool) -> Matrix:
     """Return what the ticks on one side add, for each pair of states; error: of the logarithms of the kernel."""
+    rate = largest(rates)
     tables = _influences(kernel, error, rate)
     quilts = _least([unbounded(kernel), *(_plus(table, ticks * rate) for ticks, table in enumerate(tables))])
-    ignorant = _zip(min, quilts, _limit(kernel, error, rate, work))
+    recursion = limit(lambda side: _plus(step(kernel, summed(rates, side), work), error), kernel, work)
+    ignorant = _zip(min, quilts, recursion)
     if not informed:
         return ignorant
     bridges = (_plus(near, i * rate, _turned(far)) for i, (near, far) in enumerate(pairwise(tables)))
@@ -112,10 +118,16 @@ def _side(kernel: Matrix, error: float, rate: float, work: Work, *, informed: bo
     return _zip(max, ignorant, known)
 
 
-def _limit(kernel: Matrix, error: float, rate: float, work: Work) -> Matrix:
-    """Return R with F(rate + R) <= R, little above the limit of R <- F(rate + R) from 0; infinite if none was found.
+def limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Matrix:
+    """Return R with F(R) <= R, little above the limit of R <- F(R) from 0; infinite if none was found.
 
     Changes shrink geometrically in the end, so the limit is guessed from the last two, and the guess then proven.
+
+    Args:
+        further: F, monotone, a side one tick longer from a side, k x k with 0 on the diagonal; takes what it costs from
+            the work.
+        kernel: Any matrix of the size.
+        work: What the check may still cost.
     """
     states = range(len(kernel))
     side = [[0.0 for _ in states] for _ in states]
@@ -124,7 +136,7 @@ def _limit(kernel: Matrix, error: float, rate: float, work: Work) -> Matrix:
     for count in range(1, _MOST_STEPS + 1):
         if work.pivots <= 0:
             break
-        before, side = side, _plus(step(kernel, _plus(side, rate), work), error)
+        before, side = side, further(side)
         changes = _zip(operator.sub, side, before)
         change, reached = largest(changes), largest(side)
         if not reached < LARGEST:
@@ -134,7 +146,7 @@ def _limit(kernel: Matrix, error: float, rate: float, work: Work) -> Matrix:
             far = shrink / (1.0 - shrink)
             guess = [[side[x][y] + far * max(changes[x][y], 0.0) for y in states] for x in states]
             raised = _plus(guess, _SETTLED * largest(guess) + SIDE)
-            if _holds(_plus(step(kernel, _plus(raised, rate), work), error), raised):
+            if _holds(further(raised), raised):
                 found = _zip(min, found, raised)
                 if far * change <= _NEAR * reached:
                     break
@@ -175,6 +187,22 @@ def _next_power(power: Matrix, kernel: Matrix) -> Matrix | None:
             return None
         product.append(_law(sums))
     return product
+
+
+def uniform(states: int, rate: float) -> Matrix:
+    """Return a rate off the diagonal, states x states."""
+    return [[rate if x != y else 0.0 for y in range(states)] for x in range(states)]
+
+
+def of_secrets(rates: Matrix, *sides: Matrix) -> float:
+    """Return the largest sum of the rate and all sides of any two states that have a rate."""
+    pairs = zip(summed(rates, *sides), rates, strict=True)
+    return max(loss if rate > 0.0 else 0.0 for row in pairs for loss, rate in zip(*row, strict=True))
+
+
+def summed(*matrices: Matrix) -> Matrix:
+    """Return the sum of matrices of one size."""
+    return reduce(lambda one, other: _zip(operator.add, one, other), matrices)
 
 
 def _zip(choose: Callable[[float, float], float], one: Matrix, other: Matrix) -> Matrix:

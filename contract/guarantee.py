@@ -12,18 +12,23 @@ Source of every formula: Chakrabarti et al., "Optimal Local Bayesian Differentia
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
 from contract._document import Document
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, odds_ratio
 from contract.errors import GuaranteeError
+from contract.exponential import exp_up
 from contract.finite_sides import finite_loss
 from contract.noise_table import NoiseTable
 from contract.sides import CONTEXT, Way, as_decimal, ignorant_side, informed_side, universal_side, worst_odds_ratio
+from contract.soft_sides import soft_loss
 
 __all__ = [
     "Adversary",
@@ -31,9 +36,11 @@ __all__ = [
     "Loss",
     "check_guarantee",
     "check_ratios",
+    "check_shown",
     "lasting_ratios",
     "loss",
     "ratio_loss",
+    "shown_loss",
     "tick_ratios",
 ]
 
@@ -113,7 +120,46 @@ def check_ratios(chains: ChainClass, ratios: tuple[Fraction, Fraction], guarante
 
     Source: docs/privacy.md, "Tables that change".
     """
-    actual = ratio_loss(chains, *lasting_ratios(chains, *ratios), guarantee.adversary)
+    return _held(ratio_loss(chains, *lasting_ratios(chains, *ratios), guarantee.adversary), guarantee, what)
+
+
+def check_shown(
+    chains: JointChains, column: int, rate: Fraction, guarantee: Guarantee, what: str, *, alone: bool = False
+) -> Loss:
+    """Refuse a mechanism of one of several streams if it tells more than its class allows, or all of them too much.
+
+    Every device checks its own streams, and that together with what the others may tell nothing is above the guarantee:
+    so it holds for all of them, wherever they are.
+
+    Args:
+        chains: The class, which names the streams.
+        column: Which of them the mechanism is of.
+        rate: Bound on what a tick's outputs tell of any two states of the stream, in nats.
+        guarantee: The promised epsilon, and its adversary.
+        what: The mechanism's name in an error, in the singular.
+        alone: Whether the guarantee is for those who see of this stream no more than this mechanism.
+
+    Returns:
+        The loss of all streams together, not above the guarantee.
+
+    Raises:
+        GuaranteeError: The mechanism or the loss is too much, or the loss is not finite.
+
+    Source: docs/privacy.md, "Streams that move together".
+    """
+    shown = chains.streams[column]
+    if rate > Fraction(shown.rate):
+        raise GuaranteeError(
+            f"{what} tells {float(rate):.9g} nats in a tick, above the {shown.rate:.9g} that the class of chains "
+            f"allows stream {shown.name}"
+        )
+    rates = [stream.rate for stream in chains.streams]
+    if alone:
+        rates[column] = math.nextafter(float(rate), math.inf)
+    return _held(shown_loss(chains, guarantee.adversary, rates), guarantee, what)
+
+
+def _held(actual: Loss, guarantee: Guarantee, what: str) -> Loss:
     if not actual.epsilon <= guarantee.epsilon:
         raise GuaranteeError(
             f"{what} loses epsilon {actual.epsilon!r} to the {guarantee.adversary} adversary, "
@@ -197,7 +243,8 @@ def ratio_loss(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction, adver
     Args:
         chains: The class of chains that the readings belong to.
         ratio_01: Bound >= 1 on the likelihood ratio of a tick's output between state 0 and state 1.
-        ratio_10: The same between state 1 and state 0; with more than two states only the larger counts.
+        ratio_10: The same between state 1 and state 0; with more than two states only the larger counts. In joint
+            chains it is for the outputs of all streams together.
         adversary: What the adversary knows.
 
     Returns:
@@ -217,6 +264,9 @@ def ratio_loss(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction, adver
             return _universal(chains, ratio_01, ratio_10, adversary)
         if isinstance(chains, FiniteChains):
             return _finite(chains, ratio_01, ratio_10, adversary)
+        if isinstance(chains, JointChains):
+            rate = _float_above(as_decimal(max(ratio_01, ratio_10)).ln() + _ROUNDING)
+            return _shown(chains, [[rate if a != b else 0.0 for b in chains.shows] for a in chains.shows], adversary)
         if adversary == "universal":
             return _universal_binary(chains, ratio_01, ratio_10)
         return _stationary(chains, ratio_01, ratio_10, adversary)
@@ -301,6 +351,47 @@ def _finite(chains: FiniteChains, ratio_01: Fraction, ratio_10: Fraction, advers
             if not found:
                 raise
     return min(found, key=lambda each: each.epsilon)
+
+
+def shown_loss(chains: JointChains, adversary: Adversary, rates: Sequence[float] | None = None) -> Loss:
+    """Return the epsilon of all streams of joint chains together, about what they show at one tick.
+
+    Args:
+        chains: The class.
+        adversary: What the adversary knows: the informed one, states of any of the streams at any ticks.
+        rates: What a tick of each stream may tell at most, in nats; none for what the class allows.
+
+    Returns:
+        The loss in nats, rounded up: for any two states of one stream, and any two joint states of all.
+
+    Raises:
+        GuaranteeError: The loss is not finite.
+
+    Source: docs/privacy.md, "Streams that move together".
+    """
+    rates = [stream.rate for stream in chains.streams] if rates is None else rates
+    with localcontext(CONTEXT):
+        return _shown(chains, chains.pairs(rates), adversary)
+
+
+def _shown(chains: JointChains, pairs: list[list[float]], adversary: Adversary) -> Loss:
+    """Take the least bound; where two are known to be in order, the later is for what the first cannot follow."""
+    odds = chains.odds_ratio
+    if odds is None:
+        kernels = [[list(row) for row in matrix] for matrix in chains.transitions]
+        ways = [("soft evidence", soft_loss)]
+        if adversary == "ignorant":
+            ways.insert(0, ("chain accountant", partial(finite_loss, informed=False)))
+        for bound, way in ways:
+            with suppress(GuaranteeError):
+                epsilon = way(kernels, pairs)
+                return Loss(epsilon, epsilon, epsilon, adversary, bound)
+        try:
+            odds = max(odds_ratio(matrix) for matrix in chains.transitions)
+        except ValueError as error:
+            raise GuaranteeError(f"no finite guarantee against the {adversary} adversary: {error}") from None
+    ratio = exp_up(Fraction(max(map(max, pairs))))
+    return _rounded_up(_universal_epsilons(Fraction(odds), (ratio,) * 2, (ratio,) * 2), adversary, "odds-ratio bound")
 
 
 def _universal_epsilons(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from contract.rounding import UNIT
 from contract.simplex import Tree, largest_ratio, widening
 
-__all__ = ["LARGEST", "Matrix", "Work", "largest", "step", "unbounded"]
+__all__ = ["LARGEST", "Matrix", "Work", "closed", "largest", "step", "unbounded"]
 
 Matrix = list[list[float]]
 LARGEST = 300.0
@@ -35,13 +35,20 @@ def unbounded(kernel: Matrix) -> Matrix:
     return [[0.0 if x == y else math.inf for y in range(len(kernel))] for x in range(len(kernel))]
 
 
+def closed(bounds: Matrix) -> Matrix:
+    """Return bounds M on log h_y / h_z under the triangle inequality: at most M[y][w] + M[w][z]."""
+    result = [list(row) for row in bounds]
+    for w, through in enumerate(result):
+        for row in result:
+            for z, more in enumerate(through):
+                row[z] = min(row[z], row[w] + more)
+    return result
+
+
 def step(kernel: Matrix, bounds: Matrix, work: Work) -> Matrix:
     """Return bounds on log(K[x].h / K[x'].h) over all h with log h_y / h_z <= bounds[y][z], for every x and x'."""
     states = range(len(kernel))
-    for w in states:
-        for y in states:
-            for z in states:
-                bounds[y][z] = min(bounds[y][z], bounds[y][w] + bounds[w][z])
+    bounds = closed(bounds)
     if largest(bounds) >= LARGEST:
         return unbounded(kernel)
     high = [math.exp(bounds[y][z]) * widening(y, z) for y in states for z in states]

@@ -6,17 +6,20 @@ the streams are one mechanism with the products, for which the loss is computed 
 bound: what outputs tell of the neighbouring ticks, and through them of this one, grows faster than in proportion.
 
 Streams of different sensors, or with other states, or with other ticks depend on one another in ways that no class of
-chains of one of them describes: there is no joint bound, and none is made up.
+chains of one of them describes: there is a joint bound if they name one another in a class of joint chains, and else
+none is made up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
 from math import prod
 from typing import get_args
 
+from contract.chains import ChainClass, JointChains
 from contract.errors import GuaranteeError, Reason
-from contract.guarantee import Adversary, lasting_ratios, ratio_loss
+from contract.guarantee import Adversary, lasting_ratios, ratio_loss, shown_loss
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 
@@ -57,6 +60,10 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
         streams.append(policy)
     if len(streams) < 2:
         return max((one.guarantee.epsilon for one in streams), default=0.0)
+    adversary = max((one.guarantee.adversary for one in streams), key=_STRENGTH.index)
+    classes = {one.chains.model_dump_json(): one.chains for one in streams}
+    if any(isinstance(chains, JointChains) for chains in classes.values()):
+        return max(_named(chains, streams, adversary) for chains in classes.values())
     first, *others = streams
     for other in others:
         for what, one, two in (
@@ -70,9 +77,29 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
                     "nobody knows what they tell together"
                 )
     forward, backward = (prod(ratios) for ratios in zip(*(one.tick_ratios for one in streams), strict=True))
-    adversary = max((one.guarantee.adversary for one in streams), key=_STRENGTH.index)
-    classes = {one.chains.model_dump_json(): one.chains for one in streams}
     # Versions of all the streams may take turns, as those of one may.
     return max(
         ratio_loss(chains, *lasting_ratios(chains, forward, backward), adversary).epsilon for chains in classes.values()
     )
+
+
+def _named(chains: ChainClass, streams: Sequence[Policy], adversary: Adversary) -> float:
+    """The bound for all streams of a class of joint chains, if these are some of them and keep to what it allows."""
+    for one in streams:
+        if not isinstance(chains, JointChains):
+            raise NoJointBoundError(f"the class of stream {one.stream} or of another is not of all of them together")
+        try:
+            shown = chains.streams[chains.column(one.device, one.stream)]
+        except ValueError as error:
+            raise NoJointBoundError(str(error)) from None
+        if one.clock.period_us != chains.period_us or len(one.discretiser.states) != shown.states:
+            raise NoJointBoundError(
+                f"stream {one.stream} has another period, or other states, than in a class of others"
+            )
+        if one.rate > Fraction(shown.rate):
+            raise NoJointBoundError(
+                f"stream {one.stream} tells {float(one.rate):.9g} nats in a tick, above the {shown.rate:.9g} that the "
+                "class of others allows it"
+            )
+    assert isinstance(chains, JointChains)
+    return shown_loss(chains, adversary).epsilon

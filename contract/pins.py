@@ -19,7 +19,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from contract._document import Document
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
 from contract.discretisers import Discretiser, remembers
 from contract.errors import PolicyError
 from contract.guarantee import Adversary, Guarantee
@@ -58,10 +58,12 @@ class SymbolPins(Document):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if len(self.discretiser.states) != self.chains.states:
-            raise ValueError(
-                f"discretiser and chains have {len(self.discretiser.states)} and {self.chains.states} states"
-            )
+        count = len(self.discretiser.states)
+        if isinstance(self.chains, JointChains):
+            if all(shown.states != count for shown in self.chains.streams):
+                raise ValueError(f"no stream of the chains has the {count} states of the discretiser")
+        elif count != self.chains.states:
+            raise ValueError(f"discretiser and chains have {count} and {self.chains.states} states")
         return self
 
 
@@ -203,22 +205,30 @@ def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]
     return found
 
 
-def contains(wider: BinaryChains | BoundedChains | FiniteChains, pinned: ChainClass) -> bool:
+def contains(wider: ChainClass, pinned: ChainClass) -> bool:
     """Whether every chain of a class is in another, as far as that can be shown; exact, without any tolerance.
 
     A bounded class has every start, and steps that change; the others have one chain each for all time, started
-    stationary, so that neither contains a bounded one.
+    stationary, so that neither contains a bounded one. Joint chains must be of the same streams with the same rates:
+    what each of them may tell is what the owners of the others rely on.
 
     Args:
         wider: the class that should contain the other.
         pinned: the class that should be contained.
     """
-    if wider.states != pinned.states:
+    if wider.states != pinned.states or isinstance(wider, JointChains) != isinstance(pinned, JointChains):
         return False
+    if isinstance(wider, JointChains) and isinstance(pinned, JointChains):
+        if (wider.streams, wider.shows, wider.period_us) != (pinned.streams, pinned.shows, pinned.period_us):
+            return False
+        if wider.odds_ratio is None:
+            return pinned.odds_ratio is None and set(pinned.transitions) <= set(wider.transitions)
+        worst = _worst_odds_ratio(pinned)
+        return worst is not None and worst <= Fraction(wider.odds_ratio)
     if isinstance(wider, BoundedChains):
         worst = _worst_odds_ratio(pinned)
         return worst is not None and worst <= Fraction(wider.odds_ratio)
-    if isinstance(pinned, BoundedChains):
+    if isinstance(pinned, BoundedChains | JointChains) or isinstance(wider, JointChains):
         return False
     if isinstance(wider, FiniteChains):
         return isinstance(pinned, FiniteChains) and set(pinned.transitions) <= set(wider.transitions)
@@ -236,10 +246,11 @@ def _box(transition: tuple[tuple[float, ...], ...]) -> tuple[tuple[Fraction, Fra
 
 def _worst_odds_ratio(chains: ChainClass) -> Fraction | None:
     """The largest odds ratio of any step of a class; none if it has no bound."""
-    if isinstance(chains, BoundedChains):
+    if isinstance(chains, BoundedChains | JointChains) and chains.odds_ratio is not None:
         return Fraction(chains.odds_ratio)
     if isinstance(chains, BinaryChains):  # monotone in q and r, so that a corner is worst
         return max(worst_odds_ratio(Fraction(q), Fraction(r)) for q in chains.q for r in chains.r)
+    assert isinstance(chains, FiniteChains | JointChains)
     worst = Fraction(1)
     for transition in chains.transitions:
         rows = [tuple(map(Fraction, row)) for row in transition]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
@@ -9,13 +10,14 @@ from pydantic import Field, GetCoreSchemaHandler, GetPydanticSchema, model_valid
 from pydantic_core import CoreSchema, core_schema
 
 from contract._document import Document
-from contract.chains import ChainClass, FiniteChains
+from contract.chains import ChainClass, FiniteChains, JointChains
 from contract.discretisers import Categories, Cells, Discretiser, Thresholds
 from contract.errors import GuaranteeError
 from contract.exponential import exp_up, log_up
-from contract.guarantee import Adversary, Guarantee, Loss, check_ratios, tick_ratios
+from contract.guarantee import Adversary, Guarantee, Loss, check_ratios, check_shown, tick_ratios
 from contract.noise_table import NoiseTable
 from contract.policy_header import Clock, PolicyHeader
+from contract.rounding import UPWARD
 from contract.stretches import Stretch, stretches
 from contract.windows import MAX_OPEN_COUNTS, MAX_WINDOWS, Window, total_rate
 
@@ -73,9 +75,14 @@ class Policy(PolicyHeader):
             raise ValueError("there is neither a table nor a window: give at least one of them")
         if self.table is None and self.frame_ticks != 1:
             raise ValueError("frame_ticks is for symbols: leave it out where there is no table")
+        states = self.chains.states
+        if isinstance(self.chains, JointChains):
+            states = self.chains.streams[self.chains.column(self.device, self.stream)].states
+            if self.clock.period_us != self.chains.period_us:
+                raise ValueError(f"the clock's period is not the {self.chains.period_us} microseconds of the chains")
         counts = (
             len(self.discretiser.states),
-            self.chains.states,
+            states,
             *([] if self.table is None else [self.table.states]),
         )
         if len(set(counts)) != 1:
@@ -88,7 +95,7 @@ class Policy(PolicyHeader):
             raise ValueError("beside a table, windows and windows_guarantee belong together: give both or neither")
         for window in self.windows:
             window.counted(self.discretiser.states)
-        held = sum(window.overlap * window.counts(self.chains.states) for window in self.windows)
+        held = sum(window.overlap * window.counts(states) for window in self.windows)
         if held > MAX_OPEN_COUNTS:
             raise ValueError(f"the windows under way would hold {held} counts; at most {MAX_OPEN_COUNTS} are allowed")
         return self
@@ -97,6 +104,11 @@ class Policy(PolicyHeader):
     def window_rate(self) -> Fraction:
         """The loss that all windows together add to every tick, in nats."""
         return total_rate(self.windows)
+
+    @property
+    def rate(self) -> Fraction:
+        """A bound on what all that a tick adds to, symbol and windows, tells of any two states, in nats."""
+        return self.window_rate + Fraction(log_up(max(self._symbol_ratios)))
 
     @property
     def tick_ratios(self) -> tuple[Fraction, Fraction]:
@@ -138,7 +150,7 @@ class Policy(PolicyHeader):
         what = "the set of windows"
         if self.table is not None:
             what = "the table with the windows beside it" if self.windows else "the table"
-        achieved = check_ratios(self.chains, self.tick_ratios, self.guarantee, what)
+        achieved = self._check(self.guarantee, what)
         if self.guarantee.epsilon > ceiling:
             raise GuaranteeError(
                 f"epsilon {self.guarantee.epsilon:g} of stream {self.stream} is above this device's ceiling {ceiling:g}"
@@ -153,8 +165,15 @@ class Policy(PolicyHeader):
         """
         if self.windows_alone is None:
             return None
-        rate = exp_up(self.window_rate)
-        return check_ratios(self.chains, (rate, rate), self.windows_alone, "the set of windows")
+        return self._check(self.windows_alone, "the set of windows", alone=True)
+
+    def _check(self, guarantee: Guarantee, what: str, *, alone: bool = False) -> Loss:
+        """Hold everything that a tick adds to, or the windows alone, against a guarantee."""
+        if isinstance(self.chains, JointChains):
+            column, rate = self.chains.column(self.device, self.stream), self.window_rate if alone else self.rate
+            return check_shown(self.chains, column, rate, guarantee, what, alone=alone)
+        ratio = exp_up(self.window_rate)
+        return check_ratios(self.chains, (ratio, ratio) if alone else self.tick_ratios, guarantee, what)
 
     def stretches(self, epsilon: float) -> tuple[Stretch, ...]:
         """What symbols and windows together tell of whole stretches of time.
@@ -175,6 +194,10 @@ class Policy(PolicyHeader):
     def _stretches(self, epsilon: float, adversary: Adversary, rate: float) -> tuple[Stretch, ...]:
         # Two states, and bounds by odds ratios, take past and future alike; other known chains need not run backward
         # as they run forward.
+        if isinstance(self.chains, JointChains):
+            # Whatever the others tell counts, and pairs of ticks may be hidden in what differs at none of them.
+            told = math.fsum(shown.rate for shown in self.chains.streams) * (1.0 + UPWARD)
+            return stretches(epsilon, told, self.clock.period_us, sides_alike=False, hidden=True)
         alike = adversary == "universal" or not isinstance(self.chains, FiniteChains)
         return stretches(epsilon, rate, self.clock.period_us, self.windows, sides_alike=alike)
 

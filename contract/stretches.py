@@ -71,7 +71,13 @@ def covered(window: Window, ticks: int) -> int:
 
 
 def stretch_epsilon(
-    epsilon: float, ticks: int, rate: float, windows: Iterable[Window] = (), *, sides_alike: bool
+    epsilon: float,
+    ticks: int,
+    rate: float,
+    windows: Iterable[Window] = (),
+    *,
+    sides_alike: bool,
+    hidden: bool = False,
 ) -> float:
     """Bound the loss between any two sequences of states of a stretch, from that of a single tick.
 
@@ -82,6 +88,8 @@ def stretch_epsilon(
         rate: bound on what a tick's own output tells of any two states, without the windows.
         windows: counted on the device beside it.
         sides_alike: whether past and future have the same bound for each pair, at every tick.
+        hidden: whether states may differ that show the same, and have no rate between them: a side of such is at most
+            epsilon.
 
     Returns:
         In nats, rounded up; `epsilon` for one tick.
@@ -96,19 +104,25 @@ def stretch_epsilon(
         added = (covered(window, length) * window.sensitivity / Fraction(window.scale) for window in counts)
         return length * Fraction(rate) + sum(added, Fraction(0))
 
-    sides = Fraction(epsilon) - own(1)
+    sides = Fraction(epsilon) - (0 if hidden else own(1))
     total = own(ticks) + (sides if sides_alike else 2 * sides)
     nearest = float(total)
     return nearest if Fraction(nearest) >= total else math.nextafter(nearest, math.inf)
 
 
 def stretches(
-    epsilon: float, rate: float, period_us: int | None, windows: Iterable[Window] = (), *, sides_alike: bool
+    epsilon: float,
+    rate: float,
+    period_us: int | None,
+    windows: Iterable[Window] = (),
+    *,
+    sides_alike: bool,
+    hidden: bool = False,
 ) -> tuple[Stretch, ...]:
     """What is lost about a single tick, a minute, an hour and a night.
 
     Args:
-        epsilon, rate, windows, sides_alike: as for `stretch_epsilon`.
+        epsilon, rate, windows, sides_alike, hidden: as for `stretch_epsilon`.
         period_us: microseconds from tick to tick; if that is not known, 10, 100 and 1000 ticks stand for the times.
     """
     counts = tuple(windows)
@@ -116,6 +130,6 @@ def stretches(
     if period_us is not None:
         lengths = [(name, stretch_ticks(seconds, period_us)) for name, seconds in STRETCHES]
     return tuple(
-        Stretch(name, ticks, stretch_epsilon(epsilon, ticks, rate, counts, sides_alike=sides_alike))
+        Stretch(name, ticks, stretch_epsilon(epsilon, ticks, rate, counts, sides_alike=sides_alike, hidden=hidden))
         for name, ticks in [("a single tick", 1), *lengths]
     )

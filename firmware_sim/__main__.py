@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from contract.chains import BinaryChains, FiniteChains
+from contract.chains import BinaryChains, BoundedChains, FiniteChains
 from contract.errors import FuguError, PolicyError
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
@@ -82,7 +82,7 @@ def _transition(policy: AnyPolicy) -> Sequence[Sequence[float]]:
         return ((1 - q, q), (r, 1 - r))
     if isinstance(chains, FiniteChains):
         return chains.transitions[0]
-    if chains.transition is None:
+    if not isinstance(chains, BoundedChains) or chains.transition is None:
         raise PolicyError("the policy's class names no typical chain to simulate: give a --recording")
     return chains.transition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from contract.chains import BinaryChains, FiniteChains
+from contract.chains import BinaryChains, FiniteChains, JointChains
 from contract.discretisers import Discretiser
 from contract.noise_table import SCALE
 from fugu.view.protected import protected_sentence
@@ -232,7 +232,7 @@ def _chains(option: Option) -> str:
     if isinstance(chains, BinaryChains):
         q, r = (f"{low:.6g}" if low == high else f"{low:.6g}..{high:.6g}" for low, high in (chains.q, chains.r))
         return f"q = {q}, r = {r}"
-    if isinstance(chains, FiniteChains):
+    if isinstance(chains, FiniteChains) or (isinstance(chains, JointChains) and chains.odds_ratio is None):
         count = len(chains.transitions)
         return f"{chains.states} states, {count} known chain{'s' * (count > 1)}"
     return f"{chains.states} states, odds ratio up to {chains.odds_ratio:.6g}"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.chains import BinaryChains, BoundedChains, FiniteChains
+from contract.chains import BinaryChains, BoundedChains, FiniteChains, JointChains
 from contract.errors import FuguError
 from contract.fleet_documents import PolicyDocument
 from contract.measure_policy import MeasurePolicy
@@ -153,7 +153,7 @@ def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
         case BinaryChains() as binary:
             q, r = sum(binary.q) / 2.0, sum(binary.r) / 2.0
             transition, chains = ((1.0 - q, q), (r, 1.0 - r)), binary
-        case BoundedChains(transition=None):
+        case BoundedChains(transition=None) | JointChains():
             return None
         case BoundedChains() as bounded:
             assert bounded.transition is not None

@@ -27,7 +27,7 @@ from gateway.planning.policy_builder import frame_ticks
 from gateway.planning.question import Question, Want
 from gateway.planning.sampled import Cut, Sampled
 from gateway.planning.symbol_answers import Assessed, assess_now, assess_shares
-from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary
+from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary, stream_states
 
 __all__ = [
     "SHORTEST",
@@ -169,7 +169,7 @@ def window_scale(chains: ChainClass, question: Question, epsilon: float, bins: B
 
 def symbol_table(chains: ChainClass, epsilon: float, adversary: Adversary) -> NoiseTable:
     """The most informative symbols for a class; a `FuguError` if no table is enough."""
-    if chains.states == 2:
+    if stream_states(chains) == 2:
         return calibrate_binary(chains, epsilon, adversary).table
     if isinstance(chains, BinaryChains):
         raise PlanningError("a class of two states has more than two")

@@ -22,7 +22,13 @@ from contract.noise_table import NoiseTable
 from contract.windows import Window, total_rate
 from gateway.planning.answers import WindowError, window_error
 from gateway.planning.errors import PlanningError
-from gateway.privacy.randomised_response import Objective, allowed_ratios, calibrate_binary, calibrate_kary
+from gateway.privacy.randomised_response import (
+    Objective,
+    allowed_ratios,
+    calibrate_binary,
+    calibrate_kary,
+    stream_states,
+)
 from gateway.privacy.starts import Covered, Start, covered_start
 from gateway.privacy.window_scale import lawful_scale
 
@@ -128,7 +134,7 @@ def joint_plan(
     errors = tuple(window_error(Fraction(window.scale), window.length) for window in planned)
     if symbols is None:
         return JointPlan(chains, guarantee, None, planned, alone, None, errors)
-    if isinstance(chains, BinaryChains) or chains.states == 2:
+    if isinstance(chains, BinaryChains) or stream_states(chains) == 2:
         calibration = calibrate_binary(chains, epsilon, adversary, objective, beside=rate)
         table, loss = calibration.table, calibration.loss
     else:

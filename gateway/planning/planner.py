@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, odds_ratio
 from contract.errors import FuguError
 from contract.exponential import log_up
 from contract.guarantee import Adversary, Loss, tick_ratios
@@ -17,7 +17,7 @@ from contract.stretches import Stretch, stretches
 from gateway.chain import stationary_law
 from gateway.planning.chain_source import Matrix
 from gateway.planning.errors import PlanningError
-from gateway.privacy.randomised_response import Objective, calibrate_binary, calibrate_kary
+from gateway.privacy.randomised_response import Objective, calibrate_binary, calibrate_kary, stream_states
 from gateway.privacy.sampling import decimated_class, decimated_odds_ratio, decimated_transition
 from gateway.privacy.utility import Utility, utility
 
@@ -138,7 +138,8 @@ def _compared(request: Request) -> list[int]:
 
     A few known chains are followed step by step, which takes seconds to minutes: they get the one period only.
     """
-    if not request.longer_periods or (isinstance(request.chains, FiniteChains) and request.adversary != "universal"):
+    known = isinstance(request.chains, FiniteChains) and request.adversary != "universal"
+    if not request.longer_periods or known or isinstance(request.chains, JointChains):
         return []
     moduli = np.sort(np.abs(np.linalg.eigvals(np.array(request.transition))))
     return list(PERIODS[: sum(moduli[-2] ** every > _FORGOTTEN for every in PERIODS) + 1])
@@ -147,7 +148,7 @@ def _compared(request: Request) -> list[int]:
 def _option(request: Request, every: int) -> Option:
     chains = _sampled(request, every)
     transition = decimated_transition(np.array(request.transition), every)
-    if chains.states == 2:
+    if stream_states(chains) == 2:
         calibration = calibrate_binary(chains, request.epsilon, request.adversary, request.objective)
         table, loss = calibration.table, calibration.loss
     else:
@@ -158,7 +159,7 @@ def _option(request: Request, every: int) -> Option:
     worth = assess(table, transition, chains, request.ticks)
     hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
     period_us = None if request.period_seconds is None else max(1, round(every * request.period_seconds * 1_000_000))
-    alike = request.adversary == "universal" or not isinstance(chains, FiniteChains)
+    alike = request.adversary == "universal" or not isinstance(chains, FiniteChains | JointChains)
     told = stretches(loss.epsilon, log_up(max(tick_ratios(table))), period_us, sides_alike=alike)
     return Option(
         every, chains, transition, table, loss, float(1.0 - kept), worth, worth.bits_per_reading / hours, told
@@ -173,6 +174,8 @@ def _sampled(request: Request, every: int) -> Chains:
     """
     chains = request.chains
     if every == 1 or request.adversary != "universal" or isinstance(chains, BoundedChains):
+        return decimated_class(chains, every)
+    if isinstance(chains, JointChains):
         return decimated_class(chains, every)
     if isinstance(chains, FiniteChains):
         steps: list[Matrix] = list(chains.transitions)

@@ -13,13 +13,21 @@ from typing import Literal, NamedTuple
 
 from scipy.optimize import brentq
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
 from contract.errors import FuguError, GuaranteeError
 from contract.exponential import exp_up
 from contract.guarantee import Adversary, Guarantee, Loss, check_ratios, ratio_loss, tick_ratios
 from contract.noise_table import NoiseTable
 
-__all__ = ["Calibration", "CalibrationError", "Objective", "allowed_ratios", "calibrate_binary", "calibrate_kary"]
+__all__ = [
+    "Calibration",
+    "CalibrationError",
+    "Objective",
+    "allowed_ratios",
+    "calibrate_binary",
+    "calibrate_kary",
+    "stream_states",
+]
 
 Objective = Literal["information", "flips"]
 _SCALE = 1 << 32
@@ -85,7 +93,7 @@ def calibrate_binary(
 
     Source: docs/privacy.md, "From epsilon to noise".
     """
-    if chains.states != 2:
+    if stream_states(chains) != 2:
         raise CalibrationError(f"a 2x2 table needs two states, the class has {chains.states}")
     rate = exp_up(beside)
     v01, v10 = (ratio / float(rate) for ratio in allowed_ratios(chains, epsilon, adversary))
@@ -107,7 +115,7 @@ def calibrate_binary(
 
 
 def calibrate_kary(
-    chains: BoundedChains | FiniteChains,
+    chains: BoundedChains | FiniteChains | JointChains,
     epsilon: float,
     adversary: Adversary = "universal",
     beside: Fraction = Fraction(0),
@@ -127,7 +135,7 @@ def calibrate_kary(
     Source: docs/privacy.md, "From epsilon to noise".
     """
     rate = exp_up(beside)
-    ratio, k = allowed_ratios(chains, epsilon, adversary)[0] / float(rate), chains.states
+    ratio, k = allowed_ratios(chains, epsilon, adversary)[0] / float(rate), stream_states(chains)
     if ratio <= 1.0:
         raise CalibrationError(f"epsilon {epsilon:g} leaves nothing to symbols beside these windows")
     guarantee = Guarantee(epsilon=epsilon, adversary=adversary)
@@ -141,6 +149,19 @@ def calibrate_kary(
         except GuaranteeError:
             continue
     raise CalibrationError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
+
+
+def stream_states(chains: ChainClass) -> int:
+    """How many states the stream of a class has: of joint chains, the one that they show.
+
+    Raises:
+        CalibrationError: they show several.
+    """
+    if not isinstance(chains, JointChains):
+        return chains.states
+    if len(chains.streams) > 1:
+        raise CalibrationError("the class is of several streams, which share what a tick may tell: name one's share")
+    return chains.streams[0].states
 
 
 def _certified(chains: ChainClass, table: NoiseTable, rate: Fraction, guarantee: Guarantee) -> Loss:

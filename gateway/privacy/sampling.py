@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, odds_ratio
 from contract.errors import FuguError
 from contract.rounding import UNIT, WIDE
 
@@ -74,6 +74,8 @@ def decimated_class(chains: ChainClass, step: int) -> ChainClass:
         return chains
     if isinstance(chains, BoundedChains):
         return _bounded(chains, step)
+    if isinstance(chains, JointChains):
+        raise DecimationError("joint chains are of one period, that of all their streams")
     if isinstance(chains, FiniteChains):
         powers = [decimated_transition(np.array(transition), step).tolist() for transition in chains.transitions]
         try:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from contract.chains import BinaryChains, BoundedChains, FiniteChains, odds_ratio
+from contract.chains import BinaryChains, BoundedChains, FiniteChains, JointChains, odds_ratio
 from gateway.privacy.accountant import Chains
-from gateway.privacy.chain_class import MarkovChain
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilts import corner_chains
 
 __all__ = ["Covered", "Start", "covered_start", "started", "started_members"]
@@ -32,9 +32,13 @@ def started(chains: Chains, start: Start | None) -> Chains:
         is one of bounded odds ratios: that its corners are the worst is proved for a stationary start only.
 
     Raises:
-        ChainClassError: a chain has no single stationary law.
+        ChainClassError: a chain has no single stationary law, or there is no bound for any start.
     """
     if start is None or isinstance(chains, BoundedChains):
+        return chains
+    if isinstance(chains, JointChains):
+        if start == "any" and chains.odds_ratio is None:
+            raise ChainClassError("known joint chains start stationary; for any start give their odds_ratio instead")
         return chains
     if isinstance(chains, BinaryChains):
         if start == "stationary":
@@ -71,7 +75,7 @@ def started_members(
 
 def covered_start(chains: Chains) -> Covered:
     """The starts that a class has."""
-    if isinstance(chains, BoundedChains):
+    if isinstance(chains, BoundedChains) or (isinstance(chains, JointChains) and chains.odds_ratio is not None):
         return "any"
     if not isinstance(chains, tuple):
         return "stationary"

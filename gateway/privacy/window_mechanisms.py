@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
 
-from contract.chains import BinaryChains, BoundedChains
+from contract.chains import BinaryChains, BoundedChains, JointChains
 from contract.errors import FuguError
 from contract.guarantee import Adversary
 from gateway.privacy.accountant import ChainAccountant, Chains
@@ -202,6 +202,8 @@ _OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
 def _finite(request: WindowRequest) -> tuple[MarkovChain, ...] | BinaryChains:
     if isinstance(request.chains, BoundedChains):
         raise ChainClassError("needs transition matrices, not a bound on their odds ratios")
+    if isinstance(request.chains, JointChains):
+        raise ChainClassError("needs the chain of one stream, not of several or of a higher order")
     return started_members(request.chains, request.start)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
 from contract.guarantee import Adversary
 from contract.rounding import OUTWARD
 from gateway.chain.arrays import Floats
@@ -26,6 +26,7 @@ from gateway.privacy.accountant.bounded import IntervalChains, OddsRatioChains, 
 from gateway.privacy.accountant.finite import MOST_WORK, KnownChains
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES, closed
 from gateway.privacy.accountant.schedule import pair_rates
+from gateway.privacy.accountant.shown import ShownBoundedChains, ShownChains
 from gateway.privacy.accountant.walks import any_start_bound, endless_bound
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 
@@ -70,6 +71,10 @@ class ClassOfChains(Protocol):
         """k, the number of states."""
 
     @property
+    def secrets(self) -> Floats:
+        """(k, k), 1 for any two states that must not be told apart, 0 for others."""
+
+    @property
     def words(self) -> str:
         """The class in words."""
 
@@ -105,6 +110,8 @@ def class_of(chains: Chains) -> ClassOfChains:
         return OddsRatioChains(chains)
     if isinstance(chains, FiniteChains):
         return KnownChains(tuple(MarkovChain.stationary(transition) for transition in chains.transitions))
+    if isinstance(chains, JointChains):
+        return ShownChains(chains) if chains.odds_ratio is None else ShownBoundedChains(chains)
     return KnownChains(chains)
 
 
@@ -165,7 +172,7 @@ class ChainAccountant:
         usable = np.all((schedule >= 0.0) & (schedule < np.inf))  # which what is no number is not, either
         if schedule.ndim not in (1, 3) or not len(schedule) or not usable:
             raise ChainClassError("rates must be finite and non-negative, of shape (n,) or (n, k, k)")
-        pairs = pair_rates(schedule, self.states)
+        pairs = pair_rates(schedule, self._class.secrets)
         if self._class.work(len(pairs), adversary) > MOST_WORK:
             raise ChainClassError(
                 f"{len(pairs)} ticks are too many to follow one by one for {self.states} states and the {adversary} "
@@ -247,8 +254,8 @@ class ChainAccountant:
         values = np.asarray(rate, dtype=np.float64)
         if values.ndim not in (0, 2) or not np.all(values >= 0.0) or not np.all(np.isfinite(values)):
             raise ChainClassError("a rate must be a finite number >= 0, or such a number for each pair of states")
-        pairs = np.asarray(values * (1.0 - np.eye(self.states)))
-        return closed(pairs)
+        others = self._class.secrets if values.ndim == 0 else 1.0 - np.eye(self.states)
+        return closed(np.asarray(values * others))
 
     def _closed_form(self, epsilon: float, adversary: Adversary, length: int | None) -> float:
         """The allowance of two states that are positively correlated, to within rounding; 0 for all others."""

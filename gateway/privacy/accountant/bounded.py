@@ -52,6 +52,7 @@ class OddsRatioChains:
     def __init__(self, chains: BoundedChains) -> None:
         self._chains: BoundedChains | BinaryChains = chains
         self.states = chains.states
+        self.secrets = 1.0 - np.eye(self.states)
         self.words = f"all {chains.states}-state chains with odds ratios up to {chains.odds_ratio:g}"
         self._odds_ratio = chains.odds_ratio
 
@@ -86,7 +87,7 @@ class IntervalChains(OddsRatioChains):
 
     def __init__(self, chains: BinaryChains) -> None:
         self._chains = self._box = chains
-        self.states = chains.states
+        self.states, self.secrets = chains.states, 1.0 - np.eye(2)
         self.words = f"all stationary two-state chains with q in {list(chains.q)} and r in {list(chains.r)}"
         self._least, self._most = (Fraction(q) + Fraction(r) for q, r in zip(chains.q, chains.r, strict=True))
         self._point = chains.q[0] == chains.q[1] and chains.r[0] == chains.r[1]

@@ -32,6 +32,7 @@ _SLACK = 1e-13
 _MOST_SLACK = 1.0
 _MOST_STEPS = 5_000
 _SETTLED = 1e-14
+_SHAPED = 1e-8
 _FORGOTTEN = 1e-10
 _FORGOTTEN_LARGE = 1e-7
 _CLOSE = 1e-6
@@ -141,25 +142,31 @@ class EndlessSide:
     def _limit(self, rate: Floats) -> Floats:
         """The limit from below, and as little above it as is certified."""
         side = np.zeros_like(rate)
-        change = np.zeros_like(rate)
+        change = ahead = np.zeros_like(rate)
         for _ in range(min(_MOST_STEPS, _STEP_WORK // self.states**4)):
             before, side = side, self._step(rate + side)
             last, change = change, side - before
             if side.max() > _LARGEST:
                 return _unbounded(self.states)
+            if change.max() > _SHAPED:
+                ahead = change / change.max()
             if np.abs(change).max() <= _SETTLED * max(1.0, side.max()):
                 break
         else:  # a geometric series: what is left of it
             shrink = min(float(change.max() / max(last.max(), 1e-300)), 1.0 - 1e-9)
             side = side + change * shrink / (1.0 - shrink)
-        return self.certified(side, lambda bound: self._step(rate + bound))
+        found = self.certified(side, lambda bound: self._step(rate + bound))
+        if np.isfinite(found).all():
+            return found
+        # States that exclude one another a tick later pass on all of what is added to all alike: more of what shrinks.
+        return self.certified(side, lambda bound: self._step(rate + bound), ahead)
 
-    def certified(self, candidate: Floats, step_of: Step) -> Floats:
-        """The candidate, raised until one more step does not exceed it."""
+    def certified(self, candidate: Floats, step_of: Step, shape: Floats | float = 0.0) -> Floats:
+        """The candidate, raised until one more step does not exceed it: by the same for all pairs, and by a shape."""
         slack = _SLACK
-        off_diagonal = 1.0 - np.eye(self.states)
+        raised = (1.0 + shape) * (1.0 - np.eye(self.states))
         while slack < _MOST_SLACK:
-            bound = candidate + slack * off_diagonal
+            bound = candidate + slack * raised
             if np.all(step_of(bound) <= bound):
                 return bound
             slack *= 2.0

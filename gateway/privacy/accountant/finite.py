@@ -46,16 +46,18 @@ class KnownChains:
 
     Args:
         chains: at least one, each with its start; all with one number of states.
+        secrets: (k, k), 1 for states that must not be told apart and 0 for others; none if that is all of them.
 
     Raises:
         ChainClassError: there is none, or they have different numbers of states.
     """
 
-    def __init__(self, chains: tuple[MarkovChain, ...]) -> None:
+    def __init__(self, chains: tuple[MarkovChain, ...], secrets: Floats | None = None) -> None:
         if len({chain.states for chain in chains}) != 1:
             raise ChainClassError("a class needs at least one chain, and one number of states")
-        self._members = tuple(_Member(chain) for chain in chains)
         self.states = chains[0].states
+        self.secrets = 1.0 - np.eye(self.states) if secrets is None else secrets
+        self._members = tuple(_Member(chain, self.secrets) for chain in chains)
 
     @property
     def words(self) -> str:
@@ -94,7 +96,7 @@ class KnownChains:
         of = informed_losses if adversary == "informed" else losses
         found = [(of(member.chain, rates), _recursion_name(member.chain)) for member in self._members]
         worst = max(found, key=lambda each: float(each[0].max()))
-        known = np.max([total for total, _ in found], axis=0)
+        known = np.max([total * self.secrets for total, _ in found], axis=0)
         return np.minimum(known, every), worst[1] if known.max() <= every.max() else ODDS_RATIO_BOUND
 
     def follows(self, length: int, adversary: Adversary) -> bool:
@@ -128,8 +130,8 @@ class KnownChains:
 class _Member:
     """One chain of a class, with its start and what endless streams need of it."""
 
-    def __init__(self, chain: MarkovChain) -> None:
-        self.chain = chain
+    def __init__(self, chain: MarkovChain, secrets: Floats) -> None:
+        self.chain, self._secrets = chain, secrets
 
     @property
     def rates(self) -> tuple[float, float] | None:
@@ -170,12 +172,16 @@ class _Member:
         for side in (self._future, self._past):
             bound = side.ignorant(rate)
             sides.append(side.informed(rate, bound) if adversary == "informed" else bound)
-        return _upward(float((rate + sides[0] + sides[1]).max())), self._name(rate, sides[0], adversary)
+        return _upward(self._worst(rate, *sides)), self._name(rate, sides[0], adversary)
 
     def quick(self, pairs: Floats) -> float:
         """A bound on epsilon for a stationary start that is had at once."""
         rate = pairs[np.ix_(self._support, self._support)]
-        return float((rate + self._future.quick(rate) + self._past.quick(rate)).max())
+        return self._worst(rate, self._future.quick(rate), self._past.quick(rate))
+
+    def _worst(self, rate: Floats, future: Floats, past: Floats) -> float:
+        """The largest sum of the rate and both sides of any two states that are a secret."""
+        return float((rate + future + past)[self._secrets[np.ix_(self._support, self._support)] > 0.0].max())
 
     def _endless_from_start(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
         """A start that is not stationary: the left sides of all ticks, until the start is forgotten."""

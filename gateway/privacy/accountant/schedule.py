@@ -24,10 +24,10 @@ _QUILT_STATES = 2  # up to here the recursion is exact, and quilts add nothing
 _MOST_QUILTS = 512
 
 
-def pair_rates(rates: Floats, states: int) -> Floats:
-    """Per-tick losses as (n, k, k), closed under the triangle inequality, from (n,) or (n, k, k)."""
+def pair_rates(rates: Floats, secrets: Floats) -> Floats:
+    """Per-tick losses as (n, k, k), closed under the triangle inequality, from (n,) of all secrets or (n, k, k)."""
     if rates.ndim == 1:
-        return np.asarray(rates[:, None, None] * (1.0 - np.eye(states)))
+        return np.asarray(rates[:, None, None] * secrets)
     return np.array([closed(rate) for rate in rates])
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.chains import BinaryChains, ChainClass, FiniteChains
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
 from contract.frames import symbol_bits
 from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Policy
@@ -65,18 +65,31 @@ class SymbolModel(NamedTuple):
 
 def model_of(policy: Policy) -> Model:
     """The model that a policy's chains and table stand for; one object for equal policies."""
-    return _model(policy.chains, policy.table, (policy.discretiser.model_dump_json(), policy.clock))
+    chains = policy.chains
+    column = chains.column(policy.device, policy.stream) if isinstance(chains, JointChains) else 0
+    return _model(chains, column, policy.table, (policy.discretiser.model_dump_json(), policy.clock))
 
 
 @cache
-def _model(chains: ChainClass, table: NoiseTable | None, meaning: object) -> Model:
-    transition = _transition(chains)
-    weights = np.full((chains.states, 1), SCALE) if table is None else np.array(table.weights())
+def _model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: object) -> Model:
+    transition = _marginal(chains, column) if isinstance(chains, JointChains) else _transition(chains)
+    weights = np.full((len(transition), 1), SCALE) if table is None else np.array(table.weights())
     emission = weights.astype(np.float64) / SCALE
     return Model(transition, emission, likelihood_rows(emission), stationary_law(transition), meaning)
 
 
-def _transition(chains: ChainClass) -> Beliefs:
+def _marginal(chains: JointChains, column: int) -> Beliefs:
+    """How one stream of a typical joint chain moves by itself."""
+    states = chains.streams[column].states
+    if not chains.transitions:
+        return _transition(BoundedChains(states=states, odds_ratio=chains.odds_ratio or 1.0))
+    joint = np.asarray(np.mean([_rows(transition) for transition in chains.transitions], axis=0))
+    shown = np.eye(states)[[row[column] for row in chains.shows]]
+    moves = shown.T @ (stationary_law(joint)[:, None] * joint) @ shown
+    return np.asarray(moves / moves.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def _transition(chains: BinaryChains | BoundedChains | FiniteChains) -> Beliefs:
     if isinstance(chains, BinaryChains):
         q, r = math.fsum(chains.q) / 2, math.fsum(chains.r) / 2
         return np.array([[1.0 - q, q], [r, 1.0 - r]])

@@ -1,0 +1,138 @@
+"""What known chains lose to those who may have any side information about the states that they show.
+
+Whatever is known of single ticks, for certain or as odds, of one stream or of several, weighs the states of a tick:
+given the tick before, their law is a row of the matrix with its columns reweighted; given the tick after, with any
+start, it is a column with its rows reweighted. So a side is at most what the worst weights make of it. Two states y and
+z are the worst to have weights, and those are in closed form: if h_y = u h_z, two rows x and x' whose columns have been
+reweighted alike have means of h whose ratio is at most ((sqrt(a u) + 1) / (sqrt(a) + sqrt(u)))^2, where a is the odds
+ratio P[x,y] P[x',z] / (P[x,z] P[x',y]).
+
+Source: docs/privacy.md, "Streams that move together".
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+
+from contract.errors import GuaranteeError
+from contract.finite_sides import limit, of_secrets, summed
+from contract.inner_maximum import LARGEST, Matrix, Work, closed, largest, unbounded
+from contract.rounding import HAIR, OUTWARD, UNIT
+
+__all__ = ["soft_loss"]
+
+_LEAST = 1e-120
+"""Of a step: products of two such are still floats with all their digits."""
+_MOST_WORK = 100_000_000
+"""Pairs of states that are looked at, one for each two states and each tick."""
+
+Odds = list[tuple[int, int, list[tuple[int, int, float]]]]
+"""For two rows each the columns y and z with the root of their odds ratio, at least 1; infinite where one excludes."""
+
+
+def soft_loss(transitions: Sequence[Matrix], rates: Matrix) -> float:
+    """Return what streams lose to those with any side information, from any start, for ever, rounded up.
+
+    Args:
+        transitions: k x k each, irreducible; every step is of one of them, and they may take turns.
+        rates: k x k, bounds >= 0 on what the outputs of a tick tell of any two states, in nats; states without a rate
+            between them show the same, and nothing but what states show is a secret, or can be known.
+
+    Returns:
+        Epsilon in nats.
+
+    Raises:
+        GuaranteeError: No finite bound was found.
+    """
+    if not largest(rates) < LARGEST:
+        raise GuaranteeError(f"ticks that lose {largest(rates):g} nats are too much for a finite guarantee")
+    rarest = min(p for matrix in transitions for row in matrix for p in row if p > 0.0)
+    if rarest < _LEAST:
+        raise GuaranteeError(f"a step of probability {rarest:g} is too rare for a finite guarantee")
+    before, nothing = _before(transitions, rates), [[0.0 for _ in row] for row in rates]
+    kernels = [list(map(list, matrix)) for matrix in transitions]
+    if before is None:
+        before = nothing
+    else:
+        kernels = [_product(one, other) for one in kernels for other in kernels]
+    work = Work(_MOST_WORK)
+    future = _endless(kernels, summed(before, rates), nothing, work)
+    past = _endless([[list(column) for column in zip(*one, strict=True)] for one in kernels], rates, before, work)
+    worst = of_secrets(rates, future, past)
+    if not worst < LARGEST:
+        raise GuaranteeError(
+            "known states leave no finite guarantee: the chain has impossible steps, or hardly ever changes"
+        )
+    return worst * (1.0 + OUTWARD)
+
+
+def _before(transitions: Sequence[Matrix], rates: Matrix) -> Matrix | None:
+    """Return what a tick tells of any two states of the next one, if each can follow only states that show the same.
+
+    Then two ticks make one step: what the first of them showed is told by the state that follows it. A chain of order 2
+    has impossible steps, and is only seen to forget in two.
+    """
+    states = range(len(rates))
+    past = [[x for x in states if any(matrix[x][y] > 0.0 for matrix in transitions)] for y in states]
+    if any(rates[x][other] > 0.0 for each in past for x in each for other in each):
+        return None
+    return [[rates[past[y][0]][past[z][0]] for z in states] for y in states]
+
+
+def _product(one: Matrix, other: Matrix) -> Matrix:
+    return [[math.fsum(map(operator.mul, row, column)) for column in zip(*other, strict=True)] for row in one]
+
+
+def _endless(kernels: Sequence[Matrix], near: Matrix, nearer: Matrix, work: Work) -> Matrix:
+    """Return the side R = nearer + U(near + R) of the worst kernels, where U is the step of the worst weights."""
+    tables = [_odds(kernel) for kernel in kernels]
+    return limit(lambda side: summed(nearer, _step(tables, summed(near, side), work)), near, work)
+
+
+def _odds(kernel: Matrix) -> Odds:
+    states = range(len(kernel))
+    table: Odds = []
+    for x in states:
+        for other in range(x):
+            one, two, columns = kernel[x], kernel[other], []
+            for y in states:
+                for z in range(y):
+                    high, low = one[y] * two[z], one[z] * two[y]
+                    if high >= low > 0.0:
+                        columns.append((y, z, _root(one[y] / one[z], two[z] / two[y])))
+                    elif low > high > 0.0:
+                        columns.append((z, y, _root(one[z] / one[y], two[y] / two[z])))
+                    elif high > 0.0:
+                        columns.append((y, z, math.inf))
+                    elif low > 0.0:
+                        columns.append((z, y, math.inf))
+            table.append((x, other, columns))
+    return table
+
+
+def _root(one: float, two: float) -> float:
+    return max(1.0, math.sqrt(one) * math.sqrt(two) * (1.0 + HAIR))
+
+
+def _step(tables: Sequence[Odds], bounds: Matrix, work: Work) -> Matrix:
+    """Return bounds on the logarithm of the ratio of the means of h in any two rows, under the worst weights."""
+    bounds = closed(bounds)
+    if largest(bounds) >= LARGEST:
+        return unbounded(bounds)
+    high = [[math.exp(bound / 2.0) for bound in row] for row in bounds]
+    margin = (64.0 + 8.0 * largest(bounds)) * UNIT
+    result = [[0.0 for _ in row] for row in bounds]
+    for table in tables:
+        for x, other, columns in table:
+            work.pivots -= len(columns)
+            forward = backward = 1.0
+            for y, z, root in columns:
+                up, down = high[y][z], high[z][y]
+                if root < math.inf:
+                    up, down = (root * up + 1.0) / (root + up), (root * down + 1.0) / (root + down)
+                forward, backward = max(forward, up), max(backward, down)
+            result[x][other] = max(result[x][other], 2.0 * math.log(forward) + margin)
+            result[other][x] = max(result[other][x], 2.0 * math.log(backward) + margin)
+    return result

@@ -1,0 +1,80 @@
+"""Chains whose states show the states of one or several streams: what all of these lose together.
+
+Known ones are followed by the accountant, with the loss that each two of their states have, to those who know no state.
+Those who may know some have the bound of the device's own check.
+
+Source: docs/privacy.md, "Streams that move together".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from contract.chains import BoundedChains, JointChains
+from contract.errors import GuaranteeError
+from contract.guarantee import Adversary
+from contract.soft_sides import soft_loss
+from gateway.chain.arrays import Floats
+from gateway.privacy.accountant.bounded import OddsRatioChains
+from gateway.privacy.accountant.finite import KnownChains
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+
+__all__ = ["ShownBoundedChains", "ShownChains"]
+
+SOFT_EVIDENCE = "soft evidence"
+
+
+def _secrets(chains: JointChains) -> Floats:
+    return np.array([[a != b for b in chains.shows] for a in chains.shows], dtype=np.float64)
+
+
+def _words(chains: JointChains, words: str) -> str:
+    return f"{words}, which show {' and '.join(stream.name for stream in chains.streams)}"
+
+
+class ShownBoundedChains(OddsRatioChains):
+    """Every chain with bounded odds ratios, by the states that it shows; see `ClassOfChains`."""
+
+    def __init__(self, chains: JointChains) -> None:
+        super().__init__(BoundedChains(states=chains.states, odds_ratio=chains.odds_ratio or 1.0))
+        self.secrets, self.words = _secrets(chains), _words(chains, self.words)
+
+
+class ShownChains(KnownChains):
+    """A few known chains, by the states that they show; see `ClassOfChains`."""
+
+    sticky: tuple[tuple[float, float], ...] = ()
+
+    def __init__(self, chains: JointChains) -> None:
+        super().__init__(tuple(map(MarkovChain.stationary, chains.transitions)), _secrets(chains))
+        self._transitions = [[list(row) for row in matrix] for matrix in chains.transitions]
+        self._told = _words(chains, super().words)
+
+    @property
+    def words(self) -> str:
+        """The class in words."""
+        return self._told
+
+    def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
+        """The accountant's, and for those who may know states that of any side information."""
+        if adversary == "ignorant":
+            return super().endless(pairs, adversary)
+        try:
+            return soft_loss(self._transitions, pairs.tolist()), SOFT_EVIDENCE
+        except GuaranteeError as error:
+            raise ChainClassError(str(error)) from None
+
+    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
+        """As for an endless stream with the largest rates, for those who may know states."""
+        if adversary == "ignorant":
+            return super().tick_by_tick(rates, adversary)
+        epsilon, bound = self.endless(rates.max(axis=0), adversary)
+        return np.broadcast_to(epsilon * self.secrets, rates.shape).copy(), bound
+
+    def follows(self, length: int, adversary: Adversary) -> bool:
+        """Not for those who may know states."""
+        return adversary == "ignorant" and super().follows(length, adversary)
+
+    def work(self, length: int, adversary: Adversary) -> int:
+        """As of known chains, for those who know no state; else none that grows."""
+        return super().work(length, adversary) if adversary == "ignorant" else 0

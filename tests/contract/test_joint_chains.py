@@ -1,0 +1,178 @@
+"""Chains whose states show the states of several streams, or of one of order 2: against enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from pydantic import ValidationError
+
+from contract.chains import JointChains, Shown
+from contract.errors import GuaranteeError
+from contract.finite_sides import stationary_law
+from contract.guarantee import Adversary, shown_loss
+from gateway.privacy.accountant import ChainAccountant
+
+Floats = npt.NDArray[np.float64]
+SECOND = 1_000_000
+
+
+def rows(matrix: Floats) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(float(p) for p in row) for row in matrix)
+
+
+def random_chain(seed: int, k: int) -> Floats:
+    generator = np.random.default_rng(seed)
+    stay = generator.uniform(0.2, 0.9)
+    return np.asarray(stay * np.eye(k) + (1 - stay) * generator.dirichlet(np.ones(k), size=k))
+
+
+def two_streams(transition: Floats, rates: Sequence[float], sizes: tuple[int, int] = (2, 2)) -> JointChains:
+    """Streams whose joint states are all pairs."""
+    return JointChains(
+        streams=tuple(Shown(name=name, states=k, rate=r) for name, k, r in zip("ab", sizes, rates, strict=True)),
+        period_us=SECOND,
+        shows=tuple(itertools.product(*map(range, sizes))),
+        transitions=(rows(transition),),
+    )
+
+
+def order_two(seed: int, rate: float, k: int = 2) -> JointChains:
+    """Pairs of states, the one before and the present one."""
+    laws = np.random.default_rng(seed).dirichlet(np.ones(k), size=(k, k))
+    transition = np.zeros((k * k, k * k))
+    for a, b, c in itertools.product(range(k), repeat=3):
+        transition[a * k + b, b * k + c] = laws[a, b, c]
+    shows = tuple((b,) for _ in range(k) for b in range(k))
+    stream = Shown(name="a", states=k, rate=rate)
+    return JointChains(streams=(stream,), period_us=SECOND, shows=shows, transitions=(rows(transition),))
+
+
+def symbols(chains: JointChains, ticks: int) -> tuple[Floats, list[tuple[int, ...]]]:
+    """Pr(all symbols of all streams given the path) of randomised responses with the rates of the class."""
+    tables = []
+    for shown in chains.streams:
+        k, ratio = shown.states, math.exp(shown.rate)
+        tables.append((np.ones((k, k)) + (ratio - 1.0) * np.eye(k)) / (ratio + k - 1.0))
+    emission = np.array([[1.0]] * chains.states)
+    for column, table in enumerate(tables):
+        mine = table[[row[column] for row in chains.shows]]
+        emission = np.einsum("xi,xj->xij", emission, mine).reshape(chains.states, -1)
+    paths = list(itertools.product(range(chains.states), repeat=ticks))
+    likelihood = np.ones((len(paths), 1))
+    for tick in range(ticks):
+        mine = emission[[path[tick] for path in paths]]
+        likelihood = np.einsum("pi,pj->pij", likelihood, mine).reshape(len(paths), -1)
+    return likelihood, paths
+
+
+def truth(chains: JointChains, ticks: int, known: dict[int, set[int]] | None = None) -> float:
+    """The largest loss about what any stream, or all of them, show at any tick, given sets of states at other ticks."""
+    likelihood, paths = symbols(chains, ticks)
+    transition = np.array(chains.transitions[0])
+    law = np.array(stationary_law(chains.transitions[0]))
+    weights = np.array([law[p[0]] * math.prod(transition[a, b] for a, b in itertools.pairwise(p)) for p in paths])
+    for tick, states in (known or {}).items():
+        weights *= np.array([path[tick] in states for path in paths])
+    worst = 0.0
+    groups = [*range(len(chains.streams)), None]
+    for tick, group in itertools.product(range(ticks), groups):
+        if tick in (known or {}):
+            continue
+        shown = [chains.shows[path[tick]] if group is None else chains.shows[path[tick]][group] for path in paths]
+        laws = {}
+        for value in set(shown):
+            mine = np.array([one == value for one in shown]) * weights
+            if mine.sum() > 0.0:
+                laws[value] = mine @ likelihood / mine.sum()
+        for one, two in itertools.permutations(laws.values(), 2):
+            worst = max(worst, float(np.log(one / two).max()))
+    return worst
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("rates", [(0.1, 0.1), (0.7, 0.2)])
+def test_two_streams_together_lose_no_more_than_said(seed: int, rates: tuple[float, float]) -> None:
+    chains = two_streams(random_chain(seed, 4), rates)
+    device, gateway = shown_loss(chains, "ignorant").epsilon, ChainAccountant(chains)
+    exact = gateway.loss(chains.pairs(rates)).epsilon
+    assert truth(chains, 4) <= exact <= device * (1 + 1e-9)
+    assert device <= exact * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_chain_of_order_two_loses_no_more_than_said(seed: int) -> None:
+    chains = order_two(seed, 0.5)
+    device = shown_loss(chains, "ignorant").epsilon
+    exact = ChainAccountant(chains).loss(0.5).epsilon
+    assert truth(chains, 5) <= min(exact, device)
+    assert device <= exact * (1 + 1e-5)
+
+
+@pytest.mark.parametrize(
+    "chains", [two_streams(random_chain(0, 4), (0.4, 0.2)), order_two(0, 0.5)], ids=["two streams", "order two"]
+)
+def test_whoever_knows_states_learns_no_more_than_said(chains: JointChains) -> None:
+    """Any states of any of the streams, or joint ones, at other ticks."""
+    epsilon = shown_loss(chains, "universal").epsilon
+    assert ChainAccountant(chains).loss(chains.pairs([s.rate for s in chains.streams]), "universal").epsilon <= epsilon
+    columns = range(len(chains.streams))
+    shown = {frozenset(x for x, row in enumerate(chains.shows) if row[i] == a) for i in columns for a in (0, 1)}
+    whole = {frozenset(x for x, row in enumerate(chains.shows) if row == seen) for seen in set(chains.shows)}
+    sets = [set(range(4)), *map(set, shown | whole)]
+    for tick in (0, 1):
+        for others in itertools.product(sets, repeat=2):
+            known = dict(zip([t for t in range(3) if t != tick], others, strict=True))
+            assert truth(chains, 3, known) <= epsilon
+
+
+GOOD = two_streams(random_chain(0, 4), (0.4, 0.2)).model_dump()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"streams": ()},
+        {"streams": [GOOD["streams"][0]] * 2},
+        {"streams": [GOOD["streams"][0], {"name": "one/b", "states": 2, "rate": 0.1}]},
+        *(
+            {"streams": [GOOD["streams"][0], {"name": "b", "states": 2, "rate": r}]}
+            for r in (0.0, -1.0, math.inf, math.nan)
+        ),
+        {"streams": [GOOD["streams"][0], {"name": "b", "states": 3, "rate": 0.1}]},
+        {"streams": [GOOD["streams"][0], {"name": "b/c/d", "states": 2, "rate": 0.1}]},
+        {"period_us": 0},
+        {"shows": [(0, 0), (0, 1), (1, 0)]},
+        {"shows": [(0, 0), (0, 1), (1, 0), (1, 2)]},
+        {"shows": [(0, 0), (0, 1), (1, 0), (1, -1)]},
+        {"shows": [(0,), (0,), (1,), (1,)]},
+        {"shows": [(0, 0)] * 4},
+        {"transitions": ()},
+        {"transitions": [rows(np.eye(4))]},
+        {"transitions": [rows(np.full((4, 4), 0.2))]},
+        {"transitions": [rows(np.full((4, 4), 0.25))] * 9},
+        {"shows": list(itertools.product(range(2), range(2))) * 4, "transitions": [rows(np.full((16, 16), 1 / 16))]},
+        {"odds_ratio": 0.5},
+        {"odds_ratio": math.inf},
+        {"odds_ratio": 1.001},
+    ],
+)
+def test_what_is_no_class_of_joint_chains(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        JointChains.model_validate(GOOD | wrong, strict=False)
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
+def test_chains_that_forget_nothing_are_refused(adversary: Adversary) -> None:
+    with pytest.raises(GuaranteeError) as refusal:
+        shown_loss(two_streams(np.roll(np.eye(4), 1, axis=0), (1.0, 1.0)), adversary)
+    assert "\n" not in str(refusal.value)
+
+
+def test_chains_that_hardly_move_lose_much() -> None:
+    sticky = (1.0 - 1e-12) * np.eye(4) + 1e-12 * np.full((4, 4), 0.25)
+    assert shown_loss(two_streams(sticky, (0.1, 0.1)), "universal").epsilon > 20.0
