@@ -20,7 +20,7 @@ from contract.errors import GuaranteeError
 from contract.inner_maximum import LARGEST, Matrix, Work, largest, step, unbounded
 from contract.rounding import OUTWARD, SIDE, UNIT, reversal_error
 
-__all__ = ["finite_loss", "limit", "of_secrets", "stationary_law", "summed", "uniform"]
+__all__ = ["finite_loss", "limit", "of_secrets", "refuse_large", "stationary_law", "summed", "uniform"]
 
 _LONGEST_QUILT = 4096
 _MOST_STEPS = 4000
@@ -52,8 +52,7 @@ def finite_loss(
         GuaranteeError: No finite bound was found; a step of a chain is so rare that floats cannot tell what follows.
     """
     rates = uniform(len(transitions[0]), rate) if isinstance(rate, float) else [list(row) for row in rate]
-    if not largest(rates) < LARGEST:
-        raise GuaranteeError(f"ticks that lose {largest(rates):g} nats are too much for a finite guarantee")
+    refuse_large(rates)
     worst, work = 0.0, Work(_MOST_PIVOTS)
     for rows in transitions:
         future = [_law(row) for row in rows]
@@ -192,6 +191,13 @@ def _next_power(power: Matrix, kernel: Matrix) -> Matrix | None:
 def uniform(states: int, rate: float) -> Matrix:
     """Return a rate off the diagonal, states x states."""
     return [[rate if x != y else 0.0 for y in range(states)] for x in range(states)]
+
+
+def refuse_large(rates: Matrix) -> None:
+    """Refuse rates that are too large to compute with, or no numbers."""
+    for rate in (rate for row in rates for rate in row):
+        if not rate < LARGEST:
+            raise GuaranteeError(f"ticks that lose {rate:g} nats are too much for a finite guarantee")
 
 
 def of_secrets(rates: Matrix, *sides: Matrix) -> float:

@@ -17,7 +17,7 @@ import operator
 from collections.abc import Sequence
 
 from contract.errors import GuaranteeError
-from contract.finite_sides import limit, of_secrets, summed
+from contract.finite_sides import limit, of_secrets, refuse_large, summed
 from contract.inner_maximum import LARGEST, Matrix, Work, closed, largest, unbounded
 from contract.rounding import HAIR, OUTWARD, UNIT
 
@@ -46,8 +46,7 @@ def soft_loss(transitions: Sequence[Matrix], rates: Matrix) -> float:
     Raises:
         GuaranteeError: No finite bound was found.
     """
-    if not largest(rates) < LARGEST:
-        raise GuaranteeError(f"ticks that lose {largest(rates):g} nats are too much for a finite guarantee")
+    refuse_large(rates)
     rarest = min(p for matrix in transitions for row in matrix for p in row if p > 0.0)
     if rarest < _LEAST:
         raise GuaranteeError(f"a step of probability {rarest:g} is too rare for a finite guarantee")
