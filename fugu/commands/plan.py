@@ -1,4 +1,4 @@
-"""`fugu plan auto`, `fugu plan stream`, `fugu plan window`, `fugu plan measure` and `fugu plan network`."""
+"""`fugu plan auto`, `stream`, `window`, `joint`, `measure` and `network`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fugu.commands.plan_options import (
     ChainOptions,
     DiscretiserOptions,
     HeaderOptions,
+    JointOptions,
     OutputOption,
     StreamOptions,
     WindowOptions,
@@ -106,6 +107,33 @@ def window(
     from fugu.commands.window_plan import plan_window
 
     plan_window(options, chains, header, discretiser, output=output, as_json=as_json)
+
+
+@app.command("joint")
+@grouped
+def joint(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File of 'fugu model fit' with several streams.")],
+    options: JointOptions,
+    header: HeaderOptions,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write a policy for each stream there.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan streams that move together: noise for each, under one epsilon for all of them.
+
+    Every policy names all streams and what each may tell of a tick, so that each device checks its own alone. Streams
+    have the names of the model; --device A,B says that each is of a device of its own.
+
+    \b
+    examples:
+      fugu plan joint both.json --epsilon 1
+      fugu plan joint both.json --epsilon 1 --share 2,1 --window 1h --json
+      fugu plan joint both.json --epsilon 1 --known --adversary ignorant -o policies --fleet home --device wrist-1
+    """
+    from fugu.commands.streams_plan import plan_joint
+
+    plan_joint(model, options, header, output=output, as_json=as_json)
 
 
 @app.command("measure")

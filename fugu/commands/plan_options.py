@@ -14,6 +14,7 @@ __all__ = [
     "ChainOptions",
     "DiscretiserOptions",
     "HeaderOptions",
+    "JointOptions",
     "OutputOption",
     "StreamOptions",
     "WindowOptions",
@@ -115,6 +116,37 @@ class WindowOptions:
     ] = None
     period: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Length of one tick (default: the fitted model's).")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class JointOptions:
+    """What streams that move together are planned for."""
+
+    epsilon: _EpsilonOption
+    adversary: AdversaryOption = "universal"
+    known: Annotated[
+        bool,
+        typer.Option("--known", help="Take the fitted chain as it is, not the class that covers every stretch."),
+    ] = False
+    share: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B[,C]", help="What each stream may tell of a tick, as parts, as in 2,1 (default: equal)."
+        ),
+    ] = None
+    window: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]LENGTH[:SHARE]", help="As for plan window: a window of every stream, instead of symbols."
+        ),
+    ] = None
+    symbols: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="With --window: share of each stream's part for a symbol every tick."),
+    ] = None
+    period: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Length of one tick (default: the model's).")
     ] = None
 
 

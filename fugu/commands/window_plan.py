@@ -21,10 +21,11 @@ from gateway.planning.joint_plan import WantedWindow, joint_plan
 from gateway.planning.policy_builder import build_window_policy
 from gateway.planning.window_plan import compare_noise, plan_noise
 from gateway.privacy.accountant import Chains
+from gateway.privacy.randomised_response import stream_states
 from gateway.privacy.starts import Start
 from gateway.privacy.window_mechanisms import MECHANISMS, Query, WindowRequest
 
-__all__ = ["plan_window"]
+__all__ = ["plan_window", "wanted_window"]
 
 _SLOW_STATES = 6
 _NAMES: tuple[Any, ...] = (*MECHANISMS, "auto")
@@ -109,14 +110,24 @@ def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -
         states: Any = "histogram"
     elif options.count is not None:
         states = _states(options)
-    elif source.chains.states == 2:
+    elif stream_states(source.chains) == 2:
         states = (1,)
     else:
-        raise CommandLineError(f"--count which of the {source.chains.states} states, or --query histogram?")
-    return [_window(text, states, period) for text in options.window or ()]
+        raise CommandLineError(f"--count which of the {stream_states(source.chains)} states, or --query histogram?")
+    return [wanted_window(text, states, period) for text in options.window or ()]
 
 
-def _window(text: str, states: Any, period: float | None) -> WantedWindow:
+def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
+    """Read a window as [NAME=]LENGTH[:SHARE].
+
+    Args:
+        text: of the option.
+        states: that it counts.
+        period: seconds from tick to tick, if that is known.
+
+    Raises:
+        CommandError: it is no window.
+    """
     rest, colon, share = text.partition(":")
     name, equals, length = rest.rpartition("=")
     number, is_time = arguments.span(length, "window")

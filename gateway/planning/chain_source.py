@@ -9,8 +9,10 @@ from typing import NamedTuple
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from contract.discretisers import Discretiser
 from gateway.planning.errors import PlanningError
+from gateway.planning.joint_class import joint_class, marginal
 from gateway.privacy.chain_class import ChainClassError, MarkovChain, read_chains
 from gateway.privacy.chain_model import Attacked, ChainModel, ModelError
+from gateway.privacy.joint_model import JointModel
 
 __all__ = ["ChainSource", "Matrix", "attack_words", "bare_chains", "class_words", "file_source", "interval_source"]
 
@@ -59,7 +61,9 @@ def file_source(path: Path) -> ChainSource:
         OSError: it cannot be read.
     """
     bare = bare_chains(path)
-    return _fitted(path) if bare is None else _bare(path, bare)
+    if bare is not None:
+        return _bare(path, bare)
+    return _pairs(path) if json.loads(path.read_bytes()).get("kind") == "joint" else _fitted(path)
 
 
 def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
@@ -131,6 +135,29 @@ def _fitted(path: Path) -> ChainSource:
         missing_state=model.missing_state,
         missing_share=model.missing_share if model.missing_state is None else None,
         notes=tuple(notes),
+        warnings=(model.warning,),
+    )
+
+
+def _pairs(path: Path) -> ChainSource:
+    """The chain of order 2 of one stream; what a tick may tell is filled in when a policy is made of its plan."""
+    try:
+        model = JointModel.from_json(path.read_bytes())
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
+    if len(model.streams) > 1:
+        names = ", ".join(one.name for one in model.streams)
+        raise PlanningError(f"{path}: streams {names} move together: plan all of them with 'fugu plan joint'")
+    one, seconds = model.streams[0], model.period_seconds
+    chains = joint_class(model, True, (one.name,), 1.0 if seconds is None else seconds)([1.0])
+    return ChainSource(
+        chains=chains,
+        transition=tuple(tuple(row) for row in marginal(model, 0).tolist()),
+        period_seconds=seconds,
+        discretiser=one.discretiser,
+        missing_state=one.missing_state,
+        missing_share=one.missing_share if one.missing_state is None else None,
+        notes=(f"class of chains: the chain of order 2 of {one.source}, taken as it is ({len(model.shows)} pairs)",),
         warnings=(model.warning,),
     )
 

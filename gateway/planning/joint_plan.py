@@ -32,7 +32,7 @@ from gateway.privacy.randomised_response import (
 from gateway.privacy.starts import Covered, Start, covered_start
 from gateway.privacy.window_scale import lawful_scale
 
-__all__ = ["JointPlan", "WantedWindow", "joint_plan"]
+__all__ = ["JointPlan", "WantedWindow", "joint_plan", "shares_of"]
 
 _TRIES = 40
 _WHOLE = 1.0 + 1e-8  # so that an audience with the same promise may be told the windows, rounded inward as that is
@@ -119,14 +119,14 @@ def joint_plan(
     if symbols is not None and not 0.0 < symbols < 1.0:
         raise PlanningError(f"the share of the symbols must lie between 0 and 1, got {symbols:g}")
     for window in windows:
-        if wrong := [x for x in window.states if isinstance(x, int) and not 0 <= x < chains.states]:
-            raise PlanningError(f"states to count are some of 0 to {chains.states - 1}, got {wrong}")
+        if wrong := [x for x in window.states if isinstance(x, int) and not 0 <= x < stream_states(chains)]:
+            raise PlanningError(f"states to count are some of 0 to {stream_states(chains) - 1}, got {wrong}")
     if start == "any" and _covered(chains, adversary) != "any":
         raise PlanningError(
             f"a device checks such chains started stationary for the {adversary} adversary: any start needs "
             "--adversary universal, or chains of bounded odds ratios"
         )
-    shares = _shares(windows, symbols or 0.0)
+    shares = shares_of(windows, symbols or 0.0)
     allowed = math.log(min(allowed_ratios(chains, epsilon, adversary)))
     planned = _scaled(chains, guarantee, windows, [share * allowed for share in shares])
     rate = total_rate(planned)
@@ -146,7 +146,7 @@ def _covered(chains: ChainClass, adversary: Adversary) -> Covered:
     return "any" if adversary == "universal" else covered_start(chains)
 
 
-def _shares(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
+def shares_of(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
     """The share of a tick's loss that each window gets: as asked, the rest so that errors of shares are equal."""
     if not windows:
         raise PlanningError("there is no window to plan")

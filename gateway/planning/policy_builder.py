@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
+from contract.chains import ChainClass, JointChains
 from contract.discretisers import Discretiser, Thresholds, remembers
+from contract.exponential import log_up
 from contract.frames import MAX_FRAME_TICKS
-from contract.guarantee import Guarantee
+from contract.guarantee import Guarantee, tick_ratios
+from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy
+from contract.windows import Window, total_rate
 from gateway.planning.errors import PlanningError
 from gateway.planning.joint_plan import JointPlan
 from gateway.planning.planner import Plan
 
-__all__ = ["LATENCY_SECONDS", "PolicyHeader", "build_policy", "build_window_policy", "frame_ticks", "thresholds"]
+__all__ = [
+    "LATENCY_SECONDS",
+    "PolicyHeader",
+    "build_policy",
+    "build_window_policy",
+    "frame_ticks",
+    "make_policy",
+    "thresholds",
+]
 
 LATENCY_SECONDS = 60.0
 """How long a frame gathers, if nothing else is wanted: as often as a small fleet's broker does not notice."""
@@ -87,11 +102,12 @@ def build_policy(plan: Plan, header: PolicyHeader) -> Policy:
             f"with one reading every {chosen.every} ticks a running mean or hysteresis makes other states than those "
             "of the chain: fit one to such readings, or use 'fugu plan auto'"
         )
-    return _policy(
+    period = header.period_seconds * chosen.every
+    return make_policy(
         header,
-        header.period_seconds * chosen.every,
+        period,
         table=chosen.table,
-        chains=chosen.chains,
+        chains=_declared(chosen.chains, header, period, chosen.table),
         guarantee=Guarantee(epsilon=request.epsilon, adversary=request.adversary),
     )
 
@@ -99,18 +115,36 @@ def build_policy(plan: Plan, header: PolicyHeader) -> Policy:
 def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:
     """Make the policy of planned windows, with the symbols beside them if there are any; errors as `build_policy`."""
     alone = plan.windows_loss
-    return _policy(
+    return make_policy(
         header,
         header.period_seconds,
         table=plan.table,
-        chains=plan.chains,
+        chains=_declared(plan.chains, header, header.period_seconds, plan.table, plan.windows),
         guarantee=plan.guarantee,
         windows=plan.windows,
         windows_guarantee=None if alone is None else Guarantee(epsilon=alone.epsilon, adversary=alone.adversary),
     )
 
 
-def _policy(header: PolicyHeader, period: float, *, guarantee: Guarantee, **planned: Any) -> Policy:
+def _declared(
+    chains: ChainClass, header: PolicyHeader, period: float, table: NoiseTable | None, windows: Sequence[Window] = ()
+) -> ChainClass:
+    """The class of a policy: joint chains of one stream with its name, its period and what a tick of it tells."""
+    if not isinstance(chains, JointChains):
+        return chains
+    told = total_rate(windows) + (0 if table is None else Fraction(log_up(max(tick_ratios(table)))))
+    shown = chains.streams[0].model_copy(update={"name": header.stream, "rate": math.nextafter(float(told), math.inf)})
+    return chains.model_copy(update={"streams": (shown,), "period_us": round(period * _MICROSECONDS)})
+
+
+def make_policy(header: PolicyHeader, period: float, *, guarantee: Guarantee, **planned: Any) -> Policy:
+    """Make a policy of its parts, and check it as a device would.
+
+    Raises:
+        PlanningError: the clock is out of range.
+        pydantic.ValidationError: a field is not what a policy allows.
+        GuaranteeError: the guarantee does not hold.
+    """
     epoch = float(round(time.time())) if header.epoch is None else header.epoch
     if not (0.0 <= epoch < 2**42 and 0.0 < period < 2**42):
         raise PlanningError("epoch and period must be seconds from 0 to 2^42")

@@ -73,6 +73,7 @@ def fit_joint(
         counts=count_rows(counts),
         transition=matrix_rows(model_fit.transition_matrix(counts)),
         odds_ratio=odds,
+        alone=tuple(_odds(column, segments) for column in states.T),
         refused=refused,
         stretches=lengths,
         regimes=regimes,
@@ -119,6 +120,7 @@ def fit_pairs(
         counts=count_rows(counts),
         transition=matrix_rows(model_fit.transition_matrix(counts)),
         odds_ratio=None,
+        alone=(None,),
         refused=refused,
         stretches=(),
         regimes=(),
@@ -164,6 +166,13 @@ def _joint(states: Ints) -> tuple[Ints, Ints]:
     if len(shows) > _MOST:
         raise ModelError(f"there are {len(shows)} joint states; at most {_MOST} are allowed: take fewer states")
     return shows, joint.reshape(-1).astype(np.int64)
+
+
+def _odds(states: Ints, segments: Ints) -> float | None:
+    try:
+        return class_ratio(covering_class(states, segments, int(states.max()) + 1).chains)
+    except ModelError:
+        return None
 
 
 def _counts(joint: Ints, segments: Ints, size: int) -> Ints:

@@ -12,6 +12,7 @@
     counts            K x K transition counts
     transition        K x K maximum-likelihood estimate
     odds_ratio        of the class of chains that covers every stretch of the recording; null if there is none
+    alone             per stream, the odds ratio of the class that covers it by itself; null if there is none
     refused           why there is none, in one line; else null
     stretches         per length: as in the file of one stream
     regimes           likewise
@@ -70,6 +71,7 @@ class JointModel(Document):
     counts: Counts
     transition: Matrix
     odds_ratio: float | None = Field(ge=1.0)
+    alone: tuple[Annotated[float, Field(ge=1.0)] | None, ...]
     refused: str | None
     stretches: tuple[Stretches, ...]
     regimes: tuple[SlowRegime, ...]
@@ -87,6 +89,8 @@ class JointModel(Document):
             raise ValueError("shows needs a column for each stream")
         if any(max(column) >= one.states for column, one in zip(columns, self.streams, strict=True)):
             raise ValueError("shows names a state that a stream does not have")
+        if len(self.alone) != len(self.streams):
+            raise ValueError("alone needs an entry for each stream")
         if len({one.name for one in self.streams}) != len(self.streams):
             raise ValueError("two streams have the same name")
         if self.order == 2 and len(self.streams) > 1:

@@ -1,0 +1,136 @@
+"""`fugu plan joint`: one epsilon for streams that move together; and plans of one stream of order 2."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from contract.chains import JointChains
+from contract.joint import joint_epsilon
+from contract.policies import read_policy
+from contract.policy import Policy
+from tests.support.command import Fugu
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of two streams of one room, and one that remembers two ticks; simulated."""
+    found, draw = tmp_path_factory.mktemp("joint"), random.Random(4).random
+    a, b, rows = 0, 0, ["t,light,motion"]
+    for tick in range(4000):
+        a = a if draw() < 0.6 else 1 - a
+        b = a if draw() < 0.5 else b if draw() < 0.6 else 1 - b
+        rows.append(f"{tick * 60},{a},{b}")
+    (found / "room.csv").write_text("\n".join(rows) + "\n")
+    states = [0, 0]
+    for _ in range(4000):
+        states.append(int(draw() < {(0, 0): 0.2, (0, 1): 0.4, (1, 0): 0.5, (1, 1): 0.7}[states[-2], states[-1]]))
+    (found / "order.csv").write_text("t,state\n" + "".join(f"{t * 60},{x}\n" for t, x in enumerate(states)))
+    return found
+
+
+@pytest.fixture
+def room(fugu: Fugu, folder: Path) -> Path:
+    assert fugu("model", "fit", folder / "room.csv", "--column", "light,motion", "-o", folder / "room.json").code == 0
+    return folder / "room.json"
+
+
+@pytest.fixture
+def order(fugu: Fugu, folder: Path) -> Path:
+    assert fugu("model", "fit", folder / "order.csv", "--order", "2", "-o", folder / "order.json").code == 0
+    return folder / "order.json"
+
+
+def policies(folder: Path) -> list[Policy]:
+    found = [read_policy(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
+    assert all(isinstance(policy, Policy) for policy in found)
+    return [policy for policy in found if isinstance(policy, Policy)]
+
+
+def test_policies_of_one_device_keep_one_epsilon(fugu: Fugu, room: Path, tmp_path: Path) -> None:
+    names = ("--fleet", "home", "--device", "room", "--epoch", "1700000000")
+    done = fugu("plan", "joint", room, "--epsilon", "1", "-o", tmp_path / "policies", *names)
+    assert done.code == 0
+    words = " ".join(done.out.split())
+    assert "epsilon achieved: 1.0000000000 of 1 (universal; odds-ratio bound), all streams together" in words
+    assert "Planned one by one for epsilon 1 each, they would tell light" in words
+    light, motion = policies(tmp_path / "policies")
+    assert (light.stream, motion.stream) == ("light", "motion")
+    assert light.clock == motion.clock
+    assert light.chains == motion.chains
+    assert isinstance(light.chains, JointChains)
+    assert light.discretiser.states == ("0", "1")
+    assert joint_epsilon([light, motion], None) <= 1.0
+    for policy in ("room-light", "room-motion"):
+        checked = fugu("policy", "check", tmp_path / "policies" / f"{policy}.json", "--ceiling", "1")
+        assert "the guarantee holds" in checked.out
+        assert fugu("policy", "check", tmp_path / "policies" / f"{policy}.json", "--ceiling", "0.9").code == 1
+
+
+def test_streams_of_two_devices(fugu: Fugu, room: Path, tmp_path: Path) -> None:
+    names = ("--fleet", "home", "--device", "lamp,door")
+    assert fugu("plan", "joint", room, "--epsilon", "1", "-o", tmp_path / "policies", *names).code == 0
+    door, lamp = policies(tmp_path / "policies")
+    assert (door.device, door.stream, lamp.device, lamp.stream) == ("door", "motion", "lamp", "light")
+    assert isinstance(door.chains, JointChains)
+    assert [shown.name for shown in door.chains.streams] == ["lamp/light", "door/motion"]
+    assert door.chains == lamp.chains
+
+
+def test_json_says_what_each_stream_may_tell(fugu: Fugu, room: Path) -> None:
+    options = ("--epsilon", "1", "--share", "3,1", "--known", "--window", "1h", "--symbols", ".5", "--json")
+    plan = fugu("plan", "joint", room, *options).json()
+    light, motion = plan["streams"]
+    assert light["rate"] == pytest.approx(3 * motion["rate"])
+    assert plan["epsilon_achieved"] <= 1.0 < plan["apart"]
+    assert plan["chains"]["odds_ratio"] is None
+    assert light["windows"][0]["length"] == 60
+    assert light["rate_alone"] > light["rate"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--epsilon", "0"), "epsilon must be"),
+        (("--epsilon", "1", "--share", "1"), "shares are 2 numbers above 0, got 1.0"),
+        (("--epsilon", "1", "--share", "1,x"), "share must be a number, got 'x'"),
+        (("--epsilon", "1", "--stream", "x"), "--stream: streams have the names of the model"),
+        (("--epsilon", "1", "--symbols", ".5"), "--symbols is a share between 0 and 1, beside --window"),
+        (("--epsilon", "1", "--device", "a,b,c"), "--device names 3 devices for 2 streams"),
+        (("--epsilon", "1", "-o", "policies", "--fleet", "home"), "policies need --fleet, --device"),
+        (("--epsilon", "1", "--adversary", "someone"), "adversary"),
+        (("--epsilon", "1e-14"), "epsilon 1e-14 is too small"),
+    ],
+)
+def test_what_cannot_be_planned_is_one_line(fugu: Fugu, room: Path, options: tuple[str, ...], said: str) -> None:
+    done = fugu("plan", "joint", room, *options)
+    assert done.code != 0
+    assert said in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def test_files_that_are_no_joint_chains(fugu: Fugu, room: Path, tmp_path: Path) -> None:
+    assert "fugu plan joint" in fugu("plan", "stream", "--model", room, "--epsilon", "1").err
+    (tmp_path / "bad.json").write_text(json.dumps({**json.loads(room.read_text()), "shows": [[0, 0]]}))
+    assert "bad.json: shows" in fugu("plan", "joint", tmp_path / "bad.json", "--epsilon", "1").err
+    assert fugu("plan", "joint", tmp_path / "none.json", "--epsilon", "1").code == 1
+
+
+@pytest.mark.parametrize(
+    "plan", [("stream",), ("window", "--window", "1h"), ("window", "--window", "1h", "--symbols", ".5")]
+)
+def test_a_chain_of_order_two_is_planned_like_others(
+    fugu: Fugu, order: Path, tmp_path: Path, plan: tuple[str, ...]
+) -> None:
+    names = ("--fleet", "home", "--device", "room", "--stream", "motion", "--threshold", ".5")
+    written = tmp_path / "policy.json"
+    assert fugu("plan", *plan, "--model", order, "--epsilon", "1", "-o", written, *names).code == 0
+    policy = read_policy(written.read_bytes())
+    assert isinstance(policy, Policy)
+    assert isinstance(policy.chains, JointChains)
+    assert policy.chains.shows == ((0,), (1,), (0,), (1,))
+    assert 0.999 * policy.chains.streams[0].rate < float(policy.rate) <= policy.chains.streams[0].rate
+    assert 0.99 < policy.verify(1.0).epsilon <= 1.0

@@ -1,0 +1,194 @@
+"""Streams that move together, planned under one epsilon: what they really lose, by enumerating every output."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from contract.chains import JointChains
+from contract.errors import FuguError
+from contract.guarantee import Adversary
+from contract.noise_table import NoiseTable
+from gateway.chain import stationary_law
+from gateway.planning.errors import PlanningError
+from gateway.planning.joint_class import joint_class, marginal
+from gateway.planning.joint_plan import WantedWindow
+from gateway.planning.policy_builder import PolicyHeader
+from gateway.planning.streams_plan import StreamsRequest, plan_streams, stream_discretiser, stream_policies
+from gateway.privacy.joint_fit import fit_joint, fit_pairs
+from gateway.privacy.joint_model import JointModel, StreamStates
+
+Floats = NDArray[np.float64]
+TICKS = 4000
+
+
+def described(name: str, states: int = 2) -> StreamStates:
+    return StreamStates(name=name, source="made.csv", column=name, discretiser=None, states=states)
+
+
+@pytest.fixture(scope="module")
+def model() -> JointModel:
+    """Two streams of two states of one simulated chain; the second often is as the first."""
+    rng = np.random.default_rng(3)
+    rows = [[0, 0]]
+    for _ in range(TICKS):
+        a, b = rows[-1]
+        a = a if rng.random() < 0.7 else 1 - a
+        b = a if rng.random() < 0.6 else (b if rng.random() < 0.6 else 1 - b)
+        rows.append([a, b])
+    states = np.array(rows)
+    return fit_joint(states, np.zeros(len(rows), dtype=np.int64), [described("light"), described("motion")])
+
+
+@pytest.fixture(scope="module")
+def pairs() -> JointModel:
+    rng = np.random.default_rng(5)
+    states = [0, 0]
+    for _ in range(TICKS):
+        states.append(int(rng.random() < {(0, 0): 0.2, (0, 1): 0.4, (1, 0): 0.5, (1, 1): 0.7}[states[-2], states[-1]]))
+    return fit_pairs(np.array(states), np.zeros(len(states), dtype=np.int64), described("motion"))
+
+
+def request(
+    model: JointModel, adversary: Adversary = "universal", *, known: bool = False, epsilon: float = 1.0
+) -> StreamsRequest:
+    names = tuple(one.name for one in model.streams)
+    return StreamsRequest(model, epsilon, adversary, known, names, 60.0, (1.0,) * len(names))
+
+
+def enumerated(chains: JointChains, tables: Sequence[NoiseTable], ticks: int) -> float:
+    """The largest log-ratio between states of a stream, or joint states, at any tick of a short run."""
+    transition = np.array(chains.transitions[0])
+    emissions = [np.array(table.weights()) / 2.0**32 for table in tables]
+    shown = np.array(chains.shows)
+    symbols = list(itertools.product(*(range(emission.shape[1]) for emission in emissions)))
+    likelihoods = [
+        np.prod([emission[shown[:, i], z[i]] for i, emission in enumerate(emissions)], axis=0) for z in symbols
+    ]
+    law = stationary_law(transition)
+    groups: list[NDArray[np.bool_]] = [np.arange(len(shown)) == x for x in range(len(shown))]
+    secrets = list(itertools.combinations(groups, 2)) if len(shown[0]) > 1 else []
+    for column in shown.T:
+        secrets += itertools.combinations([column == x for x in np.unique(column)], 2)
+    worst = 0.0
+    for outputs in itertools.product(likelihoods, repeat=ticks):
+        forward = [law * outputs[0]]
+        for likelihood in outputs[1:]:
+            forward.append((forward[-1] @ transition) * likelihood)
+        backward = np.ones(len(law))
+        for t in range(ticks - 1, -1, -1):
+            joint = forward[t] * backward
+            for one, other in secrets:
+                ratio = (joint[one].sum() / law[one].sum()) / (joint[other].sum() / law[other].sum())
+                worst = max(worst, abs(math.log(ratio)))
+            backward = transition @ (outputs[t] * backward)
+    return worst
+
+
+@pytest.mark.parametrize(("adversary", "known"), [("ignorant", True), ("informed", True), ("universal", False)])
+def test_what_both_streams_tell_together_is_within_epsilon(
+    model: JointModel, adversary: Adversary, known: bool
+) -> None:
+    plan = plan_streams(request(model, adversary, known=known), ticks=2000)
+    assert 0.999 < plan.loss.epsilon <= 1.0
+    tables = [one.table for one in plan.streams if one.table is not None]
+    found = enumerated(plan.chains, tables, 5)
+    assert found <= plan.loss.epsilon
+    if adversary == "ignorant":
+        assert found > 0.8  # of five ticks; more of them come nearer
+
+
+def test_planned_one_by_one_they_lose_more(model: JointModel) -> None:
+    """Tables that keep epsilon 1 each for their own chains, enumerated together."""
+    plan = plan_streams(request(model, "ignorant", known=True), ticks=2000)
+    rates = [one.alone for one in plan.streams]
+    assert plan.apart is not None
+    assert plan.apart > 1.3
+    tables = []
+    for rate in rates:
+        assert rate is not None
+        assert rate > plan.streams[0].rate
+        weight = math.ceil(2.0**32 / (math.exp(rate) + 1.0))
+        tables.append(NoiseTable.binary(weight, weight))
+    assert 1.2 < enumerated(plan.chains, tables, 5) <= plan.apart
+
+
+def test_pairs_keep_epsilon(pairs: JointModel) -> None:
+    """A chain of order 2: the secret is the state, not the pair."""
+    plan = plan_streams(request(pairs), ticks=2000)
+    assert plan.chains.odds_ratio is None
+    table = plan.streams[0].table
+    assert table is not None
+    assert enumerated(plan.chains, [table], 9) <= plan.loss.epsilon <= 1.0
+
+
+def test_shares_divide_what_a_tick_may_tell(model: JointModel) -> None:
+    plan = plan_streams(request(model)._replace(shares=(3.0, 1.0)), ticks=2000)
+    light, motion = plan.streams
+    assert light.rate == pytest.approx(3.0 * motion.rate)
+    even = plan_streams(request(model), ticks=2000).streams
+    assert even[0].rate == even[1].rate
+    assert motion.rate < even[0].rate < light.rate
+    assert light.utility is not None
+    assert even[0].utility is not None
+    assert light.utility.bits_per_reading > even[0].utility.bits_per_reading
+
+
+def headers(model: JointModel) -> list[PolicyHeader]:
+    return [
+        PolicyHeader("home", "room", one.name, stream_discretiser(one), 60.0, epoch=1_700_000_000.0)
+        for one in model.streams
+    ]
+
+
+@pytest.mark.parametrize("symbols", [None, 0.5, 1.0])
+def test_policies_are_what_devices_accept(model: JointModel, symbols: float | None) -> None:
+    windows = () if symbols == 1.0 else (WantedWindow("hour", 60, "histogram"), WantedWindow("day", 1440, "histogram"))
+    plan = plan_streams(request(model)._replace(windows=windows, symbols=symbols), ticks=2000)
+    for policy, one in zip(stream_policies(plan, headers(model)), plan.streams, strict=True):
+        assert (policy.table is None) == (symbols is None)
+        assert len(policy.windows) == len(windows)
+        assert float(policy.rate) <= one.rate
+        assert float(policy.rate) > 0.99 * one.rate
+        assert policy.verify(1.0).epsilon <= 1.0
+        wide = policy.model_copy(update={"chains": policy.chains.model_copy(update={"odds_ratio": 1e6})})
+        with pytest.raises(FuguError, match=r"above the .* of its guarantee"):
+            wide.verify(1.0)
+
+
+def test_a_stream_that_tells_more_than_its_part_is_refused(model: JointModel) -> None:
+    plan = plan_streams(request(model), ticks=2000)
+    policy = stream_policies(plan, headers(model))[0]
+    loud = policy.model_copy(update={"table": NoiseTable.binary(2**31 - 2**28, 2**31 - 2**28)})
+    with pytest.raises(FuguError, match="class of chains allows stream light"):
+        loud.verify(1.0)
+
+
+def test_marginals_and_discretisers(model: JointModel) -> None:
+    found = marginal(model, 0)
+    assert found.sum(axis=1) == pytest.approx([1.0, 1.0])
+    assert found[0, 0] == pytest.approx(0.7, abs=0.03)
+    made = stream_discretiser(described("level", 4).model_copy(update={"missing_state": 3}))
+    assert made.states == ("0", "1", "2", "missing")
+    assert made.missing == "missing"
+
+
+def test_what_cannot_be_planned(model: JointModel) -> None:
+    for changed, said in (
+        ({"shares": (1.0,)}, "shares are 2 numbers above 0, got 1.0"),
+        ({"shares": (1.0, -1.0)}, "shares are 2 numbers above 0, got 1.0, -1.0"),
+        ({"epsilon": 0.0}, "epsilon must be a finite number above 0"),
+        ({"epsilon": 1e-13}, "epsilon 1e-13 is too small"),
+    ):
+        with pytest.raises(PlanningError, match=said):
+            plan_streams(request(model)._replace(**changed), ticks=2000)
+    short = model.model_copy(update={"odds_ratio": None, "refused": "too short to tell"})
+    with pytest.raises(PlanningError, match="too short to tell; --known takes the fitted chain as it is"):
+        joint_class(short, False, ("light", "motion"), 60.0)
+    with pytest.raises(PlanningError, match="no policy can declare such a joint chain: streams must have different"):
+        joint_class(model, True, ("light", "light"), 60.0)
