@@ -16,12 +16,13 @@ import msgpack
 from contract._wire import each, fields, identity, integer, kind, length, text
 from contract.errors import FrameLengthError, FrameRangeError, FrameTypeError
 from contract.frames import MAX_TICK
+from contract.mechanisms import Mechanism
 
-__all__ = ["RELEASE", "Mechanism", "QueryKind", "ReleaseFrame", "decode_release", "encode_release"]
+__all__ = ["RELEASE", "Noise", "QueryKind", "ReleaseFrame", "decode_release", "encode_release"]
 
 RELEASE = 6
 QueryKind = Literal["count", "histogram", "frequency", "dwell"]
-Mechanism = Literal["discrete-laplace", "device-windows", "mixed", "wasserstein"]
+Noise = Literal["discrete-laplace", "device-windows", "mixed"]
 _ADVERSARIES = ("ignorant", "informed", "universal")
 _NAME = re.compile("[A-Za-z0-9_-]{1,64}")
 _SCALE = re.compile("[1-9][0-9]{0,18}(/[1-9][0-9]{0,18})?")
@@ -50,8 +51,9 @@ class ReleaseFrame:
         confidence: of the intervals, such as 0.95.
         epsilon: the audience's guarantee, in nats, over this release and all others.
         adversary: whom that guarantee holds against.
-        mechanism: what added the noise: the gateway to counts of symbols ("discrete-laplace"), devices to windows that
-            they counted ("device-windows"), or each to a part ("mixed").
+        mechanism: by which rule the noise keeps that guarantee, as in `contract.mechanisms`.
+        noise: who added it: the gateway to counts of symbols ("discrete-laplace"), devices to windows that they counted
+            ("device-windows"), or each to a part ("mixed").
         scale: of the noise, the largest: an integer, "20", or a fraction in lowest terms, "7/3".
         charge: what the release adds to the loss of each tick, in nats; the most over its devices; 0 of windows, which
             the devices have released anyway.
@@ -76,6 +78,7 @@ class ReleaseFrame:
     epsilon: float
     adversary: str
     mechanism: Mechanism
+    noise: Noise
     scale: str
     charge: float
     entry: int
@@ -88,6 +91,7 @@ class ReleaseFrame:
         _word(self.query, get_args(QueryKind), "query")
         _word(self.adversary, _ADVERSARIES, "adversary")
         _word(self.mechanism, get_args(Mechanism), "mechanism")
+        _word(self.noise, get_args(Noise), "noise")
         length(self.states, 1, _MOST_STATES, "states")
         for state in self.states:
             text(state, 1, 64, "a state")
@@ -137,7 +141,7 @@ def encode_release(frame: ReleaseFrame) -> bytes:
 
 def decode_release(payload: bytes) -> ReleaseFrame:
     """Parse a release; a `FrameError` says what is wrong."""
-    values = fields(payload, RELEASE, 21)
+    values = fields(payload, RELEASE, 22)
     for index, name in ((4, "states"), (9, "values"), (10, "standard_errors"), (11, "low"), (12, "high")):
         values[index] = each(values[index], identity, name)
     return ReleaseFrame(*values)

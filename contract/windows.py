@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from contract._document import Document
 from contract.frames import MAX_TICK
+from contract.mechanisms import Composing
 from contract.window_frames import MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 
 __all__ = ["MAX_OPEN_COUNTS", "MAX_OVERLAP", "MAX_WINDOWS", "Window", "total_rate"]
@@ -37,6 +38,7 @@ class Window(Document):
         start: first tick of window 0.
         states: the states whose ticks are counted together, by label or by index; or "histogram", a count for each.
         scale: of the noise, in ticks: an integer, "20", or a fraction in lowest terms, "7/3".
+        mechanism: by which its noise was planned; a device proves every guarantee by the chain accountant.
     """
 
     name: Annotated[str, Field(pattern=WINDOW_NAME_PATTERN)]
@@ -45,6 +47,7 @@ class Window(Document):
     start: int = Field(default=0, ge=0, le=MAX_TICK - MAX_WINDOW_TICKS)
     states: Literal["histogram"] | Annotated[tuple[int | str, ...], Field(min_length=1, max_length=255)]
     scale: Annotated[str, Field(pattern=_SCALE_PATTERN)]
+    mechanism: Composing = "chain"
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -13,7 +13,6 @@ from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandError
 from fugu.view.ledger import account_document, entry_document, show_accounts, show_entries
 from fugu.view.terminal import say, working
-from gateway.release.audit import verify as audit
 from gateway.release.ledger import Ledger
 
 __all__ = ["app"]
@@ -54,6 +53,7 @@ def verify(ledger: LedgerOption, store: StoreOption, as_json: JsonOption = False
     examples:
       fugu ledger verify --ledger home-ledger.db --store home.db
     """
+    from gateway.release.audit import verify as audit
     from gateway.service.release_record import ledger_problem
 
     with closing(_opened(ledger)) as opened, working("computing every charge again"):

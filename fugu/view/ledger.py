@@ -19,6 +19,7 @@ def account_document(account: Account) -> dict[str, Any]:
     """An account as an object for JSON, in nats."""
     return {
         **account.key._asdict(),
+        "mechanism": account.mechanism,
         "allowance": nats(account.allowance),
         "base": nats(account.base),
         "spent": nats(account.spent),
@@ -41,8 +42,8 @@ def show_accounts(accounts: list[Account]) -> None:
     for one in accounts:
         ticks = f"{one.first}..{one.last}" if one.runs else "none"
         amounts = (f"{nats(units):.6g}" for units in (one.allowance, one.base, one.spent, one.remaining))
-        rows.append((f"{one.key.device}/{one.key.stream}", one.key.audience, *amounts, ticks))
-    columns = ("stream", "audience", "allowance", "standing", "most spent", "remaining", "ticks charged")
+        rows.append((f"{one.key.device}/{one.key.stream}", one.key.audience, one.mechanism, *amounts, ticks))
+    columns = ("stream", "audience", "mechanism", "allowance", "standing", "most spent", "remaining", "ticks charged")
     show_table("Nats per tick, by stream and audience", columns, rows)
 
 
@@ -66,6 +67,6 @@ def show_release(frame: ReleaseFrame) -> None:
     rows = [(label, *(f"{number:.6g}" for number in numbers)) for label, *numbers in columns]
     show_table(title, ("", "estimate", "standard error", f"{percent} from", "to"), rows)
     say(
-        f"Ledger entry {frame.entry}: noise of scale {frame.scale}, {frame.charge:.6g} nats charged to each tick. "
-        f"Audience {frame.audience} has epsilon {frame.epsilon:g} ({frame.adversary} adversary)."
+        f"Ledger entry {frame.entry}: noise of scale {frame.scale} by {frame.mechanism}, {frame.charge:.6g} nats "
+        f"charged to each tick. Audience {frame.audience} has epsilon {frame.epsilon:g} ({frame.adversary} adversary)."
     )

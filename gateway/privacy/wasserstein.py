@@ -22,10 +22,12 @@ from gateway.privacy.quilt_tables import settled
 __all__ = [
     "CountBound",
     "WassersteinBound",
+    "check_symbols",
     "infinity_wasserstein",
     "wasserstein_count",
     "wasserstein_joint",
     "wasserstein_states",
+    "wasserstein_symbols",
 ]
 
 Number: TypeAlias = int | float | Fraction
@@ -33,11 +35,15 @@ Outcome = TypeVar("Outcome")
 Exact: TypeAlias = int | Fraction
 Law: TypeAlias = Sequence[tuple[Exact, Exact]]
 """(value, weight) in rising order of the values; weights need not sum to 1."""
+_Adds: TypeAlias = Sequence[Sequence[tuple[int, int]]]
+"""What a tick adds to the sum in each state: (value, weight), values at least 0."""
 
 _LARGEST_DENOMINATOR = 10**6
 _SIMPLE = 2.0**-51
 _MOST_STATES = 8
 _MOST_BYTES = 2**29
+_MOST_SYMBOL_BYTES = 2**25
+_TOO_LONG = "the exact law of so long a window does not fit: use MQMExact or the chain accountant"
 
 
 class WassersteinBound(NamedTuple):
@@ -115,13 +121,55 @@ def wasserstein_count(
     if length < 1 or not chains:
         raise ChainClassError("the Wasserstein mechanism needs a chain and a window of at least one tick")
     steps, unit = _lattice(weights)
+    return _worst(chains, [tuple(((step, 1),) for step in steps)] * length, unit, _MOST_BYTES)
+
+
+def wasserstein_symbols(
+    chains: tuple[MarkovChain, ...], hits: Sequence[int], whole: int, observed: Sequence[bool]
+) -> WassersteinBound:
+    """W of the number of a window's symbols that lie in a set.
+
+    Args:
+        chains: a finite class, as for `wasserstein_count`.
+        hits: (k,) how often, out of `whole`, the symbol of each state lies in the set.
+        whole: what these are out of.
+        observed: (T,) which ticks have a symbol; those without one are secrets too.
+
+    Returns:
+        The largest distance over chains, nodes, and pairs of states that are possible at the node.
+
+    Raises:
+        ChainClassError: a chain without an initial law, chances that do not fit, or a window that is too long for the
+            exact law, which takes some seconds at most.
+    """
+    ticks = _symbol_ticks(hits, whole, observed)
+    return _worst(chains, ticks, Fraction(1), _MOST_SYMBOL_BYTES)
+
+
+def check_symbols(chains: tuple[MarkovChain, ...], hits: Sequence[int], whole: int, length: int) -> None:
+    """Refuse what `wasserstein_symbols` would refuse of a window in which every tick has a symbol, and as it does."""
+    adds = _symbol_ticks(hits, whole, [True] * length)
+    for chain in chains:
+        _Whole.of(chain).size(adds, _MOST_SYMBOL_BYTES)
+
+
+def _symbol_ticks(hits: Sequence[int], whole: int, observed: Sequence[bool]) -> list[_Adds]:
+    if not observed or not all(0 <= hit <= whole for hit in hits):
+        raise ChainClassError("the Wasserstein mechanism needs a window, and a chance for every state")
+    common = math.gcd(whole, *hits)
+    symbol = tuple(tuple((n, p // common) for n, p in enumerate((whole - hit, hit)) if p) for hit in hits)
+    silent = (((0, 1),),) * len(hits)
+    return [symbol if seen else silent for seen in observed]
+
+
+def _worst(chains: tuple[MarkovChain, ...], adds: Sequence[_Adds], unit: Fraction, most_bytes: int) -> WassersteinBound:
     worst = WassersteinBound(Fraction(0), 1, (0, 0), 0)
     for index, chain in enumerate(chains):
         if chain.initial is None:
             raise ChainClassError("the Wasserstein mechanism needs an initial law: for all of them, use MQMExact")
-        if chain.states != len(weights):
-            raise ChainClassError(f"{chain.states} states need as many weights, got {len(weights)}")
-        for node, laws in enumerate(_sums(chain, length, steps), 1):
+        if chain.states != len(adds[0]):
+            raise ChainClassError(f"{chain.states} states need as many weights, got {len(adds[0])}")
+        for node, laws in enumerate(_sums(chain, adds, most_bytes), 1):
             for (a, law), (b, other) in permutations(laws.items(), 2):
                 distance = unit * _one_way(law, other)
                 if distance > worst.distance:
@@ -195,29 +243,51 @@ def _sorted(law: Iterable[tuple[Number, Number]]) -> Law:
     return sorted((value, weight) for value, weight in weights.items() if weight)
 
 
-def _sums(chain: MarkovChain, length: int, steps: list[int]) -> Iterable[dict[int, Law]]:
-    """For each node, the law of the sum of steps over the window, given each possible state there.
+class _Whole(NamedTuple):
+    """A chain in whole numbers: weights of the first state out of `start`, and of steps, each row out of `scale`."""
+
+    initial: list[int]
+    start: int
+    transition: list[list[int]]
+    scale: int
+
+    @classmethod
+    def of(cls, chain: MarkovChain) -> _Whole:
+        assert chain.initial is not None
+        initial, start = _whole(settled(chain) if chain.is_stationary else chain.initial)
+        rows = [_whole(row) for row in chain.transition]
+        scale = math.lcm(*(total for _, total in rows))
+        return cls(initial, start, [[p * (scale // total) for p in row] for row, total in rows], scale)
+
+    def size(self, adds: Sequence[_Adds], most_bytes: int) -> int:
+        """Bytes of a coefficient of a law of the sum of what all ticks add."""
+        chances = math.prod(max(sum(weight for _, weight in law) for law in tick) for tick in adds)
+        size: int = (self.start * self.scale ** len(adds) * chances).bit_length() // 8 + 1
+        terms = sum(max(power for law in tick for power, _ in law) for tick in adds) + 1
+        if len(self.initial) * len(adds) * terms * size > most_bytes:
+            raise ChainClassError(_TOO_LONG)
+        return size
+
+
+def _sums(chain: MarkovChain, adds: Sequence[_Adds], most_bytes: int) -> Iterable[dict[int, Law]]:
+    """For each node, the law of the sum of what all ticks add, given each possible state there.
 
     A polynomial sum of c_s z^s is held as the integer that it is at z = 256^size, with room for every coefficient.
     """
-    assert chain.initial is not None
-    first, k = settled(chain) if chain.is_stationary else chain.initial, chain.states
-    rows = [_whole(row) for row in chain.transition]
-    scale = math.lcm(*(total for _, total in rows))
-    transition = [[p * (scale // total) for p in row] for row, total in rows]
-    initial, start = _whole(first)
-    size = (start * scale**length).bit_length() // 8 + 1
-    if k * length * (max(steps) * length + 1) * size > _MOST_BYTES:
-        raise ChainClassError("the exact law of so long a window does not fit: use MQMExact or the chain accountant")
-    shift = [8 * size * step for step in steps]
+    initial, _, transition, _ = whole = _Whole.of(chain)
+    k, length, size = len(initial), len(adds), whole.size(adds, most_bytes)
+
+    def added(value: int, law: Sequence[tuple[int, int]]) -> int:
+        return sum((value if weight == 1 else value * weight) << (8 * size * power) for power, weight in law)
+
     after = [[1] * k]
-    for _ in range(length - 1):
-        ahead = [value << shift[y] for y, value in enumerate(after[-1])]
+    for tick in reversed(adds[1:]):
+        ahead = [added(value, tick[y]) for y, value in enumerate(after[-1])]
         after.append([sum(transition[x][y] * ahead[y] for y in range(k) if transition[x][y]) for x in range(k)])
-    before = [initial[x] << shift[x] for x in range(k)]
+    before = [added(initial[x], adds[0][x]) for x in range(k)]
     for node in range(length):
         if node:
-            before = [sum(before[x] * transition[x][y] for x in range(k)) << shift[y] for y in range(k)]
+            before = [added(sum(before[x] * transition[x][y] for x in range(k)), adds[node][y]) for y in range(k)]
         yield {x: _coefficients(before[x] * after[length - 1 - node][x], size) for x in range(k) if before[x]}
 
 

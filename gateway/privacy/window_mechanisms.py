@@ -28,6 +28,7 @@ __all__ = [
     "Query",
     "WindowNoise",
     "WindowRequest",
+    "known_chains",
     "least_noise",
     "window_noise",
 ]
@@ -141,7 +142,7 @@ def _chain(request: WindowRequest) -> tuple[float, str, bool]:
 
 
 def _quilt(scale_of: Callable[..., QuiltScale], request: WindowRequest) -> tuple[float, str, bool]:
-    found = scale_of(_finite(request), request.length, request.epsilon)
+    found = scale_of(known_chains(request.chains, request.start), request.length, request.epsilon)
     a, b = found.quilt
     arms = [f"{a} before" * (a is not None), f"{b} after" * (b is not None)]
     where = " and ".join(arm for arm in arms if arm) or "none: the whole window"
@@ -154,7 +155,7 @@ def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
     length = _bounded(request)
     if request.query != "count":
         raise ChainClassError("releases one number: it has no histograms")
-    chains = _finite(request)
+    chains = known_chains(request.chains, request.start)
     members = corner_chains(chains) if isinstance(chains, BinaryChains) else chains
     if isinstance(chains, BinaryChains) and len(members) > 1:
         raise ChainClassError("needs chains, not an interval of them: a chain inside can need more than the corners")
@@ -169,7 +170,7 @@ def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
 
 
 def _gk16(request: WindowRequest) -> tuple[float, str, bool]:
-    chains = _finite(request)
+    chains = known_chains(request.chains, request.start)
     if isinstance(request.chains, BinaryChains) and isinstance(chains, tuple) and len(chains) > 1:
         raise ChainClassError("needs chains, not an interval of them, for any start")
     found = influence_scale(chains, request.length, request.epsilon)
@@ -199,19 +200,20 @@ _OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
 }
 
 
-def _finite(request: WindowRequest) -> tuple[MarkovChain, ...] | BinaryChains:
-    if isinstance(request.chains, BoundedChains):
+def known_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChain, ...] | BinaryChains:
+    """The chains of a class with a start, or an interval of them; a `ChainClassError` if it bounds odds ratios only."""
+    if isinstance(chains, BoundedChains):
         raise ChainClassError("needs transition matrices, not a bound on their odds ratios")
-    if isinstance(request.chains, JointChains):
+    if isinstance(chains, JointChains):
         raise ChainClassError("needs the chain of one stream, not of several or of a higher order")
-    return started_members(request.chains, request.start)
+    return started_members(chains, start)
 
 
 def _start(request: WindowRequest, mechanism: Mechanism) -> Covered:
     """The starts that a mechanism's noise covers, whatever was asked for."""
     if mechanism in ("mqm-approx", "group", "entry") or request.adversary == "universal":
         return "any"
-    return covered_start(request.accounted if mechanism == "chain" else _finite(request))
+    return covered_start(request.accounted if mechanism == "chain" else known_chains(request.chains, request.start))
 
 
 def _bounded(request: WindowRequest) -> int:

@@ -13,9 +13,14 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 
-from contract.chains import ChainClass
+from contract.chains import ChainClass, JointChains
 from contract.guarantee import Adversary
+from contract.mechanisms import ALONE, Mechanism, covers
 from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.chain_class import ChainClassError
+from gateway.privacy.eigengap import mqm_approx
+from gateway.privacy.quilts import mqm_exact
+from gateway.privacy.window_mechanisms import known_chains
 from gateway.release.amplification import float_above
 from gateway.release.charges import PER_NAT, units_below
 
@@ -25,26 +30,39 @@ _INWARD = 1.0 - 1e-9
 
 
 @cache
-def allowance(chains: ChainClass, epsilon: float, adversary: Adversary) -> int:
+def allowance(chains: ChainClass, epsilon: float, adversary: Adversary, mechanism: Mechanism = "chain") -> int:
     """The largest loss that every tick may have, for ever, without any state losing more than epsilon.
 
-    Losses of the accountant grow with every tick's own loss, so a schedule of charges that never exceeds this number on
-    any tick is within epsilon, however the charges vary from tick to tick.
+    Losses of the chain accountant, and of any one quilt, grow with every tick's own loss, so a schedule of charges that
+    never exceeds this number on any tick is within epsilon, however the charges vary from tick to tick. A mechanism
+    that does not compose has one release, which is charged the whole of epsilon.
 
     Args:
         chains: class of chains that the readings belong to.
         epsilon: what the audience is promised, in nats.
         adversary: what the audience may know.
+        mechanism: by whose rule.
 
     Returns:
         The loss in units of `gateway.release.charges`, rounded down; the same for all pairs of states.
 
     Raises:
-        ChainClassError: epsilon is not a positive number, or the chains do not forget.
+        ChainClassError: epsilon is not a positive number, the chains do not forget, or the mechanism has no bound for
+            them or against such an adversary.
 
-    Source: docs/privacy.md, "The chain accountant".
+    Source: docs/privacy.md, "The chain accountant" and "The published mechanisms"; for quilts, whose least loss at a
+    constant rate c is min over quilts of influence + c * near ticks, `gateway.privacy.quilt_composition`.
     """
-    return units_below(ChainAccountant(chains).allowance(epsilon, adversary) * _INWARD)
+    if not covers(mechanism, adversary):
+        raise ChainClassError(f"{mechanism} protects against the ignorant adversary only, not against the {adversary}")
+    if mechanism in ALONE:
+        if mechanism == "wasserstein" or isinstance(chains, JointChains):
+            known_chains(chains)  # refuses what it has no law for, and streams that are told about together
+        return units_below(epsilon)
+    if mechanism == "chain":
+        return units_below(ChainAccountant(chains).allowance(epsilon, adversary) * _INWARD)
+    scale_of = mqm_exact if mechanism == "mqm-exact" else mqm_approx
+    return units_below(1.0 / scale_of(known_chains(chains), None, epsilon).scale * _INWARD)
 
 
 def joint_charge(allowances: Sequence[int], base: int) -> int:

@@ -41,7 +41,7 @@ from contract.rounding import OUTWARD
 from gateway.chain.arrays import Floats
 from gateway.release.charges import PER_NAT, units_above
 
-__all__ = ["LEAST_SCALE", "amplified_loss", "charge", "largest_spread", "smallest_scale"]
+__all__ = ["LEAST_SCALE", "amplified_loss", "charge", "largest_spread", "scale_above", "smallest_scale"]
 
 LEAST_SCALE = Fraction(1, 10)
 """What is released always has noise, also where the table alone is within the allowance."""
@@ -113,9 +113,9 @@ def smallest_scale(tables: Iterable[NoiseTable], sensitivity: int, budget: int) 
     if budget < 1:
         raise ValueError("no scale is large enough for a budget of nothing")
     spread = min(_composable_inverse(_thresholds(table), budget / PER_NAT) for table in known)
-    scale = _short(Fraction(sensitivity / spread) if math.isfinite(spread) else LEAST_SCALE)
+    scale = scale_above(Fraction(sensitivity / spread) if math.isfinite(spread) else LEAST_SCALE)
     while max(units_above(charge(table, float_above(sensitivity / scale))) for table in known) > budget:
-        scale = _short(scale * (1 + Fraction(1, 10**9)))
+        scale = scale_above(scale * (1 + Fraction(1, 10**9)))
     return scale
 
 
@@ -125,8 +125,8 @@ def float_above(value: Fraction) -> float:
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-def _short(scale: Fraction) -> Fraction:
-    """The next fraction with few digits that is not smaller."""
+def scale_above(scale: Fraction) -> Fraction:
+    """The next fraction with few digits that is not smaller, and at least `LEAST_SCALE`."""
     digits = 6 if scale < 100 else 3 if scale < 10**6 else 0
     return max(Fraction(math.ceil(scale * 10**digits), 10**digits), LEAST_SCALE)
 

@@ -1,7 +1,8 @@
 """The audit of a ledger: everything is computed once more from its entries, and compared with what it says.
 
-Entries and changes of allowances are replayed in the order in which they happened, with `runs.overlay` on lists in
-memory, so that each release is held against the allowance that was in force when it was made.
+Entries and changes of allowances are replayed in the order in which they happened, with `charges.overlay` on lists in
+memory, so that each release is held against the allowance that was in force when it was made. Allowances, and noise
+that covers one release only, are computed again by the rule of the account's mechanism.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gateway.release.charges import Run, clipped, nats, overlay, peak
 from gateway.release.entries import SITE, Key, uncharged
 from gateway.release.ledger import Ledger
 from gateway.release.ledger_file import LedgerRows
+from gateway.release.rules import allowance_problem, noise_problem
 
 __all__ = ["Audit", "verify"]
 
@@ -39,6 +41,7 @@ class _Account:
 
     number: int
     key: Key
+    mechanism: str = ""
     allowance: int = 0
     base: int = 0
     exclusive: int = 0
@@ -61,7 +64,7 @@ def verify(ledger: Ledger, published: Mapping[int, bytes] | None = None) -> Audi
         What does not agree. Ticks above an allowance that was lowered later are no problem.
     """
     with ledger.snapshot() as rows:
-        accounts = {row[0]: _Account(row[0], Key(*row[1:4])) for row in rows.accounts()}
+        accounts = {row[0]: _Account(row[0], Key(*row[1:4]), row[6]) for row in rows.accounts()}
         problems = _replay(rows, accounts)
         problems += _compare(rows, accounts)
         count = rows.entry_count()
@@ -80,24 +83,27 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
     members: dict[int, dict[str, int]] = defaultdict(dict)
     for group, device, charge in rows.members():
         members[group][device] = charge
-    _change(accounts, changes.pop(0, []))
+    problems += _change(accounts, changes.pop(0, []))
     for expected, row in enumerate(rows.entries(), start=1):
-        number, name, audience, stream, first, last, exclusive, reason, payload, group, topic, mechanism = row
+        number, audience, stream, first, last = (row[k] for k in ("number", "audience", "stream", "first", "last"))
+        exclusive = row["exclusive"]
         if number != expected and not problems:
             problems.append(f"entry {expected}: is missing")
-        charges = members[group]
-        problems += _frame_problems(number, (name, audience, stream, first, last), charges, payload)
-        if problem := uncharged(audience, topic, charges.values(), mechanism):
+        charges = members[row["in_group"]]
+        problems += _frame_problems(row, charges)
+        if problem := uncharged(audience, row["topic"], charges.values(), row["noise"]):
             problems.append(f"entry {number}: {problem}")
         for device, charge in charges.items():
             if charge == 0:
-                problems += [] if reason else [f"entry {number}: charges nothing and does not say why"]
+                problems += [] if row["reason"] else [f"entry {number}: charges nothing and does not say why"]
             if charge == 0 and audience == SITE:
                 continue
             account = by_key.get(Key(device, stream, audience))
             if account is None:
                 problems.append(f"entry {number}: {device}/{stream}, audience {audience}: has no account")
                 continue
+            if account.mechanism != row["mechanism"]:
+                problems.append(f"entry {number}: {account.key}: is charged by another mechanism than its account")
             if account.exclusive or (exclusive and (account.runs or account.base)):
                 problems.append(f"entry {number}: {account.key}: does not compose with another release")
             if charge:
@@ -110,18 +116,26 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
             if reached > account.allowance:
                 allowed = f"{nats(reached):.12g} of {nats(account.allowance):.12g} allowed"
                 problems.append(f"entry {number}: {account.key}: ticks {first}..{last} reached {allowed}")
-        _change(accounts, changes.pop(number, []))
+        problems += _change(accounts, changes.pop(number, []))
     return problems
 
 
-def _change(accounts: dict[int, _Account], changes: list[_Row]) -> None:
-    for number, allowance, base in changes:
+def _change(accounts: dict[int, _Account], changes: list[_Row]) -> list[str]:
+    problems = []
+    for number, allowance, base, mechanism, *promise in changes:
         if number in accounts:
-            accounts[number].allowance, accounts[number].base = allowance, base
+            account = accounts[number]
+            account.allowance, account.base = allowance, base
+            problem = allowance_problem(allowance, mechanism, *promise)
+            if mechanism != account.mechanism:
+                problem = f"its mechanism was {mechanism} and is {account.mechanism}"
+            problems += [f"{account.key}: {problem}"] if problem else []
+    return problems
 
 
-def _frame_problems(number: int, stated: _Row, charges: dict[str, int], payload: bytes) -> list[str]:
+def _frame_problems(entry: dict[str, Any], charges: dict[str, int]) -> list[str]:
     """What a stored release says against its entry."""
+    number, payload = entry["number"], entry["payload"]
     if not charges or not payload:
         return [f"entry {number}: has no {'devices' if payload else 'release'}"]
     if payload[0] != RELEASE:
@@ -130,12 +144,17 @@ def _frame_problems(number: int, stated: _Row, charges: dict[str, int], payload:
         frame = decode_release(payload)
     except FrameError as error:
         return [f"entry {number}: holds no release: {error}"]
-    said = (frame.name, frame.audience, frame.stream, frame.first, frame.last)
-    if said != stated or frame.entry != number or frame.devices != len(charges):
+    names = ("name", "audience", "stream", "first", "last", "mechanism", "noise", "scale")
+    if (
+        any(getattr(frame, each) != entry[each] for each in names)
+        or frame.entry != number
+        or frame.devices != len(charges)
+    ):
         return [f"entry {number}: holds another release"]
     if frame.charge != nats(max(charges.values())):
         return [f"entry {number}: its release states another charge"]
-    return []
+    problem = noise_problem(entry, frame, max(charges.values()))
+    return [f"entry {number}: {problem}"] if problem else []
 
 
 def _compare(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
@@ -143,7 +162,7 @@ def _compare(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
     stored: dict[int, list[Run]] = defaultdict(list)
     for number, *run in rows.runs():
         stored[number].append(Run(*run))
-    for number, *_, allowance, base, exclusive in rows.accounts():
+    for number, *_, allowance, base, _, exclusive in rows.accounts():
         account = accounts[number]
         if stored.pop(number, []) != account.runs:
             problems.append(f"{account.key}: its charges are not those of its entries")

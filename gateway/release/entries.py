@@ -6,7 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from contract.chains import ChainClass
 from contract.errors import FuguError, TopicError
+from contract.guarantee import Adversary
+from contract.mechanisms import ALONE, Mechanism
+from contract.release_frames import Noise
 from contract.topics import parse_topic
 from gateway.release.charges import nats
 
@@ -28,7 +32,7 @@ SITE = "site"
 """The audience that sees the symbols anyway: a release to it is post-processing, and charges nothing."""
 
 DEVICE_WINDOWS = ("device-windows", "mixed")
-"""Mechanisms that count windows which devices released with noise of their own: an account's base is their charge."""
+"""Noise of windows which devices released themselves: an account's base is their charge."""
 
 State = Literal["reserved", "published", "abandoned"]
 
@@ -55,14 +59,17 @@ class Allowance(NamedTuple):
     Attributes:
         allowance: the largest total of a tick.
         base: standing charge of every tick, of what the device itself releases to this audience.
-        epsilon, adversary: what the allowance was computed for.
+        epsilon, adversary, mechanism, chains: what the allowance was computed for: the promise, by whose rule releases
+            keep it, and the classes of chains, of which the least allowance counts.
     """
 
     key: Key
     allowance: int
     base: int
     epsilon: float
-    adversary: str
+    adversary: Adversary
+    mechanism: Mechanism
+    chains: tuple[ChainClass, ...]
 
 
 class Account(NamedTuple):
@@ -73,6 +80,7 @@ class Account(NamedTuple):
         first, last: ticks that have been charged, -1 if none has.
         runs: rows that the charges take.
         exclusive: number of the one release that this account may ever have, 0 if there is none such.
+        mechanism: by whose rule its releases are charged.
     """
 
     key: Key
@@ -83,6 +91,7 @@ class Account(NamedTuple):
     last: int
     runs: int
     exclusive: int
+    mechanism: Mechanism
 
     @property
     def remaining(self) -> int:
@@ -97,10 +106,11 @@ class Release:
     Attributes:
         name: of the release; together with `first` it says which window of which schedule this is.
         charges: for each device, what every tick first..last is charged.
-        mechanism, scale: what adds the noise, and how much.
+        mechanism: by whose rule it is charged.
+        noise, scale: who adds it, and how much.
         topic: where the release is published.
         reason: why there is no charge, if there is none.
-        exclusive: the mechanism does not compose: no other release of these streams to this audience, ever.
+        basis: of a mechanism that does not compose, what its scale follows from, as JSON.
     """
 
     name: str
@@ -109,11 +119,12 @@ class Release:
     first: int
     last: int
     charges: Mapping[str, int]
-    mechanism: str
+    mechanism: Mechanism
+    noise: Noise
     scale: str
     topic: str
     reason: str = ""
-    exclusive: bool = False
+    basis: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be accounted for."""
@@ -123,8 +134,13 @@ class Release:
             raise LedgerError(f"release {self.name}: every device needs a charge of at least 0, and there must be one")
         if min(self.charges.values()) == 0 and (not self.reason or self.exclusive):
             raise LedgerError(f"release {self.name}: a charge of 0 needs a reason")
-        if problem := uncharged(self.audience, self.topic, self.charges.values(), self.mechanism):
+        if problem := uncharged(self.audience, self.topic, self.charges.values(), self.noise):
             raise LedgerError(f"release {self.name}: {problem}")
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether the mechanism does not compose: no other release of these streams to this audience, ever."""
+        return self.mechanism in ALONE
 
 
 class Entry(NamedTuple):
@@ -135,18 +151,20 @@ class Entry(NamedTuple):
     audience: str
     stream: str
     time_us: int
-    mechanism: str
+    mechanism: Mechanism
+    noise: Noise
     scale: str
     first: int
     last: int
     exclusive: bool
+    basis: str
     reason: str
     state: State
     topic: str
     payload: bytes
 
 
-def uncharged(audience: str, topic: str, charges: Iterable[int], mechanism: str) -> str:
+def uncharged(audience: str, topic: str, charges: Iterable[int], noise: str) -> str:
     """Why a release would tell somebody something that is not charged to them; empty if it would not.
 
     Only the site is told things for nothing, and what devices released themselves, with which an account begins; and
@@ -158,7 +176,7 @@ def uncharged(audience: str, topic: str, charges: Iterable[int], mechanism: str)
         return str(error)
     if readers != audience:
         return f"is charged to audience {audience}, and its topic is that of {readers or 'a device'}"
-    if audience != SITE and mechanism not in DEVICE_WINDOWS and min(charges, default=0) == 0:
+    if audience != SITE and noise not in DEVICE_WINDOWS and min(charges, default=0) == 0:
         return f"charges nothing, and audience {audience} does not see the symbols"
     return ""
 

@@ -27,7 +27,8 @@ from host.database import snapshot, transaction
 __all__ = ["Ledger"]
 
 _ENTRY = (
-    "number, name, audience, stream, time_us, mechanism, scale, first, last, exclusive, reason, state, topic, payload"
+    "number, name, audience, stream, time_us, mechanism, noise, scale, first, last, exclusive, basis, reason, state, "
+    "topic, payload"
 )
 
 
@@ -63,36 +64,49 @@ class Ledger:
         """Open accounts, or change them; every change is recorded.
 
         An allowance may be lower than what is spent: nothing is taken back, and future releases are refused. What an
-        audience is promised never changes: limits of accounts are computed from it.
+        audience is promised never changes: limits of accounts are computed from it. Nor does an account's mechanism:
+        charges by one rule say nothing by another.
 
         Raises:
-            LedgerError: an audience was promised something else before; nothing is changed.
+            LedgerError: an audience was promised something else before, or by another mechanism; nothing is changed.
         """
         with self.transaction():
             entry = self._one("SELECT COALESCE(MAX(number), 0) FROM entries")[0]
             for one in allowances:
                 self._keep_promise(one)
                 row = self._one(
-                    "SELECT accounts.id, accounts.allowance, accounts.base, epsilon, adversary FROM accounts JOIN "
-                    "allowances ON account=accounts.id WHERE (device, stream, audience)=(?, ?, ?) "
-                    "ORDER BY serial DESC LIMIT 1",
+                    "SELECT accounts.id, accounts.allowance, accounts.base, epsilon, adversary, "
+                    "accounts.mechanism, class FROM accounts JOIN allowances ON account=accounts.id "
+                    "WHERE (device, stream, audience)=(?, ?, ?) ORDER BY serial DESC LIMIT 1",
                     *one.key,
                 )
-                if row and row[1:] == one[1:]:
+                told = (*one[1:-1], self._class(one))
+                if row and row[1:] == told:
                     continue
+                if row and row[5] != one.mechanism:
+                    raise LedgerError(
+                        f"{one.key}: its releases are charged by mechanism {row[5]} and cannot be by {one.mechanism} "
+                        "now: give the new audience another name"
+                    )
                 if row:
                     account = row[0]
                     values = (one.allowance, one.base, account)
                     self._db.execute("UPDATE accounts SET allowance=?, base=? WHERE id=?", values)
                 else:
-                    columns = "device, stream, audience, allowance, base"
-                    query = f"INSERT INTO accounts ({columns}) VALUES (?, ?, ?, ?, ?)"
-                    account = self._db.execute(query, (*one.key, one.allowance, one.base)).lastrowid
+                    columns = "device, stream, audience, allowance, base, mechanism"
+                    query = f"INSERT INTO accounts ({columns}) VALUES (?, ?, ?, ?, ?, ?)"
+                    account = self._db.execute(query, (*one.key, one.allowance, one.base, one.mechanism)).lastrowid
                 self._db.execute(
-                    "INSERT INTO allowances (account, allowance, base, epsilon, adversary, after_entry, time_us) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (account, *one[1:], entry, time_us),
+                    "INSERT INTO allowances (account, allowance, base, epsilon, adversary, mechanism, class, "
+                    "after_entry, time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (account, *told, entry, time_us),
                 )
+
+    def _class(self, one: Allowance) -> int:
+        """The number of an allowance's classes of chains; equal ones are kept once."""
+        chains = json.dumps([each.model_dump(mode="json") for each in one.chains])
+        self._db.execute("INSERT OR IGNORE INTO classes (chains) VALUES (?)", (chains,))
+        return int(self._one("SELECT id FROM classes WHERE chains=?", chains)[0])
 
     def _keep_promise(self, wanted: Allowance) -> None:
         before = self._one(
@@ -133,12 +147,13 @@ class Ledger:
                 if charge or release.audience != SITE:
                     self._charge(Key(device, release.stream, release.audience), release, charge)
             cursor = self._db.execute(
-                "INSERT INTO entries (name, audience, stream, time_us, mechanism, scale, first, last, exclusive, "
-                "reason, state, topic, payload, in_group) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved', ?, ?, ?)",
+                "INSERT INTO entries (name, audience, stream, time_us, mechanism, noise, scale, first, last, "
+                "exclusive, basis, reason, state, topic, payload, in_group) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved', ?, ?, ?)",
                 (
-                    *(release.name, release.audience, release.stream, time_us, release.mechanism, release.scale),
-                    *(release.first, release.last, release.exclusive, release.reason, release.topic, b""),
-                    self._group(release),
+                    *(release.name, release.audience, release.stream, time_us, release.mechanism, release.noise),
+                    *(release.scale, release.first, release.last, release.exclusive, release.basis, release.reason),
+                    *(release.topic, b"", self._group(release)),
                 ),
             )
             number = int(cursor.lastrowid or 0)
@@ -153,8 +168,13 @@ class Ledger:
 
     def _charge(self, key: Key, release: Release, charge: int) -> None:
         """Charge one account, or raise."""
-        account, allowance, base, exclusive = self._account(key)
+        account, allowance, base, exclusive, mechanism = self._account(key)
         first, last = release.first, release.last
+        if release.mechanism != mechanism:
+            raise LedgerError(
+                f"{key}: ticks {first}..{last} are refused, because mechanism {release.mechanism} keeps no promise "
+                f"whose releases are charged by {mechanism}"
+            )
         if exclusive:
             raise LedgerError(
                 f"{key}: ticks {first}..{last} are refused, because entry {exclusive} does not compose with any other "
@@ -296,11 +316,12 @@ class Ledger:
         Raises:
             LedgerError: there is no such account.
         """
-        _, allowance, base, exclusive = self._account(key)
+        _, allowance, base, exclusive, _ = self._account(key)
         return 0 if exclusive else max(allowance - base - peak(self.spent(key, first, last)), 0)
 
     def _account(self, key: Key) -> Any:
-        query = "SELECT id, allowance, base, exclusive FROM accounts WHERE (device, stream, audience)=(?, ?, ?)"
+        columns = "id, allowance, base, exclusive, mechanism"
+        query = f"SELECT {columns} FROM accounts WHERE (device, stream, audience)=(?, ?, ?)"
         if (row := self._one(query, *key)) is None:
             raise LedgerError(f"{key}: has no allowance")
         return row
@@ -308,8 +329,8 @@ class Ledger:
     def _accounts(self, where: str, *values: object) -> list[Account]:
         rows = self._db.execute(
             "SELECT device, stream, audience, allowance, base, COALESCE(MAX(charge), 0), COALESCE(MIN(first), -1), "
-            f"COALESCE(MAX(last), -1), COUNT(charge), exclusive FROM accounts LEFT JOIN runs ON account=id {where} "
-            "GROUP BY id ORDER BY 1, 2, 3",
+            "COALESCE(MAX(last), -1), COUNT(charge), exclusive, mechanism FROM accounts LEFT JOIN runs ON account=id "
+            f"{where} GROUP BY id ORDER BY 1, 2, 3",
             values,
         )
         return [Account(Key(*row[:3]), *row[3:]) for row in rows]
@@ -319,7 +340,7 @@ class Ledger:
 
     def _entries(self, where: str, *values: object) -> list[Entry]:
         rows = self._db.execute(f"SELECT {_ENTRY} FROM entries WHERE {where}", values)
-        return [Entry._make((*row[:9], bool(row[9]), *row[10:])) for row in rows]
+        return [Entry._make((*row[:10], bool(row[10]), *row[11:])) for row in rows]
 
     def _one(self, query: str, *values: object) -> Any:
         return self._db.execute(query, values).fetchone()

@@ -16,12 +16,13 @@ __all__ = ["LedgerRows", "open_ledger"]
 _SCHEMA = """
 CREATE TABLE accounts (
     id INTEGER PRIMARY KEY, device TEXT NOT NULL, stream TEXT NOT NULL, audience TEXT NOT NULL,
-    allowance INTEGER NOT NULL, base INTEGER NOT NULL, exclusive INTEGER NOT NULL DEFAULT 0,
+    allowance INTEGER NOT NULL, base INTEGER NOT NULL, mechanism TEXT NOT NULL, exclusive INTEGER NOT NULL DEFAULT 0,
     UNIQUE (device, stream, audience));
 CREATE TABLE allowances (
     serial INTEGER PRIMARY KEY AUTOINCREMENT, account INTEGER NOT NULL, allowance INTEGER NOT NULL,
-    base INTEGER NOT NULL, epsilon REAL NOT NULL, adversary TEXT NOT NULL, after_entry INTEGER NOT NULL,
-    time_us INTEGER NOT NULL);
+    base INTEGER NOT NULL, epsilon REAL NOT NULL, adversary TEXT NOT NULL, mechanism TEXT NOT NULL,
+    class INTEGER NOT NULL, after_entry INTEGER NOT NULL, time_us INTEGER NOT NULL);
+CREATE TABLE classes (id INTEGER PRIMARY KEY, chains TEXT NOT NULL UNIQUE);
 CREATE TABLE runs (
     account INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, charge INTEGER NOT NULL,
     PRIMARY KEY (account, first)) WITHOUT ROWID;
@@ -31,9 +32,9 @@ CREATE TABLE members (
     WITHOUT ROWID;
 CREATE TABLE entries (
     number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, audience TEXT NOT NULL, stream TEXT NOT NULL,
-    time_us INTEGER NOT NULL, mechanism TEXT NOT NULL, scale TEXT NOT NULL, first INTEGER NOT NULL,
-    last INTEGER NOT NULL, exclusive INTEGER NOT NULL, reason TEXT NOT NULL, state TEXT NOT NULL, topic TEXT NOT NULL,
-    payload BLOB NOT NULL, in_group INTEGER NOT NULL);
+    time_us INTEGER NOT NULL, mechanism TEXT NOT NULL, noise TEXT NOT NULL, scale TEXT NOT NULL,
+    first INTEGER NOT NULL, last INTEGER NOT NULL, exclusive INTEGER NOT NULL, basis TEXT NOT NULL,
+    reason TEXT NOT NULL, state TEXT NOT NULL, topic TEXT NOT NULL, payload BLOB NOT NULL, in_group INTEGER NOT NULL);
 CREATE INDEX waiting ON entries (number) WHERE state = 'reserved';
 CREATE TABLE progress (name TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE binding (identity TEXT NOT NULL, store TEXT NOT NULL);
@@ -73,21 +74,26 @@ class LedgerRows:
         self._db = db
 
     def accounts(self) -> _Rows:
-        """Number, device, stream, audience, allowance, base and exclusive entry of each account."""
-        return self._db.execute("SELECT id, device, stream, audience, allowance, base, exclusive FROM accounts")
+        """Number, device, stream, audience, allowance, base, mechanism and exclusive entry of each account."""
+        columns = "id, device, stream, audience, allowance, base, mechanism, exclusive"
+        return self._db.execute(f"SELECT {columns} FROM accounts")
 
     def allowances(self) -> _Rows:
-        """The entry after which it was given, account, allowance and base of each allowance, oldest first."""
-        return self._db.execute("SELECT after_entry, account, allowance, base FROM allowances ORDER BY serial")
+        """After which entry, account, allowance, base, mechanism, epsilon, adversary, chains; oldest first."""
+        columns = "after_entry, account, allowance, base, mechanism, epsilon, adversary, chains"
+        return self._db.execute(
+            f"SELECT {columns} FROM allowances LEFT JOIN classes ON classes.id=class ORDER BY serial"
+        )
 
     def members(self) -> _Rows:
         """Group, device and charge of each member of a group."""
         return self._db.execute("SELECT in_group, device, charge FROM members")
 
-    def entries(self) -> _Rows:
-        """Number, name, audience, stream, ticks, exclusive, reason, payload, group, topic, mechanism; oldest first."""
-        columns = "number, name, audience, stream, first, last, exclusive, reason, payload, in_group, topic, mechanism"
-        return self._db.execute(f"SELECT {columns} FROM entries ORDER BY number")
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """The entries, oldest first, as mappings from their columns."""
+        cursor = self._db.execute("SELECT * FROM entries ORDER BY number")
+        names = [column[0] for column in cursor.description]
+        return (dict(zip(names, row, strict=True)) for row in cursor)
 
     def entry_count(self) -> int:
         """How many entries there are."""

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from contract._document import Document
 from contract.guarantee import Adversary
+from contract.mechanisms import ALONE, covers
 from contract.topics import NAME_PATTERN
 from gateway.privacy.chain_class import ChainClassError
 from gateway.release.allowance import allowance, joint_charge, joint_loss
@@ -122,7 +123,7 @@ def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: 
     than that version allows beside its own windows, because its allowance is the least of all versions known by then.
     """
     audiences = [_audience(config, reader.name, name) for name in reader.audiences]
-    found = []
+    found = _alone(reader, config, device, stream)
     try:
         for policy in catalogue.policies(device, stream):
             allowances = [allowance(policy.chains, one.epsilon, one.adversary) for one in audiences]
@@ -139,6 +140,25 @@ def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: 
             f"{', '.join(reader.audiences)} together: its limit is {reader.epsilon:.10g} ({reader.adversary} adversary)"
         )
     return Bound(device, stream, epsilon)
+
+
+def _alone(reader: Reader, config: ReleaseConfig, device: str, stream: str) -> list[float]:
+    """What a release that does not compose tells a reader about a stream; refused beside any other audience."""
+    for release in config.releases:
+        about = release.stream == stream and (release.devices == "all" or device in release.devices)
+        if about and release.audience in reader.audiences and release.mechanism in ALONE:
+            if set(reader.audiences) != {release.audience}:
+                raise ReleaseConfigError(
+                    f"account {reader.name} may belong to no audience beside {release.audience}, whose release "
+                    f"{release.name} about {device}/{stream} is by {release.mechanism}, which does not compose"
+                )
+            if not covers(release.mechanism, reader.adversary):
+                raise ReleaseConfigError(
+                    f"account {reader.name} has a limit against the {reader.adversary} adversary, and release "
+                    f"{release.name} about {device}/{stream} is by {release.mechanism}, which has no bound against it"
+                )
+            return [config.audiences[release.audience].epsilon]
+    return []
 
 
 def _audience(config: ReleaseConfig, reader: str, name: str) -> Audience:

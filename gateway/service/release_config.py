@@ -12,7 +12,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from contract._document import Document
 from contract.errors import FuguError
+from contract.frames import MAX_TICK
 from contract.guarantee import Adversary
+from contract.mechanisms import ALONE, Mechanism, covers
 from contract.release_frames import QueryKind
 from contract.topics import NAME_PATTERN, RESERVED_AUDIENCES, RESERVED_DEVICES
 from gateway.release.entries import SITE
@@ -51,6 +53,9 @@ class Scheduled(Document):
         audience: one of those configured, or "site".
         source: what is counted: for each device the "best" of its own noisy windows and its symbols, "both" of them,
             weighed by the inverse of their variances, or "symbols" only.
+        mechanism: by whose rule the audience's promise is kept: one of `contract.mechanisms`, or "auto", that of the
+            least noise among those that compose.
+        once: first tick of the only window that is ever released, for a mechanism that does not compose.
         scale: of the noise on counts of symbols, an integer or a fraction.
         share: instead of a scale: how much of the allowance each tick is charged.
         per_device: a release for each device, not one of their sum.
@@ -66,6 +71,8 @@ class Scheduled(Document):
     stride: Ticks | None = None
     patience: int | None = Field(default=None, ge=0, le=_MOST_TICKS)
     audience: Name
+    mechanism: Mechanism | Literal["auto"] = "chain"
+    once: int | None = Field(default=None, ge=0, le=MAX_TICK - _MOST_TICKS)
     source: Literal["best", "both", "symbols"] = "best"
     scale: Annotated[str, Field(pattern="^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$")] | None = None
     share: float | None = Field(default=None, gt=0.0, le=1.0)
@@ -76,7 +83,8 @@ class Scheduled(Document):
     def _consistent(self) -> Self:
         if self.name in RESERVED_DEVICES:
             raise ValueError(f"{self.name} cannot be the name of a release")
-        if (self.scale is None) == (self.share is None):
+        self._check_alone()
+        if self.mechanism not in ALONE and (self.scale is None) == (self.share is None):
             raise ValueError(f"release {self.name} needs either scale or share")
         if self.scale is not None and not Fraction(1, 10) <= Fraction(self.scale) <= 10**9:
             raise ValueError(f"scale of release {self.name} must lie in 1/10..10^9")
@@ -87,6 +95,21 @@ class Scheduled(Document):
         if len(set(self.states)) != len(self.states):
             raise ValueError(f"release {self.name} names a state twice")
         return self
+
+    def _check_alone(self) -> None:
+        """A mechanism that does not compose has one window, and the noise that its audience's epsilon asks for."""
+        alone = self.mechanism in ALONE
+        what = f"release {self.name}: mechanism {self.mechanism}"
+        if alone and (self.once is None or self.stride is not None):
+            raise ValueError(f"{what} does not compose: give once, the first tick of its only window, and no stride")
+        if alone and (self.scale is not None or self.share is not None):
+            raise ValueError(f"{what} takes all of epsilon: leave out scale and share")
+        if not alone and self.once is not None:
+            raise ValueError(f"{what} composes: once is for those that do not")
+        if self.mechanism != "chain" and self.audience == SITE:
+            raise ValueError(f"release {self.name}: the site sees the symbols, whatever the mechanism")
+        if self.mechanism == "wasserstein" and self.query not in ("count", "frequency"):
+            raise ValueError(f"{what} releases one number, and no {self.query}")
 
     @property
     def step(self) -> int:
@@ -116,6 +139,12 @@ class ReleaseConfig(Document):
         for release in self.releases:
             if release.audience not in {SITE, *self.audiences}:
                 raise ValueError(f"release {release.name} is for audience {release.audience}, which is not configured")
+            adversary = "universal" if release.audience == SITE else self.audiences[release.audience].adversary
+            if release.mechanism != "auto" and not covers(release.mechanism, adversary):
+                raise ValueError(
+                    f"release {release.name}: mechanism {release.mechanism} protects against the ignorant adversary "
+                    f"only, and audience {release.audience} is promised {adversary}"
+                )
         if len({release.name for release in self.releases}) != len(self.releases):
             raise ValueError("two releases have the same name")
         return self

@@ -9,20 +9,25 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from contract.guarantee import Adversary
+from contract.mechanisms import ALONE, Composing, Mechanism, covers
 from contract.policy import Policy
 from contract.topics import release_topic
 from contract.windows import Window
 from gateway.chain.arrays import Ints
+from gateway.privacy.chain_class import ChainClassError
 from gateway.release.allowance import allowance
 from gateway.release.charges import units_above
 from gateway.release.entries import SITE, Allowance, Key
+from gateway.release.inversion import ReleaseError
 from gateway.release.statistics import Query, noise_variance
+from gateway.release.whole_window import counted_symbols
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
 
 __all__ = ["Job", "allowances", "answers", "jobs"]
 
 _NAME_LENGTH = 64
+_TIED = 1.0 + 1e-6
 
 
 class Job(NamedTuple):
@@ -38,6 +43,7 @@ class Job(NamedTuple):
         topic: where it is published.
         windows: by device, that of its windows which answers the query, if it is to be answered from them.
         silent: the devices that have windows only.
+        mechanism: by whose rule it is charged.
     """
 
     name: str
@@ -49,6 +55,7 @@ class Job(NamedTuple):
     topic: str
     windows: Mapping[str, Window]
     silent: frozenset[str]
+    mechanism: Mechanism
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -71,7 +78,25 @@ def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
             found.append(_job(plan, group, config, catalogue))
     if len({job.name for job in found}) != len(found):
         raise ReleaseConfigError("two releases would have the same topic")
+    _check_accounts(found)
     return found
+
+
+def _check_accounts(made: Iterable[Job]) -> None:
+    """Refuse what the ledger would: an account has one mechanism, and one release if that does not compose."""
+    known: dict[tuple[str, str, str], Job] = {}
+    for job in made:
+        for device in job.devices if job.plan.audience != SITE else ():
+            other = known.setdefault((device, job.plan.stream, job.plan.audience), job)
+            what = (
+                f"releases {other.name} and {job.name} both tell {job.plan.audience} about {device}/{job.plan.stream}"
+            )
+            if other.mechanism != job.mechanism:
+                raise ReleaseConfigError(
+                    f"{what}, by {other.mechanism} and by {job.mechanism}: give them one mechanism, or two audiences"
+                )
+            if other is not job and job.mechanism in ALONE:
+                raise ReleaseConfigError(f"{what}, and mechanism {job.mechanism} does not compose with anything")
 
 
 def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catalogue: Catalogue) -> Job:
@@ -110,7 +135,54 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
             )
     audience = config.audiences.get(plan.audience) or _site(newest)
     topic = release_topic(catalogue.fleet, plan.audience, name)
-    return Job(name, plan, devices, labels, query, audience, topic, windows, silent)
+    mechanism = _mechanism(plan, devices, audience, catalogue)
+    job = Job(name, plan, devices, labels, query, audience, topic, windows, silent, mechanism)
+    if mechanism in ALONE:
+        _check_alone(job, catalogue)
+    return job
+
+
+def _mechanism(plan: Scheduled, devices: tuple[str, ...], audience: Audience, catalogue: Catalogue) -> Mechanism:
+    """The mechanism of a release, which has a bound for all its devices; the accountant, unless another allows more."""
+    if plan.mechanism == "chain" or plan.audience == SITE:
+        return "chain"
+    allowed: dict[Mechanism, int] = {}
+    for name in get_args(Composing) if plan.mechanism == "auto" else (plan.mechanism,):
+        if covers(name, audience.adversary):
+            try:
+                allowed[name] = min(_allowance(catalogue, device, plan.stream, audience, name) for device in devices)
+            except ChainClassError as error:
+                if plan.mechanism != "auto":
+                    raise ReleaseConfigError(f"release {plan.name}: mechanism {name}: {error}") from None
+    if not allowed:
+        raise ReleaseConfigError(f"release {plan.name}: no mechanism protects these streams")
+    if "chain" in allowed and allowed["chain"] * _TIED >= max(allowed.values()):
+        return "chain"
+    return max(allowed, key=lambda name: allowed[name])
+
+
+def _allowance(catalogue: Catalogue, device: str, stream: str, audience: Audience, mechanism: Mechanism) -> int:
+    """The least that any policy of a stream allows."""
+    found = catalogue.policies(device, stream)
+    return min(allowance(policy.chains, audience.epsilon, audience.adversary, mechanism) for policy in found)
+
+
+def _check_alone(job: Job, catalogue: Catalogue) -> None:
+    """Refuse what no mechanism that does not compose can be right about, before anything is counted."""
+    for device in job.devices:
+        policies = catalogue.policies(device, job.plan.stream)
+        what = f"release {job.name}: mechanism {job.mechanism}"
+        if any(policy.window_rate for policy in policies):
+            raise ReleaseConfigError(
+                f"{what} composes with nothing, and {device}/{job.plan.stream} releases windows of its own"
+            )
+        if job.mechanism == "wasserstein":
+            ticks, chains = [True] * job.plan.length, [policy.chains for policy in policies]
+            try:
+                for table in {policy.table for policy in policies if policy.table is not None}:
+                    counted_symbols(chains, table, job.query.states, ticks).check()
+            except (ChainClassError, ReleaseError) as error:
+                raise ReleaseConfigError(f"{what}: {device}/{job.plan.stream}: {error}") from None
 
 
 def _window(policy: Policy, plan: Scheduled, query: Query) -> Window | None:
@@ -147,12 +219,14 @@ def _site(policies: Iterable[Policy]) -> Audience:
 
 def allowances(config: ReleaseConfig, made: Iterable[Job], catalogue: Catalogue) -> list[Allowance]:
     """What may be charged to each stream for each audience: the least that any of its policies allows."""
-    keys = {(device, job.plan.stream, job.plan.audience) for job in made for device in job.devices}
+    keys = {(device, job.plan.stream, job.plan.audience, job.mechanism) for job in made for device in job.devices}
     found = []
-    for device, stream, name in sorted(keys):
+    for device, stream, name, mechanism in sorted(keys):
         if name != SITE:
             audience, policies = config.audiences[name], catalogue.policies(device, stream)
-            most = min(allowance(policy.chains, audience.epsilon, audience.adversary) for policy in policies)
+            most = _allowance(catalogue, device, stream, audience, mechanism)
             base = max(units_above(policy.window_rate) for policy in policies)
-            found.append(Allowance(Key(device, stream, name), most, base, audience.epsilon, audience.adversary))
+            chains = tuple(dict.fromkeys(policy.chains for policy in policies))
+            key = Key(device, stream, name)
+            found.append(Allowance(key, most, base, audience.epsilon, audience.adversary, mechanism, chains))
     return found

@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
+from contract.mechanisms import ALONE
 from contract.noise_table import NoiseTable
-from contract.release_frames import Mechanism, ReleaseFrame, encode_release
+from contract.release_frames import Noise, ReleaseFrame, encode_release
+from gateway.chain.arrays import Ints
 from gateway.release.addends import added, answer, combined, symbols_addend
 from gateway.release.amplification import charge, float_above, smallest_scale
-from gateway.release.charges import nats, units_above
+from gateway.release.charges import nats, units_above, units_below
 from gateway.release.entries import SITE, Entry, Key, LedgerError, Release
 from gateway.release.inversion import ReleaseError
 from gateway.release.ledger import Ledger
 from gateway.release.statistics import Estimates, Tally, estimate, noisy
+from gateway.release.whole_window import CountedSymbols, WholeWindow, counted_symbols, moved_by_all
 from gateway.service.policies import Catalogue
 from gateway.service.release_jobs import Job
 from gateway.service.release_sources import DeviceWindows, better, device_symbols, device_windows, observed
@@ -67,7 +70,7 @@ class Maker:
             LedgerError: the ledger refuses.
             sqlite3.Error: a file cannot be used.
         """
-        made = _Made(Tally(job.query), Tally(job.query), {}, {})
+        made = _Made(Tally(job.query), Tally(job.query), {}, {}, {})
         for device in job.devices:
             self._count(job, device, first, made)
             yield
@@ -75,11 +78,15 @@ class Maker:
             raise EmptyWindowError(
                 f"release {job.name}: no tick of {first}..{first + job.plan.length - 1} has a symbol or a count"
             )
-        scale = self._scale(job, made) if made.tables else Fraction(1)
+        basis = self._basis(job, made) if job.mechanism in ALONE else None
+        yield
+        scale = self._scale(job, made, basis) if made.tables else Fraction(1)
         spread = float_above(made.sensitivity / scale)
         to_site = job.plan.audience == SITE
         charges = dict.fromkeys((*made.windows, *made.tables), 0)
-        if not to_site:
+        if basis is not None:
+            charges = dict.fromkeys(charges, units_below(job.audience.epsilon))
+        elif not to_site:
             for device, used in made.tables.items():
                 charges[device] = max(units_above(charge(table, spread)) for table in used)
         largest = max([*([scale] if made.tables else []), *(one.scale for one in made.windows.values())])
@@ -90,9 +97,11 @@ class Maker:
             first=first,
             last=first + job.plan.length - 1,
             charges=charges,
-            mechanism=made.mechanism,
+            mechanism=job.mechanism,
+            noise=made.noise,
             scale=str(largest),
             topic=job.topic,
+            basis="" if basis is None else basis.model_dump_json(),
             reason="" if min(charges.values()) else _NO_CHARGE if to_site else _CHARGED_BEFORE,
         )
         return self.ledger.reserve(
@@ -113,8 +122,28 @@ class Maker:
                 return
         if symbols:
             made.tables[device] = set(symbols)
+            if job.mechanism == "wasserstein":
+                made.counted[device] = self._counted(job, device, symbols)
             for table, laid_out in symbols.items():
                 (made.beside if both else made.tally).add(laid_out, table)
+
+    def _counted(self, job: Job, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
+        """What the law of a device's count follows from; refused if it is made of several noisy numbers."""
+        if len(symbols) > 1:
+            raise ReleaseError(
+                f"release {job.name}: mechanism wasserstein releases one number, and the symbols of "
+                f"{device}/{job.plan.stream} are of {len(symbols)} tables in this window"
+            )
+        ((table, laid_out),) = symbols.items()
+        chains = [policy.chains for policy in self.catalogue.policies(device, job.plan.stream)]
+        return counted_symbols(chains, table, job.query.states, (laid_out >= 0).tolist())
+
+    def _basis(self, job: Job, made: _Made) -> WholeWindow:
+        """What the noise of a mechanism that does not compose follows from."""
+        if job.mechanism == "wasserstein":
+            return WholeWindow(symbols=tuple(made.counted.values()))
+        numbers = max(part.counts.size for part in made.tally.parts)
+        return WholeWindow(moved=moved_by_all(job.query.kind, numbers, job.plan.length))
 
     def _answer(self, job: Job, made: _Made, scale: Fraction) -> tuple[Estimates, int]:
         """The answer to the query, and the ticks that it is about."""
@@ -132,7 +161,9 @@ class Maker:
             raise ReleaseError("no tick of the window was counted")
         return answer(query, total, confidence), total.ticks
 
-    def _scale(self, job: Job, made: _Made) -> Fraction:
+    def _scale(self, job: Job, made: _Made, basis: WholeWindow | None) -> Fraction:
+        if basis is not None:
+            return basis.scale(job.audience.epsilon)
         if job.plan.scale is not None:
             return Fraction(job.plan.scale)
         assert job.plan.share is not None
@@ -166,7 +197,8 @@ class Maker:
             confidence=job.plan.confidence,
             epsilon=job.audience.epsilon,
             adversary=job.audience.adversary,
-            mechanism=made.mechanism,
+            mechanism=release.mechanism,
+            noise=release.noise,
             scale=release.scale,
             charge=nats(max(release.charges.values())),
             entry=number,
@@ -180,12 +212,14 @@ class _Made(NamedTuple):
         tally: symbols of devices whose windows are not used.
         beside: symbols of devices whose windows are used as well.
         windows, tables: by device, its windows that are used, and the tables of its symbols that are.
+        counted: by device, what the law of its count follows from, for the mechanism that needs it.
     """
 
     tally: Tally
     beside: Tally
     windows: dict[str, DeviceWindows]
     tables: dict[str, set[NoiseTable]]
+    counted: dict[str, CountedSymbols]
 
     @property
     def sensitivity(self) -> int:
@@ -193,7 +227,7 @@ class _Made(NamedTuple):
         return max(self.tally.sensitivity, self.beside.sensitivity)
 
     @property
-    def mechanism(self) -> Mechanism:
+    def noise(self) -> Noise:
         """Who adds the noise."""
         if not self.windows:
             return "discrete-laplace"

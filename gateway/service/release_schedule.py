@@ -190,11 +190,13 @@ class Schedule:
             if following is None:
                 begun = self._next_frame(job, 0)
                 following = None if begun is None else -(-begun // job.plan.step) * job.plan.step
+                following = job.plan.once if job.plan.once is not None else following
             if following is None:
                 return None
             begun = self._ledger.beginning(job.devices, job.plan.stream)
             self._next[job.name] = max(following, -(-begun // job.plan.step) * job.plan.step)
-        return self._next[job.name]
+        found = self._next[job.name]
+        return None if job.plan.once is not None and found > job.plan.once else found
 
     def _is_past(self, job: Job, first: int) -> bool:
         end = first + job.plan.length - 1

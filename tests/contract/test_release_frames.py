@@ -89,7 +89,8 @@ def test_every_truncation_and_every_extension_is_refused() -> None:
         ({"charge": -0.1}, FrameRangeError, "charge -0.1"),
         ({"charge": 1}, FrameTypeError, "charge is int"),
         ({"adversary": "strong"}, FrameRangeError, "adversary is none of"),
-        ({"mechanism": "none"}, FrameRangeError, "mechanism is none of"),
+        ({"mechanism": "entry"}, FrameRangeError, "mechanism is none of chain, mqm-exact"),
+        ({"noise": "group"}, FrameRangeError, "noise is none of"),
         ({"scale": 20}, FrameTypeError, "scale is int"),
         ({"scale": "0"}, FrameRangeError, "scale is not of its form"),
         ({"scale": "2.5"}, FrameRangeError, "scale is not of its form"),
@@ -107,7 +108,7 @@ def test_a_wrong_field_says_what_is_wrong(changes: dict[str, Any], error: type[F
 def test_what_cannot_be_decoded_cannot_be_encoded() -> None:
     with pytest.raises(FrameRangeError):
         replace(RELEASE_FRAME, noisy=False)
-    with pytest.raises(FrameLengthError, match="message has 20 fields, not 21"):
+    with pytest.raises(FrameLengthError, match="message has 21 fields, not 22"):
         decode_release(bytes([RELEASE]) + msgpack.packb(FIELDS[:-1]))
 
 

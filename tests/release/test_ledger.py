@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from contract.mechanisms import Mechanism
 from gateway.release.audit import Audit, verify
 from gateway.release.charges import PER_NAT, Run, nats, units_above, units_below
 from gateway.release.entries import Allowance, LedgerError
 from gateway.release.ledger import Ledger
-from tests.support.ledgers import ALLOWED, allow, key, open_ledger, release, reserve
+from tests.support.ledgers import ALLOWED, FREE, allow, key, open_ledger, release, reserve
 
 
 @pytest.fixture
@@ -134,21 +135,28 @@ def test_a_lower_allowance_takes_nothing_back_and_refuses_from_now_on(ledger: Le
 
 
 def test_a_mechanism_that_does_not_compose_is_alone_on_its_stream(tmp_path: Path) -> None:
-    ledger = open_ledger(tmp_path / "l.sqlite", "watch", "ring", "band")
-    reserve(ledger, release(50, 59, 1, "ring"))
-    with pytest.raises(LedgerError, match=r"ring/hr.*wasserstein does not compose and something was charged"):
-        reserve(ledger, release(50, 59, 5, "ring", mechanism="wasserstein", exclusive=True))
-    reserve(ledger, release(50, 59, 5, mechanism="wasserstein", exclusive=True))
+    ledger = Ledger(tmp_path / "l.sqlite")
+    allow(ledger, "watch", "band", mechanism="group")
+    allow(ledger, "ring")
+    with pytest.raises(
+        LedgerError, match=r"ring/hr.*mechanism group keeps no promise whose releases are charged by chain"
+    ):
+        reserve(ledger, release(50, 59, 5, "ring", mechanism="group"))
+    with pytest.raises(LedgerError, match=r"watch/hr.*mechanism chain keeps no promise whose .* charged by group"):
+        reserve(ledger, release(50, 59, 5))
+    reserve(ledger, release(50, 59, 5, mechanism="group"))
     for first in (55, 60, 10**6):  # a neighbour's release speaks about these ticks too
-        with pytest.raises(LedgerError, match=r"watch/hr.*entry 2 does not compose"):
-            reserve(ledger, release(first, first, 1))
-    with pytest.raises(LedgerError, match="entry 2 does not compose"):
-        reserve(ledger, release(50, 59, 5, mechanism="wasserstein", exclusive=True))
+        with pytest.raises(LedgerError, match=r"watch/hr.*entry 1 does not compose"):
+            reserve(ledger, release(first, first, 1, mechanism="group"))
     assert ledger.remaining(key(), 0, 9) == 0
-    allow(ledger, "band", base=1)
-    with pytest.raises(LedgerError, match="something was charged"):
-        reserve(ledger, release(0, 9, 5, "band", exclusive=True))
+    allow(ledger, "band", base=1, mechanism="group")
+    with pytest.raises(LedgerError, match="group does not compose and something was charged"):
+        reserve(ledger, release(0, 9, 5, "band", mechanism="group"))
     assert verify(ledger).problems == ()
+    changes: tuple[tuple[str, Mechanism], ...] = (("watch", "chain"), ("watch", "wasserstein"), ("ring", "mqm-exact"))
+    for device, mechanism in changes:
+        with pytest.raises(LedgerError, match=f"are charged by mechanism .* and cannot be by {mechanism} now"):
+            allow(ledger, device, mechanism=mechanism)
 
 
 def test_what_was_reserved_waits_until_it_is_known_to_be_published(ledger: Ledger, tmp_path: Path) -> None:
@@ -258,7 +266,7 @@ def test_it_decides_as_a_dictionary_of_ticks_would(steps: list[tuple[object, ...
 def test_what_an_audience_is_promised_never_changes(tmp_path: Path) -> None:
     """Limits of accounts are computed from it: a larger promise would break them behind their owners' backs."""
     ledger = Ledger(tmp_path / "l.sqlite")
-    made = Allowance(key(), 100, 0, 0.5, "informed")
+    made = Allowance(key(), 100, 0, 0.5, "informed", "chain", FREE)
     ledger.set_allowances([made], time_us=1)
     ledger.set_allowances([made._replace(allowance=90)], time_us=2)  # a new policy may allow less
     for other in (made._replace(epsilon=0.6), made._replace(epsilon=0.4), made._replace(adversary="ignorant")):

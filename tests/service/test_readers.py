@@ -44,7 +44,7 @@ def told(folder: Path, versions: tuple[Policy, ...]) -> int:
     for name in AUDIENCES:
         free = ledger.remaining(Key("watch", "hr", name), 0, 19)
         topic = f"fugu/2/home/release/{name}/of-{name}"
-        release = Release(f"of-{name}", name, "hr", 0, 19, {"watch": free}, "discrete-laplace", "1", topic)
+        release = Release(f"of-{name}", name, "hr", 0, 19, {"watch": free}, "chain", "discrete-laplace", "1", topic)
         ledger.reserve(release, lambda number: b"%d" % number, time_us=1)
     charged = sum(account.spent for account in ledger.accounts())
     ledger.close()

@@ -67,7 +67,7 @@ def test_a_scheduled_release_arrives_and_its_entry_was_there_before(
     assert (frame.states, frame.devices, frame.first, frame.length) == (("level 1",), 2, 0, 20)
     assert 0 < frame.observed <= 40
     assert (frame.confidence, frame.epsilon, frame.adversary) == (0.95, 1.0, "informed")
-    assert (frame.mechanism, frame.entry, frame.noisy) == ("discrete-laplace", 1, True)
+    assert (frame.mechanism, frame.noise, frame.entry, frame.noisy) == ("chain", "discrete-laplace", 1, True)
     assert frame.low[0] < frame.values[0] < frame.high[0]
     wait_until(lambda: gateway.counters["releases_published"] == 2)
     with sqlite3.connect(tmp_path / "l.sqlite") as ledger:

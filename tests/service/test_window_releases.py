@@ -90,7 +90,7 @@ def test_a_group_is_counted_from_its_windows_and_charged_them_once(tmp_path: Pat
     first, again, share = bench.released()
     assert first.values == again.values == (300.0 - 20 + 301 - 20,)
     assert share.values == (561.0 / 40,)
-    assert (first.mechanism, first.scale, first.charge, first.observed, first.devices) == (
+    assert (first.noise, first.scale, first.charge, first.observed, first.devices) == (
         *("device-windows", "20", 0.0, 40, 2),
     )
     spread = 2 * 20**2
@@ -126,14 +126,14 @@ def test_symbols_are_counted_where_they_say_more_or_where_windows_do_not_fit(tmp
     )
     found = bench.released()
     assert {frame.name for frame in found} == {"symbols", "dwell", "odd"}
-    assert {frame.mechanism for frame in found} == {"discrete-laplace"}
+    assert {frame.noise for frame in found} == {"discrete-laplace"}
     assert all(frame.charge > 0.0 for frame in found)
 
 
 def test_both_are_weighed_and_symbols_are_charged_beside_the_windows(tmp_path: Path) -> None:
     bench = two(tmp_path, scheduled("both", source="both"))
     (frame,) = bench.released()
-    assert (frame.mechanism, frame.observed) == ("mixed", 40)
+    assert (frame.noise, frame.observed) == ("mixed", 40)
     assert frame.charge > 0.0
     account = bench.ledger.account(Key("ring", "hr", "public"))
     assert account.base + account.spent <= account.allowance
@@ -147,7 +147,7 @@ def test_a_group_of_unlike_devices_takes_of_each_what_there_is(tmp_path: Path) -
     bench.record("watch", counted(0, 40), counted(1, 2))
     bench.record("ring", *frames([10] * 3))
     (frame,) = bench.released()
-    assert (frame.mechanism, frame.devices, frame.observed) == ("mixed", 2, 40)
+    assert (frame.noise, frame.devices, frame.observed) == ("mixed", 2, 40)
     assert bench.ledger.charges(1)["watch"] == 0 < bench.ledger.charges(1)["ring"]
     assert verify(bench.ledger).problems == ()
 
@@ -158,7 +158,7 @@ def test_windows_are_waited_for_and_symbols_take_their_place_if_they_do_not_come
     assert bench.released() == []
     bench.now = 31.0
     (frame,) = bench.released()
-    assert frame.mechanism == "discrete-laplace"
+    assert frame.noise == "discrete-laplace"
     (tmp_path / "b").mkdir()
     later = Bench(tmp_path / "b", (only("watch", TEN),), scheduled())
     later.record("watch", counted(0, 40))
@@ -176,7 +176,7 @@ def test_the_ticks_that_a_baseline_begins_with_are_missed_by_windows_and_still_t
         bench = Bench(folder, (started,), scheduled(states=["above"], share=0.5))
         bench.record("watch", counted(0, 40, observed=observed), counted(1, 60), *frames([10] * 3))
         (frame,) = bench.released()
-        assert (frame.mechanism, frame.observed) == (mechanism, 10 + observed if observed > 3 else 20)
+        assert (frame.noise, frame.observed) == (mechanism, 10 + observed if observed > 3 else 20)
 
 
 def test_an_audience_that_is_promised_less_than_the_windows_tell_is_told_nothing_of_them(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_the_ledger_takes_no_charge_of_nothing_where_a_device_releases_no_window
     (entry,) = bench.ledger.entries()
     again = Release(
         *(entry.name, entry.audience, entry.stream, 20, 39, bench.ledger.charges(1)),
-        *(entry.mechanism, entry.scale, entry.topic, entry.reason),
+        *(entry.mechanism, entry.noise, entry.scale, entry.topic, entry.reason),
     )
     with pytest.raises(LedgerError, match="its device releases no windows"):
         bench.ledger.reserve(again, lambda _: b"\x06", time_us=1)
@@ -226,7 +226,5 @@ def test_the_choice_depends_on_nothing_private(tmp_path: Path) -> None:
         bench.record("watch", counted(0, count), counted(1, -count))
         symbols = bytes(np.random.default_rng(part).integers(0, 2, 30).tolist())
         bench.record("watch", SymbolFrame(1, -1, 0, symbols))
-        seen.add(
-            tuple((frame.mechanism, frame.scale, frame.charge, frame.standard_errors) for frame in bench.released())
-        )
+        seen.add(tuple((frame.noise, frame.scale, frame.charge, frame.standard_errors) for frame in bench.released()))
     assert len(seen) == 1

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from contract.chains import BoundedChains
+from contract.mechanisms import Mechanism
 from gateway.release.entries import Allowance, Entry, Key, Release
 from gateway.release.ledger import Ledger
 
 ALLOWED = 300_000_000_000
 """0.3 nats."""
+FREE = (BoundedChains(states=2, odds_ratio=1.0),)
+"""Readings that do not depend on each other: a tick may be told as much as is promised, by the chain accountant."""
 
 
 def key(device: str = "watch", stream: str = "hr", audience: str = "public") -> Key:
@@ -16,10 +20,19 @@ def key(device: str = "watch", stream: str = "hr", audience: str = "public") -> 
 
 
 def allow(
-    ledger: Ledger, *devices: str, allowance: int = ALLOWED, base: int = 0, audience: str = "public", time_us: int = 1
+    ledger: Ledger,
+    *devices: str,
+    allowance: int = ALLOWED,
+    base: int = 0,
+    audience: str = "public",
+    mechanism: Mechanism = "chain",
+    time_us: int = 1,
 ) -> None:
     """Open or change the accounts of devices."""
-    accounts = [Allowance(key(device, audience=audience), allowance, base, 1.0, "informed") for device in devices]
+    accounts = [
+        Allowance(key(device, audience=audience), allowance, base, 1.0, "informed", mechanism, FREE)
+        for device in devices
+    ]
     ledger.set_allowances(accounts, time_us=time_us)
 
 
@@ -35,7 +48,8 @@ def release(first: int, last: int, charge: int = ALLOWED, *devices: str, **more:
     audience = more.get("audience", "public")
     fields: dict[str, object] = {
         **{"name": "count", "audience": audience, "stream": "hr", "first": first, "last": last},
-        **{"charges": dict.fromkeys(devices or ("watch",), charge), "mechanism": "discrete-laplace", "scale": "20"},
+        **{"charges": dict.fromkeys(devices or ("watch",), charge), "mechanism": "chain", "noise": "discrete-laplace"},
+        **{"scale": "20"},
         **{"topic": f"fugu/2/home/release/{audience}/count", **more},
     }
     return Release(**fields)  # type: ignore[arg-type]

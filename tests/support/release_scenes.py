@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from contract.policy import Policy
 from contract.release_frames import ReleaseFrame, decode_release
 from gateway.release.ledger import Ledger
 from gateway.service.release_schedule import Schedule
@@ -28,7 +29,7 @@ def scheduled(name: str = "active", audience: str = "public", **more: object) ->
     fields: dict[str, object] = {
         **{"name": name, "stream": "hr", "query": "count", "states": ["level 1"], "length": 20},
         "audience": audience,
-        **({} if "scale" in more else {"share": 1.0}),
+        **({} if {"scale", "once"} & set(more) else {"share": 1.0}),
         **more,
     }
     lines = [f"{key} = {_toml(value)}" for key, value in fields.items() if value is not None]
@@ -49,17 +50,20 @@ def write_config(folder: Path, *releases: str, audiences: str = PUBLIC) -> Path:
 class Bench:
     """A schedule on a recorder, without a broker; it can be opened anew as after a crash."""
 
-    def __init__(self, folder: Path, *releases: str, audiences: str = PUBLIC) -> None:
+    def __init__(
+        self, folder: Path, *releases: str, audiences: str = PUBLIC, fleet: tuple[Policy, ...] = FLEET
+    ) -> None:
         self.folder = folder
+        self.fleet = fleet
         self.config = write_config(folder, *releases, audiences=audiences)
         self.counters: Counter[str] = Counter()
         self.now = 1000.0
-        self.scene = Scene(folder / "s.sqlite", 8, FLEET)
+        self.scene = Scene(folder / "s.sqlite", 8, fleet)
         self.open()
 
     def open(self) -> None:
         """Open the ledger and begin, with nothing in memory."""
-        known = catalogue(FLEET)
+        known = catalogue(self.fleet)
         opened = open_releases(self.config, self.folder / "l.sqlite", self.scene.store, known, lambda: 7)
         self.ledger: Ledger = opened.ledger
         link = Link(Broker(), client_id="none")

@@ -1,0 +1,354 @@
+"""Each mechanism over a real broker: named in the frame, charged by its own rule, with noise of its own law."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from contract.errors import FuguError
+from contract.mechanisms import ALONE, Mechanism
+from contract.noise_table import SCALE, NoiseTable
+from contract.policy import Policy
+from contract.release_frames import ReleaseFrame
+from contract.windows import Window
+from gateway.privacy.chain_class import MarkovChain
+from gateway.privacy.eigengap import mqm_approx
+from gateway.privacy.quilts import mqm_exact
+from gateway.release.amplification import charge, smallest_scale
+from gateway.release.audit import verify
+from gateway.release.charges import nats, units_above, units_below
+from gateway.release.entries import LedgerError
+from gateway.release.inversion import two_valued
+from gateway.release.ledger import Ledger
+from gateway.service import Gateway, GatewaySettings
+from gateway.service.manual_release import release_now
+from gateway.service.readers import Reader, check_reader
+from gateway.service.release_config import ReleaseConfigError, load_releases
+from gateway.service.release_jobs import jobs
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_service import Device
+from tests.support.ledgers import key
+from tests.support.release_scenes import Bench, Public, scheduled, write_config
+from tests.support.scenes import TERNARY, catalogue, frames, policy, write_policies
+
+CHAIN = ((0.9, 0.1), (0.4, 0.6))
+CHAINS = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4))
+TABLE = NoiseTable.binary(SCALE // 10, SCALE // 10)
+FLEET = (policy(1, chains=CHAINS, table=TABLE),)
+NOBODY = '[audiences.public]\nepsilon = 1.0\nadversary = "ignorant"\n'
+SCALES: dict[Mechanism, float] = {
+    "chain": 2.657798,  # golden: theta1, error .1, epsilon 1
+    "mqm-exact": 10.269050,
+    "mqm-approx": 18.8,
+    "wasserstein": 3.0,
+    "group": 20.0,
+}
+LENGTH, WINDOWS = 20, 150
+
+
+def planned(mechanism: str, **more: object) -> str:
+    """A release of level 1, in every window or in the first one."""
+    alone = {"once": 0} if mechanism in ALONE else {}
+    return scheduled(mechanism=mechanism, **alone, **more)
+
+
+def noise(frame: ReleaseFrame, symbols: bytes) -> int:
+    """What was added to the count of symbols."""
+    rule = two_valued(TABLE, (1,))
+    assert rule is not None
+    noisy = (frame.values[0] - rule.b * frame.observed) / rule.a
+    assert noisy == pytest.approx(round(noisy), abs=1e-6)
+    return round(noisy) - sum(symbols[frame.first : frame.last + 1])
+
+
+def law_of(drawn: list[int], scale: float) -> float:
+    """The probability of draws as unlikely as these, if they were discrete Laplace noise of a scale."""
+    edge = max(1, round(2.0 * scale))
+    bins = np.arange(-edge, edge + 1, max(1, edge // 4))
+    p = np.exp(-1.0 / scale)
+    values = np.arange(-60 * edge, 60 * edge + 1)
+    weights = (1.0 - p) / (1.0 + p) * p ** np.abs(values)
+    expected = np.bincount(np.digitize(values, bins), weights, len(bins) + 1) * len(drawn)
+    found = np.bincount(np.digitize(drawn, bins), minlength=len(bins) + 1)
+    return float(stats.power_divergence(found, expected / expected.sum() * len(drawn), lambda_="log-likelihood").pvalue)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_policies(tmp_path / "policies", FLEET)
+    return tmp_path
+
+
+@pytest.mark.parametrize("mechanism", list(SCALES))
+def test_a_gateway_releases_by_each_mechanism(broker: Mosquitto, folder: Path, mechanism: Mechanism) -> None:
+    config = write_config(folder, planned(mechanism), audiences=NOBODY)
+    settings = GatewaySettings(
+        *("home", broker.broker, folder / "s.sqlite", folder / "policies"),
+        releases=config,
+        ledger=folder / "l.sqlite",
+    )
+    gateway, public, device = Gateway(settings), Public(broker), Device(broker)
+    gateway.start()
+    device.say_birth()
+    wait_until(device.answered_after(0))
+    made = frames([LENGTH] * (WINDOWS + 1))
+    symbols = b"".join(frame.symbols for frame in made)
+    device.send(made)
+    count = 1 if mechanism in ALONE else WINDOWS
+    wait_until(lambda: len(public.payloads) >= count)
+    wait_until(lambda: gateway.counters["releases_published"] == count)
+    gateway.stop()
+    assert not gateway.failed.is_set()
+    assert (gateway.counters["releases_refused"], gateway.counters["unexpected"]) == (0, 0)
+    assert [frame.first for frame in public.frames] == [LENGTH * n for n in range(count)]
+    assert {(frame.mechanism, frame.noise) for frame in public.frames} == {(mechanism, "discrete-laplace")}
+    scale = Fraction(public.frames[0].scale)
+    assert float(scale) == pytest.approx(SCALES[mechanism], rel=2e-2 if mechanism == "mqm-approx" else 2e-6)
+    drawn = [noise(frame, symbols) for frame in public.frames]
+    if count > 1:
+        assert law_of(drawn, float(scale)) > 1e-9
+        assert law_of(drawn, 3.0 * float(scale)) < 1e-9, "the test of the law can fail"
+
+    ledger = Ledger(folder / "l.sqlite", create=False)
+    (account,) = ledger.accounts()
+    assert account.mechanism == mechanism
+    assert {entry.mechanism for entry in ledger.entries()} == {mechanism}
+    assert nats(account.spent) == public.frames[0].charge
+    assert account.spent <= account.allowance
+    one = (MarkovChain.stationary(CHAIN),)
+    rate = {
+        "mqm-exact": lambda: 1.0 / mqm_exact(one, None, 1.0).scale,
+        "mqm-approx": lambda: 1.0 / mqm_approx(one, None, 1.0).scale,
+    }.get(mechanism)
+    if rate is not None:
+        assert account.allowance == units_below(rate() * (1.0 - 1e-9))
+        assert scale == smallest_scale([TABLE], 1, account.allowance)
+    if mechanism in ALONE:
+        assert account.spent == account.allowance == units_below(1.0)
+    else:
+        assert account.spent == units_above(charge(TABLE, float(1 / scale)))
+    assert verify(ledger).problems == ()
+    ledger.close()
+
+    def by_hand() -> None:
+        release_now(
+            config=config,
+            store=folder / "s.sqlite",
+            policies=folder / "policies",
+            ledger=folder / "l.sqlite",
+            name="active",
+            first=LENGTH if mechanism in ALONE else 5,
+        )
+
+    with pytest.raises(LedgerError, match="does not compose" if mechanism in ALONE else "too much") as refused:
+        by_hand()
+    assert "\n" not in str(refused.value)
+    device.stop()
+    public.link.stop()
+
+
+@pytest.mark.parametrize("mechanism", ALONE)
+def test_noise_that_covers_one_release_has_its_law(tmp_path: Path, mechanism: Mechanism) -> None:
+    """Two hundred audiences, each told once, with draws that are the same at every run."""
+    names = [f"a{n}" for n in range(200)]
+    audiences = "".join(NOBODY.replace("public", name) for name in names)
+    bench = Bench(tmp_path, *(planned(mechanism, name=n, audience=n) for n in names), audiences=audiences, fleet=FLEET)
+    object.__setattr__(bench.schedule._maker, "draw", random.Random(5).randrange)
+    made = frames([LENGTH] * 3)
+    bench.scene.record(*made)
+    bench.work()
+    symbols = b"".join(frame.symbols for frame in made)
+    drawn = [noise(frame, symbols) for frame in bench.frames]
+    assert len(drawn) == len(names)
+    assert law_of(drawn, SCALES[mechanism]) > 1e-3
+    assert law_of(drawn, 2.0 * SCALES[mechanism]) < 1e-3
+    assert verify(bench.ledger).problems == ()
+
+
+def test_auto_is_the_least_noise_that_composes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scheduled(mechanism="auto"), audiences=NOBODY, fleet=FLEET)
+    bench.scene.record(*frames([LENGTH] * 3))
+    bench.work()
+    assert {frame.mechanism for frame in bench.frames} == {"chain"}
+    assert float(Fraction(bench.frames[0].scale)) == pytest.approx(SCALES["chain"], rel=1e-6)
+
+
+def test_an_account_keeps_its_mechanism(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, planned("mqm-exact"), audiences=NOBODY, fleet=FLEET)
+    bench.config.write_text(bench.config.read_text().replace("mqm-exact", "chain"))
+    with pytest.raises(LedgerError, match="charged by mechanism mqm-exact and cannot be by chain now"):
+        bench.reopen()
+
+
+def test_missing_symbols_are_in_the_law_of_the_count(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, planned("wasserstein"), audiences=NOBODY, fleet=FLEET)
+    bench.scene.record(*frames([3, 5, 30], gaps=[0, 6, 1]))
+    bench.now += 100.0
+    bench.work()
+    bench.now += 100.0
+    bench.work()
+    (frame,) = bench.frames
+    assert frame.observed == 13
+    assert frame.scale in ("2", "3")
+    assert verify(bench.ledger).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "change", "problem"),
+    [
+        ("mqm-exact", "UPDATE allowances SET allowance=2*allowance", "mechanism mqm-exact allows 0.0778"),
+        ("mqm-exact", "UPDATE allowances SET mechanism='chain'", "its mechanism was chain and is mqm-exact"),
+        ("mqm-exact", "UPDATE accounts SET mechanism='chain'", "its mechanism was mqm-exact and is chain"),
+        ("mqm-exact", "UPDATE entries SET mechanism='chain'", "charged by another mechanism than its account"),
+        ("mqm-approx", "UPDATE classes SET chains='[]'", "mechanism mqm-approx allows 0"),
+        ("mqm-approx", "UPDATE classes SET chains='?'", "its allowance cannot be computed again"),
+        ("chain", "UPDATE allowances SET epsilon=0.5", "mechanism chain allows"),
+        ("chain", "UPDATE entries SET scale='1'", "holds another release"),
+        ("wasserstein", "UPDATE entries SET basis=replace(basis, 'fffff', '1')", ""),
+        (
+            "wasserstein",
+            "UPDATE entries SET basis=replace(basis, '429496', '129496')",
+            "its noise has scale 3, and needs 4",
+        ),
+        ("wasserstein", "UPDATE entries SET basis='{}'", "its noise cannot be computed again"),
+        ("wasserstein", "UPDATE entries SET exclusive=0", "mechanism wasserstein does not compose"),
+        ("group", "UPDATE entries SET basis=replace(basis, '20', '2')", "its noise is for another window"),
+        ("group", "UPDATE members SET charge=charge-1", "its release states another charge"),
+    ],
+)
+def test_verify_recomputes_by_the_rule_of_each_mechanism(
+    tmp_path: Path, mechanism: str, change: str, problem: str
+) -> None:
+    bench = Bench(tmp_path, planned(mechanism), audiences=NOBODY, fleet=FLEET)
+    bench.scene.record(*frames([LENGTH] * 3))
+    bench.work()
+    assert verify(bench.ledger).problems == ()
+    bench.ledger._db.execute(change)
+    found = verify(bench.ledger).problems
+    assert any(problem in one for one in found) if problem else found == (), found
+    assert all("\n" not in one for one in found)
+
+
+STRONG = NOBODY.replace("ignorant", "informed")
+
+
+@pytest.mark.parametrize(
+    ("release", "audiences", "text"),
+    [
+        (
+            planned("mqm-exact"),
+            STRONG,
+            "mechanism mqm-exact protects against the ignorant adversary only, and audience",
+        ),
+        (planned("mqm-approx"), STRONG, "mechanism mqm-approx protects against the ignorant adversary only"),
+        (planned("wasserstein"), STRONG, "mechanism wasserstein protects against the ignorant adversary only"),
+        (scheduled(mechanism="group"), NOBODY, "does not compose: give once, the first tick of its only window"),
+        (planned("group", stride=5), NOBODY, "does not compose: give once, .* and no stride"),
+        (planned("group", scale="5"), NOBODY, "takes all of epsilon: leave out scale and share"),
+        (scheduled(share=None, once=0), NOBODY, "mechanism chain composes: once is for those that do not"),
+        (planned("wasserstein", query="dwell"), NOBODY, "releases one number, and no dwell"),
+        (planned("wasserstein", query="histogram", states=[]), NOBODY, "releases one number, and no histogram"),
+        (planned("group", audience="site"), NOBODY, "the site sees the symbols, whatever the mechanism"),
+        (scheduled(mechanism="entry"), NOBODY, "releases.0.mechanism"),
+    ],
+)
+def test_what_a_mechanism_does_not_cover_is_refused_in_one_line(
+    tmp_path: Path, release: str, audiences: str, text: str
+) -> None:
+    with pytest.raises(ReleaseConfigError, match=text) as refused:
+        load_releases(write_config(tmp_path, release, audiences=audiences))
+    assert "\n" not in str(refused.value)
+
+
+def fleet_of(chains: ChainClass, table: NoiseTable = TABLE, windows: tuple[Window, ...] = ()) -> list[Policy]:
+    return [policy(1, chains=chains, table=table, windows=windows)]
+
+
+COUNTS = (Window(name="w", length=10, stride=10, states=(1,), scale="400"),)
+WHEEL = FiniteChains(transitions=(((0.1, 0.0, 0.9), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)),))
+"""A part of its state is handed on without loss for a tick: no eigengap, but quilts."""
+
+
+@pytest.mark.parametrize(
+    ("release", "fleet", "text"),
+    [
+        (
+            planned("mqm-exact"),
+            fleet_of(BoundedChains(states=2, odds_ratio=4.0)),
+            "needs transition matrices, not a bound",
+        ),
+        (planned("mqm-approx"), fleet_of(WHEEL, TERNARY), "the eigengap is 0"),
+        (planned("wasserstein"), fleet_of(BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4))), "needs chains, not an interval"),
+        (planned("wasserstein", length=2000), fleet_of(CHAINS), "the exact law of so long a window does not fit"),
+        (planned("wasserstein"), fleet_of(CHAINS, windows=COUNTS), "watch/hr releases windows of its own"),
+        (planned("group"), fleet_of(CHAINS, windows=COUNTS), "composes with nothing, and watch/hr releases windows"),
+        (
+            planned("mqm-exact") + scheduled("more"),
+            fleet_of(CHAINS),
+            "by mqm-exact and by chain: give them one mechanism",
+        ),
+        (planned("group") + planned("group", name="more"), fleet_of(CHAINS), "group does not compose with anything"),
+        (planned("group") + scheduled("more"), fleet_of(CHAINS), "by group and by chain"),
+        (
+            planned("wasserstein"),
+            fleet_of(BoundedChains(states=3, odds_ratio=4.0), TERNARY),
+            "needs transition matrices, not a bound",
+        ),
+    ],
+)
+def test_what_the_policies_do_not_cover_is_refused_in_one_line(
+    tmp_path: Path, release: str, fleet: list[Policy], text: str
+) -> None:
+    config = load_releases(write_config(tmp_path, release, audiences=NOBODY))
+    with pytest.raises(FuguError, match=text) as refused:
+        jobs(config, catalogue(fleet))
+    assert "\n" not in str(refused.value)
+    assert str(refused.value).startswith("release")
+
+
+def test_symbols_of_two_tables_are_two_numbers(tmp_path: Path) -> None:
+    fleet = (*FLEET, policy(2, chains=CHAINS, table=NoiseTable.binary(SCALE // 5, SCALE // 5)))
+    for mechanism, made in (("wasserstein", 0), ("group", 1)):
+        (tmp_path / mechanism).mkdir()
+        bench = Bench(tmp_path / mechanism, planned(mechanism), audiences=NOBODY, fleet=fleet)
+        bench.scene.record(*frames([10] * 5, versions=[1, 2]))
+        bench.work()
+        assert (len(bench.frames), bench.counters["releases_refused"]) == (made, 1 - made)
+
+
+def test_a_reader_of_what_does_not_compose_belongs_to_no_other_audience(tmp_path: Path) -> None:
+    known = catalogue(FLEET)
+    press = NOBODY.replace("public", "press")
+    config = load_releases(
+        write_config(tmp_path, planned("wasserstein"), scheduled("b", "press"), audiences=NOBODY + press)
+    )
+    jobs(config, known)
+    one = Reader(name="anna", audiences=("public",), epsilon=1.0, adversary="ignorant")
+    assert [bound.epsilon for bound in check_reader(one, config, known)] == [1.0]
+    for other, text in (
+        ({"audiences": ("public", "press"), "epsilon": 9.0}, "may belong to no audience beside public, whose release"),
+        ({"epsilon": 0.9}, "its limit is 0.9"),
+        ({"adversary": "informed"}, "by wasserstein, which has no bound against it"),
+    ):
+        with pytest.raises(ReleaseConfigError, match=text):
+            check_reader(one.model_copy(update=other), config, known)
+
+
+def test_every_device_of_a_sum_has_an_account_by_the_rule(tmp_path: Path) -> None:
+    other = BinaryChains(q=(0.3, 0.3), r=(0.4, 0.4))
+    fleet = (*FLEET, policy(1, device="ring", chains=other, table=TABLE))
+    bench = Bench(tmp_path, planned("mqm-approx"), audiences=NOBODY, fleet=fleet)
+    for device in ("watch", "ring"):
+        bench.scene.record(*frames([LENGTH] * 3), device=device)
+    bench.work()
+    assert [frame.devices for frame in bench.frames] == [2, 2, 2] or [frame.devices for frame in bench.frames] == [2, 2]
+    allowed = {one.key.device: one.allowance for one in bench.ledger.accounts()}
+    assert allowed["ring"] > allowed["watch"]
+    assert bench.ledger.account(key()).spent <= allowed["watch"]
+    assert verify(bench.ledger).problems == ()
