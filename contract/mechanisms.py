@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from contract.guarantee import Adversary
-
 __all__ = ["ALONE", "Composing", "Mechanism", "covers"]
 
 Composing = Literal["chain", "mqm-exact", "mqm-approx"]
@@ -20,6 +18,6 @@ ALONE: tuple[Mechanism, ...] = tuple(name for name in get_args(Mechanism) if nam
 _AGAINST_ALL = ("chain", "group")
 
 
-def covers(mechanism: Mechanism, adversary: Adversary) -> bool:
+def covers(mechanism: Mechanism, adversary: str) -> bool:
     """Whether a mechanism has a bound against an adversary: one who knows a state far away breaks quilts."""
     return mechanism in _AGAINST_ALL or adversary == "ignorant"
