@@ -1,54 +1,42 @@
-"""The forward filter of a measured stream: what released points tell of the state, and of its measurement."""
+"""Following measured streams: what released points tell of the state, and of its measurement."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from gateway.chain.arrays import Floats
+from gateway.chain.moves import Transition
+from gateway.chain.tracking import Seen, fixed_lag, follow
 
-__all__ = ["Filtered", "forward", "moments"]
-
-
-class Filtered(NamedTuple):
-    """Beliefs tick by tick.
-
-    Attributes:
-        beliefs: (n, N), the law of the state at each tick given all points released up to it.
-        log_likelihoods: (n,), the logarithm of the probability of each tick's point given all before; 0 without one.
-    """
-
-    beliefs: Floats
-    log_likelihoods: Floats
+__all__ = ["lagged", "moments", "seen_alone"]
 
 
-def forward(law: Floats, transition: Floats, likelihoods: Sequence[Floats | None]) -> Filtered:
-    """Filter consecutive ticks.
+def seen_alone(likelihoods: Sequence[Floats | None], states: int) -> list[Seen]:
+    """What a single device released at consecutive ticks.
 
     Args:
-        law: (N,), the law of the state at the first tick, given everything before.
-        transition: (N, N), row-stochastic.
         likelihoods: for each tick the probability (N,) of its point given each state; none where nothing is known.
-
-    Returns:
-        Beliefs and log-likelihoods. A point that no possible state can release counts as none.
+        states: N.
     """
-    beliefs = np.empty((len(likelihoods), len(law)))
-    found = np.zeros(len(likelihoods))
-    for tick, likelihood in enumerate(likelihoods):
-        if tick:
-            law = law @ transition
-        if likelihood is not None:
-            joint = law * likelihood
-            total = float(joint.sum())
-            if total > 0.0:
-                found[tick] = np.log(total)
-                law = joint
-        law = law / law.sum()
-        beliefs[tick] = law
-    return Filtered(beliefs, found)
+    nothing, first = Seen.nothing(1, states), np.zeros(1, dtype=np.int64)
+    rows = (None if one is None else np.ascontiguousarray(one, dtype=np.float64)[None] for one in likelihoods)
+    return [nothing if row is None else Seen(row, first) for row in rows]
+
+
+def lagged(law: Floats, transition: Floats, likelihoods: Sequence[Floats | None], lag: int) -> Floats:
+    """The laws (n, N) of consecutive ticks of one stream, each given the points up to `lag` ticks later.
+
+    Args:
+        law: (N,), of the state at the first tick, given everything before.
+        transition: (N, N), row-stochastic.
+        likelihoods: as for `seen_alone`.
+        lag: at least 0.
+    """
+    seen = seen_alone(likelihoods, len(law))
+    steps = [Transition.of(transition)] * (len(seen) - 1)
+    return fixed_lag(follow(law[None], steps, seen), steps, seen, lag)[:, 0]
 
 
 def moments(beliefs: Floats, values: Floats) -> tuple[Floats, Floats]:

@@ -18,7 +18,7 @@ from gateway.dphmm.hull import Hull
 from gateway.dphmm.moments import area, draw_knorm, l1_sensitivity, laplace_error, noise_error
 from gateway.dphmm.staircase import staircase, staircase_error
 from gateway.dphmm.tables import TableError
-from gateway.dphmm.tracking import forward
+from gateway.dphmm.tracking import lagged
 from gateway.planning.measure_sets import SetPlan, optimum
 from gateway.planning.measure_spec import MeasureSpec
 
@@ -174,7 +174,7 @@ def _likelihoods(values: Ints, path: Ints, noise: Floats, cost: Callable[[Floats
 
 def _tracked(spec: MeasureSpec, law: Floats, path: Ints, likelihoods: Floats) -> float:
     """The root-mean-square error of a gateway that filters a path, once it has begun."""
-    beliefs = forward(law, spec.transition, list(likelihoods)).beliefs
+    beliefs = lagged(law, spec.transition, list(likelihoods), 0)
     begun = len(path) // 20
     return _rms(beliefs[begun:] @ spec.values - spec.values[path[begun:]])
 

@@ -17,8 +17,10 @@ from contract.measurement import Reach
 from contract.noise_table import MAX_TABLE_STATES
 from gateway.chain import predict
 from gateway.chain.arrays import Floats
+from gateway.chain.moves import Transition
+from gateway.chain.tracking import Followed, follow
 from gateway.dphmm.compiled import MOST_CELLS, Emission, emission, noise_pairs
-from gateway.dphmm.tracking import Filtered, forward, moments
+from gateway.dphmm.tracking import moments, seen_alone
 
 __all__ = ["MeasureModel", "Tables"]
 
@@ -52,6 +54,7 @@ class MeasureModel:
             for other, probability in row:
                 self.transition[state, other] = probability
         self.transition /= self.transition.sum(axis=1, keepdims=True)
+        self._moves = Transition.of(self.transition)
         self.reach = Reach(self.measurement)
         self.meaning = (policy.discretiser.model_dump_json(), policy.clock, policy.coordinates)
         self._initial = np.array(policy.initial) / sum(policy.initial)
@@ -88,21 +91,23 @@ class MeasureModel:
         constraint = self.reach.at(tick)
         return np.array([bool(constraint >> state & 1) for state in range(len(self.values))])
 
-    def filter(self, law: Floats, frame: MeasureFrame, tables: Tables) -> Filtered:
+    def filter(self, law: Floats, frame: MeasureFrame, tables: Tables) -> Followed:
         """Beliefs at the ticks of a frame, from the law of its first tick; unknown points count as none."""
-        likelihoods = [self._likelihood(one, tables) for one in frame.released]
-        return forward(law, self.transition, likelihoods)
+        seen = seen_alone([self._likelihood(one, tables) for one in frame.released], len(law))
+        return follow(law[None], [self._moves] * (len(seen) - 1), seen)
 
     def estimate(self, law: Floats, frame: MeasureFrame, tables: Tables) -> MeasureEstimate:
         """The estimates of a frame's ticks, from the law of its first tick."""
-        beliefs, log_likelihoods = self.filter(law, frame, tables)
-        means, covariances = moments(beliefs, self.values * np.array(self.policy.resolution))
+        found = self.filter(law, frame, tables)
+        means, covariances = moments(found.beliefs[:, 0], self.values * np.array(self.policy.resolution))
         protection = [
             self.degree(released.table, tick, tables) for tick, released in enumerate(frame.released, frame.first)
         ]
         rows = (tuple(map(tuple, means.tolist())), tuple(map(tuple, covariances.tolist())))
         dimensions = self.values.shape[1]
-        return MeasureEstimate(frame.first, dimensions, *rows, tuple(protection), tuple(log_likelihoods.tolist()))
+        return MeasureEstimate(
+            frame.first, dimensions, *rows, tuple(protection), tuple(found.log_likelihoods[:, 0].tolist())
+        )
 
     def degree(self, number: int, tick: int, tables: Tables) -> int:
         """The least number of states among which a table hides any possible one at a tick; 0 for an unknown table."""

@@ -133,7 +133,7 @@ class Points(Kind[MeasureFrame]):
     def _belief(self, place: Place, frame: MeasureFrame) -> Floats:
         model = self._model(place, frame.policy_version)
         found = model.filter(self._law(place, frame), frame, self._tables(place, model))
-        belief: Floats = found.beliefs[-1].copy()
+        belief: Floats = found.beliefs[-1, 0].copy()
         return belief
 
     def _law(self, place: Place, frame: MeasureFrame) -> Floats:
