@@ -67,17 +67,11 @@ def _sum(laws: Floats, device: int) -> float:
 
 @kernel
 def _dot(laws: Floats, device: int, rows: Floats, row: int) -> float:
-    """The sum of the products of a device's law and a row, four of which are added up side by side."""
-    a = b = c = d = 0.0
-    fours = laws.shape[1] - laws.shape[1] % 4
-    for x in range(0, fours, 4):
-        a += laws[device, x] * rows[row, x]
-        b += laws[device, x + 1] * rows[row, x + 1]
-        c += laws[device, x + 2] * rows[row, x + 2]
-        d += laws[device, x + 3] * rows[row, x + 3]
-    for x in range(fours, laws.shape[1]):
-        a += laws[device, x] * rows[row, x]
-    return (a + b) + (c + d)
+    """The sum of the products of a device's law and a row."""
+    mass = 0.0
+    for x in range(laws.shape[1]):
+        mass += laws[device, x] * rows[row, x]
+    return mass
 
 
 @kernel
