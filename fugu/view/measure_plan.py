@@ -20,7 +20,13 @@ from gateway.planning.measure_sets import SetPlan
 
 __all__ = ["draw_measure_plan", "measure_document", "measure_notes", "show_measure_plan"]
 
-_NAMES = {"laplace": "Laplace", "knorm": "K-norm", "staircase": "staircase", "optimal": "optimal"}
+_NAMES = {
+    "laplace": "Laplace",
+    "knorm": "K-norm (planar isotropic)",
+    "dpls": "DPLS",
+    "staircase": "staircase",
+    "optimal": "optimal",
+}
 _MOST_NAMED = 12
 _MOST_ROWS = 24
 _UNKNOWN = Errors(None, None, None, None)
@@ -42,6 +48,8 @@ def measure_document(plan: MeasurePlan) -> dict[str, Any]:
         **_set_document(plan.settled),
         "rmse": {name: plan.errors.get(name, _UNKNOWN)._asdict() for name in _NAMES},
         "rmse_missing": plan.reasons,
+        "unbounded_factors": [None if factor == math.inf else float(factor) for factor in plan.unbounded_factors],
+        "attack": None if plan.attack is None else plan.attack._asdict(),
         "prior": plan.prior_name,
         "epsilon_tick": spec.epsilon,
         "epsilon_any": plan.epsilon_any,
@@ -130,6 +138,7 @@ def show_measure_plan(plan: MeasurePlan) -> None:
     if stream := plan.stream.stretches:
         show_table(STRETCH_TITLE, STRETCH_COLUMNS, stretch_rows(stream))
     _show_errors(plan)
+    _show_attack(plan)
     if len(plan.sets) > 1:
         _show_sets(plan)
     for note in measure_notes(plan):
@@ -171,10 +180,14 @@ def _facts(plan: MeasurePlan) -> list[tuple[str, str]]:
     ]
     if spec.states <= _MOST_NAMED:
         degrees = "  ".join(f"{spec.names[x]}: {count}" for x, count in enumerate(each.degrees.tolist()) if count)
-        rows.append(("degree of protection", degrees))
+        factors = zip(spec.names, each.possible.tolist(), plan.unbounded_factors, strict=True)
+        told = "  ".join(f"{name}: {float(factor):.4g}" for name, possible, factor in factors if possible)
+        rows += [("degree of protection", degrees), ("factor against absence (unbounded)", told)]
     else:
         low, middle, high = int(inside.min()), float(np.median(inside)), int(inside.max())
         rows.append(("degree of protection", f"{low} to {high} states, median {middle:g}"))
+        most = max(factor for factor, possible in zip(plan.unbounded_factors, each.possible, strict=True) if possible)
+        rows.append(("factor against absence (unbounded)", f"up to {float(most):.4g}"))
     return rows
 
 
@@ -208,8 +221,20 @@ def _show_errors(plan: MeasurePlan) -> None:
         say(f"{_NAMES[name]}: {reason}", style="dim")
     say(
         f"Estimates are posterior means: from a single point and {plan.prior_name}, and from all points so far as the "
-        "gateway publishes them (simulated). A device draws staircase or optimal noise; the others are for comparison."
+        "gateway publishes them (simulated). A device draws staircase or optimal noise; the others are for comparison. "
+        f"DPLS hides each state among all of a delta-location set (delta {plan.spec.delta or 0:g}), whatever the graph."
     )
+
+
+def _show_attack(plan: MeasurePlan) -> None:
+    attack = plan.attack
+    if attack is not None:
+        say(
+            f"After one point an attacker names the state rightly {attack.knorm:.1%} of the time, without any "
+            f"{attack.guess:.1%}. With noise for the neighbours of the true state alone (LocalDP) it would be "
+            f"{attack.local:.1%}, and {attack.certain:.1%} of the time without doubt: the shape of such noise "
+            "tells the state."
+        )
 
 
 def _show_sets(plan: MeasurePlan) -> None:

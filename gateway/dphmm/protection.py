@@ -30,6 +30,7 @@ from gateway.dphmm.hull import (
     complete_hull,
     differences_within,
     extended,
+    gauge,
     graph_hull,
     largest_gauge,
     pairs_within,
@@ -45,6 +46,7 @@ __all__ = [
     "protect",
     "protect_kept",
     "protected_pairs",
+    "unbounded_factors",
 ]
 
 Objective = Literal["error", "nearest", "area"]
@@ -107,6 +109,16 @@ def exposed(hull: Hull, values: Ints, constraint: Bools) -> list[int]:
 def factor(hull: Hull, values: Ints, constraint: Bools) -> Fraction | float:
     """Theorem 6.3's factor: the largest gauge of f(i) - f(j) over the constraint set, `math.inf` off the span."""
     return largest_gauge(hull, values[constraint])
+
+
+def unbounded_factors(hull: Hull, values: Ints) -> tuple[Fraction | float, ...]:
+    """What noise of K promises if a person may be absent, with an answer of 0 (unbounded Blowfish, example 5.3).
+
+    Returns:
+        For each state a factor: epsilon times it bounds what a point tells between that state and absence; `math.inf`
+        off the span of K.
+    """
+    return tuple(gauge(hull, value) for value in values.tolist())
 
 
 def protect(

@@ -15,6 +15,7 @@ from gateway.chain.arrays import Floats, Ints
 from gateway.dphmm.compiled import Emission, compile_noise, emission
 from gateway.dphmm.graphs import GraphError, complete
 from gateway.dphmm.hull import Hull
+from gateway.dphmm.local_noise import float_gauge
 from gateway.dphmm.moments import area, draw_knorm, l1_sensitivity, laplace_error, noise_error
 from gateway.dphmm.staircase import staircase, staircase_error
 from gateway.dphmm.tables import TableError
@@ -22,7 +23,7 @@ from gateway.dphmm.tracking import lagged
 from gateway.planning.measure_sets import SetPlan, optimum
 from gateway.planning.measure_spec import MeasureSpec
 
-__all__ = ["QUICK", "Errors", "assess"]
+__all__ = ["QUICK", "Errors", "assess", "draws", "rms", "walk_of"]
 
 _SEED = 20202
 _LEAST_DRAWS, _MOST_DRAWS = 2_000, 20_000
@@ -55,17 +56,16 @@ def assess(
     """The errors of every mechanism in a set (one that is followed by itself, if endless), and why some have none."""
     values, epsilon, hull = spec.values, spec.epsilon, settled.hull
     generator = np.random.default_rng(_SEED)
-    walk = _walk(spec.transition, prior, generator) if endless else None
+    walk = walk_of(spec.transition, prior, generator) if endless else None
     graph = complete(spec.states) if settled.fallback else settled.protection.graph
     scale = max(1, l1_sensitivity(values, graph)) / epsilon
-    gauge = _gauge(hull)
 
     def continuous(raw: float, draw: Callable[[int], Floats], cost: Callable[[Floats], Floats]) -> Errors:
         def seen(path: Ints) -> Floats:
             return _likelihoods(values, path, draw(len(path)), cost)
 
-        alone = generator.choice(spec.states, size=_draws(spec.states), p=prior)
-        single = _rms(_means(prior * seen(alone), values) - values[alone])
+        alone = generator.choice(spec.states, size=draws(spec.states), p=prior)
+        single = rms(_means(prior * seen(alone), values) - values[alone])
         return Errors(raw, None, single, None if walk is None else _tracked(spec, prior, walk, seen(walk)))
 
     def compiled(raw: float | None, law: Emission) -> Errors:
@@ -84,7 +84,7 @@ def assess(
         "knorm": continuous(
             math.sqrt(noise_error(hull, Fraction(epsilon))),
             lambda size: draw_knorm(hull, epsilon, size, generator),
-            lambda offsets: epsilon * gauge(offsets),
+            lambda offsets: epsilon * float_gauge(hull, offsets),
         ),
     }
     reasons: dict[str, str] = {}
@@ -127,25 +127,15 @@ def _staircase_error(hull: Hull, epsilon: float) -> float | None:
     return math.sqrt(staircase_error(staircase(hull, epsilon)))
 
 
-def _gauge(hull: Hull) -> Callable[[Floats], Floats]:
-    """The gauge of points of the span, in floating point: for forecasts only."""
-    sides = (hull.scale * hull.normals / hull.offsets[:, None]).T
-
-    def gauge(points: Floats) -> Floats:
-        return np.asarray((points @ sides).max(axis=-1), dtype=np.float64)
-
-    return gauge
-
-
-def _draws(states: int) -> int:
+def draws(states: int) -> int:
     """How many ticks to simulate."""
     return max(_LEAST_DRAWS, min(_MOST_DRAWS, _MOST_CELLS // states))
 
 
-def _walk(transition: Floats, law: Floats, generator: np.random.Generator) -> Ints:
+def walk_of(transition: Floats, law: Floats, generator: np.random.Generator) -> Ints:
     """A path of the chain, from a law."""
     steps = np.cumsum(transition, axis=1)
-    path = np.empty(_draws(len(law)) // 2, dtype=np.int64)
+    path = np.empty(draws(len(law)) // 2, dtype=np.int64)
     state = int(generator.choice(len(law), p=law))
     for tick, lot in enumerate(generator.random(len(path)).tolist()):
         path[tick] = state
@@ -176,7 +166,7 @@ def _tracked(spec: MeasureSpec, law: Floats, path: Ints, likelihoods: Floats) ->
     """The root-mean-square error of a gateway that filters a path, once it has begun."""
     beliefs = lagged(law, spec.transition, list(likelihoods), 0)
     begun = len(path) // 20
-    return _rms(beliefs[begun:] @ spec.values - spec.values[path[begun:]])
+    return rms(beliefs[begun:] @ spec.values - spec.values[path[begun:]])
 
 
 def _means(joint: Floats, values: Ints) -> Floats:
@@ -184,5 +174,5 @@ def _means(joint: Floats, values: Ints) -> Floats:
     return means
 
 
-def _rms(errors: Floats) -> float:
+def rms(errors: Floats) -> float:
     return math.sqrt(float(np.mean(np.sum(errors**2, axis=1))))

@@ -24,9 +24,11 @@ from gateway.dphmm.composition import between_any
 from gateway.dphmm.constraints import Schedule, delta_set, schedule
 from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.moments import noise_error
+from gateway.dphmm.protection import unbounded_factors
 from gateway.dphmm.stream_check import START_WORDS, measured_loss, measured_stretches, rounded_up
 from gateway.dphmm.tables import TableError
 from gateway.planning.errors import PlanningError
+from gateway.planning.measure_baselines import LocalAttack, location_set_errors, neighbourhood_attack
 from gateway.planning.measure_errors import QUICK, Errors, assess
 from gateway.planning.measure_sets import SetPlan, optimum, prior_within, set_plan, set_plans
 from gateway.planning.measure_spec import MeasureSpec
@@ -76,6 +78,7 @@ class MeasurePlan:
     prior_name: str
     errors: dict[str, Errors]
     reasons: dict[str, str]
+    attack: LocalAttack | None
     stream: StreamEpsilon
     initial: Floats
     fallback: Noise | None
@@ -87,6 +90,11 @@ class MeasurePlan:
     def factor(self) -> Fraction | float:
         """Theorem 6.3's factor of the settled set; 1 for the fallback."""
         return Fraction(1) if self.settled.fallback else self.settled.protection.factor
+
+    @property
+    def unbounded_factors(self) -> tuple[Fraction | float, ...]:
+        """For each state, epsilon times what a point tells between it and absence, with a measurement of 0."""
+        return unbounded_factors(self.settled.hull, self.spec.values)
 
     @property
     def epsilon_any(self) -> float:
@@ -132,7 +140,9 @@ def make_measure_plan(
         refused = str(error)
     noise = noises[place] if noises else None
     promised = _promised(spec, initial, sets, noises) if noises else 1
-    errors, reasons = assess(spec, settled, noise, prior, endless=found.period == 1, quick=quick)
+    endless = found.period == 1
+    errors, reasons = assess(spec, settled, noise, prior, endless=endless, quick=quick)
+    errors["dpls"] = location_set_errors(spec, settled, prior, endless=endless, quick=quick)
     if fallback is None or refused is not None:
         reasons["staircase"] = refused or ""
         stream = StreamEpsilon(None, adversary, "", "no device can draw such noise")
@@ -150,6 +160,7 @@ def make_measure_plan(
         prior_name=prior_name,
         errors=errors,
         reasons=reasons,
+        attack=neighbourhood_attack(spec, settled.possible, settled.hull, prior),
         stream=stream,
         initial=initial,
         fallback=fallback,

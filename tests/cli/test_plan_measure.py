@@ -15,6 +15,9 @@ from contract.measure_policy import MeasurePolicy
 from contract.measure_table import StaircaseNoise
 from contract.measurement import Reach
 from contract.noise_table import NoiseTable
+from gateway.dphmm.graphs import lattice
+from gateway.dphmm.hull import complete_hull
+from gateway.dphmm.moments import noise_error
 from gateway.planning import measure_errors
 from tests.support.command import Done, Fugu
 from tests.support.measured import measure_policy
@@ -77,8 +80,49 @@ def test_the_example_of_the_paper(planner: Planner) -> None:
     assert document["epsilon_any"] == pytest.approx(2)
     # neighbouring ticks are independent here, so the stream reveals what one point does
     assert document["epsilon_stream"] == pytest.approx(2)
-    assert document["rmse"].keys() == {"laplace", "knorm", "staircase", "optimal"}
+    assert document["rmse"].keys() == {"laplace", "knorm", "dpls", "staircase", "optimal"}
     assert document["rmse"]["optimal"]["released"] < document["rmse"]["staircase"]["released"]
+
+
+def test_factors_against_absence_are_those_of_example_5_3(planner: Planner) -> None:
+    """Two questions at once: is it s1, s3 or s5, and is it s4 or s6; absence answers neither."""
+    spec = {**SIX, "coordinates": [[1, 0], [0, 0], [1, 0], [0, 1], [1, 0], [0, 1]]}
+    expected = [float(factor) for factor in GOLDEN["paper"]["ex5.3"]["unbounded_factors"]]
+    assert planner.document(spec, "--quick")["unbounded_factors"] == expected == [1, 0, 1, 2, 1, 2]
+    assert "s0: 1  s1: 0  s2: 1  s3: 2  s4: 1  s5: 2" in planner.run(spec, "--quick").out
+
+
+def test_noise_of_true_neighbourhoods_is_attacked(planner: Planner) -> None:
+    """Example 10.8 with the path s4 - s6 - s5: every point of such noise names its state, planned noise does not."""
+    law = [0, 0, 0, 1 / 3, 1 / 3, 1 / 3]
+    spec = {**SIX, "initial": law, "transition": [law] * 6, "graph": {"edges": [[3, 5], [5, 4]]}}
+    attack = planner.document(spec, "--quick")["attack"]
+    assert (attack["certain"], attack["local"]) == (pytest.approx(1.0), 1.0)
+    assert 1 / 3 < attack["knorm"] < 0.75
+    clique = planner.document({**spec, "graph": {"edges": [[3, 5], [5, 4], [3, 4]]}}, "--quick")["attack"]
+    assert clique["certain"] == 0.0
+    assert clique["local"] == pytest.approx(clique["knorm"], abs=0.03)
+    assert "(LocalDP) it would be 100.0%" in " ".join(planner.run(spec, "--quick").out.split())
+
+
+def test_location_sets_are_a_complete_graph(planner: Planner) -> None:
+    complete = planner.document({**SIX, "graph": {"complete": True}})["rmse"]
+    assert complete["dpls"]["raw"] == pytest.approx(complete["knorm"]["raw"], abs=1e-12)
+    for column in ("single", "estimate"):
+        assert complete["dpls"][column] == pytest.approx(complete["knorm"][column], abs=0.1)
+    sparse = planner.document(SIX, "--quick")["rmse"]
+    assert sparse["dpls"]["raw"] == pytest.approx(complete["knorm"]["raw"], abs=1e-12)
+    assert sparse["knorm"]["raw"] < sparse["dpls"]["raw"]
+    assert sparse["dpls"]["estimate"] is None
+
+
+def test_a_location_set_leaves_unlikely_states_out(planner: Planner) -> None:
+    """With s5 hardly ever visited the set is that of the five others, which are closer together."""
+    law = [0.2, 0.2, 0.2, 0.195, 0.005, 0.2]
+    spec = {**SIX, "transition": [law] * 6, "delta": 0.01}
+    found = planner.document(spec, "--quick")["rmse"]["dpls"]["raw"]
+    kept = complete_hull(lattice([place for state, place in enumerate(SIX["coordinates"]) if state != 4]))
+    assert found == pytest.approx(math.sqrt(noise_error(kept)), abs=1e-12)
 
 
 @pytest.mark.parametrize("objective", ["nearest", "area", "error"])

@@ -20,6 +20,7 @@ from gateway.dphmm.protection import (
     factor,
     protect,
     protected_pairs,
+    unbounded_factors,
 )
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, states
 
@@ -161,3 +162,13 @@ def test_refusals() -> None:
         protect(VALUES, GRAPH, states(6), cap=Fraction(99, 100))
     with pytest.raises(GraphError, match="error, nearest or area"):
         protect(VALUES, TRIANGLE, states(6, 3, 4, 5, 6), objective="printed")  # type: ignore[arg-type]
+
+
+def test_unbounded_factors_of_example_5_3() -> None:
+    """Absence answers (0, 0), as s2 does; off the span of a hull it is told for certain."""
+    values = lattice([(1, 0), (0, 0), (1, 0), (0, 1), (1, 0), (0, 1)])
+    hull = graph_hull(values, GRAPH)
+    assert hull.vertices.tolist() == PAPER["ex5.3"]["verts_ccw"]
+    assert list(unbounded_factors(hull, values)) == [exact(each) for each in PAPER["ex5.3"]["unbounded_factors"]]
+    flat = graph_hull(values, explicit(6, [(1, 2)]))
+    assert list(unbounded_factors(flat, values)) == [1, 0, 1, math.inf, 1, math.inf]
