@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
+from contract.mechanisms import Composing
 from contract.window_frames import WINDOW_NAME_PATTERN
 from fugu.commands import arguments
 from fugu.commands.chain_options import chain_source
@@ -29,6 +30,7 @@ __all__ = ["plan_window", "wanted_window"]
 
 _SLOW_STATES = 6
 _NAMES: tuple[Any, ...] = (*MECHANISMS, "auto")
+_COMPOSING: tuple[Composing, ...] = get_args(Composing)
 _QUERIES: tuple[Query, ...] = ("count", "histogram")
 _STARTS: tuple[Start, ...] = ("any", "stationary")
 _LONGEST = 1 << 31
@@ -78,8 +80,9 @@ def _plan_policy(
     as_json: bool,
 ) -> None:
     """Windows that a device releases for ever, and symbols beside them, under one epsilon."""
-    if options.length is not None or options.endless or options.mechanism is not None:
-        raise CommandLineError("--window plans for a policy, without --length, --endless and --mechanism")
+    if options.length is not None or options.endless:
+        raise CommandLineError("--window plans for a policy, without --length and --endless")
+    mechanism = _composing(options)
     source = chain_source(chains)
     made = chosen_discretiser(discretiser, source)
     period = source.period_seconds if options.period is None else arguments.positive(options.period, "period")
@@ -87,7 +90,9 @@ def _plan_policy(
     epsilon = arguments.positive(options.epsilon, "epsilon")
     with working("planning windows"):
         adversary = arguments.adversary(options.adversary or "informed")
-        plan = joint_plan(source.chains, epsilon, adversary, wanted, options.symbols, start=_start(options))
+        plan = joint_plan(
+            source.chains, epsilon, adversary, wanted, options.symbols, start=_start(options), mechanism=mechanism
+        )
     if output is not None:
         policy = build_window_policy(plan, policy_header("fugu plan window", header, made, source, period))
         output.write_text(policy.to_json(), encoding="utf-8")
@@ -99,6 +104,19 @@ def _plan_policy(
             say(f"policy written to {output}: {missing_sentence(policy)}")
     for warning in source.warnings:
         warn(warning)
+
+
+def _composing(options: WindowOptions) -> Composing:
+    """The mechanism of a policy's windows, which never end; "auto" is the accountant, which never needs more noise."""
+    name = arguments.one_of(options.mechanism or "chain", "mechanism", _NAMES)
+    if name == "auto":
+        return "chain"
+    if name not in _COMPOSING:
+        raise CommandError(
+            f"mechanism {name} does not compose, and a device releases windows for ever: plan them by "
+            f"{', '.join(_COMPOSING)}"
+        )
+    return _COMPOSING[_COMPOSING.index(name)]
 
 
 def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -> list[WantedWindow]:

@@ -38,6 +38,7 @@ def policy_document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str,
         windows: dict[str, object] = {
             "rates": {window.name: str(window.rate) for window in policy.windows},
             "errors": {window.name: _error(window)._asdict() for window in policy.windows},
+            "mechanisms": {window.name: window.mechanism for window in policy.windows},
         }
         if policy.windows_guarantee is not None and alone is not None:
             stretches = stretch_documents(policy.window_stretches(alone.epsilon))
@@ -76,8 +77,8 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None) -> None:
             print(f"  {line}")
     for window in policy.windows:
         print(
-            f"  window {window.name}: scale {window.scale}, adds {float(window.rate):.6g} to the loss of every tick; "
-            f"its share is off by {_error(window).share_mean:.2%} on average"
+            f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "
+            f"loss of every tick; its share is off by {_error(window).share_mean:.2%} on average"
         )
 
 

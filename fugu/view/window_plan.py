@@ -136,6 +136,8 @@ def show_joint(plan: JointPlan, period: float | None, notes: Sequence[str], disc
     show_table(title[0].upper() + title[1:], _WINDOW_COLUMNS, rows)
     for window, error in zip(plan.windows, plan.errors, strict=True):
         say(f"the share over {_span(window, period)} is within {_percent(error.share_95)} (95 % of the time)")
+    if (mechanism := plan.windows[0].mechanism) != "chain":
+        say(f"planned by {mechanism}; the chain accountant, and so the device, finds epsilon {plan.loss.epsilon:.6g}")
     if plan.table is not None:
         kept = [row[x] / 2**32 for x, row in enumerate(plan.table.weights())]
         say(f"a symbol every tick is the true state with probability {', '.join(f'{p:.4f}' for p in kept)}, by state")

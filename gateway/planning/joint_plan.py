@@ -18,10 +18,12 @@ from contract.chains import BinaryChains, ChainClass
 from contract.errors import GuaranteeError
 from contract.exponential import exp_up
 from contract.guarantee import Adversary, Guarantee, Loss, check_ratios, lasting_ratios, ratio_loss
+from contract.mechanisms import Composing
 from contract.noise_table import NoiseTable
 from contract.windows import Window, total_rate
 from gateway.planning.answers import WindowError, window_error
 from gateway.planning.errors import PlanningError
+from gateway.privacy.chain_class import ChainClassError
 from gateway.privacy.randomised_response import (
     Objective,
     allowed_ratios,
@@ -30,6 +32,7 @@ from gateway.privacy.randomised_response import (
     stream_states,
 )
 from gateway.privacy.starts import Covered, Start, covered_start
+from gateway.privacy.window_mechanisms import WindowRequest, window_noise
 from gateway.privacy.window_scale import lawful_scale
 
 __all__ = ["JointPlan", "WantedWindow", "joint_plan", "shares_of"]
@@ -55,10 +58,17 @@ class WantedWindow(NamedTuple):
     stride: int | None = None
     share: float | None = None
 
-    def window(self, scale: Fraction) -> Window:
-        """The window with this noise."""
+    def window(self, scale: Fraction, mechanism: Composing = "chain") -> Window:
+        """The window with this noise, planned by a mechanism."""
         stride = self.length if self.stride is None else self.stride
-        return Window(name=self.name, length=self.length, stride=stride, states=self.states, scale=str(scale))
+        return Window(
+            name=self.name,
+            length=self.length,
+            stride=stride,
+            states=self.states,
+            scale=str(scale),
+            mechanism=mechanism,
+        )
 
 
 class JointPlan(NamedTuple):
@@ -96,6 +106,7 @@ def joint_plan(
     symbols: float | None = None,
     objective: Objective = "information",
     start: Start | None = None,
+    mechanism: Composing = "chain",
 ) -> JointPlan:
     """Divide what epsilon allows among windows and symbols.
 
@@ -107,10 +118,12 @@ def joint_plan(
         symbols: the share of a tick's loss that is left to symbols, in (0, 1); none for no symbols.
         objective: what a table of two states is best for.
         start: the start that the device's check must cover; none for the one that the class comes with.
+        mechanism: by which windows are planned. The device's check is always that of the chain accountant, which finds
+            that windows planned by quilts lose less.
 
     Raises:
         PlanningError: the shares are not shares, or there is no window, or not such a one, or a device's check of such
-            chains does not cover any start.
+            chains does not cover any start, or quilts have no bound for such chains or against such an adversary.
         CalibrationError: epsilon allows no symbols beside the windows.
         ChainClassError: a window needs more noise than a policy can hold.
         pydantic.ValidationError: a window is not what a policy allows.
@@ -127,8 +140,17 @@ def joint_plan(
             "--adversary universal, or chains of bounded odds ratios"
         )
     shares = shares_of(windows, symbols or 0.0)
-    allowed = math.log(min(allowed_ratios(chains, epsilon, adversary)))
-    planned = _scaled(chains, guarantee, windows, [share * allowed for share in shares])
+    if mechanism == "chain":
+        allowed = math.log(min(allowed_ratios(chains, epsilon, adversary)))
+    elif symbols is not None:
+        raise PlanningError(f"symbols beside windows are planned by the chain accountant, not by {mechanism}")
+    else:
+        request = WindowRequest(chains, epsilon, None, "count", adversary, start=start)
+        try:
+            allowed = 1.0 / window_noise(request, mechanism).scale
+        except ChainClassError as error:
+            raise PlanningError(f"{mechanism} {error}") from None
+    planned = _scaled(chains, guarantee, windows, [share * allowed for share in shares], mechanism)
     rate = total_rate(planned)
     alone = _loss(chains, rate, adversary)
     errors = tuple(window_error(Fraction(window.scale), window.length) for window in planned)
@@ -172,7 +194,11 @@ def shares_of(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
 
 
 def _scaled(
-    chains: ChainClass, guarantee: Guarantee, windows: Sequence[WantedWindow], rates: Sequence[float]
+    chains: ChainClass,
+    guarantee: Guarantee,
+    windows: Sequence[WantedWindow],
+    rates: Sequence[float],
+    mechanism: Composing,
 ) -> tuple[Window, ...]:
     """Windows with the noise of their rates, and with as little more as the device's check wants."""
     factor, step = _WHOLE, 1e-9
@@ -180,7 +206,7 @@ def _scaled(
         planned = []
         for wanted, rate in zip(windows, rates, strict=True):
             unit = wanted.window(Fraction(1)).rate
-            planned.append(wanted.window(lawful_scale(float(unit) / rate * factor)))
+            planned.append(wanted.window(lawful_scale(float(unit) / rate * factor), mechanism))
         ratio = exp_up(total_rate(planned))
         try:
             check_ratios(chains, (ratio, ratio), guarantee, "the set of windows")

@@ -360,7 +360,21 @@ def test_a_policy_of_windows_says_how_far_off_an_answer_is(fugu: Fugu, tmp_path:
     shown = fugu("policy", "check", file, "--json").json()
     assert shown["weights"] is None
     assert shown["windows"]["errors"]["5m"] == five["error"]
-    assert shown["windows"].keys() == {"rates", "errors"}
+    assert shown["windows"].keys() == {"rates", "errors", "mechanisms"}
+
+
+@pytest.mark.parametrize(("mechanism", "scale"), [("mqm-exact", 12.8399643), ("mqm-approx", 23.5059553)])
+def test_a_window_names_the_mechanism_that_planned_it(fugu: Fugu, tmp_path: Path, mechanism: str, scale: float) -> None:
+    file = tmp_path / "policy.json"
+    words = (*PAIR, "--period", 1, "--adversary", "ignorant", "--window", "5m", "--mechanism", mechanism)
+    done = fugu(*words, *NAMES, "-o", file)
+    assert f"planned by {mechanism}; the chain accountant, and so the device, finds epsilon 0." in done.out
+    policy = Policy.from_json(file.read_text())
+    assert [window.mechanism for window in policy.windows] == [mechanism]
+    assert float(Fraction(policy.windows[0].scale)) == pytest.approx(scale, rel=1e-7)
+    assert policy.verify(1.0).epsilon < 0.3, "the device's own check"
+    assert f"by {mechanism}, adds" in fugu("policy", "check", file).out
+    assert fugu("policy", "check", file, "--json").json()["windows"]["mechanisms"] == {"5m": mechanism}
 
 
 def test_windows_and_symbols_share_one_epsilon(fugu: Fugu, tmp_path: Path) -> None:
@@ -402,6 +416,20 @@ def test_a_fitted_model_brings_its_class_period_and_threshold(fugu: Fugu, tmp_pa
         (("--window", "5", "--length", "5"), 2, "without --length"),
         (("--window", "5", "--query", "histogram", "--count", "1"), 2, "--count is for counts"),
         (("--window", "5", "--count", "2"), 1, "states to count are some of 0 to 1, got [2]"),
+        (("--window", "5", "--mechanism", "mqm-exact"), 1, "mqm-exact protects against the ignorant adversary only"),
+        (
+            ("--window", "5", "--mechanism", "wasserstein"),
+            1,
+            "does not compose, and a device releases windows for ever",
+        ),
+        (("--window", "5", "--mechanism", "group"), 1, "plan them by chain, mqm-exact, mqm-approx"),
+        (("--window", "5", "--mechanism", "gk16"), 1, "does not compose"),
+        (("--window", "5", "--mechanism", "auto"), 0, ""),
+        (
+            ("--window", "5", "--mechanism", "mqm-exact", "--adversary", "ignorant", "--symbols", ".2"),
+            1,
+            "symbols beside windows are planned by the chain accountant",
+        ),
         (("-o", "policy.json"), 2, "a policy needs --window"),
         (("--symbols", ".5"), 2, "a policy needs --window"),
         (

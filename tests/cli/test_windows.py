@@ -43,7 +43,7 @@ def test_the_check_of_a_policy_shows_both_guarantees(fugu: Fugu, file: Path) -> 
     assert "home/watch/hr version 1: both guarantees hold" in shown.out
     assert "claimed  epsilon 1.5, universal adversary, for symbols and windows together" in shown.out
     assert "claimed  epsilon 0.5, ignorant adversary, for windows alone" in shown.out
-    assert "window high: scale 200, adds 0.05 to the loss of every tick" in shown.out
+    assert "window high: scale 200 by chain, adds 0.05 to the loss of every tick" in shown.out
     one = Policy.from_json(file.read_bytes())
     alone = one.verify_windows()
     assert alone is not None

@@ -12,13 +12,17 @@ import pytest
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from contract.errors import FuguError, GuaranteeError
 from contract.guarantee import Adversary, Guarantee
+from contract.mechanisms import Composing
 from contract.policy import Policy
 from gateway.planning.answers import window_error
 from gateway.planning.errors import PlanningError
 from gateway.planning.joint_plan import JointPlan, WantedWindow, joint_plan
 from gateway.planning.policy_builder import PolicyHeader, build_window_policy, frame_ticks, thresholds
 from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.quilt_composition import quilt_rate_loss
+from gateway.privacy.quilts import corner_chains
 from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary
+from gateway.privacy.window_mechanisms import known_chains
 
 STICKY = BinaryChains(q=(0.1, 0.12), r=(0.3, 0.4))
 TURNING = BinaryChains(q=(0.6, 0.7), r=(0.5, 0.6))
@@ -82,6 +86,29 @@ def test_windows_alone_have_the_noise_that_the_accountant_allows() -> None:
         (window,) = joint_plan(STICKY, 1.0, adversary, [COUNT]).windows
         allowed = ChainAccountant(STICKY).allowance(1.0, adversary)
         assert float(Fraction(window.scale)) == pytest.approx(1.0 / allowed, rel=1e-6)
+
+
+@pytest.mark.parametrize("mechanism", ["mqm-exact", "mqm-approx"])
+@pytest.mark.parametrize("chains", [STICKY, TURNING, KNOWN, ROOMS])
+def test_windows_that_quilts_planned_keep_epsilon_by_quilts_and_by_the_device(
+    chains: ChainClass, mechanism: Composing
+) -> None:
+    plan = joint_plan(
+        chains, 1.0, "ignorant", [COUNT, HOUR, WantedWindow("day", 86_400, (1,), share=0.25)], mechanism=mechanism
+    )
+    assert {window.mechanism for window in plan.windows} == {mechanism}
+    rate = float(sum(window.rate for window in plan.windows))
+    members = known_chains(chains)
+    loss = quilt_rate_loss(corner_chains(members) if isinstance(members, BinaryChains) else members, rate)
+    assert loss <= 1.0
+    assert (loss > 1.0 - 1e-6) == (mechanism == "mqm-exact")
+    assert policy(plan).verify(1.0).epsilon == plan.loss.epsilon < 1.0
+    with pytest.raises(PlanningError, match="ignorant adversary only"):
+        joint_plan(chains, 1.0, "informed", [COUNT], mechanism=mechanism)
+    with pytest.raises(PlanningError, match="planned by the chain accountant"):
+        joint_plan(chains, 1.0, "ignorant", [COUNT], 0.2, mechanism=mechanism)
+    with pytest.raises(PlanningError, match="needs transition matrices"):
+        joint_plan(THREE, 1.0, "ignorant", [COUNT], mechanism=mechanism)
 
 
 def test_the_loss_is_divided_for_equal_errors_of_shares_or_as_asked() -> None:

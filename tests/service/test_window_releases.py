@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from contract.chains import BinaryChains
 from contract.discretisers import Baseline
 from contract.frames import SymbolFrame
+from contract.mechanisms import Composing
 from contract.noise_table import NoiseTable
 from contract.policy import Policy
 from contract.release_frames import ReleaseFrame, decode_release
 from contract.window_frames import WindowFrame
 from contract.windows import Window
+from gateway.planning.joint_plan import WantedWindow, joint_plan
 from gateway.release.audit import verify
 from gateway.release.entries import Key, LedgerError, Release
 from gateway.service.ingest import Received
@@ -82,6 +85,26 @@ def two(folder: Path, *releases: str) -> Bench:
         )
         bench.record(device, *frames([10] * 3, seed=seed))
     return bench
+
+
+@pytest.mark.parametrize("mechanism", ["chain", "mqm-exact", "mqm-approx"])
+def test_an_audience_with_the_promise_of_a_window_is_told_it_by_the_same_mechanism(
+    tmp_path: Path, mechanism: Composing
+) -> None:
+    """The base of an account, by its own rule, is all that the rule allows, and not more."""
+    chains = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4))
+    plan = joint_plan(chains, 1.0, "ignorant", [WantedWindow("ten", 10, (1,))], mechanism=mechanism)
+    only_watch = only("watch", TEN).model_copy(update={"chains": chains, "windows": plan.windows})
+    ignorant = WIDE.replace("informed", "ignorant")
+    bench = Bench(tmp_path, (only_watch,), scheduled(mechanism=mechanism), audiences=ignorant)
+    bench.record("watch", counted(0, 300), counted(1, -20))
+    (frame,) = bench.released()
+    assert (frame.mechanism, frame.noise, frame.charge, frame.scale) == (
+        *(mechanism, "device-windows", 0.0, plan.windows[0].scale),
+    )
+    account = bench.ledger.account(Key("watch", "hr", "public"))
+    assert account.allowance * (1.0 - 1e-6) < account.base <= account.allowance
+    assert verify(bench.ledger).problems == ()
 
 
 def test_a_group_is_counted_from_its_windows_and_charged_them_once(tmp_path: Path) -> None:
