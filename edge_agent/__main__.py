@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from edge_agent.agent import Agent
         from edge_agent.randomiser import system_entropy
         from edge_agent.sensors import silence_warning
-        from edge_agent.shared import open_sensors
+        from edge_agent.stream import open_sensors
         from host.systemd import Notifier
 
         plan = checked()

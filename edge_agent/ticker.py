@@ -19,8 +19,7 @@ from contract.status_codes import StatusCode
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors import Sensor
-from edge_agent.shared import Sensors, SharedSensor, check_lines
-from edge_agent.stream import Stream
+from edge_agent.stream import Sensors, SharedSensor, Stream, check_lines
 from edge_agent.window import StreamWindows
 from host.wake import Wake
 

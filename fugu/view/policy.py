@@ -10,8 +10,7 @@ from contract.frames import MAX_TICK
 from contract.guarantee import Guarantee, Loss
 from contract.measure_policy import MeasurePolicy
 from contract.measurement import Reach
-from contract.missing import share_bias
-from contract.noise_table import NoiseTable
+from contract.noise_table import NoiseTable, share_bias
 from contract.policy import Policy
 from contract.policy_header import PolicyHeader
 from contract.stretches import Stretch

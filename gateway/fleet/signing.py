@@ -13,13 +13,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from contract.envelope import Envelope, decode_envelope, encode_envelope, sign
 from contract.errors import FrameError, FuguError, NotYetValidError, PolicyError
-from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, write_document
+from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, signers, write_document
 from contract.measure_policy import MeasurePolicy
 from contract.measure_table import decoded_table, encoded_table
 from contract.pins import MeasuredPins, SymbolPins, pins_of
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
-from contract.signatures import signers
 from contract.trust import Trust
 from gateway.fleet.entries import DocumentError
 from gateway.fleet.roots import Root, device_trust

@@ -27,7 +27,7 @@ from gateway.attack import (
 from gateway.chain.arrays import Ints
 from gateway.planning.errors import PlanningError
 from gateway.planning.readings import Readings
-from gateway.planning.states import states_of
+from gateway.planning.recording import states_of
 from gateway.privacy.covering_class import covering_class
 from gateway.privacy.randomised_response import allowed_ratios, calibrate_binary
 

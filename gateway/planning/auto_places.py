@@ -36,8 +36,8 @@ from gateway.planning.measure_policy_builder import MeasureHeader, build_measure
 from gateway.planning.measure_spec import MeasureSpec
 from gateway.planning.policy_builder import LATENCY_SECONDS, frame_ticks
 from gateway.planning.question import Question
+from gateway.planning.recording import states_of
 from gateway.planning.sampled import Cut, Part, three_sets
-from gateway.planning.states import states_of
 from gateway.planning.traces import Traces, place_columns, read_traces, resampled
 from gateway.planning.true_class import strongest, true_class
 from gateway.privacy.accountant.bounded import odds_ratio_loss

@@ -20,13 +20,21 @@ from contract.guarantee import Adversary
 from contract.noise_table import NoiseTable
 from contract.window_frames import WindowFrame, encode_window
 from gateway.attack import Attack
-from gateway.planning.answers import Shares, group_error, guess_error, noisy_shares, true_shares
+from gateway.planning.answers import (
+    Assessed,
+    Shares,
+    assess_now,
+    assess_shares,
+    group_error,
+    guess_error,
+    noisy_shares,
+    true_shares,
+)
 from gateway.planning.errors import PlanningError
 from gateway.planning.joint_plan import WantedWindow, joint_plan
 from gateway.planning.policy_builder import frame_ticks
 from gateway.planning.question import Question, Want
 from gateway.planning.sampled import Cut, Sampled
-from gateway.planning.symbol_answers import Assessed, assess_now, assess_shares
 from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary
 
 __all__ = [

@@ -16,7 +16,7 @@ from gateway.chain.arrays import Ints
 from gateway.planning.errors import PlanningError
 from gateway.planning.question import ChosenStates
 from gateway.planning.readings import Readings
-from gateway.planning.states import states_of
+from gateway.planning.recording import states_of
 
 __all__ = ["BASELINES_APART", "Cut", "Part", "Sampled", "ThreeSets", "apart_ticks", "sampled", "three_sets"]
 

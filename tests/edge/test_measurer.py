@@ -37,8 +37,7 @@ from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
-from edge_agent.shared import SharedSensor
-from edge_agent.stream import Stream
+from edge_agent.stream import SharedSensor, Stream
 from edge_agent.window import StreamWindows
 from firmware_sim.devices import write_device
 from gateway.service.kinds.point_model import MeasureModel

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from contract.discrete_laplace import SCALE
 from contract.frames import decode_symbols, encode_status
-from contract.missing import public_row, public_weights
-from contract.noise_table import NoiseTable
+from contract.noise_table import NoiseTable, public_row, public_weights
 from contract.status_codes import StatusCode
 from contract.window_frames import decode_window
 from edge_agent.agent import Agent

@@ -14,7 +14,7 @@ from fugu.demo.people import RECORDINGS
 from fugu.view.auto_plan import verdict
 from gateway.attack import Attack
 from gateway.chain import simulate
-from gateway.planning.answers import noisy_shares, true_shares
+from gateway.planning.answers import assess_now, noisy_shares, true_shares
 from gateway.planning.auto import AutoPlan, plan_auto
 from gateway.planning.auto_files import auto_policy
 from gateway.planning.candidates import symbol_table
@@ -22,7 +22,6 @@ from gateway.planning.errors import PlanningError
 from gateway.planning.question import Question
 from gateway.planning.readings import Readings, read_readings
 from gateway.planning.sampled import Cut
-from gateway.planning.symbol_answers import assess_now
 
 DATA = Path(__file__).parents[1] / "data"
 HEARTS = [(name, baseline) for name in ("N05", "N07", "N10") for baseline in (100, 300)]

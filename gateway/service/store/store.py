@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from contract.errors import FuguError
-from contract.file_format import STORE
 from gateway.service.coverage import Merge
 from gateway.service.store.points import PointStore
 from gateway.service.store.releases import ReleaseStore
 from gateway.service.store.symbols import SymbolStore
 from gateway.service.store.windows import WindowStore
-from host.database import open_database, transaction
+from host.database import STORE, open_database, transaction
 
 __all__ = ["Outgoing", "Store", "StoreError", "hold_store"]
 
