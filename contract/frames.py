@@ -13,8 +13,7 @@ from itertools import product
 from typing import Any
 
 from contract._wire import array, binary, each, fields, identity, integer, kind, length, pack, text
-from contract.errors import ClockEpochError, FrameLengthError, FrameRangeError, FrameTypeError
-from contract.status_codes import StatusCode, ordered
+from contract.errors import ClockEpochError, FrameLengthError, FrameRangeError, FrameTypeError, StatusCode, ordered
 
 __all__ = [
     "MAX_CLOCK_EPOCH",

@@ -61,7 +61,6 @@ class PolicyHeader(DocumentFile):
 
     @property
     def _unused(self) -> set[str]:
-        """Fields to leave out of the JSON form."""
         return set()
 
     def to_json(self) -> str:

@@ -342,7 +342,6 @@ def _envelope(payload: bytes) -> Envelope:
 
 
 def _read(kind: type[_Read], envelope: Envelope) -> _Read:
-    """The document that was signed."""
     try:
         return read_document(kind, envelope.payload)
     except PolicyError as error:

@@ -71,7 +71,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _status(config: Path) -> int:
-    """Print what the agent of a configuration last said of itself."""
     from edge_agent.config_file import read_config
     from edge_agent.local_status import show_status
     from edge_agent.local_watch import ask_watch

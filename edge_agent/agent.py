@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from contract.errors import FrameError
+from contract.errors import FrameError, StatusCode, ordered
 from contract.frames import Status, StreamStatus, decode_committed, encode_status
-from contract.status_codes import StatusCode, ordered
 from contract.topics import committed_topic, status_topic, table_topic
 from edge_agent.local_status import LocalStatus
 from edge_agent.local_watch import LocalWatch
@@ -186,7 +185,6 @@ class Agent:
         self._connected_anew = True
 
     def _arrived(self, topic: str, payload: bytes) -> None:
-        """A message on one of the topics subscribed to."""
         if topic == self._committed_topic:
             self._committed(payload)
         elif self._fleet is not None:
@@ -195,7 +193,6 @@ class Agent:
             self.rejected += 1
 
     def _committed(self, payload: bytes) -> None:
-        """The gateway has said what is durable."""
         try:
             self._sender.committed(decode_committed(payload))
         except FrameError:

@@ -12,8 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from contract.classify import Classifier
-from contract.errors import FuguError
-from contract.status_codes import StatusCode
+from contract.errors import FuguError, StatusCode
 from edge_agent.config_file import ConfigError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import Mechanism

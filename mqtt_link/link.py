@@ -259,7 +259,6 @@ class Link:
 
 
 def _end_thread(client: mqtt.Client) -> None:
-    """Wait until the network thread has ended."""
     # paho forgets its thread when that ends by itself, be it between loop_stop's look at it and its join.
     with contextlib.suppress(AttributeError):
         client.loop_stop()

@@ -12,8 +12,8 @@ from fugu.errors import CommandLineError
 from fugu.view.measure_plan import draw_measure_plan, measure_document, show_measure_plan
 from fugu.view.terminal import say, warn, working
 from gateway.planning.measure_planner import MeasurePlan, make_measure_plan
-from gateway.planning.measure_policy_builder import MeasureHeader, build_measure_policy, missing_fields
 from gateway.planning.measure_spec import read_spec
+from gateway.planning.policy_builder import MeasureHeader, build_measure_policy, missing_fields
 
 __all__ = ["plan_measure"]
 

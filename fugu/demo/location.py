@@ -16,8 +16,8 @@ from fugu.demo.broker import start_broker
 from fugu.demo.location_report import html_report, read_walk, walk_table
 from fugu.demo.processes import STOP_SECONDS, DemoError, await_that, gateway, subscriber
 from gateway.planning.measure_planner import make_measure_plan
-from gateway.planning.measure_policy_builder import MeasureHeader, build_measure_policy
 from gateway.planning.measure_spec import read_spec
+from gateway.planning.policy_builder import MeasureHeader, build_measure_policy
 from mqtt_link import Broker
 
 __all__ = ["SPECIFICATION", "run"]

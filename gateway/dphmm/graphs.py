@@ -135,7 +135,6 @@ def edge_list(graph: Bools) -> list[tuple[int, int]]:
 
 
 def _loopless(related: Bools) -> Bools:
-    """The relation without its diagonal."""
     related = related.copy()
     np.fill_diagonal(related, False)
     return related
@@ -209,7 +208,6 @@ def stacked(*queries: ArrayLike) -> Ints:
 
 
 def _written(value: Resolution, what: str) -> Fraction:
-    """A number as it is written."""
     try:
         return Fraction(value) if isinstance(value, int | Fraction) else Fraction(repr(value))
     except (ValueError, TypeError):

@@ -181,7 +181,6 @@ class Rollouts:
             self._record(number, who, what, "", time_us)
 
     def _tell(self, number: int, before: State, after: State, time_us: int) -> None:
-        """What a rollout did by itself."""
         if after.stage != before.stage:
             self._record(number, _GATEWAY, "stage", f"stage {after.stage + 1} of {len(after.stages)}", time_us)
         if after.phase != before.phase:

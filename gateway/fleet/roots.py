@@ -156,7 +156,6 @@ def rotate(
 
 
 def _replaced(document: RootDocument, role: RoleName, key: str | None) -> set[str]:
-    """Names of the keys that go."""
     names = set(_role(document, role).keys)
     if key is None:
         return names

@@ -98,8 +98,6 @@ class AutoPlan(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """What all steps need."""
-
     readings: Readings
     question: Question
     states: ChosenStates

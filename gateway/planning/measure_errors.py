@@ -138,12 +138,10 @@ def _gauge(hull: Hull) -> Callable[[Floats], Floats]:
 
 
 def _draws(states: int) -> int:
-    """How many ticks to simulate."""
     return max(_LEAST_DRAWS, min(_MOST_DRAWS, _MOST_CELLS // states))
 
 
 def _walk(transition: Floats, law: Floats, generator: np.random.Generator) -> Ints:
-    """A path of the chain, from a law."""
     steps = np.cumsum(transition, axis=1)
     path = np.empty(_draws(len(law)) // 2, dtype=np.int64)
     state = int(generator.choice(len(law), p=law))

@@ -152,7 +152,6 @@ class Gateway:
         self._worker.start()
 
     def _open_schedule(self, catalogue: Catalogue) -> Schedule | None:
-        """The releases, if there are any."""
         settings = self._settings
         if settings.releases is None:
             return None
