@@ -162,8 +162,7 @@ class MeasurePolicy(PolicyHeader):
     @property
     def matrix(self) -> list[list[float]]:
         """The transition probabilities, N x N."""
-        rows = map(dict, self.transition)
-        return [[row.get(state, 0.0) for state in range(len(self.transition))] for row in rows]
+        return [[row.get(state, 0.0) for state in range(len(self.transition))] for row in map(dict, self.transition)]
 
     def table(self, number: int) -> TimedTable | None:
         """The table of a number, if the policy has it."""

@@ -116,8 +116,7 @@ class Ticker:
             for plan in plans:
                 old = before.get(plan.stream)
                 stream = self._open(plan, self._sensors.of(plan))
-                reached = plan.tick_at(now) + 1 if old is None else old.next_tick
-                stream.next_tick = max(stream.last_tick + 1, reached)
+                stream.next_tick = max(stream.last_tick + 1, plan.tick_at(now) + 1 if old is None else old.next_tick)
                 streams.append(stream)
             store()
         _align(streams, self.streams)

@@ -255,8 +255,7 @@ def _regression(features: Floats, label: Floats) -> Floats:
     for _ in range(_NEWTON_STEPS):
         chance = expit(features @ weights)
         slope = features.T @ (chance - label) + ridge * weights
-        curve = (features * (chance * (1 - chance))[:, None]).T @ features + np.diag(ridge)
-        step = np.linalg.solve(curve, slope)
+        step = np.linalg.solve((features * (chance * (1 - chance))[:, None]).T @ features + np.diag(ridge), slope)
         weights -= step
         if np.abs(step).max() < 1e-8:
             break

@@ -184,8 +184,7 @@ class BrokerFolder:
         file = self.authority_key if ca_key is None else ca_key
         if not file.exists():
             raise DeploymentError(f"the authority's key is not at {file}: say with --ca-key where it is")
-        key = read_text(file, "the authority's key")
-        return Authority.load(self.authority_certificate.encode(), key.encode())
+        return Authority.load(self.authority_certificate.encode(), read_text(file, "the authority's key").encode())
 
 
 def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder:

@@ -147,8 +147,7 @@ def _offer(plan: Plan, state: State, reports: Mapping[str, Report], passed: int)
             break
         if name in state.offers or (report := reports.get(name)) is None or report.newest > plan.version:
             continue
-        reached = state.clock_us if report.online else None
-        made[name] = Offer(state.clock_us, state.seen_us, report.former, reached)
+        made[name] = Offer(state.clock_us, state.seen_us, report.former, state.clock_us if report.online else None)
         slot += interval
     if not made:
         return (), state

@@ -98,8 +98,7 @@ def initialise(
         pydantic.ValidationError: a threshold can never be met, or the name is none.
     """
     keys = {role: [Ed25519PrivateKey.generate() for _ in range(counts[role])] for role in ROLES}
-    document = _document(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds)
-    root = _signed(document, keys["root"])
+    root = _signed(_document(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds), keys["root"])
     device_trust(root)
     new_key_folder(folder)
     for role in ROLES:

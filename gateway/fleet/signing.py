@@ -214,8 +214,7 @@ def read_signed(content: bytes, root: Root) -> Signed:
 
 def sign_document(document: PolicyDocument, keys: Sequence[Ed25519PrivateKey], root: Root) -> Signed:
     """Sign a document."""
-    envelope = sign("policy", write_document(document), keys)
-    return Signed(document, envelope, len(keys), root.document.policy.threshold)
+    return Signed(document, sign("policy", write_document(document), keys), len(keys), root.document.policy.threshold)
 
 
 def add_signatures(signed: Signed, keys: Sequence[Ed25519PrivateKey]) -> Signed:
@@ -245,8 +244,7 @@ def check(signed: Signed, root: Root, now: int, enrolments: Iterable[Enrolment] 
         DocumentError: an enrolment is for a device that the document is not for.
     """
     document = signed.document
-    groups = (document.to.group,) if document.to.group else ()
-    judges = [device_trust(root, document.to.device or _SOMEBODY, groups)]
+    judges = [device_trust(root, document.to.device or _SOMEBODY, (document.to.group,) if document.to.group else ())]
     for enrolment in enrolments:
         if enrolment.fleet != document.fleet or not document.to.reaches(enrolment.device, enrolment.groups):
             raise DocumentError(

@@ -171,8 +171,7 @@ def wanted_window(length: int, bins: Bins) -> WantedWindow:
 
 def window_scale(chains: ChainClass, question: Question, epsilon: float, bins: Bins) -> Fraction:
     """The noise of tumbling windows, which is the same for every length; a `FuguError` if no noise is enough."""
-    plan = joint_plan(chains, epsilon, question.adversary, [wanted_window(SHORTEST, bins)])
-    return Fraction(plan.windows[0].scale)
+    return Fraction(joint_plan(chains, epsilon, question.adversary, [wanted_window(SHORTEST, bins)]).windows[0].scale)
 
 
 def symbol_table(chains: ChainClass, epsilon: float, adversary: Adversary) -> NoiseTable:
@@ -294,8 +293,7 @@ def held_back(candidate: Candidate, data: Sampled, bins: Bins, rng: np.random.Ge
     assert candidate.table is not None
     if candidate.window_ticks is None:
         return assess_now(candidate.table, data.fit, test, len(test.states), rng).mean
-    length = max(1, candidate.window_ticks // candidate.every)
-    one = assess_shares(candidate.table, data.fit, test, length, bins, rng)
+    one = assess_shares(candidate.table, data.fit, test, max(1, candidate.window_ticks // candidate.every), bins, rng)
     return None if one is None else one.mean
 
 
