@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from contract._wire import length
 from contract.discrete_laplace import SCALE
@@ -134,7 +134,7 @@ class NoiseTable:
         """
         keep = SCALE - (states - 1) * flip_weight
         weights = [[keep if z == x else flip_weight for z in range(states)] for x in range(states)]
-        return cls(tuple(_thresholds(row) for row in weights))
+        return cls(tuple(tuple(accumulate(row[:-1])) for row in weights))
 
 
 def check_dimensions(points: tuple[Point, ...], name: str) -> None:
@@ -173,11 +173,6 @@ def _check_points(table: NoiseTable) -> None:
             raise FrameLengthError(f"{len(row)} thresholds for {len(table.points)} points")
         if any(low >= high for low, high in pairwise((0, *row, SCALE))):
             raise FrameRangeError("thresholds must increase strictly: an empty cell would reveal its state")
-
-
-def _thresholds(weights: list[int]) -> tuple[int, ...]:
-    """Return the m - 1 running totals of m cell weights."""
-    return tuple(sum(weights[: symbol + 1]) for symbol in range(len(weights) - 1))
 
 
 def public_row(word: int, states: int) -> int:

@@ -154,7 +154,8 @@ class Stream:
         self.watch = None if plan.watch is None else Watch(len(plan.discretiser["states"]), plan.watch)
         self.silent = 0
         self._told: set[str] = set()
-        self.mechanism = Mechanism(_nothing, None) if plan.noise is None else plan.noise.begin(entropy)
+        nothing = Mechanism(lambda _tick, _state: None, None)
+        self.mechanism = nothing if plan.noise is None else plan.noise.begin(entropy)
 
     def observe(self, tick: int) -> int | None:
         """The state of a tick, or none; what is wrong with the sensor is told once, to the journal only."""
@@ -192,7 +193,3 @@ class Stream:
             _log.warning("table for %s refused: %s", self.plan.stream, refusal)
         self.refusal = refusal
         return False
-
-
-def _nothing(_tick: int, _state: int | None) -> None:
-    """Draw no symbol."""

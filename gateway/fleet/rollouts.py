@@ -133,7 +133,10 @@ class Rollouts:
                 if isinstance(action, SetDesired):
                     self._registry.want(action.device, action.version, time_us, number)
             self._save(number, state, following, time_us)
-            self._tell(number, state, following, time_us)
+            if (stage := following.stage) != state.stage:
+                self._record(number, _GATEWAY, "stage", f"stage {stage + 1} of {len(following.stages)}", time_us)
+            if following.phase != state.phase:
+                self._record(number, _GATEWAY, following.phase, following.cause, time_us)
             return actions
 
     def due(self, time_us: int, limit: int = 100) -> list[Due]:
@@ -179,12 +182,6 @@ class Rollouts:
             state = self._load(number).state
             self._save(number, state, change(state), time_us)
             self._record(number, who, what, "", time_us)
-
-    def _tell(self, number: int, before: State, after: State, time_us: int) -> None:
-        if after.stage != before.stage:
-            self._record(number, _GATEWAY, "stage", f"stage {after.stage + 1} of {len(after.stages)}", time_us)
-        if after.phase != before.phase:
-            self._record(number, _GATEWAY, after.phase, after.cause, time_us)
 
     def _record(self, number: int, who: str, what: str, detail: str, time_us: int) -> None:
         self._registry.record(who, what, f"rollout {number}", detail, time_us=time_us)

@@ -18,7 +18,6 @@ from contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
 from contract.measure_table import TimedTable, encoded_table, set_of
 from contract.policy import Clock, Policy
 from contract.policy_header import MAX_POLICY_BYTES
-from gateway.chain.arrays import Bools
 from gateway.planning.errors import PlanningError
 from gateway.planning.joint_plan import JointPlan
 from gateway.planning.measure_planner import MeasurePlan
@@ -198,7 +197,8 @@ def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePol
     tables = [TimedTable(version, 0, 0, 0, MAX_TICK + 1, plan.fallback)]
     for number, (each, noise) in enumerate(wanted, start=1):
         until = MAX_TICK + 1 if each.repeats else each.first + 1
-        tables.append(TimedTable(version, number, _set(each.possible), each.first, until, noise))
+        states = set_of(np.flatnonzero(each.possible).tolist())
+        tables.append(TimedTable(version, number, states, each.first, until, noise))
     encoded = [encoded_table(table) for table in tables]
     document = {
         "format": "fugu/2",
@@ -272,7 +272,3 @@ def _discretiser(spec: MeasureSpec, given: Any) -> Any:
     if spec.cells is not None:
         return {"kind": "cells", **spec.cells, "cells": spec.values.tolist(), "states": names}
     return {"kind": "categories", "categories": {name: state for state, name in enumerate(names)}, "states": names}
-
-
-def _set(states: Bools) -> int:
-    return set_of(np.flatnonzero(states).tolist())
