@@ -87,8 +87,7 @@ class _Counter:
         for index in self.plan.holding(tick):
             if index >= self._next and index not in self._open:
                 scale = self.plan.scale_numerator, self.plan.scale_denominator
-                noise = [discrete_laplace(self._draw, *scale) for _ in range(self.plan.counts)]
-                self._open[index] = WindowCount(noise)
+                self._open[index] = WindowCount([discrete_laplace(self._draw, *scale) for _ in range(self.plan.counts)])
 
     def observe(self, tick: int, state: int | None) -> None:
         """Count a tick's state, or a tick without one, in every window that holds the tick."""

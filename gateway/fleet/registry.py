@@ -197,13 +197,17 @@ class Registry:
             ).fetchone()
             if known == (document.digest, document.payload):
                 return
-            if known or document.version < self._newest():
+            if known or document.version < self.newest_version():
                 raise DocumentError(
                     f"version {document.version} is refused: "
-                    + ("it is taken by another document" if known else f"version {self._newest()} is there already")
+                    + (
+                        "it is taken by another document"
+                        if known
+                        else f"version {self.newest_version()} is there already"
+                    )
                 )
             if document.restores is not None:
-                self._document(document.restores)
+                self.document(document.restores)
             place = (document.version, *document.target, document.digest, document.payload, document.description)
             self._db.execute(
                 f"INSERT INTO documents ({DOCUMENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -217,7 +221,10 @@ class Registry:
     def document(self, version: int) -> Document:
         """A document; an `UnknownNameError` if there is none of this version."""
         with self.snapshot():
-            return self._document(version)
+            row = self._db.execute(f"SELECT {DOCUMENT} FROM documents WHERE version=?", (version,)).fetchone()
+        if row is None:
+            raise UnknownNameError(f"there is no document of version {version} in fleet {self.fleet}")
+        return document_of(row)
 
     def documents(self) -> list[Document]:
         """All documents, oldest first."""
@@ -227,7 +234,7 @@ class Registry:
     def newest_version(self) -> int:
         """The highest version of all documents, 0 if there is none."""
         with self.snapshot():
-            return self._newest()
+            return int(self._db.execute("SELECT COALESCE(MAX(version), 0) FROM documents").fetchone()[0])
 
     # What devices should have
 
@@ -239,7 +246,7 @@ class Registry:
             DocumentError: it is not addressed to one of them, or one should have a newer version already.
         """
         with self.transaction():
-            document, chosen = self._document(version), sorted(set(devices))
+            document, chosen = self.document(version), sorted(set(devices))
             for name in chosen:
                 device = self.device(name)
                 if not document.target.covers(name, device.groups):
@@ -316,15 +323,6 @@ class Registry:
 
     def _devices(self, where: str, *values: object) -> list[Device]:
         return [device_of(row) for row in self._db.execute(f"{DEVICES} {where}", values)]
-
-    def _document(self, version: int) -> Document:
-        row = self._db.execute(f"SELECT {DOCUMENT} FROM documents WHERE version=?", (version,)).fetchone()
-        if row is None:
-            raise UnknownNameError(f"there is no document of version {version} in fleet {self.fleet}")
-        return document_of(row)
-
-    def _newest(self) -> int:
-        return int(self._db.execute("SELECT COALESCE(MAX(version), 0) FROM documents").fetchone()[0])
 
 
 def _group_names(groups: Iterable[str]) -> list[str]:
