@@ -197,15 +197,9 @@ class Registry:
             ).fetchone()
             if known == (document.digest, document.payload):
                 return
-            if known or document.version < self.newest_version():
-                raise DocumentError(
-                    f"version {document.version} is refused: "
-                    + (
-                        "it is taken by another document"
-                        if known
-                        else f"version {self.newest_version()} is there already"
-                    )
-                )
+            if known or document.version < (newest := self.newest_version()):
+                why = "it is taken by another document" if known else f"version {newest} is there already"
+                raise DocumentError(f"version {document.version} is refused: {why}")
             if document.restores is not None:
                 self.document(document.restores)
             place = (document.version, *document.target, document.digest, document.payload, document.description)
