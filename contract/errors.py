@@ -39,6 +39,7 @@ __all__ = [
     "TrailingBytesError",
     "TrustError",
     "UnknownSchemaError",
+    "UsageError",
     "ordered",
 ]
 
@@ -105,6 +106,10 @@ class FuguError(Exception):
         """Give errors of a kind their reason; without one they have that of their base."""
         super().__init_subclass__()
         cls.reason = reason or cls.reason
+
+
+class UsageError(FuguError):
+    """What was given cannot be meant: a word of a command line, a name, an address or a path."""
 
 
 class GuaranteeError(FuguError, reason=Reason.GUARANTEE):

@@ -9,7 +9,7 @@ from typing import TypeVar, get_args
 from contract.guarantee import Adversary
 from fugu.errors import CommandError, CommandLineError
 
-__all__ = ["adversary", "confidence", "exact_probability", "interval", "number", "one_of", "positive", "span"]
+__all__ = ["adversary", "exact_probability", "interval", "number", "one_of", "period", "positive", "span"]
 
 _Choice = TypeVar("_Choice", bound=str)
 _MAX_DIGITS = 400
@@ -57,15 +57,13 @@ def positive(value: float, name: str) -> float:
     return value
 
 
-def confidence(value: float) -> float:
-    """Refuse a confidence level outside (0, 1).
+def period(given: float | None, known: float | None = None) -> float | None:
+    """The seconds of a tick that were given, else those that are known.
 
     Raises:
         CommandError: out of range.
     """
-    if not 0.0 < value < 1.0:
-        raise CommandError(f"confidence must lie inside (0, 1), got {value:g}")
-    return value
+    return known if given is None else positive(given, "period")
 
 
 def interval(text: str, name: str) -> tuple[float, float]:

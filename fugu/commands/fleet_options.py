@@ -15,9 +15,11 @@ from typing import Annotated
 import typer
 
 from contract.errors import FuguError
-from contract.fleet_documents import Address, Enrolment, read_enrolment
+from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_enrolment
 from fugu.errors import CommandError, CommandLineError
-from gateway.fleet import KeyStoreError
+from fugu.view.fleet import changes_document, show_changes
+from fugu.view.terminal import answer, working
+from gateway.fleet import KeyStoreError, Registry
 from gateway.fleet.key_file import Passphrases, read_passphrase
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "RootOption",
     "address",
     "at_hand",
+    "dry_run_of",
     "moment",
     "now_us",
     "owners",
@@ -157,3 +160,18 @@ def _asked(prompt: str) -> str:
     if not answer:
         raise KeyStoreError("no passphrase: keys without one are not used")
     return answer
+
+
+def dry_run_of(
+    registry: Registry, document: PolicyDocument, as_json: bool, devices: set[str] | None = None, **more: object
+) -> None:
+    """Show what would change on devices, those that a document is for if none are named, with more for JSON."""
+    from gateway.fleet.dry_run import changes
+
+    with working("what would change"):
+        found = changes(registry, document, devices)
+    answer(
+        as_json,
+        lambda: {**changes_document(found, document.version), **more},
+        lambda: show_changes(found, document.version),
+    )

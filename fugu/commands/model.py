@@ -59,11 +59,8 @@ def fit(
       fugu model fit walks.csv --grid --cell 500 --period 60 -o model.json
     """
     if grid:
-        _refuse(
-            context,
-            "with --grid, places make the states",
-            ("column", "threshold", "baseline", "decimate", "confidence", "epsilon"),
-        )
+        of_states = ("column", "threshold", "baseline", "decimate", "confidence", "epsilon")
+        _refuse(context, "with --grid, places make the states", of_states)
         from fugu.commands.model_fit import fit_places
 
         fit_places(file, cell, cells, period, output, as_json=as_json)

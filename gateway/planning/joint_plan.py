@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from contract.chains import BinaryChains, ChainClass
+from contract.chains import ChainClass
 from contract.errors import GuaranteeError
 from contract.exponential import exp_up
 from contract.guarantee import Adversary, Guarantee, Loss, check_ratios, lasting_ratios, ratio_loss
@@ -22,7 +22,7 @@ from contract.noise_table import NoiseTable
 from contract.windows import Window, total_rate
 from gateway.planning.answers import WindowError, window_error
 from gateway.planning.errors import PlanningError
-from gateway.privacy.randomised_response import Objective, allowed_ratios, calibrate_binary, calibrate_kary
+from gateway.privacy.randomised_response import Objective, allowed_ratios, calibrate
 from gateway.privacy.window_scale import lawful_scale
 
 __all__ = ["JointPlan", "WantedWindow", "joint_plan"]
@@ -114,12 +114,8 @@ def joint_plan(
     errors = tuple(window_error(Fraction(window.scale), window.length) for window in planned)
     if symbols is None:
         return JointPlan(chains, guarantee, None, planned, alone, None, errors)
-    if isinstance(chains, BinaryChains) or chains.states == 2:
-        calibration = calibrate_binary(chains, epsilon, adversary, objective, beside=rate)
-        table, loss = calibration.table, calibration.loss
-    else:
-        table, loss = calibrate_kary(chains, epsilon, adversary, beside=rate)
-    return JointPlan(chains, guarantee, table, planned, loss, alone, errors)
+    found = calibrate(chains, epsilon, adversary, objective, rate)
+    return JointPlan(chains, guarantee, found.table, planned, found.loss, alone, errors)
 
 
 def _shares(windows: Sequence[WantedWindow], symbols: float) -> list[float]:

@@ -18,7 +18,7 @@ from gateway.planning.errors import PlanningError
 from gateway.planning.joint_plan import JointPlan, WantedWindow, joint_plan
 from gateway.planning.policy_builder import PolicyHeader, build_window_policy, frame_ticks, thresholds
 from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary
+from gateway.privacy.randomised_response import calibrate
 
 STICKY = BinaryChains(q=(0.1, 0.12), r=(0.3, 0.4))
 TURNING = BinaryChains(q=(0.6, 0.7), r=(0.5, 0.6))
@@ -102,10 +102,10 @@ def test_symbols_beside_next_to_nothing_are_those_of_a_stream_alone() -> None:
     tiny = WantedWindow("tiny", 10, (1,), share=1e-6)
     table = joint_plan(STICKY, 1.0, "informed", [tiny], 1.0 - 1e-6).table
     assert table is not None
-    assert np.allclose(table.weights(), calibrate_binary(STICKY, 1.0, "informed").table.weights(), rtol=1e-4)
+    assert np.allclose(table.weights(), calibrate(STICKY, 1.0, "informed").table.weights(), rtol=1e-4)
     kary = joint_plan(THREE, 1.0, "universal", [tiny], 1.0 - 1e-6).table
     assert kary is not None
-    assert np.allclose(kary.weights(), calibrate_kary(THREE, 1.0)[0].weights(), rtol=1e-4)
+    assert np.allclose(kary.weights(), calibrate(THREE, 1.0, "universal").table.weights(), rtol=1e-4)
 
 
 @pytest.mark.parametrize(
