@@ -17,11 +17,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def number(text: str, name: str) -> float:
-    """Read a finite number.
-
-    Raises:
-        CommandLineError: the text is no finite number.
-    """
+    """Read a finite number; a `CommandLineError` if the text is none."""
     try:
         value = float(text)
     except ValueError:
@@ -47,22 +43,14 @@ def span(text: str, name: str) -> tuple[float, bool]:
 
 
 def positive(value: float, name: str) -> float:
-    """Refuse a number that is not above zero, or not finite.
-
-    Raises:
-        CommandError: out of range.
-    """
+    """Refuse with a `CommandError` a number that is not above zero, or not finite."""
     if not 0.0 < value < math.inf:
         raise CommandError(f"{name} must be above 0 and finite, got {value:g}")
     return value
 
 
 def period(given: float | None, known: float | None = None) -> float | None:
-    """The seconds of a tick that were given, else those that are known.
-
-    Raises:
-        CommandError: out of range.
-    """
+    """The seconds of a tick that were given, checked as by `positive`, else those that are known."""
     return known if given is None else positive(given, "period")
 
 
@@ -102,11 +90,7 @@ def exact_probability(text: str, name: str) -> Fraction:
 
 
 def one_of(text: str, name: str, allowed: tuple[_Choice, ...]) -> _Choice:
-    """Read one of several words.
-
-    Raises:
-        CommandLineError: it is none of them.
-    """
+    """Read one of several words; a `CommandLineError` if it is none of them."""
     for word in allowed:
         if text == word:
             return word
@@ -114,11 +98,7 @@ def one_of(text: str, name: str, allowed: tuple[_Choice, ...]) -> _Choice:
 
 
 def adversary(text: str) -> Adversary:
-    """Read the name of an adversary.
-
-    Raises:
-        CommandLineError: there is none of that name.
-    """
+    """Read the name of an adversary; a `CommandLineError` if there is none of that name."""
     words: tuple[Adversary, ...] = get_args(Adversary)
     return one_of(text, "adversary", words)
 

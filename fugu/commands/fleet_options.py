@@ -93,11 +93,7 @@ def owners(files: list[Path] | None) -> list[Enrolment]:
 
 
 def user(name: str | None) -> str:
-    """Who does something, for the history.
-
-    Raises:
-        CommandError: nobody is named, and the login name is not known.
-    """
+    """Who does something, for the history; a `CommandError` if nobody is named, and the login name is not known."""
     try:
         return name or getpass.getuser()
     except (OSError, KeyError):
@@ -105,11 +101,7 @@ def user(name: str | None) -> str:
 
 
 def moment(text: str, name: str) -> int:
-    """Read a time, as Unix seconds or ISO 8601.
-
-    Raises:
-        CommandLineError: it is neither.
-    """
+    """Read a time, as Unix seconds or ISO 8601; a `CommandLineError` if it is neither."""
     try:
         if text.isdecimal():
             seconds = int(text[:20])
@@ -124,11 +116,7 @@ def moment(text: str, name: str) -> int:
 
 
 def address(text: str) -> Address:
-    """Read `device:NAME`, `group:NAME` or `everyone`.
-
-    Raises:
-        CommandLineError: it is none of these.
-    """
+    """Read `device:NAME`, `group:NAME` or `everyone`; a `CommandLineError` if it is none of these."""
     kind, colon, name = text.partition(":")
     if text == "everyone":
         return Address(everyone=True)
