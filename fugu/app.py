@@ -88,7 +88,7 @@ app = typer.Typer(
 for _name, (_, _help) in COMMANDS.items():
     app.add_typer(typer.Typer(help=_help), name=_name)
 
-# `fugu.main` starts these two without the framework; here they are for the list of commands and its help.
+# `fugu.main` starts these two without the framework, and answers --version: here they are for the help.
 _FORWARDED = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 agent = typer.Typer(help=COMMANDS["agent"][1], no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 subscribe = typer.Typer(rich_markup_mode=None, add_completion=False)
