@@ -158,7 +158,11 @@ class PolicyDocument(Document):
         return self
 
     def for_device(self, device: str) -> tuple[AnyPolicy, ...]:
-        """The policies as a device has them; a `PolicyError` if one of them is malformed, or two are for one stream."""
+        """The policies as a device has them.
+
+        Raises:
+            PolicyError: one of them is malformed, or two are for one stream.
+        """
         found: list[AnyPolicy] = []
         for policy in self.policies:
             text = json.dumps({**policy, "fleet": self.fleet, "device": device, "version": self.version})
@@ -220,7 +224,11 @@ _Read = TypeVar("_Read", bound=Document)
 
 
 def read_enrolment(text: str | bytes) -> Enrolment:
-    """Parse an enrolment, a JSON file; a `PolicyError` names the first field that is wrong."""
+    """Parse an enrolment, a JSON file.
+
+    Raises:
+        PolicyError: one line that names the first field that is wrong.
+    """
     Enrolment.refuse_other_format(text)
     try:
         return Enrolment.model_validate_json(text)
@@ -235,7 +243,11 @@ def write_document(document: Document) -> bytes:
 
 
 def read_document(kind: type[_Read], payload: bytes) -> _Read:
-    """Parse a document whose signatures have been checked; a `PolicyError` names the first field that is wrong."""
+    """Parse a document whose signatures have been checked.
+
+    Raises:
+        PolicyError: one line that names the first field that is wrong.
+    """
     try:
         return kind.model_validate_json(json.dumps(msgpack.unpackb(payload, raw=False, strict_map_key=True)))
     except ValidationError as error:

@@ -156,7 +156,11 @@ class MeasurePolicy(PolicyHeader):
 
     @cached_property
     def measurement(self) -> Measurement:
-        """What is promised, as plain values; a `PolicyError` if the graph does not fit the states."""
+        """What is promised, as plain values.
+
+        Raises:
+            PolicyError: the graph does not fit the states.
+        """
         return Measurement.of(self.model_dump(mode="json"))
 
     @property

@@ -138,7 +138,11 @@ class NoiseTable:
 
 
 def check_dimensions(points: tuple[Point, ...], name: str) -> None:
-    """Refuse points of different dimensions; a `FrameLengthError` if there are some."""
+    """Refuse points of different dimensions.
+
+    Raises:
+        FrameLengthError: there are some.
+    """
     for point in points:
         if len(point) != len(points[0]):
             raise FrameLengthError(f"{name} has {len(point)} dimensions beside {len(points[0])}")

@@ -144,7 +144,11 @@ class Ticker:
         return max(0.0, min([IDLE_SECONDS, *due]))
 
     def close_frames(self) -> None:
-        """Let frames that are not full leave; a `sqlite3.Error` if the outbox does not take it."""
+        """Let frames that are not full leave.
+
+        Raises:
+            sqlite3.Error: the outbox does not take it.
+        """
         for stream in self.streams:
             self._outbox.close_frame(stream.plan)
 

@@ -144,7 +144,11 @@ class Passphrases:
 
 
 def new_passphrase(path: Path) -> str:
-    """The passphrase for a new key, from a file; a `KeyStoreError` if it is too short, or as for `read_passphrase`."""
+    """The passphrase for a new key, from a file.
+
+    Raises:
+        KeyStoreError: it is too short, or as for `read_passphrase`.
+    """
     return _long_enough(read_passphrase(path))
 
 

@@ -26,7 +26,11 @@ _MAX_PATIENCE_SECONDS = 90 * 24 * 3600
 
 
 def share(text: str) -> Fraction:
-    """Read `3%`, `0.03` or `3/100`, exactly; a `PlanError` if it is none of these."""
+    """Read `3%`, `0.03` or `3/100`, exactly.
+
+    Raises:
+        PlanError: it is none of these.
+    """
     number = text.strip()
     try:
         if number.endswith("%"):

@@ -77,7 +77,11 @@ class Registry:
     # Devices
 
     def enrol(self, device: str, groups: Iterable[str] = (), *, who: str, time_us: int) -> None:
-        """Add a device; an `UnknownNameError` if a name cannot be one, or is taken."""
+        """Add a device.
+
+        Raises:
+            UnknownNameError: a name cannot be one, or is taken.
+        """
         chosen = _group_names(groups)
         with self.transaction():
             if self._db.execute("SELECT 1 FROM devices WHERE name=?", (checked_name(device, "device"),)).fetchone():
@@ -87,7 +91,11 @@ class Registry:
             self.record(who, "enrol", device, " ".join(chosen), time_us=time_us)
 
     def remove(self, device: str, *, who: str, time_us: int) -> None:
-        """Forget a device; its refusals and the history stay; an `UnknownNameError` if there is no such device."""
+        """Forget a device; its refusals and the history stay.
+
+        Raises:
+            UnknownNameError: there is no such device.
+        """
         with self.transaction():
             self.device(device)
             for table, column in (
@@ -112,7 +120,11 @@ class Registry:
             self.record(who, "groups", device, " ".join(chosen), time_us=time_us)
 
     def device(self, name: str) -> Device:
-        """One device; an `UnknownNameError` if there is none of this name."""
+        """One device.
+
+        Raises:
+            UnknownNameError: there is none of this name.
+        """
         with self.snapshot():
             if found := self._devices("WHERE name=?", name):
                 return found[0]
@@ -213,7 +225,11 @@ class Registry:
             self.record(who, "document", str(document.version), detail, time_us=time_us)
 
     def document(self, version: int) -> Document:
-        """A document; an `UnknownNameError` if there is none of this version."""
+        """A document.
+
+        Raises:
+            UnknownNameError: there is none of this version.
+        """
         with self.snapshot():
             row = self._db.execute(f"SELECT {DOCUMENT} FROM documents WHERE version=?", (version,)).fetchone()
         if row is None:

@@ -106,7 +106,11 @@ def writing(db: sqlite3.Connection) -> AbstractContextManager[None]:
 
 
 def reading(db: sqlite3.Connection) -> AbstractContextManager[None]:
-    """Reads see one state of the registry, and hold nobody up; a `RegistryError` if the file cannot be read."""
+    """Reads see one state of the registry, and hold nobody up.
+
+    Raises:
+        RegistryError: the file cannot be read.
+    """
     return _translated(db, snapshot, "cannot be read")
 
 

@@ -162,7 +162,11 @@ class Rollouts:
             return self._rows.numbers()
 
     def show(self, number: int) -> Rollout:
-        """A rollout as it stands; an `UnknownNameError` if there is no such rollout."""
+        """A rollout as it stands.
+
+        Raises:
+            UnknownNameError: there is no such rollout.
+        """
         with self._registry.snapshot():
             plan, state, created_us, ended_us = self._load(number)
             tallies = tally(plan, state, self._rows.reports(number, plan.version))

@@ -63,7 +63,11 @@ def read_root(path: Path) -> Root:
 
 
 def root_in(folders: Sequence[Path]) -> Root:
-    """The newest root of some folders; a `RootError` if none has one, or one is no good."""
+    """The newest root of some folders.
+
+    Raises:
+        RootError: none has one, or one is no good.
+    """
     found = [read_root(folder / ROOT_FILE) for folder in folders if (folder / ROOT_FILE).exists()]
     if not found:
         raise RootError(f"there is no {ROOT_FILE} in {' or '.join(map(str, folders))}: put the fleet's root there")

@@ -168,7 +168,11 @@ def wanted_window(length: int, bins: Bins) -> WantedWindow:
 
 
 def window_scale(chains: ChainClass, question: Question, epsilon: float, bins: Bins) -> Fraction:
-    """The noise of tumbling windows, which is the same for every length; a `FuguError` if no noise is enough."""
+    """The noise of tumbling windows, which is the same for every length.
+
+    Raises:
+        FuguError: no noise is enough.
+    """
     return Fraction(joint_plan(chains, epsilon, question.adversary, [wanted_window(SHORTEST, bins)]).windows[0].scale)
 
 
