@@ -24,7 +24,7 @@ from contract.policy import Clock, Policy, Thresholds
 from edge_agent.randomiser import randomiser, system_entropy
 from firmware_sim.devices import simulate_recording, write_device
 from fugu.demo.broker import start_broker
-from gateway.privacy.randomised_response import calibrate_binary
+from gateway.privacy.randomised_response import calibrate
 from mqtt_link import Broker, Link
 
 READINGS = 50_000
@@ -108,7 +108,7 @@ def running_agent() -> dict[str, float | str]:
 def _run_agent(folder: Path, broker: Broker) -> tuple[float, float, float, list[str]]:
     folder.mkdir()
     chains = BinaryChains(q=(0.08938, 0.08938), r=(0.10924, 0.10924))
-    calibration = calibrate_binary(chains, EPSILON)
+    calibration = calibrate(chains, EPSILON)
     policy = Policy(
         fleet="bench",
         device=f"watch{folder.name}",

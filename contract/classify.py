@@ -125,9 +125,7 @@ class Classifier:
     def _by_baseline(self, raw: Any) -> int | None:
         assert self._mean is not None
         value = _number(raw)
-        if math.isnan(value) or (math.isinf(value) and _infinite(raw)):
-            return None
-        return self._mean.observe(value)
+        return None if math.isnan(value) or (math.isinf(value) and _infinite(raw)) else self._mean.observe(value)
 
     def _by_cell(self, raw: Any) -> int | None:
         """The state of the nearest cell, the lowest of equals; a place inside a cell has no distance from it.

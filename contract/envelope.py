@@ -108,7 +108,11 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def decode_envelope(payload: bytes) -> Envelope:
-    """Parse an envelope; what is inside stays bytes; a `FrameError` says what is wrong."""
+    """Parse an envelope; what is inside stays bytes.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
     if len(payload) > MAX_ENVELOPE_BYTES:
         raise FrameRangeError(f"an envelope of {len(payload)} bytes; at most {MAX_ENVELOPE_BYTES} are allowed")
     kind, content, rows = fields(payload, ENVELOPE, 3)
@@ -125,7 +129,11 @@ def encode_roots(envelopes: Sequence[bytes]) -> bytes:
 
 
 def decode_roots(payload: bytes) -> tuple[bytes, ...]:
-    """The envelopes of a message with root documents; a `FrameError` says what is wrong."""
+    """The envelopes of a message with root documents.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
     (rows,) = fields(payload, ROOTS, 1)
     found = each(rows, identity, "roots")
     length(found, 1, MAX_ROOTS, "roots")

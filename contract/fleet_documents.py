@@ -6,14 +6,17 @@ They are read only after their signatures have been checked; `contract.trust` ha
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import msgpack
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field, ValidationError, model_validator
 
 from contract._document import Document, DocumentFile, first_problem
-from contract.envelope import key_name
-from contract.errors import PolicyError
+from contract.envelope import Envelope, key_name
+from contract.errors import PolicyError, RoleError, SignatureError, ThresholdError
 from contract.guarantee import Adversary
 from contract.measure_policy import MeasurePolicy
 from contract.pins import Pins
@@ -31,6 +34,8 @@ __all__ = [
     "TimeDocument",
     "read_document",
     "read_enrolment",
+    "signers",
+    "verified",
     "write_document",
 ]
 
@@ -153,7 +158,11 @@ class PolicyDocument(Document):
         return self
 
     def for_device(self, device: str) -> tuple[AnyPolicy, ...]:
-        """The policies as a device has them; a `PolicyError` if one of them is malformed, or two are for one stream."""
+        """The policies as a device has them.
+
+        Raises:
+            PolicyError: one of them is malformed, or two are for one stream.
+        """
         found: list[AnyPolicy] = []
         for policy in self.policies:
             text = json.dumps({**policy, "fleet": self.fleet, "device": device, "version": self.version})
@@ -215,7 +224,11 @@ _Read = TypeVar("_Read", bound=Document)
 
 
 def read_enrolment(text: str | bytes) -> Enrolment:
-    """Parse an enrolment, a JSON file; a `PolicyError` names the first field that is wrong."""
+    """Parse an enrolment, a JSON file.
+
+    Raises:
+        PolicyError: one line that names the first field that is wrong.
+    """
     Enrolment.refuse_other_format(text)
     try:
         return Enrolment.model_validate_json(text)
@@ -230,10 +243,56 @@ def write_document(document: Document) -> bytes:
 
 
 def read_document(kind: type[_Read], payload: bytes) -> _Read:
-    """Parse a document whose signatures have been checked; a `PolicyError` names the first field that is wrong."""
+    """Parse a document whose signatures have been checked.
+
+    Raises:
+        PolicyError: one line that names the first field that is wrong.
+    """
     try:
         return kind.model_validate_json(json.dumps(msgpack.unpackb(payload, raw=False, strict_map_key=True)))
     except ValidationError as error:
         raise PolicyError(first_problem(error, "document")) from None
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise PolicyError(f"no msgpack document: {type(error).__name__}") from None
+
+
+def signers(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> set[bytes]:
+    """The names of a role's keys that have validly signed an envelope.
+
+    Args:
+        keys: public keys of 32 bytes by name, of all roles.
+    """
+    return {
+        one.key
+        for one in envelope.signatures
+        if one.key in role.names and one.key in keys and _valid(keys[one.key], one.signature, envelope.message)
+    }
+
+
+def verified(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> None:
+    """Refuse an envelope unless enough of a role's keys have signed it, each of them validly; others do not count.
+
+    Args:
+        envelope, role, keys: as for `signers`.
+
+    Raises:
+        RoleError: no key of the role has signed it.
+        SignatureError: a signature of such a key does not match.
+        ThresholdError: too few of them have signed.
+    """
+    claimed = {one.key for one in envelope.signatures} & role.names & set(keys)
+    if not claimed:
+        raise RoleError(f"no key that may sign a {envelope.kind} document has signed it")
+    valid = signers(envelope, role, keys)
+    if valid != claimed:
+        raise SignatureError("a signature does not match the document")
+    if len(valid) < role.threshold:
+        raise ThresholdError(f"{len(valid)} of the {role.threshold} signatures that are needed")
+
+
+def _valid(public: bytes, signature: bytes, message: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True

@@ -52,5 +52,9 @@ def encode_policy_status(message: PolicyStatus) -> bytes:
 
 
 def decode_policy_status(payload: bytes) -> PolicyStatus:
-    """Parse a policy status; a `FrameError` says what is wrong."""
+    """Parse a policy status.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
     return PolicyStatus(*fields(payload, POLICY_STATUS, 6))

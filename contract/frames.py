@@ -13,8 +13,7 @@ from itertools import product
 from typing import Any
 
 from contract._wire import array, binary, each, fields, identity, integer, kind, length, pack, text
-from contract.errors import ClockEpochError, FrameLengthError, FrameRangeError, FrameTypeError
-from contract.status_codes import StatusCode, ordered
+from contract.errors import ClockEpochError, FrameLengthError, FrameRangeError, FrameTypeError, StatusCode, ordered
 
 __all__ = [
     "MAX_CLOCK_EPOCH",
@@ -286,7 +285,11 @@ def encode_symbols(frame: SymbolFrame) -> bytes:
 
 
 def decode_symbols(payload: bytes) -> SymbolFrame:
-    """Parse a symbol frame; a `FrameError` says what is wrong."""
+    """Parse a symbol frame.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
     version, epoch, previous, first, bits, count, padding, packed = fields(payload, SYMBOLS, 8)
     integer(bits, 1, 8, "bits")
     if bits not in _BITS:
@@ -308,7 +311,11 @@ def encode_committed(message: Committed) -> bytes:
 
 
 def decode_committed(payload: bytes) -> Committed:
-    """Parse a watermark message; a `FrameError` says what is wrong."""
+    """Parse a watermark message.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
     counter, tag, rows = fields(payload, COMMITTED, 3)
 
     def commit(row: Any) -> StreamCommit:
@@ -325,7 +332,11 @@ def encode_status(message: Status) -> bytes:
 
 
 def decode_status(payload: bytes) -> Status:
-    """Parse a status message; a `FrameError` says what is wrong."""
+    """Parse a status message.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
     online, agent, depth, codes, rows = fields(payload, STATUS, 5)
     streams = each(rows, lambda row: StreamStatus(*array(row, 3, "stream")), "streams")
     return Status(online, agent, depth, each(codes, _status_code, "codes"), streams)
@@ -345,7 +356,11 @@ def encode_estimate(message: Estimate) -> bytes:
 
 
 def decode_estimate(payload: bytes) -> Estimate:
-    """Parse an estimate; a `FrameError` says what is wrong."""
+    """Parse an estimate.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
     lag, first, rows, most_likely, tick, current = fields(payload, ESTIMATE, 6)
     probabilities = each(rows, lambda row: each(row, identity, "row"), "probabilities")
     return Estimate(lag, first, probabilities, most_likely, tick, each(current, identity, "current"))

@@ -109,7 +109,11 @@ def unpack_released(packed: bytes) -> Released:
 
 
 def decode_measure(payload: bytes) -> MeasureFrame:
-    """Parse a frame of points; a `FrameError` says what is wrong."""
+    """Parse a frame of points.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
     version, epoch, previous, first, dimensions, count, body = fields(payload, MEASURE, 7)
     integer(dimensions, 1, 3, "dimensions")
     cell = _cell(dimensions)
@@ -176,7 +180,11 @@ def encode_measure_estimate(message: MeasureEstimate) -> bytes:
 
 
 def decode_measure_estimate(payload: bytes) -> MeasureEstimate:
-    """Parse an estimate of a measurement; a `FrameError` says what is wrong."""
+    """Parse an estimate of a measurement.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
     first, dimensions, means, covariances, protection, likelihoods = fields(payload, MEASURE_ESTIMATE, 6)
     mean_rows = each(means, lambda row: each(row, identity, "mean"), "means")
     covariance_rows = each(covariances, lambda row: each(row, identity, "covariance"), "covariances")

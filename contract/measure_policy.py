@@ -156,14 +156,17 @@ class MeasurePolicy(PolicyHeader):
 
     @cached_property
     def measurement(self) -> Measurement:
-        """What is promised, as plain values; a `PolicyError` if the graph does not fit the states."""
+        """What is promised, as plain values.
+
+        Raises:
+            PolicyError: the graph does not fit the states.
+        """
         return Measurement.of(self.model_dump(mode="json"))
 
     @property
     def matrix(self) -> list[list[float]]:
         """The transition probabilities, N x N."""
-        rows = map(dict, self.transition)
-        return [[row.get(state, 0.0) for state in range(len(self.transition))] for row in rows]
+        return [[row.get(state, 0.0) for state in range(len(self.transition))] for row in map(dict, self.transition)]
 
     def table(self, number: int) -> TimedTable | None:
         """The table of a number, if the policy has it."""

@@ -154,7 +154,11 @@ def encode_table(table: TimedTable) -> bytes:
 
 
 def decode_table(payload: bytes) -> TimedTable:
-    """Parse a table's message; a `FrameError` says what is wrong."""
+    """Parse a table's message.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
     version, number, constraint, first, until, kind, body = fields(payload, TABLE, 7)
     integer(kind, 0, 1, "kind")
     noise = _staircase(body) if kind else _weights(body)
@@ -167,7 +171,11 @@ def encoded_table(table: TimedTable) -> str:
 
 
 def decoded_table(text: str) -> TimedTable:
-    """A table that a policy carries; a `FrameError` says what is wrong."""
+    """A table that a policy carries.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
     try:
         return decode_table(base64.b64decode(text, validate=True))
     except ValueError:

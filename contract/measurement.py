@@ -106,7 +106,11 @@ class Reach:
         self._seen = {self.measurement.initial: 0}
 
     def at(self, tick: int) -> int:
-        """The set of a tick, from 0 on; a `PolicyError` if there are too many different sets, or none is left."""
+        """The set of a tick, from 0 on.
+
+        Raises:
+            PolicyError: there are too many different sets, or none is left.
+        """
         while self._start is None and tick >= len(self._sets):
             self._extend()
         if self._start is None or tick < len(self._sets):

@@ -2,6 +2,13 @@
 
 A table is a set of exact rational probabilities, so a privacy guarantee is a statement about integers. Its outputs are
 symbols, or points of a measurement; either way one uniform 32-bit word against one row decides.
+
+A tick without a usable reading: what it releases is drawn from a fixed public law, without any state.
+
+One uniform 32-bit word takes a row of the table that is in force, every row equally likely up to the rounding of 2^32
+words to k rows; what is released is then drawn from that row as for any other state. That is a convex combination of
+the rows with exactly known weights, the same whatever the state is: such a tick has the loss 0, to be precise if which
+ticks are missing does not depend on the readings (docs/privacy.md, "Missing readings").
 """
 
 from __future__ import annotations
@@ -9,14 +16,23 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from contract._wire import length
 from contract.discrete_laplace import SCALE
 from contract.errors import FrameLengthError, FrameRangeError
 from contract.measure_frames import Point
 
-__all__ = ["MAX_POINTS", "MAX_TABLE_STATES", "SCALE", "NoiseTable", "check_dimensions"]
+__all__ = [
+    "MAX_POINTS",
+    "MAX_TABLE_STATES",
+    "SCALE",
+    "NoiseTable",
+    "check_dimensions",
+    "public_row",
+    "public_weights",
+    "share_bias",
+]
 
 MAX_TABLE_STATES = 100
 """Of a table of points."""
@@ -118,11 +134,15 @@ class NoiseTable:
         """
         keep = SCALE - (states - 1) * flip_weight
         weights = [[keep if z == x else flip_weight for z in range(states)] for x in range(states)]
-        return cls(tuple(_thresholds(row) for row in weights))
+        return cls(tuple(tuple(accumulate(row[:-1])) for row in weights))
 
 
 def check_dimensions(points: tuple[Point, ...], name: str) -> None:
-    """Refuse points of different dimensions; a `FrameLengthError` if there are some."""
+    """Refuse points of different dimensions.
+
+    Raises:
+        FrameLengthError: there are some.
+    """
     for point in points:
         if len(point) != len(points[0]):
             raise FrameLengthError(f"{name} has {len(point)} dimensions beside {len(points[0])}")
@@ -159,6 +179,27 @@ def _check_points(table: NoiseTable) -> None:
             raise FrameRangeError("thresholds must increase strictly: an empty cell would reveal its state")
 
 
-def _thresholds(weights: list[int]) -> tuple[int, ...]:
-    """Return the m - 1 running totals of m cell weights."""
-    return tuple(sum(weights[: symbol + 1]) for symbol in range(len(weights) - 1))
+def public_row(word: int, states: int) -> int:
+    """The row that a word takes.
+
+    Args:
+        word: uniform in 0..2^32-1.
+        states: k, the number of rows.
+
+    Returns:
+        A row, 0..k-1.
+    """
+    return word * states // SCALE
+
+
+def public_weights(states: int) -> tuple[int, ...]:
+    """How many of the 2^32 words take each row, for k rows; they sum to 2^32 and differ by at most 1."""
+    return tuple(high - low for low, high in pairwise([-(-row * SCALE // states) for row in range(states + 1)]))
+
+
+def share_bias(missing_share: float, states: int) -> float:
+    """The most by which a state's share, estimated from symbols, is off because of ticks without a state.
+
+    With m of the ticks missing, a share p among the others shows as (1 - m) p + m / k, for k states, up to 2^-32.
+    """
+    return missing_share * (1.0 - 1.0 / states)

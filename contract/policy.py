@@ -30,10 +30,6 @@ class _Written(Document):
     rows: tuple[tuple[int, ...], ...]
 
 
-def _read(written: _Written) -> NoiseTable:
-    return NoiseTable(written.rows)
-
-
 def _refuse_points(table: NoiseTable) -> NoiseTable:
     if table.points:
         raise ValueError("a policy of symbols has a table of points")
@@ -41,7 +37,8 @@ def _refuse_points(table: NoiseTable) -> NoiseTable:
 
 
 def _schema(_source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-    written = core_schema.no_info_after_validator_function(_read, handler.generate_schema(_Written))
+    rows = handler.generate_schema(_Written)
+    written = core_schema.no_info_after_validator_function(lambda table: NoiseTable(table.rows), rows)
     given = core_schema.no_info_after_validator_function(_refuse_points, core_schema.is_instance_schema(NoiseTable))
     writing = core_schema.plain_serializer_function_ser_schema(lambda table: {"rows": table.rows})
     return core_schema.json_or_python_schema(written, given, serialization=writing)

@@ -61,7 +61,6 @@ class PolicyHeader(DocumentFile):
 
     @property
     def _unused(self) -> set[str]:
-        """Fields to leave out of the JSON form."""
         return set()
 
     def to_json(self) -> str:
@@ -70,7 +69,11 @@ class PolicyHeader(DocumentFile):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Parse and check the JSON form; a `PolicyError` names the first field that is wrong."""
+        """Parse and check the JSON form.
+
+        Raises:
+            PolicyError: one line that names the first field that is wrong.
+        """
         if len(text) > MAX_POLICY_BYTES:
             raise PolicyError(f"policy of {len(text)} bytes; at most {MAX_POLICY_BYTES} are allowed")
         cls.refuse_other_format(text)

@@ -140,7 +140,11 @@ def encode_release(frame: ReleaseFrame) -> bytes:
 
 
 def decode_release(payload: bytes) -> ReleaseFrame:
-    """Parse a release; a `FrameError` says what is wrong."""
+    """Parse a release.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
     values = fields(payload, RELEASE, 22)
     for index, name in ((4, "states"), (9, "values"), (10, "standard_errors"), (11, "low"), (12, "high")):
         values[index] = each(values[index], identity, name)

@@ -121,7 +121,11 @@ def release_topic(fleet: str, audience: str, name: str) -> str:
 
 
 def parse_topic(topic: str) -> Topic:
-    """Take a topic apart; a `TopicError` if it is none of the topics of this protocol's version."""
+    """Take a topic apart.
+
+    Raises:
+        TopicError: if it is none of the topics of this protocol's version.
+    """
     match topic.split("/"):
         case ["fugu", "2", fleet, "estimate", device, stream]:
             parsed = Topic("estimate", fleet, device, stream)

@@ -44,12 +44,19 @@ from contract.errors import (
     RootError,
     TrustError,
 )
-from contract.fleet_documents import Enrolment, PolicyDocument, RootDocument, TableDocument, TimeDocument, read_document
+from contract.fleet_documents import (
+    Enrolment,
+    PolicyDocument,
+    RootDocument,
+    TableDocument,
+    TimeDocument,
+    read_document,
+    verified,
+)
 from contract.joint import NoJointBoundError, joint_epsilon
 from contract.pins import violations
 from contract.policies import AnyPolicy
 from contract.policy import Policy
-from contract.signatures import verified
 
 __all__ = ["Trust", "TrustState", "Verdict"]
 
@@ -335,7 +342,6 @@ def _envelope(payload: bytes) -> Envelope:
 
 
 def _read(kind: type[_Read], envelope: Envelope) -> _Read:
-    """The document that was signed."""
     try:
         return read_document(kind, envelope.payload)
     except PolicyError as error:

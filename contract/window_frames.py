@@ -107,7 +107,11 @@ def encode_window(frame: WindowFrame) -> bytes:
 
 
 def decode_window(payload: bytes) -> WindowFrame:
-    """Parse a window frame; a `FrameError` says what is wrong."""
+    """Parse a window frame.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
     version, epoch, window, previous, index, first, ticks, observed, counts = fields(payload, WINDOW, 9)
     noisy = each(counts, identity, "counts")
     return WindowFrame(version, window, previous, index, first, ticks, observed, noisy, epoch)

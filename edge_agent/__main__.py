@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from edge_agent.agent import Agent
         from edge_agent.randomiser import system_entropy
         from edge_agent.sensors import silence_warning
-        from edge_agent.shared import open_sensors
+        from edge_agent.stream import open_sensors
         from host.systemd import Notifier
 
         plan = checked()
@@ -71,7 +71,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _status(config: Path) -> int:
-    """Print what the agent of a configuration last said of itself."""
     from edge_agent.config_file import read_config
     from edge_agent.local_status import show_status
     from edge_agent.local_watch import ask_watch

@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from contract.errors import FrameError
+from contract.errors import FrameError, StatusCode, ordered
 from contract.frames import Status, StreamStatus, decode_committed, encode_status
-from contract.status_codes import StatusCode, ordered
 from contract.topics import committed_topic, status_topic, table_topic
 from edge_agent.local_status import LocalStatus
 from edge_agent.local_watch import LocalWatch
@@ -63,7 +62,9 @@ class Agent:
         self._clock = clock or SystemClock()
         self._notifier = notifier or Notifier()
         self._outbox = Outbox(plan.outbox, plan.fleet, plan.device)
-        self._ticks = Ticker(self._outbox, self._clock, entropy, silent=self._silent)
+        self._ticks = Ticker(
+            self._outbox, self._clock, entropy, silent=lambda now: self._fleet is not None and self._fleet.silent(now)
+        )
         self._ticks.begin(plan.streams, sensors)
         self._wake = Wake()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -101,9 +102,6 @@ class Agent:
 
         plan = self._plan
         return FleetPolicy(plan.fleet, plan.device, managed, self._later, self._ticks.switch, self._offer_table)
-
-    def _silent(self, now: float) -> bool:
-        return self._fleet is not None and self._fleet.silent(now)
 
     def stop(self) -> None:
         """Ask the loop to drain and end; may be called from a signal handler or another thread."""
@@ -186,19 +184,14 @@ class Agent:
         self._connected_anew = True
 
     def _arrived(self, topic: str, payload: bytes) -> None:
-        """A message on one of the topics subscribed to."""
         if topic == self._committed_topic:
-            self._committed(payload)
+            try:
+                self._sender.committed(decode_committed(payload))
+            except FrameError:
+                self.rejected += 1
         elif self._fleet is not None:
             self._fleet.arrived(topic, payload)
         elif (stream := self._tables.get(topic)) is None or not stream.offer_table(payload):
-            self.rejected += 1
-
-    def _committed(self, payload: bytes) -> None:
-        """The gateway has said what is durable."""
-        try:
-            self._sender.committed(decode_committed(payload))
-        except FrameError:
             self.rejected += 1
 
     def _codes(self) -> tuple[StatusCode, ...]:

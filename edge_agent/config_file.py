@@ -20,7 +20,11 @@ class ConfigError(FuguError, reason=Reason.CONFIG):
 
 
 def read_config(path: Path) -> AgentConfig:
-    """Read a configuration file; a `ConfigError` if it cannot be read, or a field is wrong."""
+    """Read a configuration file.
+
+    Raises:
+        ConfigError: it cannot be read, or a field is wrong.
+    """
     from pydantic import ValidationError
 
     from contract._document import first_problem

@@ -63,16 +63,12 @@ def _judge(path: Path, kind: str, payload: bytes) -> dict[str, Any]:
     if isinstance(verdict.document, PolicyDocument):
         answer |= to_run(verdict, config, path.parent)
     elif isinstance(verdict.document, TableDocument):
-        answer |= {"stream": verdict.document.stream, "table": _checked_base64(verdict.document.table)}
+        try:
+            base64.b64decode(verdict.document.table, validate=True)
+        except binascii.Error:
+            raise EnvelopeError("a table that is no base64") from None
+        answer |= {"stream": verdict.document.stream, "table": verdict.document.table}
     return answer
-
-
-def _checked_base64(text: str) -> str:
-    try:
-        base64.b64decode(text, validate=True)
-    except binascii.Error:
-        raise EnvelopeError("a table that is no base64") from None
-    return text
 
 
 if __name__ == "__main__":

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from contract.errors import FuguError
-from contract.status_codes import StatusCode
+from contract.errors import FuguError, StatusCode
 from edge_agent.stream import Stream
 
 __all__ = ["LocalStatus", "LocalStatusError", "show_status"]

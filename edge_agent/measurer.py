@@ -16,8 +16,7 @@ from contract.measure_check import check_noise
 from contract.measure_frames import Point, Released, pack_released
 from contract.measure_table import MOST_HELD, TimedTable, decode_table, decoded_table
 from contract.measurement import Measurement, Reach
-from contract.missing import public_row
-from contract.noise_table import NoiseTable
+from contract.noise_table import NoiseTable, public_row
 from edge_agent.randomiser import Mechanism
 
 __all__ = ["MeasurePlan", "Measurer", "TableRefusedError"]
@@ -81,7 +80,7 @@ class Measurer:
         self._sent: dict[int, _Held] = {}
 
     def draw(self, tick: int, state: int | None) -> Released:
-        """The point to release for the state of a tick, or for a tick without one: see contract/missing.py."""
+        """The point to release for the state of a tick, or for a tick without one: see contract/noise_table.py."""
         table, centres = self._in_force(tick)
         if state is None:
             state = public_row(self._below(SCALE), len(self._plan.measurement.coordinates))

@@ -17,13 +17,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from contract.errors import FuguError, Reason
-from contract.file_format import OUTBOX
 from contract.frames import Gap, SymbolFrame, encode_symbols
 from contract.measure_frames import MeasureFrame, encode_measure, unpack_released
 from contract.window_frames import WindowFrame, encode_window, sequence_name
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.window import ClosedWindow
-from host.database import open_database, transaction
+from host.database import OUTBOX, open_database, transaction
 
 __all__ = ["Outbox", "OutboxError"]
 

@@ -74,7 +74,11 @@ class Sender:
             self._advance()
 
     def committed(self, message: Committed) -> None:
-        """The gateway has said what is durable; a `sqlite3.Error` if the outbox cannot be used; nothing is lost."""
+        """The gateway has said what is durable.
+
+        Raises:
+            sqlite3.Error: the outbox cannot be used; nothing is lost.
+        """
         now = time.monotonic()
         for commit in message.streams:
             forgotten, missing = self._outbox.forget_committed(commit.stream, commit.through, commit.gaps)

@@ -1,19 +1,116 @@
-"""One stream of a running agent."""
+"""One stream of a running agent, and one sensor for several.
+
+They get one reading a tick, and one state where they have the same discretiser. What streams tell together is
+bounded only where they have one sequence of states (`contract.joint`), and a line of standard input must not go to one
+stream at one tick and to another at the next.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from contract.errors import FuguError
-from contract.status_codes import StatusCode
+from contract.classify import Classifier
+from contract.errors import FuguError, StatusCode
+from edge_agent.config_file import ConfigError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import Mechanism
-from edge_agent.shared import SharedSensor
+from edge_agent.reading import Reading
+from edge_agent.sensors import Sensor, open_sensor
 from edge_agent.watch import Watch
 from edge_agent.window import StreamWindows
 
-__all__ = ["Stream"]
+__all__ = ["Sensors", "SharedSensor", "Stream", "check_lines", "open_sensors"]
+
+_Key = tuple[str, int, int]
+
+
+class SharedSensor:
+    """A sensor as the streams of one clock see it.
+
+    Attributes:
+        newest: the newest tick that was read, -1 for none; earlier ones have no reading any more.
+    """
+
+    def __init__(self, sensor: Sensor) -> None:
+        self.sensor = sensor
+        self.newest = -1
+        self._reading: Reading | None = None
+        self._discretisers: dict[str, Classifier] = {}
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the readings of past ticks are still known."""
+        return self.sensor.recorded
+
+    @property
+    def trouble(self) -> str:
+        """The sensor's newest problem."""
+        return self.sensor.trouble
+
+    def read(self, tick: int) -> Reading | None:
+        """The reading of a tick, the same for whoever asks for it until somebody asks for a later one."""
+        if tick > self.newest:
+            self.newest, self._reading = tick, self.sensor.read(tick)
+        return self._reading if tick == self.newest else None
+
+    def finished(self, tick: int) -> bool:
+        """Whether there will be no tick any more."""
+        return self.sensor.finished(tick)
+
+    def discretiser(self, document: dict[str, object]) -> Classifier:
+        """The discretiser of a document, the same for all streams and versions that have it: it may have a memory."""
+        return self._discretisers.setdefault(json.dumps(document, sort_keys=True), Classifier(document))
+
+
+class Sensors:
+    """The sensors of a device's streams; streams of equal sensors and clocks have the same."""
+
+    def __init__(self) -> None:
+        self._shared: dict[_Key, SharedSensor] = {}
+
+    def adopt(self, plan: StreamPlan, sensor: Sensor) -> SharedSensor:
+        """Take a sensor that is open; the same for several streams is shared by those of one clock."""
+        found = self._shared.get(_key(plan))
+        if found is None or found.sensor is not sensor:
+            found = self._shared[_key(plan)] = SharedSensor(sensor)
+        return found
+
+    def of(self, plan: StreamPlan) -> SharedSensor:
+        """The sensor of a stream, opened if it is not open; a `ConfigError` if it cannot be opened."""
+        if (found := self._shared.get(_key(plan))) is not None:
+            return found
+        if plan.sensor.get("kind") == "stdin":  # there is one standard input, whatever the clock of those who read it
+            for (table, *_), shared in self._shared.items():
+                if json.loads(table).get("kind") == "stdin":
+                    return self.adopt(plan, shared.sensor)
+        return self.adopt(plan, open_sensor(plan.sensor))
+
+
+def open_sensors(plans: Sequence[StreamPlan]) -> list[Sensor]:
+    """Open the sensors of streams: for each stream one, the same object for equal sensors and clocks.
+
+    Raises:
+        ConfigError: a sensor cannot be opened, or standard input would have to be read on two clocks.
+    """
+    check_lines(plans)
+    opened: dict[_Key, Sensor] = {}
+    for plan in plans:
+        if _key(plan) not in opened:
+            opened[_key(plan)] = open_sensor(plan.sensor)
+    return [opened[_key(plan)] for plan in plans]
+
+
+def check_lines(plans: Sequence[StreamPlan]) -> None:
+    """Refuse streams that would take the lines of standard input from one another; a `ConfigError` if they would."""
+    if len({_key(plan) for plan in plans if plan.sensor.get("kind") == "stdin"}) > 1:
+        raise ConfigError("standard input feeds the streams of one clock and one sensor table only")
+
+
+def _key(plan: StreamPlan) -> _Key:
+    return json.dumps(plan.sensor, sort_keys=True), plan.epoch_us, plan.period_us
+
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +154,8 @@ class Stream:
         self.watch = None if plan.watch is None else Watch(len(plan.discretiser["states"]), plan.watch)
         self.silent = 0
         self._told: set[str] = set()
-        self.mechanism = Mechanism(_nothing, None) if plan.noise is None else plan.noise.begin(entropy)
+        nothing = Mechanism(lambda _tick, _state: None, None)
+        self.mechanism = nothing if plan.noise is None else plan.noise.begin(entropy)
 
     def observe(self, tick: int) -> int | None:
         """The state of a tick, or none; what is wrong with the sensor is told once, to the journal only."""
@@ -95,7 +193,3 @@ class Stream:
             _log.warning("table for %s refused: %s", self.plan.stream, refusal)
         self.refusal = refusal
         return False
-
-
-def _nothing(_tick: int, _state: int | None) -> None:
-    """Draw no symbol."""

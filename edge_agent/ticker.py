@@ -15,12 +15,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from contract.status_codes import StatusCode
+from contract.errors import StatusCode
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors import Sensor
-from edge_agent.shared import Sensors, SharedSensor, check_lines
-from edge_agent.stream import Stream
+from edge_agent.stream import Sensors, SharedSensor, Stream, check_lines
 from edge_agent.window import StreamWindows
 from host.wake import Wake
 
@@ -117,8 +116,7 @@ class Ticker:
             for plan in plans:
                 old = before.get(plan.stream)
                 stream = self._open(plan, self._sensors.of(plan))
-                reached = plan.tick_at(now) + 1 if old is None else old.next_tick
-                stream.next_tick = max(stream.last_tick + 1, reached)
+                stream.next_tick = max(stream.last_tick + 1, plan.tick_at(now) + 1 if old is None else old.next_tick)
                 streams.append(stream)
             store()
         _align(streams, self.streams)
@@ -146,7 +144,11 @@ class Ticker:
         return max(0.0, min([IDLE_SECONDS, *due]))
 
     def close_frames(self) -> None:
-        """Let frames that are not full leave; a `sqlite3.Error` if the outbox does not take it."""
+        """Let frames that are not full leave.
+
+        Raises:
+            sqlite3.Error: the outbox does not take it.
+        """
         for stream in self.streams:
             self._outbox.close_frame(stream.plan)
 

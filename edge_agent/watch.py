@@ -117,7 +117,6 @@ class Watch:
 
 
 def _log_e_value(counts: Counts, chains: dict[str, Any]) -> float:
-    """The logarithm of a stretch's e-value."""
     if "transitions" in chains:
         return sum(map(_log_mixed, counts)) - max(_log_likelihood(counts, chain) for chain in chains["transitions"])
     if "odds_ratio" not in chains:
@@ -181,6 +180,5 @@ def _softplus(value: float) -> float:
 
 
 def _log_sum(values: Sequence[float]) -> float:
-    """The logarithm of a sum of exponentials."""
     top = max(values)
     return top if math.isinf(top) else top + math.log(sum(math.exp(value - top) for value in values))

@@ -86,7 +86,8 @@ class _Counter:
             del self._open[index]
         for index in self.plan.holding(tick):
             if index >= self._next and index not in self._open:
-                self._open[index] = WindowCount([self._noise() for _ in range(self.plan.counts)])
+                scale = self.plan.scale_numerator, self.plan.scale_denominator
+                self._open[index] = WindowCount([discrete_laplace(self._draw, *scale) for _ in range(self.plan.counts)])
 
     def observe(self, tick: int, state: int | None) -> None:
         """Count a tick's state, or a tick without one, in every window that holds the tick."""
@@ -104,9 +105,6 @@ class _Counter:
             if count.observed:
                 closed.append(ClosedWindow(self.plan, index, count.observed, count.take()))
         return closed
-
-    def _noise(self) -> int:
-        return discrete_laplace(self._draw, self.plan.scale_numerator, self.plan.scale_denominator)
 
 
 class StreamWindows:

@@ -20,7 +20,7 @@ from contract.policy import Categories, Cells, Policy
 from edge_agent.agent import Agent
 from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
-from edge_agent.shared import open_sensors
+from edge_agent.stream import open_sensors
 from host.wake import Wake
 from mqtt_link import Broker
 

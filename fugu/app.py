@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any
 
@@ -87,7 +88,7 @@ app = typer.Typer(
 for _name, (_, _help) in COMMANDS.items():
     app.add_typer(typer.Typer(help=_help), name=_name)
 
-# `fugu.main` starts these two without the framework; here they are for the list of commands and its help.
+# `fugu.main` starts these two without the framework, and answers --version: here they are for the help.
 _FORWARDED = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 agent = typer.Typer(help=COMMANDS["agent"][1], no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 subscribe = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -127,29 +128,21 @@ def _root(
       fugu plan stream --model chain.json --epsilon 1
       fugu subscribe --fleet home --json
     """
-    if version:
-        from importlib.metadata import version as installed
-
-        print(f"fugu {installed('fugu-edge')}")
-        raise typer.Exit
 
 
-@agent.command("run", context_settings=_FORWARDED, help="Run the agent of one device: fugu agent run CONFIG.toml")
-def _run(context: typer.Context) -> int:
-    from edge_agent.__main__ import main
+def _forwarding(module: str, *before: str) -> Callable[[typer.Context], int]:
+    """What a command does that reads its words itself."""
 
-    return main(context.args)
+    def run_it(context: typer.Context) -> int:
+        code: int = importlib.import_module(module).main([*before, *context.args])
+        return code
 
-
-@agent.command("status", context_settings=_FORWARDED, help="How the agent on this device is: its sensors, too.")
-def _status(context: typer.Context) -> int:
-    from edge_agent.__main__ import main
-
-    return main(["--status", *context.args])
+    return run_it
 
 
-@subscribe.command(context_settings=_FORWARDED, help=COMMANDS["subscribe"][1])
-def _subscribe(context: typer.Context) -> int:
-    from fugu.commands.subscribe import main
-
-    return main(context.args)
+for _name, _before, _help in (
+    ("run", (), "Run the agent of one device: fugu agent run CONFIG.toml"),
+    ("status", ("--status",), "How the agent on this device is: its sensors, too."),
+):
+    agent.command(_name, context_settings=_FORWARDED, help=_help)(_forwarding("edge_agent.__main__", *_before))
+subscribe.command(context_settings=_FORWARDED, help=COMMANDS["subscribe"][1])(_forwarding("fugu.commands.subscribe"))

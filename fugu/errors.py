@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contract.errors import FuguError
+from contract.errors import FuguError, UsageError
 
 __all__ = ["CommandError", "CommandLineError"]
 
@@ -11,5 +11,5 @@ class CommandError(FuguError):
     """A command cannot do what was asked; exit code 1."""
 
 
-class CommandLineError(FuguError):
+class CommandLineError(UsageError):
     """The command line does not say what is needed, or cannot be read; exit code 2."""

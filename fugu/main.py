@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from contract.errors import FuguError
-from fugu.errors import CommandLineError
+from contract.errors import FuguError, UsageError
 
 __all__ = ["main"]
 
@@ -30,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = _guarded(_command(words))
+        code = _guarded(words)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of our output has gone, as `head` does: not an error. Nothing more may be written there.
@@ -39,42 +38,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _command(words: list[str]) -> Callable[[], int]:
-    """Choose how to run a command, loading as little as it needs."""
+def _run(words: list[str]) -> int:
+    """Run a command, loading as little as it needs."""
     match words:
-        case ["--version"]:
-            return _version
+        case ["--version", *_]:
+            from importlib.metadata import version
+
+            print(f"fugu {version('fugu-edge')}")
+            return 0
         case ["agent", "run", *rest]:
             from edge_agent.__main__ import main as agent
 
-            return lambda: agent(rest)
+            return agent(rest)
         case ["subscribe", *rest]:
             from fugu.commands.subscribe import main as subscribe
 
-            return lambda: subscribe(rest)
+            return subscribe(rest)
         case _:
-            return lambda: _application(words)
+            from fugu.app import run
+
+            return run(words)
 
 
-def _version() -> int:
-    from importlib.metadata import version
-
-    print(f"fugu {version('fugu-edge')}")
-    return 0
-
-
-def _application(words: list[str]) -> int:
-    from fugu.app import run
-
-    return run(words)
-
-
-def _guarded(command: Callable[[], int]) -> int:
+def _guarded(words: list[str]) -> int:
     """Run a command; every expected failure becomes one line and an exit code."""
     try:
-        return command()
+        return _run(words)
     except FuguError as error:
-        return _fail(str(error), 2 if isinstance(error, CommandLineError) else 1)
+        return _fail(str(error), 2 if isinstance(error, UsageError) else 1)
     except BrokenPipeError:
         raise
     except ModuleNotFoundError as error:
@@ -103,7 +94,3 @@ def _first_problem(error: ValueError) -> str:
 def _fail(message: str, code: int) -> int:
     print(f"fugu: {' '.join(message.split())}", file=sys.stderr)
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -16,7 +16,11 @@ class FileError(FuguError):
 
 
 def new_folder(path: Path) -> Path:
-    """Make a folder, which must not hold anything yet; a `FileError` if it holds something, or cannot be made."""
+    """Make a folder, which must not hold anything yet.
+
+    Raises:
+        FileError: it holds something, or cannot be made.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
@@ -37,7 +41,11 @@ def write_public(path: Path, content: str | bytes) -> None:
 
 
 def read_text(path: Path, what: str) -> str:
-    """Read a text file; a `FileError` if it cannot be read; names what was looked for."""
+    """Read a text file.
+
+    Raises:
+        FileError: it cannot be read; names what was looked for.
+    """
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:

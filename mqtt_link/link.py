@@ -63,7 +63,11 @@ class Broker:
 
     @classmethod
     def parse(cls, address: str) -> Broker:
-        """Read `host`, `host:port` or `[ipv6]:port`; a `LinkError` if the port is not a number from 1 to 65535."""
+        """Read `host`, `host:port` or `[ipv6]:port`.
+
+        Raises:
+            LinkError: if the port is not a number from 1 to 65535.
+        """
         host, colon, port = address.rpartition(":")
         if not colon or address.endswith("]"):
             host, port = address, "1883"
@@ -72,7 +76,11 @@ class Broker:
         return cls(host=host.strip("[]"), port=int(port))
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """The TLS settings, or none for a plain connection; a `LinkError` if a file cannot be read."""
+        """The TLS settings, or none for a plain connection.
+
+        Raises:
+            LinkError: if a file cannot be read.
+        """
         if not (self.ca_file or self.cert_file or self.key_file):
             return None
         try:
@@ -84,7 +92,11 @@ class Broker:
         return context
 
     def password(self) -> str | None:
-        """The password, if there is a file for it; a `LinkError` if the file cannot be read."""
+        """The password, if there is a file for it.
+
+        Raises:
+            LinkError: if the file cannot be read.
+        """
         if self.password_file is None:
             return None
         try:
@@ -259,7 +271,6 @@ class Link:
 
 
 def _end_thread(client: mqtt.Client) -> None:
-    """Wait until the network thread has ended."""
     # paho forgets its thread when that ends by itself, be it between loop_stop's look at it and its join.
     with contextlib.suppress(AttributeError):
         client.loop_stop()

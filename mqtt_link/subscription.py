@@ -152,7 +152,7 @@ class Subscription:
             broker,
             client_id=f"subscriber-{secrets.token_hex(6)}",
             subscriptions=tuple(topics),
-            on_message=self._received,
+            on_message=lambda topic, payload, _retained: self._arrived.put((topic, payload)),
         )
         self._timeout = timeout
         self._stream = stream
@@ -255,6 +255,3 @@ class Subscription:
         if len(self._seen) > _REMEMBERED_FRAMES:
             del self._seen[next(iter(self._seen))]
         return True
-
-    def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
-        self._arrived.put((topic, payload))

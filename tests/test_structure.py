@@ -27,7 +27,7 @@ ROOMS = {
     "gateway.attack": {"gateway.chain"},
     "gateway.planning": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.attack"},
     "gateway.release": {"gateway.chain", "gateway.privacy"},
-    "gateway.fleet": {"gateway.files", "gateway.planning", "gateway.dphmm"},
+    "gateway.fleet": {"gateway.files", "gateway.planning", "gateway.privacy", "gateway.dphmm"},
     "gateway.deployment": {"gateway.files", "gateway.service"},
     "gateway.service": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.release", "gateway.fleet"},
 }

@@ -13,11 +13,11 @@ __all__ = [
     "StateRules",
     "adversary",
     "baseline_ticks",
-    "confidence",
     "exact_probability",
     "interval",
     "number",
     "one_of",
+    "period",
     "positive",
     "span",
     "state_edge",
@@ -40,11 +40,7 @@ class StateRules(NamedTuple):
 
 
 def number(text: str, name: str) -> float:
-    """Read a finite number.
-
-    Raises:
-        CommandLineError: the text is no finite number.
-    """
+    """Read a finite number; a `CommandLineError` if the text is none."""
     try:
         value = float(text)
     except ValueError:
@@ -70,25 +66,15 @@ def span(text: str, name: str) -> tuple[float, bool]:
 
 
 def positive(value: float, name: str) -> float:
-    """Refuse a number that is not above zero, or not finite.
-
-    Raises:
-        CommandError: out of range.
-    """
+    """Refuse with a `CommandError` a number that is not above zero, or not finite."""
     if not 0.0 < value < math.inf:
         raise CommandError(f"{name} must be above 0 and finite, got {value:g}")
     return value
 
 
-def confidence(value: float) -> float:
-    """Refuse a confidence level outside (0, 1).
-
-    Raises:
-        CommandError: out of range.
-    """
-    if not 0.0 < value < 1.0:
-        raise CommandError(f"confidence must lie inside (0, 1), got {value:g}")
-    return value
+def period(given: float | None, known: float | None = None) -> float | None:
+    """The seconds of a tick that were given, checked as by `positive`, else those that are known."""
+    return known if given is None else positive(given, "period")
 
 
 def interval(text: str, name: str) -> tuple[float, float]:
@@ -127,11 +113,7 @@ def exact_probability(text: str, name: str) -> Fraction:
 
 
 def one_of(text: str, name: str, allowed: tuple[_Choice, ...]) -> _Choice:
-    """Read one of several words.
-
-    Raises:
-        CommandLineError: it is none of them.
-    """
+    """Read one of several words; a `CommandLineError` if it is none of them."""
     for word in allowed:
         if text == word:
             return word
@@ -139,11 +121,7 @@ def one_of(text: str, name: str, allowed: tuple[_Choice, ...]) -> _Choice:
 
 
 def adversary(text: str) -> Adversary:
-    """Read the name of an adversary.
-
-    Raises:
-        CommandLineError: there is none of that name.
-    """
+    """Read the name of an adversary; a `CommandLineError` if there is none of that name."""
     words: tuple[Adversary, ...] = get_args(Adversary)
     return one_of(text, "adversary", words)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -58,7 +57,7 @@ def _attack(
     if (policy is None) == (threshold is None and not baseline):
         raise CommandLineError("give either --policy, or --threshold or --baseline")
     from fugu.view.attack import show_trials, trial_document
-    from fugu.view.terminal import working
+    from fugu.view.terminal import answer, working
     from gateway.planning.readings import read_readings
 
     trials: list[Trial] = []
@@ -71,10 +70,7 @@ def _attack(
                 continue
             positive(epsilon, "epsilon")
             trials += _by_states(readings, threshold, baseline or [], epsilon, known)
-    if as_json:
-        print(json.dumps({"trials": [trial_document(trial) for trial in trials]}))
-    else:
-        show_trials(trials)
+    answer(as_json, lambda: {"trials": [trial_document(trial) for trial in trials]}, lambda: show_trials(trials))
 
 
 def _by_policy(file: Path, readings: Readings, known: int | None) -> Iterator[Trial]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -14,10 +15,10 @@ from fugu.errors import CommandError, CommandLineError
 from fugu.view.auto_plan import auto_document, show_auto
 from fugu.view.place_plan import place_document, show_places
 from fugu.view.plan_page import place_page, plan_page
-from fugu.view.terminal import advancing, say, warn
-from gateway.planning.auto import plan_auto
+from fugu.view.terminal import say, warn, working
+from gateway.planning.auto import AutoPlan, plan_auto
 from gateway.planning.auto_files import agent_configuration, auto_policy, place_configuration
-from gateway.planning.auto_places import asks_places, place_policy, plan_places, read_places
+from gateway.planning.auto_places import PlacePlan, asks_places, place_policy, plan_places, read_places
 from gateway.planning.question import Question, Want
 from gateway.planning.readings import read_readings
 
@@ -34,58 +35,51 @@ def plan_recording(file: Path, options: AutoOptions, *, output: Path | None, as_
         FuguError: something cannot be read, or the recording cannot answer such a question.
         OSError: a file cannot be read or written.
     """
-    question = _question(options)
-    period = None if options.period is None else arguments.positive(options.period, "period")
-    if asks_places(file, question, options.column or options.time):
-        _plan_places(file, question, options.seed, period, output, as_json=as_json)
+    question, period = _question(options), arguments.period(options.period)
+    places, rng = asks_places(file, question, options.column or options.time), np.random.default_rng(options.seed)
+    with working(f"planning from {file.name}", measured=True) as progress:
+        if places:
+            found = _of_places(plan_places(*read_places(file, period), question, rng, progress), file)
+        else:
+            readings = read_readings(file, options.column, options.time, period)
+            found = _of_readings(plan_auto(readings, question, rng, progress), file)
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        for name, text in found.texts.items():
+            (output / name).write_text(text, encoding="utf-8")
+        for name in {_POLICY, _AGENT} - found.texts.keys():
+            if (output / name).exists():
+                warn(f"{output / name} is of an earlier plan: nothing is recommended now")
+    if as_json:
+        print(json.dumps(found.document, indent=2))
         return
-    with advancing(f"planning from {file.name}") as progress:
-        readings = read_readings(file, options.column, options.time, period)
-        plan = plan_auto(readings, question, np.random.default_rng(options.seed), progress)
-        policy = None if plan.recommended.kind == "none" else auto_policy(plan)
-    texts = {_PAGE: plan_page(plan)}
-    if policy is not None:
+    found.show()
+    if output is not None:
+        say(f"written: {', '.join(str(output / name) for name in found.texts)}")
+
+
+class _Found(NamedTuple):
+    """A plan as files by name, as an object for JSON, and how it is printed."""
+
+    texts: dict[str, str]
+    document: dict[str, Any]
+    show: Callable[[], None]
+
+
+def _of_readings(plan: AutoPlan, file: Path) -> _Found:
+    policy, texts = None, {_PAGE: plan_page(plan)}
+    if plan.recommended.kind != "none":
+        policy = auto_policy(plan)
         texts |= {_POLICY: policy.to_json(), _AGENT: agent_configuration(plan, policy, file, _POLICY)}
-    written = _written(output, texts)
-    if as_json:
-        print(json.dumps(auto_document(plan, policy), indent=2))
-    else:
-        show_auto(plan, policy)
-        if written:
-            say(written)
+    return _Found(texts, auto_document(plan, policy), lambda: show_auto(plan, policy))
 
 
-def _plan_places(
-    file: Path, question: Question, seed: int, period: float | None, output: Path | None, *, as_json: bool
-) -> None:
-    """The same for places."""
-    with advancing(f"planning from {file.name}") as progress:
-        traces, step = read_places(file, period)
-        plan = plan_places(traces, step, question, np.random.default_rng(seed), progress)
-        policy = None if plan.recommended.kind == "none" else place_policy(plan)
-    texts = {_PAGE: place_page(plan)}
-    if policy is not None:
+def _of_places(plan: PlacePlan, file: Path) -> _Found:
+    policy, texts = None, {_PAGE: place_page(plan)}
+    if plan.recommended.kind != "none":
+        policy = place_policy(plan)
         texts |= {_POLICY: policy.to_json(), _AGENT: place_configuration(policy, file, _POLICY)}
-    written = _written(output, texts)
-    if as_json:
-        print(json.dumps(place_document(plan, policy), indent=2))
-    else:
-        show_places(plan, policy)
-        if written:
-            say(written)
-
-
-def _written(output: Path | None, texts: dict[str, str]) -> str:
-    """Write files into a folder, if one is named, and say so."""
-    if output is None:
-        return ""
-    output.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        (output / name).write_text(text, encoding="utf-8")
-    for name in {_POLICY, _AGENT} - texts.keys():
-        if (output / name).exists():
-            warn(f"{output / name} is of an earlier plan: nothing is recommended now")
-    return f"written: {', '.join(str(output / name) for name in texts)}"
+    return _Found(texts, place_document(plan, policy), lambda: show_places(plan, policy))
 
 
 def _question(options: AutoOptions) -> Question:

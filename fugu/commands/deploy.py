@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,17 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fugu.commands import arguments
-from fugu.commands.arguments import positive
-from fugu.commands.groups import grouped
-from fugu.commands.options import command_group
+from fugu.commands.options import command_group, grouped
 from fugu.errors import CommandLineError
 from fugu.view.terminal import warn
+from gateway.deployment import folders
 from gateway.deployment.accounts import Account
-from gateway.deployment.units import AGENT, BROKER, GATEWAY, InvalidNameError
+from gateway.deployment.broker_files import BrokerFolder, Credentials, Settings, check_name, create_broker, open_broker
+from gateway.deployment.units import AGENT, BROKER, GATEWAY
 from gateway.files import new_folder
 
 if TYPE_CHECKING:
-    from gateway.deployment.broker_files import BrokerFolder, Credentials
     from gateway.deployment.readers import Promises
     from gateway.service.readers import Bound
 
@@ -66,25 +63,13 @@ class AddOptions:
 
     def add_client(self, opened: BrokerFolder, account: Account) -> None:
         """Add an account that needs nothing beside its credentials, and write its folder."""
-        from gateway.deployment import folders
-
         new_folder(self.out)
         credentials = self.add(opened, account)
         folders.write_client(self.out, opened, credentials)
         _report(self.out, opened, credentials, f"{account.name}, role {account.role}", None)
 
 
-@contextmanager
-def _usage() -> Iterator[None]:
-    """Let what cannot be a name, an address or a path be a mistake in the command line."""
-    try:
-        yield
-    except InvalidNameError as error:
-        raise CommandLineError(str(error)) from None
-
-
 @app.command("broker")
-@_usage()
 def broker(
     out: OutOption,
     fleet: Annotated[str, typer.Option(help="Name of the fleet.")],
@@ -106,8 +91,6 @@ def broker(
       fugu deploy broker --out broker --fleet home --host gw.example
       fugu deploy broker --out broker --fleet home --host gw.example --host 192.168.1.5 --mutual
     """
-    from gateway.deployment.broker_files import Settings, check_name, create_broker
-
     check_name(fleet, "fleet")
     settings = Settings(
         fleet=fleet, hosts=tuple(host), port=port, bind=bind, mutual=mutual, in_place=in_place, days=days
@@ -120,7 +103,6 @@ def broker(
 
 @app.command("device")
 @grouped
-@_usage()
 def device(
     adding: AddOptions,
     name: Annotated[str, typer.Option(help="Name of the device, as in its topics and policies.")],
@@ -147,15 +129,12 @@ def device(
     examples:
       fugu deploy device --out watch --broker broker --name watch --policy watch.json --ceiling 1
     """
-    from gateway.deployment import folders
-    from gateway.deployment.broker_files import check_name
-
-    opened = _opened(adding.broker)
+    opened = open_broker(adding.broker)
     check_name(name, "device")
     options = folders.DeviceOptions(
         policies=folders.read_policies(policy or [], opened.settings.fleet, name),
-        ceiling=positive(ceiling, "ceiling"),
-        measurement_ceiling=None if measurement_ceiling is None else positive(measurement_ceiling, "ceiling"),
+        ceiling=arguments.positive(ceiling, "ceiling"),
+        measurement_ceiling=None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "ceiling"),
         sensor=sensor,
         program=folders.checked_program(program),
         in_place=in_place,
@@ -171,7 +150,6 @@ def device(
 
 @app.command("gateway")
 @grouped
-@_usage()
 def gateway(
     adding: AddOptions,
     name: Annotated[
@@ -191,11 +169,8 @@ def gateway(
     examples:
       fugu deploy gateway --out gateway --broker broker
     """
-    from gateway.deployment import folders
-    from gateway.deployment.broker_files import check_name
-
     program = folders.checked_program(program)
-    opened = _opened(adding.broker)
+    opened = open_broker(adding.broker)
     for account in (name, f"{name}-rollout")[: 1 + rollout]:
         check_name(account, "account")
     new_folder(adding.out)
@@ -207,7 +182,6 @@ def gateway(
 
 @app.command("operator")
 @grouped
-@_usage()
 def operator(
     adding: AddOptions,
     name: Annotated[str, typer.Option(help="Name of the account; every person needs an own one.")] = "operator",
@@ -218,16 +192,13 @@ def operator(
     examples:
       fugu deploy operator --out anna --broker broker --name anna
     """
-    from gateway.deployment.broker_files import check_name
-
-    opened = _opened(adding.broker)
+    opened = open_broker(adding.broker)
     check_name(name, "account")
     adding.add_client(opened, Account(name=name, role="operator"))
 
 
 @app.command("subscriber")
 @grouped
-@_usage()
 def subscriber(
     adding: AddOptions,
     audience: Annotated[
@@ -256,10 +227,9 @@ def subscriber(
       fugu deploy subscriber --out news --broker broker --audience street --name news \\
           --releases releases.toml --policies policies
     """
-    from gateway.deployment.broker_files import check_name
     from gateway.deployment.readers import new_reader
 
-    opened = _opened(adding.broker)
+    opened = open_broker(adding.broker)
     if adding.renew:
         if name is None or audience is not None or epsilon is not None or adversary is not None:
             raise CommandLineError("--renew needs --name, and changes neither audiences nor limits: see join and leave")
@@ -279,7 +249,7 @@ def subscriber(
         name,
         wanted,
         _promises(releases, policies, opened),
-        epsilon=None if epsilon is None else positive(epsilon, "epsilon"),
+        epsilon=None if epsilon is None else arguments.positive(epsilon, "epsilon"),
         adversary=None if adversary is None else arguments.adversary(adversary),
     )
     adding.add_client(opened, account)
@@ -302,7 +272,7 @@ def join(
     """
     from gateway.deployment.readers import joined
 
-    opened = _opened(broker)
+    opened = open_broker(broker)
     account, bounds = joined(opened.account(name), audience, _promises(releases, policies, opened))
     opened.change(account)
     _show_bounds(account, bounds)
@@ -322,7 +292,7 @@ def leave(
     """
     from gateway.deployment.readers import left
 
-    opened = _opened(broker)
+    opened = open_broker(broker)
     opened.change(left(opened.account(name), audience))
     print(f"{name} reads no more releases for {audience}, once the broker has started anew; what it was told counts")
 
@@ -338,7 +308,7 @@ def remove(
     examples:
       fugu deploy remove --broker broker --name watch
     """
-    opened = _opened(broker)
+    opened = open_broker(broker)
     opened.remove(name)
     print(f"{name} may do nothing any more, once the broker has started anew")
 
@@ -358,17 +328,9 @@ def _show_bounds(account: Account, bounds: list[Bound]) -> None:
         print(f"{account.name}: {bound.device}/{bound.stream}: {told} {by}")
 
 
-def _opened(path: Path) -> BrokerFolder:
-    from gateway.deployment.broker_files import open_broker
-
-    return open_broker(path)
-
-
 def _report(out: Path, broker: BrokerFolder, credentials: Credentials, what: str, place: str | None) -> None:
     """Say what was written, how to connect with it, and that the broker must learn of it."""
-    from gateway.deployment.folders import client_words
-
     print(f"{out}: {what}" + ("" if place is None else f"; install it as {place}"))
-    words = " ".join(word for pair in client_words(credentials, f"{out}/") for word in pair)
+    words = " ".join(word for pair in folders.client_words(credentials, f"{out}/") for word in pair)
     print(f"options of commands: --broker {broker.address} {words}")
     print(f"the broker knows it once {broker.path} is installed anew and it has started again, or had a SIGHUP")

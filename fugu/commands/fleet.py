@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +19,7 @@ from fugu.commands.fleet_options import (
     NoteOption,
     RegistryOption,
     RootOption,
+    dry_run_of,
     now_us,
     owners,
     user,
@@ -27,13 +27,13 @@ from fugu.commands.fleet_options import (
 from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandError, CommandLineError
 from fugu.view import fleet as view
-from fugu.view.fleet import changes_document, read_document, show_changes, warn_of_clocks
-from fugu.view.terminal import say, show_table, warn, working
+from fugu.view.fleet import read_document, warn_of_clocks
+from fugu.view.terminal import answer, say, show_table, warn
 from gateway.files import write_public
 from gateway.fleet import Registry
 from gateway.fleet.documents import check_new, enter, reached
 from gateway.fleet.roots import read_root
-from gateway.fleet.signing import Signed, read_pins
+from gateway.fleet.signing import read_pins
 
 __all__ = ["app"]
 
@@ -171,7 +171,8 @@ def groups(
                 chosen = (before - set(take or ())) | set(add or ())
                 opened.set_groups(device, chosen, who=user(operator), time_us=now_us())
         members = {name: [one.name for one in opened.devices(name)] for name in opened.groups()}
-    _show_groups(members, as_json)
+    rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
+    answer(as_json, lambda: members, lambda: show_table("Groups", ("group", "devices", ""), rows))
     if add:
         warn(f"{device} takes documents for a group only if its own enrolment names the group")
 
@@ -198,7 +199,8 @@ def push(
     signed = read_document(document, root, owners(enrolments))
     with closing(Registry(registry)) as opened:
         if dry_run:
-            _dry_run(opened, signed, as_json)
+            check_new(opened, signed)
+            dry_run_of(opened, signed.document, as_json)
             return
         warn_of_clocks(opened, signed.document)
         with opened.transaction():
@@ -206,11 +208,12 @@ def push(
             entry = enter(opened, signed, note, who=user(operator), time_us=now_us())
             view.warn_of_rollouts(opened, devices)
             opened.desire(devices, entry.version, who=user(operator), time_us=now_us())
-    if as_json:
-        print(json.dumps({"version": entry.version, "devices": devices, "restores": entry.restores}))
-        return
     back = "" if entry.restores is None else f", which brings version {entry.restores} back"
-    say(f"version {entry.version}{back}: {len(devices)} devices should have it; the gateway sends it")
+    answer(
+        as_json,
+        lambda: {"version": entry.version, "devices": devices, "restores": entry.restores},
+        lambda: say(f"version {entry.version}{back}: {len(devices)} devices should have it; the gateway sends it"),
+    )
 
 
 @app.command("status")
@@ -234,11 +237,8 @@ def status(
         if group is not None and not devices:
             raise CommandError(f"no device of fleet {opened.fleet} is in group {group}")
         refusals = {one.device: one for one in view.every(opened.refusals)}
-    if as_json:
-        rows = [view.device_document(one, refusals.get(one.name)) for one in devices]
-        print(json.dumps({"fleet": opened.fleet, "devices": rows}))
-    else:
-        view.show_devices(devices, refusals)
+    rows = [view.device_document(one, refusals.get(one.name)) for one in devices]
+    answer(as_json, lambda: {"fleet": opened.fleet, "devices": rows}, lambda: view.show_devices(devices, refusals))
     wrong = [one.name for one in devices if view.standing(one) not in ("up to date", "nothing to do")]
     if strict and wrong:
         more = "" if len(wrong) <= _SHOWN else ", ..."
@@ -261,33 +261,10 @@ def history(
       fugu fleet history --registry home-fleet.db --refusals --json
     """
     with closing(Registry(registry)) as opened:
-        if refusals:
-            refused = list(view.every(opened.refusals))
-        else:
-            events = list(view.every(opened.history))
-    if as_json:
-        print(json.dumps([one._asdict() for one in (refused if refusals else events)]))
-    elif refusals:
-        view.show_refusals(refused, _SHOWN)
-    else:
-        view.show_events(events, _SHOWN)
-
-
-def _show_groups(members: dict[str, list[str]], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(members))
-        return
-    rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
-    show_table("Groups", ("group", "devices", ""), rows)
-
-
-def _dry_run(registry: Registry, signed: Signed, as_json: bool) -> None:
-    from gateway.fleet.dry_run import changes
-
-    check_new(registry, signed)
-    with working("what would change"):
-        found = changes(registry, signed.document)
-    if as_json:
-        print(json.dumps(changes_document(found, signed.document.version)))
-    else:
-        show_changes(found, signed.document.version)
+        refused = list(view.every(opened.refusals)) if refusals else []
+        events = [] if refusals else list(view.every(opened.history))
+    answer(
+        as_json,
+        lambda: [one._asdict() for one in (refused or events)],
+        lambda: view.show_refusals(refused, _SHOWN) if refusals else view.show_events(events, _SHOWN),
+    )

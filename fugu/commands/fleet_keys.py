@@ -16,7 +16,7 @@ from fugu.errors import CommandLineError
 from fugu.view.terminal import say, show_table
 from gateway.fleet import roots
 from gateway.fleet.key_file import new_passphrase
-from gateway.fleet.keystore import ROLES, KeyFile, key_files, short
+from gateway.fleet.keystore import ROLES, key_files, short
 from gateway.fleet.roots import ROOT_FILE, initialise, root_in
 
 __all__ = ["app", "init"]
@@ -120,35 +120,30 @@ def rotate(
 
 def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
     """The root, and where its private keys are."""
-    files = {file.short: file for file in key_files(folders)}
+    files, retired = _files(document, folders)
     roles: dict[str, Any] = {
         role: {
             "threshold": getattr(document, role).threshold,
-            "keys": [
-                {"key": name, "file": str(files[short(name)].path) if short(name) in files else None}
-                for name in getattr(document, role).keys
-            ],
+            "keys": [{"key": name, "file": files.get(short(name))} for name in getattr(document, role).keys],
         }
         for role in ROLES
     }
-    retired = [str(file.path) for file in _retired(document, list(files.values()))]
-    return {"fleet": document.fleet, "version": document.version, **roles, "retired": retired}
+    return {"fleet": document.fleet, "version": document.version, **roles, "retired": list(retired.values())}
 
 
 def _show(document: RootDocument, folders: list[Path]) -> None:
-    files = key_files(folders)
-    by_short = {file.short: str(file.path) for file in files}
+    files, retired = _files(document, folders)
     rows: list[tuple[str, str, str, str]] = []
     for role in ROLES:
         members = getattr(document, role)
         takes = f"{members.threshold} of {len(members.keys)}"
-        rows += [(role, takes, short(name), by_short.get(short(name), "elsewhere")) for name in members.keys]
-    rows += [("none any more", "", file.short, str(file.path)) for file in _retired(document, files)]
+        rows += [(role, takes, short(name), files.get(short(name), "elsewhere")) for name in members.keys]
+    rows += [("none any more", "", name, path) for name, path in retired.items()]
     title = f"Root version {document.version} of fleet {document.fleet}"
     show_table(title, ("role", "takes", "key", "file"), rows)
 
 
-def _retired(document: RootDocument, files: list[KeyFile]) -> list[KeyFile]:
-    """Files of keys that the root does not name."""
-    named = {short(name) for name in document.keys}
-    return [file for file in files if file.short not in named]
+def _files(document: RootDocument, folders: list[Path]) -> tuple[dict[str, str], dict[str, str]]:
+    """Paths of all keys by their short names, and of those among them that the root does not name."""
+    files, named = {file.short: str(file.path) for file in key_files(folders)}, {short(name) for name in document.keys}
+    return files, {name: path for name, path in files.items() if name not in named}

@@ -15,9 +15,11 @@ from typing import Annotated
 import typer
 
 from contract.errors import FuguError
-from contract.fleet_documents import Address, Enrolment, read_enrolment
+from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_enrolment
 from fugu.errors import CommandError, CommandLineError
-from gateway.fleet import KeyStoreError
+from fugu.view.fleet import changes_document, show_changes
+from fugu.view.terminal import answer, working
+from gateway.fleet import KeyStoreError, Registry
 from gateway.fleet.key_file import Passphrases, read_passphrase
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "RootOption",
     "address",
     "at_hand",
+    "dry_run_of",
     "moment",
     "now_us",
     "owners",
@@ -90,11 +93,7 @@ def owners(files: list[Path] | None) -> list[Enrolment]:
 
 
 def user(name: str | None) -> str:
-    """Who does something, for the history.
-
-    Raises:
-        CommandError: nobody is named, and the login name is not known.
-    """
+    """Who does something, for the history; a `CommandError` if nobody is named, and the login name is not known."""
     try:
         return name or getpass.getuser()
     except (OSError, KeyError):
@@ -102,11 +101,7 @@ def user(name: str | None) -> str:
 
 
 def moment(text: str, name: str) -> int:
-    """Read a time, as Unix seconds or ISO 8601.
-
-    Raises:
-        CommandLineError: it is neither.
-    """
+    """Read a time, as Unix seconds or ISO 8601; a `CommandLineError` if it is neither."""
     try:
         if text.isdecimal():
             seconds = int(text[:20])
@@ -121,11 +116,7 @@ def moment(text: str, name: str) -> int:
 
 
 def address(text: str) -> Address:
-    """Read `device:NAME`, `group:NAME` or `everyone`.
-
-    Raises:
-        CommandLineError: it is none of these.
-    """
+    """Read `device:NAME`, `group:NAME` or `everyone`; a `CommandLineError` if it is none of these."""
     kind, colon, name = text.partition(":")
     if text == "everyone":
         return Address(everyone=True)
@@ -157,3 +148,18 @@ def _asked(prompt: str) -> str:
     if not answer:
         raise KeyStoreError("no passphrase: keys without one are not used")
     return answer
+
+
+def dry_run_of(
+    registry: Registry, document: PolicyDocument, as_json: bool, devices: set[str] | None = None, **more: object
+) -> None:
+    """Show what would change on devices, those that a document is for if none are named, with more for JSON."""
+    from gateway.fleet.dry_run import changes
+
+    with working("what would change"):
+        found = changes(registry, document, devices)
+    answer(
+        as_json,
+        lambda: {**changes_document(found, document.version), **more},
+        lambda: show_changes(found, document.version),
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +9,12 @@ from typing import Annotated
 import typer
 
 from fugu.commands.arguments import positive
-from fugu.commands.fleet_options import AsOption, NoteOption, RegistryOption, now_us, user
+from fugu.commands.fleet_options import AsOption, NoteOption, RegistryOption, dry_run_of, now_us, user
 from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandError, CommandLineError
-from fugu.view.fleet import changes_document, read_document, show_changes, warn_of_clocks
+from fugu.view.fleet import read_document, warn_of_clocks
 from fugu.view.rollout import rollout_document, show_plan, show_rollout, watch
-from fugu.view.terminal import working
+from fugu.view.terminal import answer
 from gateway.fleet import Plan, Registry, Rollouts, Stage, share
 from gateway.fleet import share as read_share
 from gateway.fleet.documents import check_new, document_in, enter, target_of
@@ -180,8 +179,6 @@ def _stage(text: str, success: str) -> Stage:
 
 def _dry_run(registry: Registry, plan: Plan, signed: Signed | None, as_json: bool) -> None:
     """The stages as they would be, and what would change on the devices."""
-    from gateway.fleet.dry_run import changes
-
     if signed is not None:
         check_new(registry, signed)
         document = signed.document
@@ -189,17 +186,10 @@ def _dry_run(registry: Registry, plan: Plan, signed: Signed | None, as_json: boo
         document = document_in(registry, plan.version)
     groups = {device.name: device.groups for device in registry.devices()}
     stages = stages_of(plan, groups, target_of(document.to))
-    with working("what would change"):
-        found = changes(registry, document, {name for stage in stages for name in stage})
-    if as_json:
-        print(json.dumps({**changes_document(found, plan.version), "stages": stages}))
-        return
-    show_plan(plan, stages)
-    show_changes(found, plan.version)
+    if not as_json:
+        show_plan(plan, stages)
+    dry_run_of(registry, document, as_json, {name for stage in stages for name in stage}, stages=stages)
 
 
 def _show(registry: Registry, number: int, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(rollout_document(registry, number)))
-    else:
-        show_rollout(registry, number)
+    answer(as_json, lambda: rollout_document(registry, number), lambda: show_rollout(registry, number))

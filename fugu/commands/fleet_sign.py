@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,7 +16,7 @@ from contract.errors import FuguError
 from contract.fleet_documents import Address, PolicyDocument
 from fugu.commands.arguments import one_of
 from fugu.commands.fleet_options import EnrolmentsOption, KeysOption, PassphraseFiles, address, at_hand, moment, owners
-from fugu.commands.options import JsonOption
+from fugu.commands.options import JsonOption, grouped
 from fugu.errors import CommandError, CommandLineError
 from fugu.view.terminal import say, show_table
 from gateway.files import write_public
@@ -40,33 +41,41 @@ _Expiry = Literal["hold", "stop"]
 _EXPIRIES: tuple[_Expiry, ...] = ("hold", "stop")
 
 
-def sign(
-    keys: KeysOption,
-    policies: Annotated[
-        list[Path] | None, typer.Argument(metavar="[POLICY]...", help="Policies in their JSON form, one a stream.")
-    ] = None,
-    to: Annotated[str | None, typer.Option(metavar="WHOM", help="device:NAME, group:NAME or everyone.")] = None,
+@dataclass(frozen=True, slots=True)
+class DocumentOptions:
+    """For whom a document is, which one it is, and when it holds."""
+
+    to: Annotated[str | None, typer.Option(metavar="WHOM", help="device:NAME, group:NAME or everyone.")] = None
     version: Annotated[
         str, typer.Option(metavar="N|next", help="Of the document; next is the one after the registry's newest.")
-    ] = "next",
+    ] = "next"
     restores: Annotated[
         int | None, typer.Option(metavar="VERSION", help="Bring back what this version of the registry said.")
+    ] = None
+    valid_from: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Unix seconds or ISO 8601 (UTC if it says no zone).")
+    ] = None
+    valid_until: Annotated[str | None, typer.Option(metavar="TIME", help="It is over then.")] = None
+    on_expiry: Annotated[str | None, typer.Option(help="hold (default): go on when it is over; stop: be silent.")] = (
+        None
+    )
+    registry: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For --version next and --restores; it is only read.")
+    ] = None
+
+
+@grouped
+def sign(
+    keys: KeysOption,
+    document: DocumentOptions,
+    policies: Annotated[
+        list[Path] | None, typer.Argument(metavar="[POLICY]...", help="Policies in their JSON form, one a stream.")
     ] = None,
     add_to: Annotated[
         Path | None, typer.Option("--add-to", metavar="FILE", help="Add a signature to a document of others.")
     ] = None,
-    valid_from: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Unix seconds or ISO 8601 (UTC if it says no zone).")
-    ] = None,
-    valid_until: Annotated[str | None, typer.Option(metavar="TIME", help="It is over then.")] = None,
-    on_expiry: Annotated[
-        str | None, typer.Option(help="hold (default): go on when it is over; stop: be silent.")
-    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there (default: as --add-to).")
-    ] = None,
-    registry: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="For --version next and --restores; it is only read.")
     ] = None,
     enrolments: EnrolmentsOption = None,
     passphrase_file: PassphraseFiles = None,
@@ -82,49 +91,39 @@ def sign(
       fugu fleet sign --restores 3 --registry home-fleet.db --keys keys -o back.envelope
     """
     target = output or add_to
-    sources = [bool(policies), restores is not None, add_to is not None]
-    if sum(sources) != 1 or target is None or bool(policies) != (to is not None):
+    sources = [bool(policies), document.restores is not None, add_to is not None]
+    if sum(sources) != 1 or target is None or bool(policies) != (document.to is not None):
         raise CommandLineError(
             "name POLICY files with --to and -o, or --restores with -o, or --add-to (try 'fugu fleet sign --help')"
         )
     root = root_in(keys)
     limits = owners(enrolments)
     if add_to is not None:
-        if version != "next" or valid_from or valid_until or on_expiry:
+        if document.version != "next" or document.valid_from or document.valid_until or document.on_expiry:
             raise CommandLineError("--add-to signs a document as it is: it takes no version and no times")
         signed = _opened(add_to, root)
         signed = add_signatures(signed, _policy_keys(keys, root, passphrase_file, signed))
     else:
-        document = _document(root, policies or [], to, version, restores, registry, valid_from, valid_until, on_expiry)
-        signed = sign_document(document, _policy_keys(keys, root, passphrase_file, None), root)
+        made = _document(root, policies or [], document)
+        signed = sign_document(made, _policy_keys(keys, root, passphrase_file, None), root)
     if signed.complete:
         check(signed, root, int(time.time()), limits)
     write_public(target, signed.payload)
     _show_signed(signed, target, as_json)
 
 
-def _document(
-    root: Root,
-    policies: list[Path],
-    to: str | None,
-    version: str,
-    restores: int | None,
-    registry: Path | None,
-    valid_from: str | None,
-    valid_until: str | None,
-    on_expiry: str | None,
-) -> PolicyDocument:
+def _document(root: Root, policies: list[Path], given: DocumentOptions) -> PolicyDocument:
     """The document that the options of `sign` describe."""
-    expiry: _Expiry = one_of(on_expiry or "hold", "--on-expiry", _EXPIRIES)
-    until = None if valid_until is None else moment(valid_until, "--valid-until")
-    begin = 0 if valid_from is None else moment(valid_from, "--valid-from")
-    number, old = _version(version, restores, registry)
+    expiry: _Expiry = one_of(given.on_expiry or "hold", "--on-expiry", _EXPIRIES)
+    until = None if given.valid_until is None else moment(given.valid_until, "--valid-until")
+    begin = 0 if given.valid_from is None else moment(given.valid_from, "--valid-from")
+    number, old = _version(given)
     if old is None:
-        whom: Address = address(to or "")
+        whom: Address = address(given.to or "")
         bodies = read_bodies(policies, root.document.fleet, whom)
     else:
         whom, bodies = old.to, list(old.policies)
-        expiry = expiry if on_expiry else old.on_expiry
+        expiry = expiry if given.on_expiry else old.on_expiry
         until = old.valid_until if until is None else until
     if until is not None and until <= time.time():
         raise CommandError(f"the document would be over since {until}: say --valid-until, later than now")
@@ -133,21 +132,21 @@ def _document(
     )
 
 
-def _version(text: str, restores: int | None, registry: Path | None) -> tuple[int, PolicyDocument | None]:
+def _version(given: DocumentOptions) -> tuple[int, PolicyDocument | None]:
     """The new document's version, and the document that it brings back."""
+    text = given.version
     if text != "next" and not text.isdecimal():
         raise CommandLineError(f"--version must be a number or 'next', got {text[:40]!r}")
-    if registry is None:
-        if text == "next" or restores is not None:
+    if given.registry is None:
+        if text == "next" or given.restores is not None:
             raise CommandLineError("--version next and --restores need --registry")
         return int(text[:20]), None
-
-    with closing(Registry(registry)) as opened:
+    with closing(Registry(given.registry)) as opened:
         newest = opened.newest_version()
         number = newest + 1 if text == "next" else int(text[:20])
         if number <= newest:
             raise DocumentError(f"version {number} is not newer than {newest}, which the registry has")
-        return number, None if restores is None else document_in(opened, restores)
+        return number, None if given.restores is None else document_in(opened, given.restores)
 
 
 def _policy_keys(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from dataclasses import asdict, dataclass, replace
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.commands.groups import grouped
-from fugu.commands.options import ConnectionOptions, JsonOption, command_group
+from fugu.commands.options import ConnectionOptions, JsonOption, command_group, grouped
+from fugu.view.terminal import answer
 
 if TYPE_CHECKING:
     from mqtt_link import Broker
@@ -132,12 +131,9 @@ def watch(
       fugu gateway watch --store home.db
       fugu gateway watch --store home.db --false-alarms 0.01 --json
     """
-    from fugu.view.model_watch import show_watched
+    from fugu.view.model import show_watched
     from gateway.service.model_watch import watch_store
 
     found = watch_store(store, false_alarms)
-    if as_json:
-        print(json.dumps([one._asdict() for one in found]))
-    else:
-        show_watched(found, false_alarms)
+    answer(as_json, lambda: [one._asdict() for one in found], lambda: show_watched(found, false_alarms))
     return 1 if any(one.alarm is not None for one in found) else 0

@@ -11,8 +11,8 @@ import typer
 
 from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandError
-from fugu.view.ledger import account_document, entry_document, show_accounts, show_entries
-from fugu.view.terminal import say, working
+from fugu.view.ledger import account_document, entry_document, show_ledger
+from fugu.view.terminal import answer, say, working
 from gateway.release.ledger import Ledger
 
 __all__ = ["app"]
@@ -31,14 +31,16 @@ def show(ledger: LedgerOption, as_json: JsonOption = False) -> int:
       fugu ledger show --ledger home-ledger.db
       fugu ledger show --ledger home-ledger.db --json
     """
-    with closing(_opened(ledger)) as opened:
+    with closing(Ledger(ledger, create=False)) as opened:
         accounts, entries = opened.accounts(), opened.entries()
-        if as_json:
-            rows = [entry_document(entry, opened.charges(entry.number)) for entry in entries]
-            print(json.dumps({"accounts": [account_document(account) for account in accounts], "entries": rows}))
-            return 0
-    show_accounts(accounts)
-    show_entries(entries)
+        answer(
+            as_json,
+            lambda: {
+                "accounts": [account_document(account) for account in accounts],
+                "entries": [entry_document(entry, opened.charges(entry.number)) for entry in entries],
+            },
+            lambda: show_ledger(accounts, entries),
+        )
     return 0
 
 
@@ -56,7 +58,7 @@ def verify(ledger: LedgerOption, store: StoreOption, as_json: JsonOption = False
     from gateway.release.audit import verify as audit
     from gateway.service.release_record import ledger_problem
 
-    with closing(_opened(ledger)) as opened, working("computing every charge again"):
+    with closing(Ledger(ledger, create=False)) as opened, working("computing every charge again"):
         doubt = ledger_problem(opened, store)
         found = audit(opened)
     problems = ((doubt,) if doubt else ()) + found.problems
@@ -92,7 +94,3 @@ def resume(
     for begun in resume_ledger(ledger, store, after):
         print(f"{begun.device}/{begun.stream}: releases begin with tick {begun.first}")
     print(f"{ledger.name} is the ledger of {store.name}; no copy of either from before fits any more")
-
-
-def _opened(path: Path) -> Ledger:
-    return Ledger(path, create=False)

@@ -9,8 +9,7 @@ import typer
 
 from fugu.commands.arguments import adversary as named
 from fugu.commands.arguments import exact_probability
-from fugu.commands.groups import grouped
-from fugu.commands.options import JsonOption, command_group
+from fugu.commands.options import JsonOption, command_group, grouped
 from fugu.commands.plan_options import AdversaryOption, ChainOptions
 
 __all__ = ["app"]
@@ -37,8 +36,8 @@ def stream(
       fugu loss stream --q .08:.1 --r .1:.12 --rho0 .45 --rho1 .45 --adversary universal
       fugu loss stream --model chain.json --rho0 1/3 --rho1 1/3 --json
     """
-    from fugu.commands.chain_options import chain_source
-    from gateway.planning.comparison import real_loss
+    from fugu.commands.plan_values import chain_source
+    from gateway.privacy.baselines import real_loss
 
     notion = named(adversary)
     flips = exact_probability(rho0, "rho0"), exact_probability(rho1, "rho1")

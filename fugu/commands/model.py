@@ -76,11 +76,8 @@ def fit(
     from fugu.commands.model_fit import fit_places, fit_recordings
 
     if grid:
-        _refuse(
-            context,
-            "with --grid, places make the states",
-            ("column", "threshold", "baseline", "name", "order", "decimate", "confidence", "epsilon"),
-        )
+        of_states = ("column", "threshold", "baseline", "name", "order", "decimate", "confidence", "epsilon")
+        _refuse(context, "with --grid, places make the states", of_states)
         if len(files) > 1:
             raise CommandLineError("--grid fits one file")
         fit_places(files[0], cell, cells, period, output, as_json=as_json)

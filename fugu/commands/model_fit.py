@@ -9,12 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from fugu.commands.arguments import StateRules, baseline_ticks, positive, state_edge
-from fugu.commands.arguments import confidence as checked
 from fugu.commands.joint_fit import fit_streams
 from fugu.errors import CommandError, CommandLineError
-from fugu.view.grid import show_grid
-from fugu.view.model import show_class, show_model
-from fugu.view.terminal import say, warn, working
+from fugu.view.model import show_class, show_grid, show_model
+from fugu.view.terminal import answer, say, warn, working
 from gateway.planning.alternatives import Alternative, alternatives
 from gateway.planning.grid_model import WARNING, fit_cells, fit_grid, grid_document
 from gateway.planning.recording import read_recording
@@ -57,7 +55,8 @@ def fit_recordings(
 def _fit_chain(
     file: Path, given: StateRules, confidence: float, epsilon: float | None, output: Path | None, *, as_json: bool
 ) -> None:
-    level = checked(confidence)
+    if not 0.0 < confidence < 1.0:
+        raise CommandError(f"confidence must lie inside (0, 1), got {confidence:g}")
     wanted = None if epsilon is None else positive(epsilon, "epsilon")
     if given.decimate < 1:
         raise CommandError(f"decimate must be at least 1, got {given.decimate}")
@@ -77,7 +76,7 @@ def _fit_chain(
             discretiser=recording.discretiser,
             missing_state=recording.missing_state,
             missing_share=recording.missing_share,
-            confidences=tuple(sorted({0.9, 0.95, 0.99, 0.999, level})),
+            confidences=tuple(sorted({0.9, 0.95, 0.99, 0.999, confidence})),
         )
         if wanted is not None and model.chains is not None:
             told("attacking its class")
@@ -90,7 +89,7 @@ def _fit_chain(
     if as_json:
         print(model.to_json(), end="")
     else:
-        show_model(model, level, recording.missing)
+        show_model(model, confidence, recording.missing)
         show_class(model, others)
     warn(model.warning)
 
@@ -118,10 +117,7 @@ def fit_places(
         document = grid_document(model, traces)
     if output is not None:
         output.write_text(json.dumps(document) + "\n", encoding="utf-8")
-    if as_json:
-        print(json.dumps(document))
-    else:
-        show_grid(model, traces)
-        if output is not None:
-            say(f'chain written to {output}; plan with it by: transition = "{output.name}"')
+    answer(as_json, lambda: document, lambda: show_grid(model, traces))
+    if output is not None and not as_json:
+        say(f'chain written to {output}; plan with it by: transition = "{output.name}"')
     warn(WARNING)

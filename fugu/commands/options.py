@@ -1,9 +1,12 @@
-"""Options that several commands share."""
+"""Options that several commands share; those that belong together are the fields of one dataclass."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
+from inspect import Parameter
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
@@ -12,10 +15,11 @@ from fugu.commands.arguments import one_of
 if TYPE_CHECKING:
     from mqtt_link import Broker
 
-__all__ = ["ConnectionOptions", "JsonOption", "command_group"]
+__all__ = ["ConnectionOptions", "JsonOption", "command_group", "grouped"]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
 
+_Result = TypeVar("_Result")
 _Version = Literal["auto", "5", "3.1.1"]
 _VERSIONS: tuple[_Version, ...] = ("auto", "5", "3.1.1")
 
@@ -46,12 +50,42 @@ class ConnectionOptions:
         """
         from mqtt_link import Broker
 
-        return replace(
-            Broker.parse(address),
-            username=self.username,
-            password_file=self.password_file,
-            ca_file=self.ca_file,
-            cert_file=self.cert_file,
-            key_file=self.key_file,
-            protocol=one_of(self.protocol, "protocol", _VERSIONS),
-        )
+        given = asdict(self)
+        given["protocol"] = one_of(self.protocol, "protocol", _VERSIONS)
+        return replace(Broker.parse(address), **given)
+
+
+def grouped(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Give a command an option for each field of the dataclasses among its parameters.
+
+    Args:
+        command: a function, some of whose parameters are dataclasses with fields as `typer` wants its parameters.
+
+    Returns:
+        The same for `typer`: with the fields as parameters of their own, from which the dataclasses are made.
+    """
+    groups: dict[str, type[Any]] = {}
+    flat: list[Parameter] = []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        group = parameter.annotation
+        if not is_dataclass(group):
+            flat.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+            continue
+        assert isinstance(group, type)
+        groups[parameter.name] = group
+        hints = get_type_hints(group, include_extras=True)
+        for field in fields(group):
+            default = Parameter.empty if field.default is MISSING else field.default
+            flat.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name]))
+
+    def run(**given: Any) -> _Result:
+        made = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        return command(**made, **given)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__dict__["__signature__"] = inspect.Signature(flat)
+    run.__annotations__ = {}
+    return run

@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 
-from fugu.commands.groups import grouped
-from fugu.commands.options import JsonOption, command_group
+from fugu.commands.options import JsonOption, command_group, grouped
 from fugu.commands.plan_options import (
-    AdversaryOption,
     AutoOptions,
     ChainOptions,
     DiscretiserOptions,
     HeaderOptions,
     JointOptions,
+    MeasureOptions,
     OutputOption,
     StreamOptions,
     WindowOptions,
@@ -139,14 +138,8 @@ def joint(
 @app.command("measure")
 @grouped
 def measure(
-    spec: Annotated[Path, typer.Option(metavar="FILE", help="Specification, in TOML or JSON; its keys are below.")],
+    options: MeasureOptions,
     header: HeaderOptions,
-    period: Annotated[float | None, typer.Option(metavar="SECONDS", help="Policy: length of a tick.")] = None,
-    adversary: AdversaryOption = "ignorant",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out what is slow for many states: optimal table, stream's epsilon.")
-    ] = False,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw states, policy graph and hull.")] = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -174,7 +167,7 @@ def measure(
     """
     from fugu.commands.measure_plan import plan_measure
 
-    plan_measure(spec, adversary, header, period, quick=quick, as_json=as_json, svg=svg, output=output)
+    plan_measure(options, header, output=output, as_json=as_json)
 
 
 @app.command("network")

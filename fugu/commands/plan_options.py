@@ -15,6 +15,7 @@ __all__ = [
     "DiscretiserOptions",
     "HeaderOptions",
     "JointOptions",
+    "MeasureOptions",
     "OutputOption",
     "StreamOptions",
     "WindowOptions",
@@ -148,6 +149,19 @@ class JointOptions:
     period: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Length of one tick (default: the model's).")
     ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureOptions:
+    """What measurements are planned for, and how."""
+
+    spec: Annotated[Path, typer.Option(metavar="FILE", help="Specification, in TOML or JSON; its keys are below.")]
+    period: Annotated[float | None, typer.Option(metavar="SECONDS", help="Policy: length of a tick.")] = None
+    adversary: AdversaryOption = "ignorant"
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Leave out what is slow for many states: optimal table, stream's epsilon.")
+    ] = False
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw states, policy graph and hull.")] = None
 
 
 @dataclass(frozen=True, slots=True)

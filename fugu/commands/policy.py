@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,7 @@ from contract.stretches import Stretch
 from fugu.commands.arguments import positive
 from fugu.commands.options import JsonOption, command_group
 from fugu.view.policy import measure_policy_document, policy_document, show_measure_policy, show_policy
-from fugu.view.terminal import working
+from fugu.view.terminal import answer, working
 
 __all__ = ["app"]
 
@@ -53,10 +52,7 @@ def check(
     with working("deriving what the streams lose"):
         loss = policy.verify(accepted)
         alone = None if policy.table is None else policy.verify_windows()
-    if as_json:
-        print(json.dumps(policy_document(policy, loss, alone)))
-    else:
-        show_policy(policy, loss, alone)
+    answer(as_json, lambda: policy_document(policy, loss, alone), lambda: show_policy(policy, loss, alone))
 
 
 def _check_measurement(policy: MeasurePolicy, as_json: bool) -> None:
@@ -74,7 +70,4 @@ def _check_measurement(policy: MeasurePolicy, as_json: bool) -> None:
             f"epsilon {stream.epsilon:.10g} about a single tick, {stream.adversary} adversary, "
             f"{START_WORDS[stream.start]} (derived: {derived.epsilon:.10g}, {derived.bound})"
         )
-    if as_json:
-        print(json.dumps(measure_policy_document(policy, told)))
-    else:
-        show_measure_policy(policy, how, told)
+    answer(as_json, lambda: measure_policy_document(policy, told), lambda: show_measure_policy(policy, how, told))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fugu.commands.groups import grouped
-from fugu.commands.options import ConnectionOptions, JsonOption
-from fugu.view.ledger import show_release
+from fugu.commands.options import ConnectionOptions, JsonOption, grouped
+from fugu.view.ledger import show_releases
+from fugu.view.terminal import answer
 
 __all__ = ["app"]
 
@@ -46,9 +45,5 @@ def release(
     frames = release_now(
         config=config, store=store, policies=policies, ledger=ledger, name=name, first=first, broker=address
     )
-    if as_json:
-        print(json.dumps([asdict(frame) for frame in frames]))
-    else:
-        for frame in frames:
-            show_release(frame)
+    answer(as_json, lambda: [asdict(frame) for frame in frames], lambda: show_releases(frames))
     return 0

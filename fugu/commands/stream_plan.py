@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 from contract.discretisers import remembers
 from fugu.commands import arguments
-from fugu.commands.chain_options import chain_source
 from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions, StreamOptions
-from fugu.commands.policy_header import chosen_discretiser, policy_header
+from fugu.commands.plan_values import chain_source, chosen_discretiser, policy_header
 from fugu.errors import CommandError
 from fugu.view.policy import missing_sentence
 from fugu.view.stream_plan import plan_document, show_plan
 from fugu.view.terminal import say, warn, working
 from gateway.planning.chain_source import ChainSource
-from gateway.planning.comparison import compare
 from gateway.planning.planner import Request, make_plan
 from gateway.planning.policy_builder import build_policy
 from gateway.privacy.randomised_response import Objective
@@ -42,41 +39,38 @@ def plan_stream(
         FuguError: something cannot be read, or there is no such plan.
         OSError: a file cannot be read or written.
     """
-    request, source = _request(options, chains)
+    source = chain_source(chains)
     made = chosen_discretiser(discretiser, source)
-    with working("planning a stream"):
-        plan = make_plan(replace(request, longer_periods=made is None or not remembers(made)))
+    request = _request(options, source, longer_periods=made is None or not remembers(made))
+    about = None
     if output is not None:
-        period = plan.request.period_seconds
-        document = build_policy(plan, policy_header("fugu plan stream", header, made, source, period))
-        output.write_text(document.to_json(), encoding="utf-8")
-    with working("comparing with other noise"):
-        others = compare(plan)
+        about = policy_header("fugu plan stream", header, made, source, request.period_seconds)
+    with working("planning a stream"):
+        plan = make_plan(request)
+        policy = None if about is None else build_policy(plan, about)
+    if output is not None and policy is not None:
+        output.write_text(policy.to_json(), encoding="utf-8")
     if as_json:
-        print(json.dumps(plan_document(plan, source, others, made), indent=2))
+        print(json.dumps(plan_document(plan, source, made), indent=2))
     else:
-        show_plan(plan, source, others, made)
-        if output is not None:
-            say(f"policy written to {output}: {missing_sentence(document)}")
+        show_plan(plan, source, made)
+        if policy is not None:
+            say(f"policy written to {output}: {missing_sentence(policy)}")
     for warning in source.warnings:
         warn(warning)
 
 
-def _request(options: StreamOptions, chains: ChainOptions) -> tuple[Request, ChainSource]:
-    adversary = arguments.adversary(options.adversary)
+def _request(options: StreamOptions, source: ChainSource, *, longer_periods: bool) -> Request:
     objectives: tuple[Objective, ...] = get_args(Objective)
-    objective = arguments.one_of(options.objective, "objective", objectives)
-    source = chain_source(chains)
     if not 1 <= options.every <= _LONGEST:
         raise CommandError(f"every must be from 1 to {_LONGEST}, got {options.every}")
-    period = source.period_seconds if options.period is None else arguments.positive(options.period, "period")
-    request = Request(
+    return Request(
         chains=source.chains,
         transition=source.transition,
         epsilon=arguments.positive(options.epsilon, "epsilon"),
-        adversary=adversary,
-        objective=objective,
+        adversary=arguments.adversary(options.adversary),
+        objective=arguments.one_of(options.objective, "objective", objectives),
         every=options.every,
-        period_seconds=period,
+        period_seconds=arguments.period(options.period, source.period_seconds),
+        longer_periods=longer_periods,
     )
-    return request, source

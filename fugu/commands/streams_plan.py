@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fugu.commands import arguments
 from fugu.commands.plan_options import HeaderOptions, JointOptions
-from fugu.commands.policy_header import latency_seconds
+from fugu.commands.plan_values import latency_seconds
 from fugu.commands.window_plan import wanted_window
 from fugu.errors import CommandLineError
 from fugu.view.policy import missing_sentence

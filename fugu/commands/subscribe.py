@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from itertools import islice
 from typing import NoReturn
 
 from contract.release_frames import ReleaseFrame
@@ -35,8 +36,13 @@ _EPILOG = """examples:
 """
 
 
-class _Stopped(Exception):  # noqa: N818 - it is no error
-    """A signal asked for the end."""
+_KINDS: dict[type, str] = {
+    SymbolReading: "symbol",
+    EstimateReading: "estimate",
+    MeasureReading: "point",
+    MeasureEstimateReading: "measurement",
+    WindowReading: "window",
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -56,10 +62,11 @@ def main(arguments: Sequence[str]) -> int:
         FuguError: a name, an address or a file of the connection cannot be used.
     """
     options = _parser().parse_args(arguments)
-    before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    stop = signal.default_int_handler
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         return _print_readings(options)
-    except _Stopped:
+    except KeyboardInterrupt:
         return 0
     finally:
         for number, handler in before.items():
@@ -81,16 +88,12 @@ def _print_readings(options: argparse.Namespace) -> int:
         windows=options.windows or not chosen,
         timeout=options.timeout,
     )
-    left: int | None = options.count
     arrived = False
     try:
         with subscription as readings:
-            for reading in readings:
+            for reading in islice(readings, options.count):
                 arrived = True
                 print(_json(reading) if options.json else _line(reading), flush=True)
-                left = None if left is None else left - 1
-                if left == 0:
-                    break
     finally:
         _report(subscription)
     return 0 if arrived or not subscription.link.last_error else 1
@@ -105,22 +108,11 @@ def _report(subscription: Subscription) -> None:
         print(f"fugu: invalid messages were left out: {reasons}", file=sys.stderr)
 
 
-def _stop(_number: int, _frame: object) -> None:
-    raise _Stopped
-
-
 def _json(reading: Reading) -> str:
     """One JSON object: kind, device, stream, and what the kind has; of a release, its frame's fields."""
     if isinstance(reading, ReleaseReading):
         return json.dumps({"kind": "release", **asdict(reading.release)}, separators=(",", ":"))
-    kinds = {
-        SymbolReading: "symbol",
-        EstimateReading: "estimate",
-        MeasureReading: "point",
-        MeasureEstimateReading: "measurement",
-    }
-    kind = kinds.get(type(reading), "window")
-    return json.dumps({"kind": kind, **reading._asdict()}, separators=(",", ":"))
+    return json.dumps({"kind": _KINDS[type(reading)], **reading._asdict()}, separators=(",", ":"))
 
 
 def _line(reading: Reading) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from contract.mechanisms import Composing
 from contract.window_frames import WINDOW_NAME_PATTERN
 from fugu.commands import arguments
-from fugu.commands.chain_options import chain_source
 from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions, WindowOptions
-from fugu.commands.policy_header import chosen_discretiser, policy_header
+from fugu.commands.plan_values import chain_source, chosen_discretiser, policy_header
 from fugu.errors import CommandError, CommandLineError
 from fugu.view.policy import missing_sentence
 from fugu.view.terminal import say, warn, working
@@ -24,7 +23,7 @@ from gateway.planning.window_plan import compare_noise, plan_noise
 from gateway.privacy.accountant import Chains
 from gateway.privacy.randomised_response import stream_states
 from gateway.privacy.starts import Start
-from gateway.privacy.window_mechanisms import MECHANISMS, Query, WindowRequest
+from gateway.privacy.window_mechanisms import MECHANISMS, Mechanism, Query, WindowRequest
 
 __all__ = ["plan_window", "wanted_window"]
 
@@ -34,15 +33,6 @@ _COMPOSING: tuple[Composing, ...] = get_args(Composing)
 _QUERIES: tuple[Query, ...] = ("count", "histogram")
 _STARTS: tuple[Start, ...] = ("any", "stationary")
 _LONGEST = 1 << 31
-
-
-class _Plan(NamedTuple):
-    """What is planned, and what is to be said about its class of chains."""
-
-    request: WindowRequest
-    period_us: int | None
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
 
 
 def plan_window(
@@ -85,7 +75,7 @@ def _plan_policy(
     mechanism = _composing(options)
     source = chain_source(chains)
     made = chosen_discretiser(discretiser, source)
-    period = source.period_seconds if options.period is None else arguments.positive(options.period, "period")
+    period = arguments.period(options.period, source.period_seconds)
     wanted = _wanted(options, source, period)
     epsilon = arguments.positive(options.epsilon, "epsilon")
     with working("planning windows"):
@@ -161,31 +151,11 @@ def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
     return WantedWindow(name, round(number), states, share=arguments.number(share, "share") if colon else None)
 
 
-def _plan_noise(options: WindowOptions, chains: ChainOptions, *, as_json: bool) -> None:
+def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -> None:
     """The noise of the mechanism that was named, or of all."""
-    plan = _plan(options, chains)
-    if isinstance(plan.request.chains, tuple) and plan.request.adversary == "informed":
-        states = plan.request.chains[0].states
-        if states >= _SLOW_STATES:
-            warn(f"what a device accepts for known chains of {states} states, informed adversary, can take minutes")
-    if options.mechanism is None:
-        _compare(plan, as_json=as_json)
-    else:
-        name = arguments.one_of(options.mechanism, "mechanism", _NAMES)
-        with working(f"planning windows: noise of {name}"):
-            noise = plan_noise(plan.request, None if name == "auto" else name, plan.period_us)
-        if as_json:
-            print(json.dumps({**noise_document(plan.request, noise), "notes": plan.notes}, indent=2))
-        else:
-            show_noise(plan.request, plan.notes, [noise], noise)
-    for warning in plan.warnings:
-        warn(warning)
-
-
-def _plan(options: WindowOptions, given: ChainOptions) -> _Plan:
     chains, seconds, notes, warnings = _chains(given)
-    if options.period is not None:
-        seconds = arguments.positive(options.period, "period")
+    seconds = arguments.period(options.period, seconds)
+    period_us = None if seconds is None else max(1, round(seconds * 1_000_000))
     request = WindowRequest(
         chains=chains,
         epsilon=arguments.positive(options.epsilon, "epsilon"),
@@ -195,7 +165,25 @@ def _plan(options: WindowOptions, given: ChainOptions) -> _Plan:
         states=None if options.count is None else _states(options),
         start=_start(options),
     )
-    return _Plan(request, None if seconds is None else max(1, round(seconds * 1_000_000)), notes, warnings)
+    if isinstance(chains, tuple) and request.adversary == "informed" and (states := chains[0].states) >= _SLOW_STATES:
+        warn(f"what a device accepts for known chains of {states} states, informed adversary, can take minutes")
+    refused: dict[Mechanism, str] | None = None
+    if options.mechanism is None:
+        with working("planning windows") as told:
+            found, best, refused = compare_noise(request, period_us, lambda name: told(f"noise of {name}"))
+    else:
+        name = arguments.one_of(options.mechanism, "mechanism", _NAMES)
+        with working(f"planning windows: noise of {name}"):
+            best = plan_noise(request, None if name == "auto" else name, period_us)
+        found = (best,)
+    if as_json:
+        every = [noise_document(request, each) for each in found]
+        compared = {} if refused is None else {"mechanisms": every, "refused": refused}
+        print(json.dumps({**noise_document(request, best), "notes": notes, **compared}, indent=2))
+    else:
+        show_noise(request, notes, found, best, refused)
+    for warning in warnings:
+        warn(warning)
 
 
 def _start(options: WindowOptions) -> Start | None:
@@ -220,14 +208,3 @@ def _chains(given: ChainOptions) -> tuple[Chains, float | None, tuple[str, ...],
             return bare, None, (f"class of chains: {what} of {given.model}, taken as it is",), ()
     source = chain_source(given)
     return source.chains, source.period_seconds, source.notes, source.warnings
-
-
-def _compare(plan: _Plan, *, as_json: bool) -> None:
-    with working("planning windows") as told:
-        found, best, refused = compare_noise(plan.request, plan.period_us, lambda name: told(f"noise of {name}"))
-    if not as_json:
-        show_noise(plan.request, plan.notes, found, best, refused)
-        return
-    every = [noise_document(plan.request, each) for each in found]
-    document = {**noise_document(plan.request, best), "notes": plan.notes, "mechanisms": every, "refused": refused}
-    print(json.dumps(document, indent=2))

@@ -17,6 +17,8 @@ from mqtt_link import Broker, Link
 
 __all__ = ["Observer"]
 
+_BAR = 12
+
 
 @dataclass
 class _Device:
@@ -81,12 +83,9 @@ class Observer:
         table = rich_table(title, ("device", "heartbeats", "windows", "newest share above baseline", "outbox"))
         with self._lock:
             for name, device in self._devices.items():
-                share = "" if device.share is None else f"{100 * device.share:.0f} % {_bar(device.share)}"
+                filled = round((device.share or 0.0) * _BAR)
+                bar = "█" * filled + "·" * (_BAR - filled)
+                share = "" if device.share is None else f"{100 * device.share:.0f} % {bar}"
                 ticks = f"{min(device.ticks, device.beats)} of {device.beats}"
                 table.add_row(name, ticks, f"{device.windows}", share, f"{device.outbox_depth}")
         return table
-
-
-def _bar(share: float, width: int = 12) -> str:
-    filled = round(share * width)
-    return "█" * filled + "·" * (width - filled)

@@ -8,16 +8,15 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from rich.console import Console
-
 from contract.measure_policy import MeasurePolicy
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from fugu.demo.broker import start_broker
-from fugu.demo.location_report import html_report, read_walk, walk_table
+from fugu.demo.location_report import html_report, read_walk, summary
 from fugu.demo.processes import STOP_SECONDS, DemoError, await_that, gateway, subscriber
+from fugu.view.terminal import say, show_table
 from gateway.planning.measure_planner import make_measure_plan
-from gateway.planning.measure_policy_builder import MeasureHeader, build_measure_policy
 from gateway.planning.measure_spec import read_spec
+from gateway.planning.policy_builder import MeasureHeader, build_measure_policy
 from mqtt_link import Broker
 
 __all__ = ["SPECIFICATION", "run"]
@@ -61,17 +60,16 @@ def run(out: Path, seconds: float, broker: str) -> int:
     Raises:
         FuguError: if a process does not start, or ends early.
     """
-    console = Console()
     out.mkdir(parents=True, exist_ok=True)
     (out / "place.toml").write_text(SPECIFICATION)
-    console.print("planning: policy graph, hull and fallback table ...")
+    say("planning: policy graph, hull and fallback table ...")
     plan = make_measure_plan(read_spec(out / "place.toml"), "ignorant", quick=True)
     with tempfile.TemporaryDirectory(prefix="fugu-demo-") as folder:
         place = Path(folder)
         with ExitStack() as stack:
             port, name = stack.enter_context(start_broker(broker, out))
             points = round(seconds / PERIOD_SECONDS)
-            console.print(f"{name} on port {port}; a walk until {points} points have arrived ...")
+            say(f"{name} on port {port}; a walk until {points} points have arrived ...")
             header = MeasureHeader(epoch=round(time.time() + _LEAD_SECONDS, 3))
             policy = build_measure_policy(plan, header)
             (out / "policy.json").write_text(policy.to_json())
@@ -79,7 +77,8 @@ def run(out: Path, seconds: float, broker: str) -> int:
             _stream(stack, policy, states, place, out, port, points)
         walk = read_walk(policy, states, place / "readings.jsonl")
     (out / "report.html").write_text(html_report(policy, walk, name))
-    console.print(walk_table(policy, walk), "", f"report: {out / 'report.html'}", sep="\n")
+    show_table("a walk on 10 x 10 cells", ("", ""), summary(policy, walk))
+    say(f"report: {out / 'report.html'}")
     return 0
 
 

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from rich.table import Table
 
 from contract.measure_policy import MeasurePolicy
 from fugu.demo.processes import DemoError
 from gateway.chain.arrays import Floats, Ints
 
-__all__ = ["Walk", "html_report", "map_picture", "read_walk", "walk_table"]
+__all__ = ["Walk", "html_report", "map_picture", "read_walk", "summary"]
 
 _CELL = 24
 _ELLIPSE = math.sqrt(-2.0 * math.log(0.05))
@@ -117,14 +116,6 @@ def summary(policy: MeasurePolicy, walk: Walk) -> list[tuple[str, str]]:
         ("error of the gateway's estimate", f"{walk.error(walk.means):.0f} {unit}"),
         ("truth inside the 95 % ellipse", f"{100 * walk.inside():.0f} % of ticks"),
     ]
-
-
-def walk_table(policy: MeasurePolicy, walk: Walk) -> Table:
-    """The summary for a terminal."""
-    table = Table("a walk on 10 x 10 cells", "", title_justify="left")
-    for name, value in summary(policy, walk):
-        table.add_row(name, value)
-    return table
 
 
 def map_picture(policy: MeasurePolicy, walk: Walk, tick: int) -> str:

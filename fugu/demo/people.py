@@ -13,7 +13,7 @@ from contract.policy import Policy
 from gateway.chain.arrays import Floats, Ints
 from gateway.planning.joint_plan import WantedWindow, joint_plan
 from gateway.planning.policy_builder import PolicyHeader, build_window_policy
-from gateway.planning.states import states_of
+from gateway.planning.recording import states_of
 from gateway.privacy.covering_class import Covered, covering_class
 from host.csv_file import csv_rows
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from contract.policy import Policy
 from contract.stretches import Stretch
-from fugu.view.protected import protected_sentence
-from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
+from fugu.view.guarantee import protected_sentence, show_stretches, stretch_documents
 from fugu.view.terminal import say, show_table
 from gateway.attack import Attack
 from gateway.planning.answers import group_error
@@ -34,12 +33,9 @@ _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 def show_auto(plan: AutoPlan, policy: Policy | None) -> None:
     """Print the verdict, what was compared, and what stretches of time lose."""
-    one = plan.readings
-    about = (
-        ""
-        if one.period_seconds is None
-        else f", {'one' if one.steady else 'typically one'} every {time_words(one.period_seconds)}"
-    )
+    one, about = plan.readings, ""
+    if one.period_seconds is not None:
+        about = f", {'one' if one.steady else 'typically one'} every {time_words(one.period_seconds)}"
     say(f"{one.source}, column {one.column}: {len(one.segments)} ticks{about}")
     for note in (*one.notes, *plan.states.notes):
         say(f"- {note}")
@@ -50,7 +46,7 @@ def show_auto(plan: AutoPlan, policy: Policy | None) -> None:
         show_table(title, _COLUMNS, [_row(plan, candidate) for candidate in plan.candidates])
         say("off by: mean absolute error. guessing: the usual answer, always. messages and bytes: a day, payloads.")
     if policy is not None:
-        show_table(STRETCH_TITLE, STRETCH_COLUMNS, stretch_rows(_stretches(policy)))
+        show_stretches(_stretches(policy))
         if one.period_seconds is None:
             say(f"the recording has no times: its policy takes {UNKNOWN_PERIOD:g} s from tick to tick")
 
@@ -229,33 +225,16 @@ def auto_document(plan: AutoPlan, policy: Policy | None) -> dict[str, Any]:
 
 
 def candidate_document(one: Candidate) -> dict[str, Any]:
-    """A candidate as an object for JSON."""
+    """A candidate as an object for JSON; an error that is not known is null."""
+    fields = {name: value for name, value in vars(one).items() if name not in ("table", "judged")}
     attack = one.attack
     return {
-        "kind": one.kind,
-        "answers": one.answers,
-        "devices": one.devices,
-        "every": one.every,
+        **{name: None if isinstance(value, float) and math.isnan(value) else value for name, value in fields.items()},
+        "unit": one.unit,
         "discretiser": one.discretiser.model_dump(mode="json"),
         "chains": None if one.chains is None else one.chains.model_dump(mode="json"),
-        "epsilon": one.epsilon,
-        "adversary": one.adversary,
-        "window_ticks": one.window_ticks,
         "scale": None if one.scale is None else str(one.scale),
-        "point_epsilon": one.point_epsilon,
-        "unit": one.unit,
-        "expected_error": _number(one.expected_error),
-        "error_95": _number(one.error_95),
-        "held_back_error": one.held_back_error,
-        "guess_error": _number(one.guess_error),
-        "latency_seconds": one.latency_seconds,
-        "messages_per_day": one.messages_per_day,
-        "bytes_per_day": one.bytes_per_day,
         "attack": None
         if attack is None
         else {name: getattr(attack, name) for name in ("attacker", "success", "low", "high", "ceiling", "guess")},
     }
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from contract.fleet_documents import Enrolment, PolicyDocument
 from contract.stretches import STRETCHES
-from fugu.view.stretches import STRETCH_TITLE, stretch_documents, stretch_rows
-from fugu.view.terminal import say, show_table, warn
+from fugu.view.guarantee import STRETCH_TITLE, stretch_documents, worth
+from fugu.view.terminal import say, show_newest, show_table, warn
 from gateway.fleet import Device, Registry
 from gateway.fleet.documents import conflicting_clocks, read_checked, rollouts_at
 from gateway.fleet.entries import Event, Refusal
@@ -131,7 +131,7 @@ def show_devices(devices: Sequence[Device], refusals: dict[str, Refusal]) -> Non
         online = "online" if one.online else moment_text(one.last_seen_us) if one.last_seen_us else "never seen"
         has = None if one.reported is None else one.reported.in_force
         wanted = None if one.desired is None else one.desired.version
-        versions = (_or_none(wanted), _or_none(has))
+        versions = ("-" if version is None else str(version) for version in (wanted, has))
         rows.append((one.name, " ".join(sorted(one.groups)), online, *versions, standing(one), said))
     columns = ("device", "groups", "seen (UTC)", "wanted", "in force", "state", "last refusal")
     show_table("Devices", columns, rows)
@@ -144,26 +144,24 @@ def show_events(events: Sequence[Event], most: int) -> None:
     """Print the newest of the events."""
     rows = [
         (str(one.number), moment_text(one.time_us), one.who, one.what, one.subject, _short(one.detail))
-        for one in events[-most:]
+        for one in events
     ]
-    show_table("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows)
-    _tell_left_out(len(events), most)
+    show_newest("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows, most)
 
 
 def show_refusals(refusals: Sequence[Refusal], most: int) -> None:
     """Print the newest of the refusals."""
     rows = [
         (str(one.number), moment_text(one.time_us), one.device, str(one.version), one.outcome, one.reason)
-        for one in refusals[-most:]
+        for one in refusals
     ]
-    show_table("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows)
-    _tell_left_out(len(refusals), most)
+    show_newest("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows, most)
 
 
 def changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
     """A dry run as JSON."""
 
-    def worth(one: Worth | None) -> dict[str, Any] | None:
+    def value(one: Worth | None) -> dict[str, Any] | None:
         return None if one is None else {**one._asdict(), "stretches": stretch_documents(one.stretches)}
 
     return {
@@ -174,7 +172,7 @@ def changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
                 "former": change.former,
                 "unknown": change.unknown,
                 "streams": {
-                    one.stream: {"before": worth(one.before), "after": worth(one.after), "new_clock": one.new_clock}
+                    one.stream: {"before": value(one.before), "after": value(one.after), "new_clock": one.new_clock}
                     for one in change.streams
                 },
             }
@@ -194,9 +192,7 @@ def show_changes(changes: Sequence[Change], version: int) -> None:
         columns = ("stream", "epsilon before", "after", "worth before", "after", "")
         show_table(title, columns, [_stream_row(one, change.unknown) for one in change.streams])
         if longer := [one for one in change.streams if one.after is not None and one.after.stretches]:
-            rows = [
-                (one.stream, *(cells[-1] for cells in stretch_rows(one.after.stretches))) for one in longer if one.after
-            ]
+            rows = [(one.stream, *map(worth, one.after.stretches)) for one in longer if one.after]
             show_table(STRETCH_TITLE, ("stream", "a single tick", *(name for name, _ in STRETCHES)), rows)
         if change.unknown:
             say(f"Version {change.former} is not in this registry: what it says of the streams is not known.")
@@ -249,14 +245,5 @@ def _named(devices: Sequence[str]) -> str:
     return f"{len(devices)} devices ({', '.join(devices[:_MOST_NAMED])}{more})"
 
 
-def _or_none(version: int | None) -> str:
-    return "-" if version is None else str(version)
-
-
 def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _tell_left_out(count: int, most: int) -> None:
-    if count > most:
-        say(f"The newest {most} of {count}; --json shows all.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fugu.view.guarantee import protected_sentence
 from fugu.view.model import show_stretches, tell
-from fugu.view.protected import protected_sentence
 from fugu.view.terminal import say, show_table
 from gateway.privacy.joint_model import JointModel
 

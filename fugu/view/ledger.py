@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from contract.release_frames import ReleaseFrame
 from fugu.view.fleet import counted, moment_text
-from fugu.view.terminal import say, show_table
+from fugu.view.terminal import say, show_newest, show_table
 from gateway.release.charges import nats
 from gateway.release.entries import Account, Entry
 
-__all__ = ["account_document", "entry_document", "show_accounts", "show_entries", "show_release"]
+__all__ = ["account_document", "entry_document", "show_ledger", "show_releases"]
 
 _SHOWN = 20
 
@@ -36,8 +37,8 @@ def entry_document(entry: Entry, charges: dict[str, int]) -> dict[str, Any]:
     return {**fields, "charges": {device: nats(charge) for device, charge in charges.items()}}
 
 
-def show_accounts(accounts: list[Account]) -> None:
-    """Print what is allowed, spent and left."""
+def show_ledger(accounts: list[Account], entries: list[Entry]) -> None:
+    """Print what is allowed, spent and left, and the newest of the releases."""
     rows = []
     for one in accounts:
         ticks = f"{one.first}..{one.last}" if one.runs else "none"
@@ -45,21 +46,22 @@ def show_accounts(accounts: list[Account]) -> None:
         rows.append((f"{one.key.device}/{one.key.stream}", one.key.audience, one.mechanism, *amounts, ticks))
     columns = ("stream", "audience", "mechanism", "allowance", "standing", "most spent", "remaining", "ticks charged")
     show_table("Nats per tick, by stream and audience", columns, rows)
+    made = [
+        (str(e.number), e.name, e.audience, f"{e.first}..{e.last}", e.scale, e.state, moment_text(e.time_us))
+        for e in entries
+    ]
+    show_newest(
+        "Releases", ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)"), made, _SHOWN, " releases"
+    )
 
 
-def show_entries(entries: list[Entry]) -> None:
-    """Print the newest of the releases."""
-    rows = []
-    for one in entries[-_SHOWN:]:
-        what = (str(one.number), one.name, one.audience, f"{one.first}..{one.last}", one.scale, one.state)
-        rows.append((*what, moment_text(one.time_us)))
-    show_table("Releases", ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)"), rows)
-    if len(entries) > _SHOWN:
-        say(f"The newest {_SHOWN} of {len(entries)} releases; --json shows all.")
+def show_releases(frames: Iterable[ReleaseFrame]) -> None:
+    """Print releases."""
+    for frame in frames:
+        _show_release(frame)
 
 
-def show_release(frame: ReleaseFrame) -> None:
-    """Print a release."""
+def _show_release(frame: ReleaseFrame) -> None:
     percent = f"{frame.confidence * 100:g} %"
     labels = frame.states if frame.query == "histogram" else (f"{frame.query} of {', '.join(frame.states)}",)
     columns = zip(labels, frame.values, frame.standard_errors, frame.low, frame.high, strict=True)

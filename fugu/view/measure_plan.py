@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
+from fugu.view.guarantee import show_stretches, stretch_documents
 from fugu.view.terminal import say, show_table
 from gateway.dphmm.drawing import graph_svg
 from gateway.dphmm.graphs import edge_list
@@ -136,7 +136,7 @@ def show_measure_plan(plan: MeasurePlan) -> None:
     show_table("Protection" + ("" if len(plan.sets) == 1 else " once that has settled"), ("", ""), _facts(plan))
     show_table("Epsilon", ("", ""), _epsilons(plan))
     if stream := plan.stream.stretches:
-        show_table(STRETCH_TITLE, STRETCH_COLUMNS, stretch_rows(stream))
+        show_stretches(stream)
     _show_errors(plan)
     _show_attack(plan)
     if len(plan.sets) > 1:
@@ -146,21 +146,14 @@ def show_measure_plan(plan: MeasurePlan) -> None:
 
 
 def _constraint(plan: MeasurePlan) -> list[tuple[str, str]]:
-    found, spec = plan.schedule, plan.spec
-    if len(found.constraints) == 1:
-        count = int(found.constraints[0].sum())
-        return [
-            ("at every tick", "all states" if count == spec.states else f"the same {count} of {spec.states} states")
-        ]
-    rows = [("at tick 0", f"{int(found.constraints[0].sum())} of {spec.states} states")] if found.start else []
-    sizes = [int(possible.sum()) for possible in found.constraints[found.start :]]
-    if found.period == 1:
-        rows.append((f"from tick {found.start} on", f"{sizes[0]} of {spec.states} states"))
-    else:
-        rows.append(
-            (f"from tick {found.start} on", f"{found.period} sets in turn, of {min(sizes)} to {max(sizes)} states")
-        )
-    return rows
+    found, states = plan.schedule, plan.spec.states
+    sizes = [int(possible.sum()) for possible in found.constraints]
+    if len(sizes) == 1:
+        return [("at every tick", "all states" if sizes[0] == states else f"the same {sizes[0]} of {states} states")]
+    first = [("at tick 0", f"{sizes[0]} of {states} states")] if found.start else []
+    later = sizes[found.start :]
+    sets = f"{found.period} sets in turn, of {min(later)} to {max(later)} states"
+    return [*first, (f"from tick {found.start} on", f"{later[0]} of {states} states" if found.period == 1 else sets)]
 
 
 def _facts(plan: MeasurePlan) -> list[tuple[str, str]]:
@@ -204,19 +197,12 @@ def _epsilons(plan: MeasurePlan) -> list[tuple[str, str]]:
 
 def _show_errors(plan: MeasurePlan) -> None:
     worth, unit = _unit(plan)
-
-    def cell(value: float | None) -> str:
-        return "-" if value is None else f"{value * worth:.4g}"
-
-    rows = []
-    for name, title in _NAMES.items():
-        errors = plan.errors.get(name, _UNKNOWN)
-        rows.append((title, cell(errors.raw), cell(errors.released), cell(errors.single), cell(errors.estimate)))
-    show_table(
-        f"Root-mean-square error, {unit}",
-        ("", "noise alone", "released point", "estimate from it alone", "gateway's estimate"),
-        rows,
-    )
+    rows = [
+        (title, *("-" if value is None else f"{value * worth:.4g}" for value in plan.errors.get(name, _UNKNOWN)))
+        for name, title in _NAMES.items()
+    ]
+    columns = ("", "noise alone", "released point", "estimate from it alone", "gateway's estimate")
+    show_table(f"Root-mean-square error, {unit}", columns, rows)
     for name, reason in plan.reasons.items():
         say(f"{_NAMES[name]}: {reason}", style="dim")
     say(

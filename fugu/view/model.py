@@ -1,16 +1,24 @@
-"""A fitted chain as tables and sentences."""
+"""Chains as tables and sentences: fitted to states, fitted over cells, and watched by a gateway."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from contract.discretisers import Baseline, Thresholds
 from fugu.view.terminal import say, show_table
 from gateway.planning.alternatives import SPANS, Alternative
 from gateway.planning.chain_source import attack_words, class_words
+from gateway.planning.grid_model import GridModel
+from gateway.planning.traces import Traces
 from gateway.privacy.chain_model import Attacked, ChainModel, LikelihoodRatio, SlowRegime, Stretches
 
-__all__ = ["show_class", "show_model", "show_stretches", "tell"]
+if TYPE_CHECKING:
+    from gateway.service.model_watch import WatchedStream
+
+__all__ = ["show_class", "show_grid", "show_model", "show_stretches", "show_watched", "tell"]
 
 _NOTABLE = 0.01
 _MOST_CELLS = 6
@@ -79,20 +87,12 @@ def show_class(model: ChainModel, others: Sequence[Alternative]) -> None:
 def show_stretches(stretches: Sequence[Stretches], regimes: Sequence[SlowRegime]) -> None:
     """Print how rates change over a recording."""
     if stretches:
-        show_table(
-            "Rates over stretches of the recording (scatter: 1 for a chain whose rates do not change)",
-            ("ticks", "stretches", "scatter", "rates change", "odds ratio that covers them"),
-            [
-                (
-                    str(each.ticks),
-                    str(each.stretches),
-                    f"{max(map(max, each.dispersion)):.1f}",
-                    "yes" if each.changes else "no",
-                    f"{each.odds_ratio:.4g}",
-                )
-                for each in stretches
-            ],
-        )
+        rows = []
+        for one in stretches:
+            scatter, changes = f"{max(map(max, one.dispersion)):.1f}", "yes" if one.changes else "no"
+            rows.append((str(one.ticks), str(one.stretches), scatter, changes, f"{one.odds_ratio:.4g}"))
+        title = "Rates over stretches of the recording (scatter: 1 for a chain whose rates do not change)"
+        show_table(title, ("ticks", "stretches", "scatter", "rates change", "odds ratio that covers them"), rows)
     for each in regimes if len(regimes) > 1 else ():
         ticks = "for ever" if each.ticks is None else f"{each.ticks:.0f} ticks at a time"
         rates = "  ".join(f"leaves {x}: {1.0 - row[x]:.4f}" for x, row in enumerate(each.transition[:_MOST_CELLS]))
@@ -100,22 +100,13 @@ def show_stretches(stretches: Sequence[Stretches], regimes: Sequence[SlowRegime]
 
 
 def _steps(attacked: Attacked) -> None:
-    show_table(
-        f"{attacked.attackers} attackers on symbols, and on counts, at epsilon {attacked.epsilon:g}, universal",
-        ("odds ratio", "noise of a count", "strongest", "right", "interval", "without", "allowed"),
-        [
-            (
-                f"{step.odds_ratio:.4g}",
-                f"{step.count_scale:.3g}",
-                step.attacker,
-                f"{step.success:.3f}",
-                f"{step.low:.3f} to {step.high:.3f}",
-                f"{step.guess:.3f}",
-                f"{step.ceiling:.3f}",
-            )
-            for step in attacked.steps
-        ],
-    )
+    rows = []
+    for one in attacked.steps:
+        reached = f"{one.success:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.guess:.3f}", f"{one.ceiling:.3f}"
+        rows.append((f"{one.odds_ratio:.4g}", f"{one.count_scale:.3g}", one.attacker, *reached))
+    title = f"{attacked.attackers} attackers on symbols, and on counts, at epsilon {attacked.epsilon:g}, universal"
+    columns = ("odds ratio", "noise of a count", "strongest", "right", "interval", "without", "allowed")
+    show_table(title, columns, rows)
     say(attack_words(attacked))
 
 
@@ -126,20 +117,12 @@ def _estimates(model: ChainModel, confidence: float) -> None:
     wanted = names or {(x, y): f"Pr({x} -> {y})" for x in range(k) for y in range(k)}
     if k > _MOST_CELLS:
         wanted = {cell: name for cell, name in wanted.items() if model.counts[cell[0]][cell[1]]}
-    show_table(
-        "Transitions",
-        ("", "count", "of", "estimate", "interval"),
-        [
-            (
-                name,
-                str(model.counts[x][y]),
-                str(sum(model.counts[x])),
-                f"{model.transition[x][y]:.5f}",
-                f"{cells.low[x][y]:.5f} .. {cells.high[x][y]:.5f}",
-            )
-            for (x, y), name in wanted.items()
-        ],
-    )
+    rows = []
+    for (x, y), name in wanted.items():
+        interval = f"{cells.low[x][y]:.5f} .. {cells.high[x][y]:.5f}"
+        counts = str(model.counts[x][y]), str(sum(model.counts[x]))
+        rows.append((name, *counts, f"{model.transition[x][y]:.5f}", interval))
+    show_table("Transitions", ("", "count", "of", "estimate", "interval"), rows)
     if model.initial is not None:
         say("Stationary law: " + "  ".join(f"{x}: {p:.4f}" for x, p in enumerate(model.initial)))
 
@@ -153,18 +136,62 @@ def tell(question: str, test: LikelihoodRatio, yes: str, no: str) -> None:
 
 
 def _sojourns(model: ChainModel) -> None:
-    show_table(
-        "How long a state lasts, in ticks (complete stays)",
-        ("state", "stays", "mean", "median", "mean of the chain", "median of the chain"),
-        [
-            (
-                str(state),
-                str(stay.stays),
-                *(
-                    "-" if value is None else f"{value:.2f}"
-                    for value in (stay.mean, stay.median, stay.geometric_mean, stay.geometric_median)
-                ),
+    rows = []
+    for state, stay in enumerate(model.sojourns):
+        lengths = (stay.mean, stay.median, stay.geometric_mean, stay.geometric_median)
+        told = ("-" if value is None else f"{value:.2f}" for value in lengths)
+        rows.append((str(state), str(stay.stays), *told))
+    columns = ("state", "stays", "mean", "median", "mean of the chain", "median of the chain")
+    show_table("How long a state lasts, in ticks (complete stays)", columns, rows)
+
+
+def show_grid(model: GridModel, traces: Traces) -> None:
+    """Print a chain over cells."""
+    size = len(model.cells)
+    columns, rows = (model.cells.max(axis=0) + 1).tolist()
+    period = "" if model.period_seconds is None else f", one place every {model.period_seconds:g} s"
+    found, apart = traces.rows - traces.missing, len(set(traces.trace.tolist()))
+    say(f"{traces.source}: {traces.rows} rows, {found} places of {apart} traces")
+    if traces.missing:
+        if model.missing is None:
+            say(f"{traces.missing} rows without a place were left out; no transition is counted across them")
+        else:
+            x, y = model.cells[model.missing].tolist()
+            say(
+                f"{traces.missing} rows ({traces.missing / traces.rows:.1%}) have no place, which is more than 1 %: "
+                f"the most visited cell, x{x}y{y}, stands in for them, here and on a device with a policy made of this"
             )
-            for state, stay in enumerate(model.sojourns)
+    if traces.silences:
+        say(f"{traces.silences} silences of more than two periods count as one step each; --period cuts there")
+    moves = model.counts.sum() - np.trace(model.counts)
+    show_table(
+        f"Cells of {model.metres:g} m{period}",
+        ("", ""),
+        [
+            ("cells of the chain", f"{size}, within {columns} columns and {rows} rows"),
+            ("cells visited in all", f"{model.visited} ({model.outside} places lie outside the chain)"),
+            ("transitions counted", f"{model.counts.sum()}, {moves / model.counts.sum():.1%} of them to another cell"),
+            ("different transitions", f"{np.count_nonzero(model.counts)} of {size * size}"),
+            ("south-west corner", f"{model.origin[0]:.6f}, {model.origin[1]:.6f}"),
+            ("a cell in degrees", f"{model.step[0]:.6g} high, {model.step[1]:.6g} wide"),
         ],
     )
+    say("The chain lives on the largest set of cells that can all be reached from one another.")
+    say("Transitions that were not seen count as impossible; the adversary is taken to know that.")
+
+
+def show_watched(found: Sequence[WatchedStream], false_alarms: float) -> None:
+    """Print a line for each stream, and what an alarm means."""
+    rows = [(f"{one.device}/{one.stream}", str(one.version), *_cells(one)) for one in found]
+    title = f"Are the symbols from the declared classes? At most {false_alarms:g} false alarms a year in all"
+    show_table(title, ("stream", "policy", "would notice in a week", "evidence", "found"), rows)
+    if any(one.alarm is not None for one in found):
+        say("Where one was found, epsilon is larger than promised, or readings are missing: plan with a wider class.")
+
+
+def _cells(one: WatchedStream) -> tuple[str, str, str]:
+    if one.off is not None:
+        return one.off, "", ""
+    notices = f"states that change {one.notices:g} times less often than in the class"
+    alarm = "nothing" if one.alarm is None else f"NOT in the class, at tick {one.alarm}"
+    return notices, f"{one.evidence:.3g} of {one.threshold:g}", alarm

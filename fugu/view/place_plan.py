@@ -7,7 +7,7 @@ from typing import Any
 from contract.measure_policy import MeasurePolicy
 from contract.stretches import Stretch
 from fugu.view.auto_plan import candidate_document, time_words
-from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
+from fugu.view.guarantee import show_stretches, stretch_documents
 from fugu.view.terminal import say, show_table
 from gateway.dphmm.stream_check import measured_stretches
 from gateway.planning.auto_places import PlacePlan
@@ -28,7 +28,7 @@ def show_places(plan: PlacePlan, policy: MeasurePolicy | None) -> None:
         show_table(title, _COLUMNS, [_row(plan, place) for place in range(len(plan.candidates))])
         say("off by: mean distance of the best guess from all points so far. guessing: the most central cell, always.")
     if policy is not None:
-        show_table(STRETCH_TITLE, STRETCH_COLUMNS, stretch_rows(_stretches(policy)))
+        show_stretches(_stretches(policy))
 
 
 def place_verdict(plan: PlacePlan) -> list[str]:

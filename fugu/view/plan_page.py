@@ -32,7 +32,7 @@ _TRUE, _TOLD = "#222", "#0a7d5a"
 
 def plan_page(plan: AutoPlan) -> str:
     """The page as HTML."""
-    parts = _head(plan.readings.source, verdict(plan))
+    parts: list[str] = []
     if plan.curves:
         parts += [
             "<h2>How far off answers are, by epsilon</h2>",
@@ -47,12 +47,12 @@ def plan_page(plan: AutoPlan) -> str:
             f'<span class="key" style="color:{_TOLD}"></span>released, with what 95 % of answers are within. '
             "From the part of the recording that was held back, with simulated noise.</p>",
         ]
-    return "\n".join([*parts, "</html>"]) + "\n"
+    return _page(plan.readings.source, verdict(plan), parts)
 
 
 def place_page(plan: PlacePlan) -> str:
     """The page of a plan for places as HTML: errors as shares of what always guessing gives."""
-    parts = _head(plan.traces.source, place_verdict(plan))
+    parts: list[str] = []
     curves = [
         Curve(
             replace(one, expected_error=one.expected_error / one.guess_error),
@@ -70,18 +70,19 @@ def place_page(plan: PlacePlan) -> str:
         colours = zip(_colours(curves), words, strict=True)
         rows = (f'<li><span class="key dash" style="color:{x}"></span>{escape(told)}</li>' for x, told in colours)
         parts.append(f"<ul>{''.join(rows)}</ul>")
-    return "\n".join([*parts, "</html>"]) + "\n"
+    return _page(plan.traces.source, place_verdict(plan), parts)
 
 
-def _head(source: str, sentences: Sequence[str]) -> list[str]:
+def _page(source: str, sentences: Sequence[str], parts: Sequence[str]) -> str:
     first, *more = sentences
-    return [
+    head = [
         '<!doctype html><html lang="en"><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
         f"<title>A plan for {escape(source)}</title><style>{_STYLE}</style>",
         f"<h1>{escape(first)}</h1>",
         *(f"<p>{escape(sentence)}</p>" for sentence in more),
     ]
+    return "\n".join([*head, *parts, "</html>"]) + "\n"
 
 
 def _colours(curves: Sequence[Curve]) -> list[str]:

@@ -10,14 +10,12 @@ from contract.frames import MAX_TICK
 from contract.guarantee import Guarantee, Loss
 from contract.measure_policy import MeasurePolicy
 from contract.measurement import Reach
-from contract.missing import share_bias
-from contract.noise_table import NoiseTable
+from contract.noise_table import NoiseTable, share_bias
 from contract.policy import Policy
 from contract.policy_header import PolicyHeader
 from contract.stretches import Stretch
 from contract.windows import Window
-from fugu.view.protected import protected_sentence
-from fugu.view.stretches import stretch_documents, stretch_lines
+from fugu.view.guarantee import protected_sentence, stretch_documents, stretch_lines
 
 if TYPE_CHECKING:
     from gateway.planning.answers import WindowError
@@ -64,17 +62,15 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None) -> None:
     holds = "the guarantee holds" if alone is None else "both guarantees hold"
     print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
     print(f"  {protected_sentence(policy.discretiser)}")
-    _show_guarantee(policy.guarantee, loss, "" if alone is None else ", for symbols and windows together")
-    for line in stretch_lines(policy.stretches(loss.epsilon)):
-        print(f"  {line}")
+    both = "" if alone is None else ", for symbols and windows together"
+    _show_guarantee(policy.guarantee, loss, both, policy.stretches(loss.epsilon))
     rows = () if policy.table is None else policy.table.weights()
     for state, (name, weights) in enumerate(zip(policy.discretiser.states, rows, strict=False)):
         print(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
     print(f"  {missing_sentence(policy)}")
     if policy.windows_guarantee is not None and alone is not None:
-        _show_guarantee(policy.windows_guarantee, alone, ", for windows alone")
-        for line in stretch_lines(policy.window_stretches(alone.epsilon)):
-            print(f"  {line}")
+        told = policy.window_stretches(alone.epsilon)
+        _show_guarantee(policy.windows_guarantee, alone, ", for windows alone", told)
     for window in policy.windows:
         print(
             f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "
@@ -162,6 +158,8 @@ def _tables(policy: MeasurePolicy) -> list[dict[str, Any]]:
     ]
 
 
-def _show_guarantee(claimed: Guarantee, derived: Loss, what: str) -> None:
+def _show_guarantee(claimed: Guarantee, derived: Loss, what: str, told: Sequence[Stretch]) -> None:
     print(f"  claimed  epsilon {claimed.epsilon:.10g}, {claimed.adversary} adversary{what}")
     print(f"  derived  epsilon {derived.epsilon:.10g} ({derived.bound})")
+    for line in stretch_lines(told):
+        print(f"  {line}")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from typing import Any
 
 from contract.chains import BinaryChains, FiniteChains, JointChains
 from contract.discretisers import Discretiser
+from contract.guarantee import Loss
 from contract.noise_table import SCALE
-from fugu.view.protected import protected_sentence
-from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
+from fugu.view.guarantee import protected_sentence, show_stretches, stretch_documents
 from fugu.view.terminal import say, show_table
 from gateway.attack import success_bound
 from gateway.planning.chain_source import ChainSource
-from gateway.planning.comparison import Comparison
 from gateway.planning.planner import Option, Plan, Refusal
+from gateway.privacy.utility import Utility
 
 __all__ = ["advice", "plan_document", "show_plan"]
 
@@ -22,9 +22,7 @@ _FEW_BITS = 0.01
 _ROUNDING = 1e-6
 
 
-def plan_document(
-    plan: Plan, source: ChainSource, others: list[Comparison], discretiser: Discretiser | None
-) -> dict[str, Any]:
+def plan_document(plan: Plan, source: ChainSource, discretiser: Discretiser | None) -> dict[str, Any]:
     """Return a plan as an object for JSON.
 
     rho0 and rho1 are the exact values threshold / 2^32; epsilon is what the table really loses, epsilon_asked what was
@@ -46,7 +44,16 @@ def plan_document(
             else _option_document(plan, option)
             for option in plan.periods
         ],
-        "baselines": [_baseline_document(other) for other in others],
+        "baselines": [
+            {
+                "name": other.name,
+                "rho0": other.rho0,
+                "rho1": other.rho1,
+                "epsilon": None if real is None else real.epsilon,
+                **worth._asdict(),
+            }
+            for other, worth, real in plan.others
+        ],
         "better_every": None if plan.better is None else plan.better.every,
         "advice": advice(plan),
         "notes": list(source.notes),
@@ -55,20 +62,14 @@ def plan_document(
 
 
 def _option_document(plan: Plan, option: Option) -> dict[str, Any]:
-    seconds = plan.request.period_seconds
-    binary = option.table.states == 2
-    thresholds = (option.table.threshold0, option.table.threshold1) if binary else (None, None)
+    seconds, loss = plan.request.period_seconds, option.loss._asdict()
+    flips = _flips(option) if option.table.states == 2 else (None, None)
     return {
         "every": option.every,
         "period_seconds": None if seconds is None else seconds * option.every,
-        "rho0": None if thresholds[0] is None else thresholds[0] / SCALE,
-        "rho1": None if thresholds[1] is None else thresholds[1] / SCALE,
-        "threshold0": thresholds[0],
-        "threshold1": thresholds[1],
-        "epsilon": option.loss.epsilon,
-        "epsilon_01": option.loss.epsilon_01,
-        "epsilon_10": option.loss.epsilon_10,
-        "bound": option.loss.bound,
+        **{f"rho{state}": None if flip is None else flip / SCALE for state, flip in enumerate(flips)},
+        **{f"threshold{state}": flip for state, flip in enumerate(flips)},
+        **{name: loss[name] for name in ("epsilon", "epsilon_01", "epsilon_10", "bound")},
         "expected_flips": option.flips,
         **option.utility._asdict(),
         "bits_per_tick": option.utility.bits_per_reading / option.every,
@@ -77,37 +78,29 @@ def _option_document(plan: Plan, option: Option) -> dict[str, Any]:
     }
 
 
-def _baseline_document(other: Comparison) -> dict[str, Any]:
-    return {
-        "name": other.name,
-        "rho0": other.rho0,
-        "rho1": other.rho1,
-        "epsilon": None if other.loss is None else other.loss.epsilon,
-        **other.utility._asdict(),
-    }
-
-
-def show_plan(plan: Plan, source: ChainSource, others: list[Comparison], discretiser: Discretiser | None) -> None:
+def show_plan(plan: Plan, source: ChainSource, discretiser: Discretiser | None) -> None:
     """Print a plan."""
     request, chosen = plan.request, plan.chosen
+    noise = ("rho0", "rho1") if chosen.table.states == 2 else ("wrong symbol",)
+    rate = "bits/tick" if request.period_seconds is None else "bits/hour"
     for note in source.notes:
         say(note)
-    say(f"Chains: {_chains(chosen)}; {_sampling(plan, chosen)}")
+    say(f"Chains: {_chains(chosen)}; one reading every {_length(plan, chosen.every)}")
     say(protected_sentence(discretiser))
     show_table("The stream", ("", ""), _facts(plan))
-    show_table(STRETCH_TITLE, STRETCH_COLUMNS, stretch_rows(chosen.stretches))
+    show_stretches(chosen.stretches)
     show_table(
         f"The same epsilon ({request.epsilon:g}, {request.adversary}) at longer sampling periods",
-        ("a reading every", *_noise_titles(chosen), "estimate right", "majority", "bits/reading", _rate(plan)),
+        ("a reading every", *noise, "estimate right", "majority", "bits/reading", rate),
         [_period_row(plan, option) for option in plan.periods],
     )
-    if others:
+    if plan.others:
         show_table(
             f"Other noise for epsilon {request.epsilon:g}: what it really loses to the {request.adversary} adversary",
             ("", "rho0", "rho1", "real epsilon", "estimate right", "promise"),
             [
-                _baseline_row("this plan", chosen.table.threshold0 / SCALE, chosen.table.threshold1 / SCALE, chosen),
-                *(_other_row(plan, other) for other in others),
+                _noise_row(plan, "this plan", [flip / SCALE for flip in _flips(chosen)], chosen.loss, chosen.utility),
+                *(_noise_row(plan, one.name, (one.rho0, one.rho1), real, worth) for one, worth, real in plan.others),
             ],
         )
     for sentence in advice(plan):
@@ -148,51 +141,39 @@ def _recommendation(plan: Plan, better: Option) -> str:
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:
-    chosen, table = plan.chosen, plan.chosen.table
-    if table.states == 2:
-        noise = [
-            ("rho0 = Pr(symbol 1 | state 0)", f"{table.threshold0 / SCALE:.10f}  ({table.threshold0} of 2^32)"),
-            ("rho1 = Pr(symbol 0 | state 1)", f"{table.threshold1 / SCALE:.10f}  ({table.threshold1} of 2^32)"),
-        ]
-    else:
-        flip = table.weights()[0][1]
-        noise = [("Pr(each wrong symbol)", f"{flip / SCALE:.10f}  ({flip} of 2^32)")]
-    return [
-        *noise,
+    chosen, flips = plan.chosen, _flips(plan.chosen)
+    names = ("rho0 = Pr(symbol 1 | state 0)", "rho1 = Pr(symbol 0 | state 1)")
+    facts = [
+        (name, f"{flip / SCALE:.10f}  ({flip} of 2^32)")
+        for name, flip in zip(names if len(flips) == 2 else ("Pr(each wrong symbol)",), flips, strict=True)
+    ]
+    facts += [
         ("epsilon achieved", f"{chosen.loss.epsilon:.10f}  ({plan.request.adversary}; {chosen.loss.bound})"),
         ("symbols that are not the state", f"{chosen.flips:.2%}"),
         ("gateway's estimate is right", f"{chosen.utility.accuracy:.2%}"),
         ("a guess without any symbol", f"{chosen.utility.majority:.2%}"),
-        *_attacker(chosen),
     ]
+    if len(flips) == 2:
+        enter, leave = chosen.transition[0, 1], chosen.transition[1, 0]
+        law = [leave / (enter + leave), enter / (enter + leave)]
+        bound = success_bound(law, chosen.loss.epsilon_01, chosen.loss.epsilon_10)
+        facts.append(("an attacker is right, if readings are in the class, at most", f"{bound:.2%}"))
+    return facts
 
 
-def _attacker(chosen: Option) -> list[tuple[str, str]]:
-    """The ceiling of any attacker's success, for a typical chain of two states."""
-    if chosen.table.states != 2:
-        return []
-    enter, leave = chosen.transition[0, 1], chosen.transition[1, 0]
-    bound = success_bound(
-        [leave / (enter + leave), enter / (enter + leave)], chosen.loss.epsilon_01, chosen.loss.epsilon_10
-    )
-    return [("an attacker is right, if readings are in the class, at most", f"{bound:.2%}")]
-
-
-def _noise_titles(chosen: Option) -> tuple[str, ...]:
-    return ("rho0", "rho1") if chosen.table.states == 2 else ("wrong symbol",)
+def _flips(option: Option) -> tuple[int, ...]:
+    """Weights of wrong symbols, of 2^32: of both states if there are two, else the one that all have."""
+    table = option.table
+    return (table.threshold0, table.threshold1) if table.states == 2 else (table.weights()[0][1],)
 
 
 def _period_row(plan: Plan, option: Option | Refusal) -> list[str]:
-    width = len(_noise_titles(plan.chosen))
-    mark = " *" if option.every == plan.chosen.every else ""
-    name = _length(plan, option.every) + mark
+    name = _length(plan, option.every) + (" *" if option.every == plan.chosen.every else "")
     if isinstance(option, Refusal):
-        return [name, *["-"] * (width + 4)]
-    table = option.table
-    cells = (table.threshold0, table.threshold1) if table.states == 2 else (table.weights()[0][1],)
+        return [name, *["-"] * (len(_flips(plan.chosen)) + 4)]
     return [
         name,
-        *(f"{cell / SCALE:.5f}" for cell in cells),
+        *(f"{flip / SCALE:.5f}" for flip in _flips(option)),
         f"{option.utility.accuracy:.2%}",
         f"{option.utility.majority:.2%}",
         f"{option.utility.bits_per_reading:.4f}",
@@ -200,16 +181,11 @@ def _period_row(plan: Plan, option: Option | Refusal) -> list[str]:
     ]
 
 
-def _baseline_row(name: str, rho0: float, rho1: float, option: Option) -> list[str]:
-    return [name, f"{rho0:.5f}", f"{rho1:.5f}", f"{option.loss.epsilon:.6f}", f"{option.utility.accuracy:.2%}", "kept"]
-
-
-def _other_row(plan: Plan, other: Comparison) -> list[str]:
-    real = math.inf if other.loss is None else other.loss.epsilon
-    promise = "kept" if real <= plan.request.epsilon * (1.0 + _ROUNDING) else "BROKEN"
-    epsilon = "no bound" if other.loss is None else f"{real:.6f}"
-    accuracy = f"{other.utility.accuracy:.2%}"
-    return [other.name, f"{other.rho0:.5f}", f"{other.rho1:.5f}", epsilon, accuracy, promise]
+def _noise_row(plan: Plan, name: str, flips: Sequence[float], real: Loss | None, worth: Utility) -> list[str]:
+    kept = real is not None and real.epsilon <= plan.request.epsilon * (1.0 + _ROUNDING)
+    epsilon = "no bound" if real is None else f"{real.epsilon:.6f}"
+    accuracy = f"{worth.accuracy:.2%}"
+    return [name, *(f"{flip:.5f}" for flip in flips), epsilon, accuracy, "kept" if kept else "BROKEN"]
 
 
 def _length(plan: Plan, every: int) -> str:
@@ -217,14 +193,6 @@ def _length(plan: Plan, every: int) -> str:
     if seconds is not None:
         return f"{seconds * every:g} s"
     return "tick" if every == 1 else f"{every} ticks"
-
-
-def _rate(plan: Plan) -> str:
-    return "bits/tick" if plan.request.period_seconds is None else "bits/hour"
-
-
-def _sampling(plan: Plan, option: Option) -> str:
-    return f"one reading every {_length(plan, option.every)}"
 
 
 def _chains(option: Option) -> str:

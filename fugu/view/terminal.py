@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["console", "say", "show_table", "table", "warn", "working"]
+__all__ = ["answer", "console", "say", "show_newest", "show_table", "table", "warn", "working"]
 
 _PIPE_WIDTH = 120
 
@@ -22,13 +23,11 @@ def console() -> Console:
     return Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
-def table(title: str, columns: Sequence[str], caption: str | None = None) -> Table:
+def table(title: str, columns: Sequence[str]) -> Table:
     """A table without rows: the first column to the left, the others to the right."""
     made = Table(
         title=Text(title, style="bold"),
         title_justify="left",
-        caption=caption,
-        caption_justify="left",
         box=box.SIMPLE_HEAD if any(columns) else None,
         show_header=any(columns),
         pad_edge=False,
@@ -51,44 +50,44 @@ def say(text: str, style: str = "") -> None:
     console().print(Text(text, style=style))
 
 
+def answer(
+    as_json: bool, document: Callable[[], object], show: Callable[[], None], *, indent: int | None = None
+) -> None:
+    """Print what was found: one object for machines, or what `show` prints for people."""
+    if as_json:
+        print(json.dumps(document(), indent=indent))
+    else:
+        show()
+
+
+def show_newest(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], most: int, what: str = "") -> None:
+    """Print the end of a long table, and how much of it that is."""
+    show_table(title, columns, rows[-most:])
+    if len(rows) > most:
+        say(f"The newest {most} of {len(rows)}{what}; --json shows all.")
+
+
 def warn(text: str) -> None:
     """Print a warning on stderr, on one line."""
     print(f"fugu: warning: {text}", file=sys.stderr)
 
 
 @contextmanager
-def working(what: str) -> Iterator[Callable[[str], None]]:
+def working(what: str, *, measured: bool = False) -> Iterator[Callable[..., None]]:
     """Show on a terminal's stderr that work goes on, and for how long; elsewhere nothing is shown.
 
     Args:
         what: is being done.
+        measured: whether it is known how much of it is done.
 
     Yields:
-        What to call with the part of the work that has begun.
+        What to call with the part of the work that has begun, and, if that is known, the share that is done before it.
     """
     if not sys.stderr.isatty():
-        yield lambda part: None
+        yield lambda part, share=0.0: None
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    shown = BarColumn() if measured else SpinnerColumn()
+    columns = (shown, TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda part: progress.update(task, description=f"{what}: {part}")
-
-
-@contextmanager
-def advancing(what: str) -> Iterator[Callable[[str, float], None]]:
-    """Show on a terminal's stderr how much of a work is done; elsewhere nothing is shown.
-
-    Args:
-        what: is being done.
-
-    Yields:
-        What to call with the part of the work that has begun, and the share of all that is done before it.
-    """
-    if not sys.stderr.isatty():
-        yield lambda part, share: None
-        return
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=1.0)
-        yield lambda part, share: progress.update(task, description=f"{what}: {part}", completed=share)
+        task = progress.add_task(what, total=1.0 if measured else None)
+        yield lambda part, share=0.0: progress.update(task, description=f"{what}: {part}", completed=share)

@@ -12,8 +12,7 @@ from contract.exponential import log_up
 from contract.guarantee import tick_ratios
 from contract.stretches import Stretch, stretches
 from contract.windows import Window
-from fugu.view.protected import protected_sentence
-from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
+from fugu.view.guarantee import protected_sentence, show_stretches, stretch_documents
 from fugu.view.terminal import say, show_table
 from gateway.planning.answers import WindowError, window_error
 from gateway.planning.joint_plan import JointPlan
@@ -67,7 +66,7 @@ def show_noise(
         f"with the noise of {best.noise.mechanism} a number is off by {error.count_mean:.3g} ticks on average, and "
         f"by at most {error.count_95}{share}, 95 % of the time."
     )
-    show_table(f"{STRETCH_TITLE} ({best.noise.mechanism})", STRETCH_COLUMNS, stretch_rows(best.planned.stretches))
+    show_stretches(best.planned.stretches, f" ({best.noise.mechanism})")
     say(
         "scale: of the Laplace noise on every number, in ticks, as a policy writes it. further: whether the "
         "same epsilon covers a stream of such windows that do not overlap. start: what the first tick's law may be."
@@ -143,7 +142,7 @@ def show_joint(plan: JointPlan, period: float | None, notes: Sequence[str], disc
         say(f"a symbol every tick is the true state with probability {', '.join(f'{p:.4f}' for p in kept)}, by state")
         if plan.windows_loss is not None:
             say(f"whoever sees the windows alone learns at most epsilon {plan.windows_loss.epsilon:.6g}")
-    show_table(STRETCH_TITLE, STRETCH_COLUMNS, stretch_rows(_stretches(plan, period)))
+    show_stretches(_stretches(plan, period))
 
 
 def joint_document(plan: JointPlan, period: float | None, discretiser: Discretiser | None) -> dict[str, Any]:

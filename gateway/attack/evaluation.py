@@ -14,12 +14,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from gateway.attack.blocks import mean_interval
 from gateway.attack.chains import path, single, smoothing
-from gateway.attack.epsilon import epsilon_bound, success_bound
-from gateway.attack.learning import learned, learned_levels, learned_path, regimes
+from gateway.attack.epsilon import epsilon_bound, mean_interval, success_bound
+from gateway.attack.learning import folded, learned, learned_levels, learned_path, regimes, supervised
 from gateway.attack.outputs import CountOutputs, Knowledge, Outputs, without
-from gateway.attack.supervised import folded, supervised
 from gateway.chain.arrays import Floats, Ints
 
 __all__ = ["ATTACKERS", "COUNT_ATTACKERS", "Attack", "Attacker", "attack", "mean_rates", "odds_change"]

@@ -153,7 +153,11 @@ class BrokerFolder:
             self._write_password(name, None)
 
     def account(self, name: str) -> Account:
-        """An account that was not removed; a `DeploymentError` if there is none."""
+        """An account that was not removed.
+
+        Raises:
+            DeploymentError: there is none.
+        """
         found = [one for one in self.settings.accounts if one.name == name and one.role != "removed"]
         if not found:
             raise DeploymentError(f"there is no account {name}")
@@ -184,8 +188,7 @@ class BrokerFolder:
         file = self.authority_key if ca_key is None else ca_key
         if not file.exists():
             raise DeploymentError(f"the authority's key is not at {file}: say with --ca-key where it is")
-        key = read_text(file, "the authority's key")
-        return Authority.load(self.authority_certificate.encode(), key.encode())
+        return Authority.load(self.authority_certificate.encode(), read_text(file, "the authority's key").encode())
 
 
 def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder:
@@ -222,7 +225,11 @@ def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder
 
 
 def open_broker(path: Path) -> BrokerFolder:
-    """Read the folder of a broker; a `DeploymentError` if it is none."""
+    """Read the folder of a broker.
+
+    Raises:
+        DeploymentError: it is none.
+    """
     try:
         settings = Settings.model_validate_json(read_text(path / "broker.json", "the broker's document"))
     except ValidationError as error:
@@ -231,7 +238,11 @@ def open_broker(path: Path) -> BrokerFolder:
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuse what cannot be a name in a topic; an `InvalidNameError` if it cannot."""
+    """Refuse what cannot be a name in a topic.
+
+    Raises:
+        InvalidNameError: it cannot.
+    """
     if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
         allowed = "1 to 64 letters, digits, '_' or '-', and neither 'estimate' nor 'release'"
         raise InvalidNameError(f"the name of the {what} must be {allowed}, got {name[:80]!r}")

@@ -100,8 +100,7 @@ class Authority:
         unsigned = unsigned.add_extension(issuer, critical=False)
         if names is not None:
             unsigned = unsigned.add_extension(names, critical=False)
-        signed = unsigned.sign(self.key, hashes.SHA256())
-        return Issued(signed.public_bytes(serialization.Encoding.PEM), _pem(key))
+        return Issued(unsigned.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), _pem(key))
 
 
 def _builder(

@@ -76,7 +76,11 @@ def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, A
 
 
 def checked_program(text: str) -> str:
-    """An absolute path that can stand in a unit; an `InvalidNameError` if it is none."""
+    """An absolute path that can stand in a unit.
+
+    Raises:
+        InvalidNameError: it is none.
+    """
     if not _SAFE_PATH.fullmatch(text):
         raise InvalidNameError(f"the program must be an absolute path without spaces or quotes, got {text[:80]!r}")
     return text

@@ -89,5 +89,4 @@ def _checked(account: Account, promises: Promises) -> list[Bound]:
     assert account.epsilon is not None
     assert account.adversary is not None
     reader = Reader(name=account.name, audiences=account.ever, epsilon=account.epsilon, adversary=account.adversary)
-    catalogue = Catalogue.load(promises.policies, promises.fleet)
-    return check_reader(reader, load_releases(promises.releases), catalogue)
+    return check_reader(reader, load_releases(promises.releases), Catalogue.load(promises.policies, promises.fleet))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from contract.errors import FuguError
+from contract.errors import FuguError, UsageError
 
 __all__ = ["AGENT", "BROKER", "GATEWAY", "DeploymentError", "InvalidNameError", "Place", "unit"]
 
@@ -22,7 +22,7 @@ class DeploymentError(FuguError):
     """There is no such account, it may not be what was asked for, or files of a deployment are missing or wrong."""
 
 
-class InvalidNameError(DeploymentError):
+class InvalidNameError(DeploymentError, UsageError):
     """A text cannot be the name, the address or the path that it is given as."""
 
 

@@ -55,7 +55,7 @@ def clamped_mass(hull: Hull, values: Ints, outputs: Window, ratio: float) -> NDA
     """The law of f + noise, clamped to a window coordinate by coordinate.
 
     Args:
-        hull: K, of full rank (see `gateway.dphmm.unrolling`).
+        hull: K, of full rank (see `gateway.dphmm.tables`).
         values: f, n x d.
         outputs: the window, M points.
         ratio: q in (0, 1): noise v has weight q^ceil(gauge(v)), on the lattice of the window.

@@ -123,7 +123,6 @@ def boundary_points(hull: Hull) -> int:
 
 
 def _determinant(rows: list[list[int]]) -> int:
-    """The determinant of a 1 x 1, 2 x 2 or 3 x 3 matrix of integers."""
     if len(rows) == 1:
         return rows[0][0]
     if len(rows) == 2:

@@ -110,7 +110,6 @@ def optimal_table(
 
 
 def _law(prior: ArrayLike | None, constraint: Bools) -> Floats:
-    """The prior, N probabilities."""
     law = constraint / constraint.sum() if prior is None else np.asarray(prior, dtype=np.float64)
     if law.shape != constraint.shape or not np.all(law >= 0.0) or not abs(math.fsum(law) - 1.0) < 1e-6:
         raise TableError(f"a prior is {len(constraint)} probabilities that sum to 1")

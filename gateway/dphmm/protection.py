@@ -169,8 +169,7 @@ def protect(
     if needs_cap and cap is not None:
         hull = capped(hull, complete_hull(values[states]), cap)
         within = largest_gauge(hull, values[states])
-    left = (int(states[0]),) if len(states) == 1 else ()
-    return Protection(final, tuple(added), hull, within, needs_cap, left)
+    return Protection(final, tuple(added), hull, within, needs_cap, (int(states[0]),) if len(states) == 1 else ())
 
 
 def protect_kept(

@@ -131,8 +131,7 @@ def wrap(points: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
                 continue
             # seen from the neighbour, the shared edge runs the other way
             third = _pivot(points, there, points[here] - points[there])
-            normal = np.cross(points[here] - points[there], points[third] - points[there])
-            neighbour = _facet(points, there, normal)
+            neighbour = _facet(points, there, np.cross(points[here] - points[there], points[third] - points[there]))
             crossed.update(zip(neighbour, neighbour[1:] + neighbour[:1], strict=True))
             if neighbour not in found:
                 found[neighbour] = None

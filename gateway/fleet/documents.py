@@ -56,7 +56,11 @@ def target_of(to: Address) -> Target:
 
 
 def reached(registry: Registry, to: Address) -> list[Device]:
-    """The devices that a document is for; an `UnknownNameError` if there are none."""
+    """The devices that a document is for.
+
+    Raises:
+        UnknownNameError: there are none.
+    """
     target = target_of(to)
     found = [device for device in registry.devices() if target.covers(device.name, device.groups)]
     if not found:

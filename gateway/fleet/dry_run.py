@@ -25,7 +25,7 @@ from gateway.fleet import Registry
 from gateway.fleet.documents import document_in, former_version, new_clocks, reached
 from gateway.fleet.signing import policies_of
 from gateway.planning.answers import window_error
-from gateway.planning.planner import assess
+from gateway.privacy.utility import assess
 
 __all__ = ["Change", "StreamChange", "Worth", "changes", "worth"]
 

@@ -223,7 +223,11 @@ class Due(NamedTuple):
 
 
 def checked_name(name: str, what: str) -> str:
-    """A name that can stand in a topic; an `UnknownNameError` if it cannot."""
+    """A name that can stand in a topic.
+
+    Raises:
+        UnknownNameError: it cannot.
+    """
     if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
         raise UnknownNameError(f"{name[:80]!r} cannot be the name of a {what}: 1 to 64 letters, digits, '_' or '-'")
     return name

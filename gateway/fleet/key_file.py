@@ -52,7 +52,8 @@ def encrypted(key: Ed25519PrivateKey, passphrase: str) -> bytes:
     padded = padder.update(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())) + padder.finalize()
     cipher = Cipher(algorithms.AES(secret), modes.CBC(start)).encryptor()
     content = cipher.update(padded) + cipher.finalize()
-    costs = (_der(_INTEGER, _number(value)) for value in (_COST, _BLOCK, _PARALLEL))
+    numbers = (_COST, _BLOCK, _PARALLEL)  # positive, with room for the sign
+    costs = (_der(_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "big")) for value in numbers)
     derivation = _der(_SEQUENCE, _SCRYPT, _der(_SEQUENCE, _der(_OCTETS, salt), *costs))
     scheme = _der(_SEQUENCE, derivation, _der(_SEQUENCE, _AES_256_CBC, _der(_OCTETS, start)))
     body = _der(_SEQUENCE, _der(_SEQUENCE, _PBES2, scheme), _der(_OCTETS, content))
@@ -106,11 +107,6 @@ def _der(tag: int, *parts: bytes) -> bytes:
     return bytes([tag]) + head + content
 
 
-def _number(value: int) -> bytes:
-    """A positive number, with room for the sign."""
-    return value.to_bytes(value.bit_length() // 8 + 1, "big")
-
-
 _SHORTEST = 8
 
 
@@ -148,7 +144,11 @@ class Passphrases:
 
 
 def new_passphrase(path: Path) -> str:
-    """The passphrase for a new key, from a file; a `KeyStoreError` if it is too short, or as for `read_passphrase`."""
+    """The passphrase for a new key, from a file.
+
+    Raises:
+        KeyStoreError: it is too short, or as for `read_passphrase`.
+    """
     return _long_enough(read_passphrase(path))
 
 

@@ -26,7 +26,11 @@ _MAX_PATIENCE_SECONDS = 90 * 24 * 3600
 
 
 def share(text: str) -> Fraction:
-    """Read `3%`, `0.03` or `3/100`, exactly; a `PlanError` if it is none of these."""
+    """Read `3%`, `0.03` or `3/100`, exactly.
+
+    Raises:
+        PlanError: it is none of these.
+    """
     number = text.strip()
     try:
         if number.endswith("%"):
@@ -147,7 +151,8 @@ def stages_of(
         for name, groups in devices.items()
         if target.covers(name, groups) and (not plan.groups or not groups.isdisjoint(plan.groups))
     ]
-    ranked = first_share(tuple(sorted(chosen, key=lambda name: (_rank(plan.seed, name), name))), plan.share)
+    chosen.sort(key=lambda name: (hashlib.sha256(f"{plan.seed}\0{name}".encode()).digest(), name))
+    ranked = first_share(tuple(chosen), plan.share)
     if not ranked:
         raise PlanError(f"document {plan.version} for {target}: none of the devices that it is for is in the plan")
     stages: list[tuple[str, ...]] = []
@@ -163,7 +168,3 @@ def stages_of(
         stages.append(tuple(name for name in reached if name not in taken))
         taken.update(reached)
     return tuple(stages)
-
-
-def _rank(seed: str, device: str) -> bytes:
-    return hashlib.sha256(f"{seed}\0{device}".encode()).digest()

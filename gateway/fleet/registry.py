@@ -77,7 +77,11 @@ class Registry:
     # Devices
 
     def enrol(self, device: str, groups: Iterable[str] = (), *, who: str, time_us: int) -> None:
-        """Add a device; an `UnknownNameError` if a name cannot be one, or is taken."""
+        """Add a device.
+
+        Raises:
+            UnknownNameError: a name cannot be one, or is taken.
+        """
         chosen = _group_names(groups)
         with self.transaction():
             if self._db.execute("SELECT 1 FROM devices WHERE name=?", (checked_name(device, "device"),)).fetchone():
@@ -87,7 +91,11 @@ class Registry:
             self.record(who, "enrol", device, " ".join(chosen), time_us=time_us)
 
     def remove(self, device: str, *, who: str, time_us: int) -> None:
-        """Forget a device; its refusals and the history stay; an `UnknownNameError` if there is no such device."""
+        """Forget a device; its refusals and the history stay.
+
+        Raises:
+            UnknownNameError: there is no such device.
+        """
         with self.transaction():
             self.device(device)
             for table, column in (
@@ -112,7 +120,11 @@ class Registry:
             self.record(who, "groups", device, " ".join(chosen), time_us=time_us)
 
     def device(self, name: str) -> Device:
-        """One device; an `UnknownNameError` if there is none of this name."""
+        """One device.
+
+        Raises:
+            UnknownNameError: there is none of this name.
+        """
         with self.snapshot():
             if found := self._devices("WHERE name=?", name):
                 return found[0]
@@ -197,13 +209,11 @@ class Registry:
             ).fetchone()
             if known == (document.digest, document.payload):
                 return
-            if known or document.version < self._newest():
-                raise DocumentError(
-                    f"version {document.version} is refused: "
-                    + ("it is taken by another document" if known else f"version {self._newest()} is there already")
-                )
+            if known or document.version < (newest := self.newest_version()):
+                why = "it is taken by another document" if known else f"version {newest} is there already"
+                raise DocumentError(f"version {document.version} is refused: {why}")
             if document.restores is not None:
-                self._document(document.restores)
+                self.document(document.restores)
             place = (document.version, *document.target, document.digest, document.payload, document.description)
             self._db.execute(
                 f"INSERT INTO documents ({DOCUMENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -215,9 +225,16 @@ class Registry:
             self.record(who, "document", str(document.version), detail, time_us=time_us)
 
     def document(self, version: int) -> Document:
-        """A document; an `UnknownNameError` if there is none of this version."""
+        """A document.
+
+        Raises:
+            UnknownNameError: there is none of this version.
+        """
         with self.snapshot():
-            return self._document(version)
+            row = self._db.execute(f"SELECT {DOCUMENT} FROM documents WHERE version=?", (version,)).fetchone()
+        if row is None:
+            raise UnknownNameError(f"there is no document of version {version} in fleet {self.fleet}")
+        return document_of(row)
 
     def documents(self) -> list[Document]:
         """All documents, oldest first."""
@@ -227,7 +244,7 @@ class Registry:
     def newest_version(self) -> int:
         """The highest version of all documents, 0 if there is none."""
         with self.snapshot():
-            return self._newest()
+            return int(self._db.execute("SELECT COALESCE(MAX(version), 0) FROM documents").fetchone()[0])
 
     # What devices should have
 
@@ -239,7 +256,7 @@ class Registry:
             DocumentError: it is not addressed to one of them, or one should have a newer version already.
         """
         with self.transaction():
-            document, chosen = self._document(version), sorted(set(devices))
+            document, chosen = self.document(version), sorted(set(devices))
             for name in chosen:
                 device = self.device(name)
                 if not document.target.covers(name, device.groups):
@@ -316,15 +333,6 @@ class Registry:
 
     def _devices(self, where: str, *values: object) -> list[Device]:
         return [device_of(row) for row in self._db.execute(f"{DEVICES} {where}", values)]
-
-    def _document(self, version: int) -> Document:
-        row = self._db.execute(f"SELECT {DOCUMENT} FROM documents WHERE version=?", (version,)).fetchone()
-        if row is None:
-            raise UnknownNameError(f"there is no document of version {version} in fleet {self.fleet}")
-        return document_of(row)
-
-    def _newest(self) -> int:
-        return int(self._db.execute("SELECT COALESCE(MAX(version), 0) FROM documents").fetchone()[0])
 
 
 def _group_names(groups: Iterable[str]) -> list[str]:

@@ -8,9 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from contract.file_format import REGISTRY
 from gateway.fleet.entries import Desired, Device, Document, PolicyReport, RegistryError, Reported, Target, checked_name
-from host.database import open_database, snapshot, transaction
+from host.database import REGISTRY, open_database, snapshot, transaction
 
 __all__ = [
     "BUSY_SECONDS",
@@ -107,7 +106,11 @@ def writing(db: sqlite3.Connection) -> AbstractContextManager[None]:
 
 
 def reading(db: sqlite3.Connection) -> AbstractContextManager[None]:
-    """Reads see one state of the registry, and hold nobody up; a `RegistryError` if the file cannot be read."""
+    """Reads see one state of the registry, and hold nobody up.
+
+    Raises:
+        RegistryError: the file cannot be read.
+    """
     return _translated(db, snapshot, "cannot be read")
 
 

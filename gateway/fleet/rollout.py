@@ -47,31 +47,51 @@ CATCH_UP_US = 5_000_000
 
 
 def begin(state: State, stages: tuple[tuple[str, ...], ...], now_us: int) -> State:
-    """Start a draft with the devices that `plan.stages_of` has chosen; a `RolloutError` if it was started before."""
+    """Start a draft with the devices that `plan.stages_of` has chosen.
+
+    Raises:
+        RolloutError: it was started before.
+    """
     _need(state, "start", "draft")
     return replace(state, phase="running", stages=stages, seen_us=now_us, offers={})
 
 
 def pause(state: State) -> State:
-    """Let nothing happen, until `resume`; a `RolloutError` if it is not under way."""
+    """Let nothing happen, until `resume`.
+
+    Raises:
+        RolloutError: it is not under way.
+    """
     _need(state, "pause", "running", "waiting")
     return replace(state, phase="paused", cause="")
 
 
 def resume(state: State, now_us: int) -> State:
-    """Go on; the pause counts for neither patience nor pace; a `RolloutError` if it is not paused."""
+    """Go on; the pause counts for neither patience nor pace.
+
+    Raises:
+        RolloutError: it is not paused.
+    """
     _need(state, "resume", "paused")
     return replace(state, phase="running", seen_us=now_us)
 
 
 def approve(state: State) -> State:
-    """Open the gate that the rollout waits at; a `RolloutError` if it does not wait."""
+    """Open the gate that the rollout waits at.
+
+    Raises:
+        RolloutError: it does not wait.
+    """
     _need(state, "approve", "waiting")
     return replace(state, phase="running", approved=state.stage + 1, cause="")
 
 
 def abort(state: State) -> State:
-    """End it; devices stay where they are. The way back is a new document; a `RolloutError` if it has ended already."""
+    """End it; devices stay where they are. The way back is a new document.
+
+    Raises:
+        RolloutError: it has ended already.
+    """
     _need(state, "abort", "draft", "running", "waiting", "paused")
     return replace(state, phase="aborted", cause="")
 
@@ -147,8 +167,7 @@ def _offer(plan: Plan, state: State, reports: Mapping[str, Report], passed: int)
             break
         if name in state.offers or (report := reports.get(name)) is None or report.newest > plan.version:
             continue
-        reached = state.clock_us if report.online else None
-        made[name] = Offer(state.clock_us, state.seen_us, report.former, reached)
+        made[name] = Offer(state.clock_us, state.seen_us, report.former, state.clock_us if report.online else None)
         slot += interval
     if not made:
         return (), state

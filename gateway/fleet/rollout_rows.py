@@ -55,8 +55,7 @@ class RolloutRows:
     def choose(self, number: int, stages: Iterable[Iterable[str]]) -> None:
         """Keep the devices of each stage, in their order."""
         rows = [(number, name, stage, place) for stage, names in enumerate(stages) for place, name in enumerate(names)]
-        query = "INSERT INTO rollout_devices (rollout, device, stage, place) VALUES (?, ?, ?, ?)"
-        self._db.executemany(query, rows)
+        self._db.executemany("INSERT INTO rollout_devices (rollout, device, stage, place) VALUES (?, ?, ?, ?)", rows)
 
     def in_the_way(self, number: int) -> tuple[int, int] | None:
         """Another rollout that is under way at devices of this one, and at how many of them."""

@@ -157,7 +157,6 @@ def tally(plan: Plan, state: State, reports: Mapping[str, Report]) -> tuple[Tall
 
 
 def _standing(plan: Plan, state: State, offer: Offer | None, report: Report | None) -> str:
-    """The field of `Tally` that a device counts for."""
     if report is None or report.newest > plan.version:
         return "out"
     if offer is None:

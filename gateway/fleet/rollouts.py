@@ -133,7 +133,10 @@ class Rollouts:
                 if isinstance(action, SetDesired):
                     self._registry.want(action.device, action.version, time_us, number)
             self._save(number, state, following, time_us)
-            self._tell(number, state, following, time_us)
+            if (stage := following.stage) != state.stage:
+                self._record(number, _GATEWAY, "stage", f"stage {stage + 1} of {len(following.stages)}", time_us)
+            if following.phase != state.phase:
+                self._record(number, _GATEWAY, following.phase, following.cause, time_us)
             return actions
 
     def due(self, time_us: int, limit: int = 100) -> list[Due]:
@@ -159,7 +162,11 @@ class Rollouts:
             return self._rows.numbers()
 
     def show(self, number: int) -> Rollout:
-        """A rollout as it stands; an `UnknownNameError` if there is no such rollout."""
+        """A rollout as it stands.
+
+        Raises:
+            UnknownNameError: there is no such rollout.
+        """
         with self._registry.snapshot():
             plan, state, created_us, ended_us = self._load(number)
             tallies = tally(plan, state, self._rows.reports(number, plan.version))
@@ -180,13 +187,6 @@ class Rollouts:
             self._save(number, state, change(state), time_us)
             self._record(number, who, what, "", time_us)
 
-    def _tell(self, number: int, before: State, after: State, time_us: int) -> None:
-        """What a rollout did by itself."""
-        if after.stage != before.stage:
-            self._record(number, _GATEWAY, "stage", f"stage {after.stage + 1} of {len(after.stages)}", time_us)
-        if after.phase != before.phase:
-            self._record(number, _GATEWAY, after.phase, after.cause, time_us)
-
     def _record(self, number: int, who: str, what: str, detail: str, time_us: int) -> None:
         self._registry.record(who, what, f"rollout {number}", detail, time_us=time_us)
 
@@ -198,5 +198,4 @@ class Rollouts:
 
     def _save(self, number: int, before: State, after: State, time_us: int | None = None) -> None:
         """Write what is different, as part of a transaction."""
-        ended = None if after.phase in ACTIVE or after.phase == "draft" else time_us
-        self._rows.save(number, before, after, ended)
+        self._rows.save(number, before, after, None if after.phase in ACTIVE or after.phase == "draft" else time_us)

@@ -63,7 +63,11 @@ def read_root(path: Path) -> Root:
 
 
 def root_in(folders: Sequence[Path]) -> Root:
-    """The newest root of some folders; a `RootError` if none has one, or one is no good."""
+    """The newest root of some folders.
+
+    Raises:
+        RootError: none has one, or one is no good.
+    """
     found = [read_root(folder / ROOT_FILE) for folder in folders if (folder / ROOT_FILE).exists()]
     if not found:
         raise RootError(f"there is no {ROOT_FILE} in {' or '.join(map(str, folders))}: put the fleet's root there")
@@ -98,8 +102,7 @@ def initialise(
         pydantic.ValidationError: a threshold can never be met, or the name is none.
     """
     keys = {role: [Ed25519PrivateKey.generate() for _ in range(counts[role])] for role in ROLES}
-    document = _document(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds)
-    root = _signed(document, keys["root"])
+    root = _signed(_document(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds), keys["root"])
     device_trust(root)
     new_key_folder(folder)
     for role in ROLES:
@@ -156,7 +159,6 @@ def rotate(
 
 
 def _replaced(document: RootDocument, role: RoleName, key: str | None) -> set[str]:
-    """Names of the keys that go."""
     names = set(_role(document, role).keys)
     if key is None:
         return names

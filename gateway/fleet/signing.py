@@ -13,13 +13,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from contract.envelope import Envelope, decode_envelope, encode_envelope, sign
 from contract.errors import FrameError, FuguError, NotYetValidError, PolicyError
-from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, write_document
+from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, signers, write_document
 from contract.measure_policy import MeasurePolicy
 from contract.measure_table import decoded_table, encoded_table
 from contract.pins import MeasuredPins, SymbolPins, pins_of
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
-from contract.signatures import signers
 from contract.trust import Trust
 from gateway.fleet.entries import DocumentError
 from gateway.fleet.roots import Root, device_trust
@@ -215,8 +214,7 @@ def read_signed(content: bytes, root: Root) -> Signed:
 
 def sign_document(document: PolicyDocument, keys: Sequence[Ed25519PrivateKey], root: Root) -> Signed:
     """Sign a document."""
-    envelope = sign("policy", write_document(document), keys)
-    return Signed(document, envelope, len(keys), root.document.policy.threshold)
+    return Signed(document, sign("policy", write_document(document), keys), len(keys), root.document.policy.threshold)
 
 
 def add_signatures(signed: Signed, keys: Sequence[Ed25519PrivateKey]) -> Signed:
@@ -246,8 +244,7 @@ def check(signed: Signed, root: Root, now: int, enrolments: Iterable[Enrolment] 
         DocumentError: an enrolment is for a device that the document is not for.
     """
     document = signed.document
-    groups = (document.to.group,) if document.to.group else ()
-    judges = [device_trust(root, document.to.device or _SOMEBODY, groups)]
+    judges = [device_trust(root, document.to.device or _SOMEBODY, (document.to.group,) if document.to.group else ())]
     for enrolment in enrolments:
         if enrolment.fleet != document.fleet or not document.to.reaches(enrolment.device, enrolment.groups):
             raise DocumentError(

@@ -27,9 +27,9 @@ from gateway.attack import (
 from gateway.chain.arrays import Ints
 from gateway.planning.errors import PlanningError
 from gateway.planning.readings import Readings
-from gateway.planning.states import states_of
+from gateway.planning.recording import states_of
 from gateway.privacy.covering_class import covering_class
-from gateway.privacy.randomised_response import allowed_ratios, calibrate_binary
+from gateway.privacy.randomised_response import allowed_ratios, calibrate
 
 __all__ = ["WINDOW_TICKS", "Trial", "attack_classes", "attack_policy", "class_of_halves", "two_states"]
 
@@ -127,7 +127,7 @@ def attack_classes(
         ("every stretch", covering_class(states, segments, 2).chains, "universal"),
     ]
     for name, chains, adversary in classes:
-        table = calibrate_binary(chains, epsilon, adversary)
+        table = calibrate(chains, epsilon, adversary)
         scale = Fraction(math.ceil(100 / math.log(min(allowed_ratios(chains, epsilon, adversary)))), 100)
         generator = np.random.default_rng(1)
         symbols = release_symbols(states, table.table, generator)

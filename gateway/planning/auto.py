@@ -27,7 +27,6 @@ from gateway.planning.candidates import (
     held_back,
     nothing,
     symbol_candidates,
-    symbol_table,
     useful,
     window_candidates,
     window_lengths,
@@ -40,6 +39,7 @@ from gateway.planning.sampled import Cut, Sampled, ThreeSets, sampled, three_set
 from gateway.planning.true_class import TrueClass, strongest, true_class
 from gateway.privacy.chain_model import ModelError
 from gateway.privacy.covering_class import covering_class
+from gateway.privacy.randomised_response import calibrate
 
 __all__ = ["AIM", "AutoPlan", "Curve", "Progress", "Told", "plan_auto"]
 
@@ -98,8 +98,6 @@ class AutoPlan(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """What all steps need."""
-
     readings: Readings
     question: Question
     states: ChosenStates
@@ -202,7 +200,7 @@ def _symbols(problem: _Problem, chains: ChainClass, lengths: list[int]) -> tuple
 
 def _of_class(problem: _Problem, data: Sampled, chains: ChainClass, lengths: list[int]) -> list[Candidate]:
     question, period = problem.question, problem.readings.period_seconds
-    table = symbol_table(chains, question.epsilon, question.adversary)
+    table = calibrate(chains, question.epsilon, question.adversary).table
     if question.want != "now" and not lengths:
         return []
     found = symbol_candidates(data, chains, table, question, problem.bins, period, lengths, problem.rng)
@@ -281,7 +279,7 @@ def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
         question = problem.question
         try:
             if candidate.kind == "symbols":
-                return release_symbols(cut.states, symbol_table(chains, candidate.epsilon, question.adversary), rng)
+                return release_symbols(cut.states, calibrate(chains, candidate.epsilon, question.adversary).table, rng)
             scale = window_scale(chains, question, candidate.epsilon, problem.bins)
         except FuguError:
             return None

@@ -32,12 +32,11 @@ from gateway.planning.candidates import Candidate, sent, useful
 from gateway.planning.errors import PlanningError
 from gateway.planning.grid_model import METRES_PER_DEGREE, GridModel, fit_grid
 from gateway.planning.measure_planner import StreamEpsilon, make_measure_plan
-from gateway.planning.measure_policy_builder import MeasureHeader, build_measure_policy
 from gateway.planning.measure_spec import MeasureSpec
-from gateway.planning.policy_builder import LATENCY_SECONDS, frame_ticks
+from gateway.planning.policy_builder import LATENCY_SECONDS, MeasureHeader, build_measure_policy, frame_ticks
 from gateway.planning.question import Question
+from gateway.planning.recording import states_of
 from gateway.planning.sampled import Cut, Part, three_sets
-from gateway.planning.states import states_of
 from gateway.planning.traces import Traces, place_columns, read_traces, resampled
 from gateway.planning.true_class import strongest, true_class
 from gateway.privacy.accountant.bounded import odds_ratio_loss

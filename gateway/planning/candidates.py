@@ -13,21 +13,28 @@ from typing import Any, Literal
 
 import numpy as np
 
-from contract.chains import BinaryChains, ChainClass
+from contract.chains import ChainClass
 from contract.discretisers import Discretiser
 from contract.frames import SymbolFrame, encode_symbols, symbol_bits
 from contract.guarantee import Adversary
 from contract.noise_table import NoiseTable
 from contract.window_frames import WindowFrame, encode_window
 from gateway.attack import Attack
-from gateway.planning.answers import Shares, group_error, guess_error, noisy_shares, true_shares
-from gateway.planning.errors import PlanningError
+from gateway.planning.answers import (
+    Assessed,
+    Shares,
+    assess_now,
+    assess_shares,
+    group_error,
+    guess_error,
+    noisy_shares,
+    true_shares,
+)
 from gateway.planning.joint_plan import WantedWindow, joint_plan
 from gateway.planning.policy_builder import frame_ticks
 from gateway.planning.question import Question, Want
 from gateway.planning.sampled import Cut, Sampled
-from gateway.planning.symbol_answers import Assessed, assess_now, assess_shares
-from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary, stream_states
+from gateway.privacy.randomised_response import calibrate
 
 __all__ = [
     "SHORTEST",
@@ -40,7 +47,6 @@ __all__ = [
     "nothing",
     "sent",
     "symbol_candidates",
-    "symbol_table",
     "useful",
     "wanted_window",
     "window_candidates",
@@ -162,18 +168,12 @@ def wanted_window(length: int, bins: Bins) -> WantedWindow:
 
 
 def window_scale(chains: ChainClass, question: Question, epsilon: float, bins: Bins) -> Fraction:
-    """The noise of tumbling windows, which is the same for every length; a `FuguError` if no noise is enough."""
-    plan = joint_plan(chains, epsilon, question.adversary, [wanted_window(SHORTEST, bins)])
-    return Fraction(plan.windows[0].scale)
+    """The noise of tumbling windows, which is the same for every length.
 
-
-def symbol_table(chains: ChainClass, epsilon: float, adversary: Adversary) -> NoiseTable:
-    """The most informative symbols for a class; a `FuguError` if no table is enough."""
-    if stream_states(chains) == 2:
-        return calibrate_binary(chains, epsilon, adversary).table
-    if isinstance(chains, BinaryChains):
-        raise PlanningError("a class of two states has more than two")
-    return calibrate_kary(chains, epsilon, adversary)[0]
+    Raises:
+        FuguError: no noise is enough.
+    """
+    return Fraction(joint_plan(chains, epsilon, question.adversary, [wanted_window(SHORTEST, bins)]).windows[0].scale)
 
 
 def window_candidates(
@@ -286,8 +286,7 @@ def held_back(candidate: Candidate, data: Sampled, bins: Bins, rng: np.random.Ge
     assert candidate.table is not None
     if candidate.window_ticks is None:
         return assess_now(candidate.table, data.fit, test, len(test.states), rng).mean
-    length = max(1, candidate.window_ticks // candidate.every)
-    one = assess_shares(candidate.table, data.fit, test, length, bins, rng)
+    one = assess_shares(candidate.table, data.fit, test, max(1, candidate.window_ticks // candidate.every), bins, rng)
     return None if one is None else one.mean
 
 
@@ -307,7 +306,7 @@ def error_at(
         truth = next(one for one in some if len(one.counts))
         scale = window_scale(candidate.chains, question, epsilon, bins)
         return _off(truth, scale, candidate.devices, rng, max(1, _ANSWERS // len(truth.counts)))
-    table = symbol_table(candidate.chains, epsilon, question.adversary)
+    table = calibrate(candidate.chains, epsilon, question.adversary).table
     if candidate.window_ticks is None:
         return assess_now(table, data.fit, data.choose, len(data.test.states), rng).mean
     one = assess_shares(table, data.fit, data.choose, max(1, candidate.window_ticks // candidate.every), bins, rng)

@@ -130,7 +130,7 @@ def fit_cells(traces: Traces, most: int, *, period_seconds: float | None = None)
     Raises:
         PlanningError: not even the largest cells do.
     """
-    sizes = (_rounded(_COARSEST / _FINER**rung) for rung in count())
+    sizes = (float(f"{_COARSEST / _FINER**rung:.2g}") for rung in count())  # two digits are enough
     best: GridModel | None = None
     for metres in sizes:
         if metres < _FINEST:
@@ -173,8 +173,3 @@ def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         "counts": [list(entry) for entry in seen],
         "warning": WARNING,
     }
-
-
-def _rounded(metres: float) -> float:
-    """Two digits are enough for the size of a cell."""
-    return float(f"{metres:.2g}")

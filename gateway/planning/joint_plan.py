@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from contract.chains import BinaryChains, ChainClass
+from contract.chains import ChainClass
 from contract.errors import GuaranteeError
 from contract.exponential import exp_up
 from contract.guarantee import Adversary, Guarantee, Loss, check_ratios, lasting_ratios, ratio_loss
@@ -24,13 +24,7 @@ from contract.windows import Window, total_rate
 from gateway.planning.answers import WindowError, window_error
 from gateway.planning.errors import PlanningError
 from gateway.privacy.chain_class import ChainClassError
-from gateway.privacy.randomised_response import (
-    Objective,
-    allowed_ratios,
-    calibrate_binary,
-    calibrate_kary,
-    stream_states,
-)
+from gateway.privacy.randomised_response import Objective, allowed_ratios, calibrate, stream_states
 from gateway.privacy.starts import Covered, Start, covered_start
 from gateway.privacy.window_mechanisms import WindowRequest, window_noise
 from gateway.privacy.window_scale import lawful_scale
@@ -156,12 +150,8 @@ def joint_plan(
     errors = tuple(window_error(Fraction(window.scale), window.length) for window in planned)
     if symbols is None:
         return JointPlan(chains, guarantee, None, planned, alone, None, errors)
-    if isinstance(chains, BinaryChains) or stream_states(chains) == 2:
-        calibration = calibrate_binary(chains, epsilon, adversary, objective, beside=rate)
-        table, loss = calibration.table, calibration.loss
-    else:
-        table, loss = calibrate_kary(chains, epsilon, adversary, beside=rate)
-    return JointPlan(chains, guarantee, table, planned, loss, alone, errors)
+    found = calibrate(chains, epsilon, adversary, objective, rate)
+    return JointPlan(chains, guarantee, found.table, planned, found.loss, alone, errors)
 
 
 def _covered(chains: ChainClass, adversary: Adversary) -> Covered:

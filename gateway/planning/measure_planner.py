@@ -242,6 +242,5 @@ def _stream(spec: MeasureSpec, measurement: Measurement, adversary: Adversary, p
         reason = "no finite bound was found: neighbouring ticks tell too much of one another"
         return StreamEpsilon(None, adversary, found.bound, reason)
     epsilon = rounded_up(found.epsilon)
-    period_us = None if period is None else max(1, round(period * 1_000_000))
-    told = measured_stretches(measurement, epsilon, period_us)
+    told = measured_stretches(measurement, epsilon, None if period is None else max(1, round(period * 1_000_000)))
     return StreamEpsilon(epsilon, adversary, f"{found.bound}; {START_WORDS[spec.start]}", None, told)

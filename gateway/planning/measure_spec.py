@@ -14,9 +14,8 @@ import numpy as np
 
 from contract.measure_policy import StreamStart
 from gateway.chain.arrays import Bools, Floats, Ints
-from gateway.dphmm.graphs import GraphError, categories, complete, explicit, lattice, one_step, within_radius
+from gateway.dphmm.graphs import GraphError, categories, complete, explicit, lattice, one_step, scaled, within_radius
 from gateway.dphmm.protection import Objective
-from gateway.dphmm.queries import scaled
 from gateway.planning.errors import PlanningError
 from gateway.planning.specification import read_specification, refuse_unknown
 from gateway.privacy.chain_class import ChainClassError, MarkovChain

@@ -17,16 +17,16 @@ from contract.stretches import Stretch, stretches
 from gateway.chain import stationary_law
 from gateway.planning.chain_source import Matrix
 from gateway.planning.errors import PlanningError
-from gateway.privacy.randomised_response import Objective, calibrate_binary, calibrate_kary, stream_states
+from gateway.privacy.baselines import Baseline, baselines
+from gateway.privacy.randomised_response import Objective, calibrate
 from gateway.privacy.sampling import decimated_class, decimated_odds_ratio, decimated_transition
-from gateway.privacy.utility import Utility, utility
+from gateway.privacy.utility import Utility, assess
 
-__all__ = ["PERIODS", "Option", "Plan", "Refusal", "Request", "assess", "make_plan"]
+__all__ = ["PERIODS", "Option", "Plan", "Refusal", "Request", "make_plan"]
 
 PERIODS = (1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
 """Sampling periods that may be compared, in ticks of the class of chains."""
 
-_SEED = 20201
 _NOTICEABLE = 0.005
 _WORTHWHILE = 1.05
 _FORGOTTEN = 0.01
@@ -97,12 +97,15 @@ class Plan(NamedTuple):
         chosen: the stream at the period that was asked for.
         periods: the same at all compared periods.
         better: the longer period that beats `chosen` per reading and per hour, if there is one.
+        others: every published mechanism at the same epsilon and period, what its symbols are worth, and what they
+            really lose, if there is a bound; none for chains of more than two states.
     """
 
     request: Request
     chosen: Option
     periods: tuple[Option | Refusal, ...]
     better: Option | None
+    others: tuple[tuple[Baseline, Utility, Loss | None], ...]
 
 
 def make_plan(request: Request) -> Plan:
@@ -118,19 +121,7 @@ def make_plan(request: Request) -> Plan:
             periods.append(chosen if every == request.every else _option(request, every))
         except FuguError as error:
             periods.append(Refusal(every, str(error)))
-    return Plan(request, chosen, tuple(periods), _better(chosen, periods))
-
-
-def assess(table: NoiseTable, transition: NDArray[np.float64], chains: Chains, ticks: int) -> Utility:
-    """Measure what a table leaves of a typical chain, to a gateway that estimates with the middle of the class.
-
-    Every call uses the same random numbers, so that options differ by what they are and less by chance.
-    """
-    assumed = transition
-    if isinstance(chains, BinaryChains):
-        q, r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
-        assumed = np.array([[1.0 - q, q], [r, 1.0 - r]])
-    return utility(transition, table, np.random.default_rng(_SEED), assumed=assumed, ticks=ticks)
+    return Plan(request, chosen, tuple(periods), _better(chosen, periods), _others(request, chosen))
 
 
 def _compared(request: Request) -> list[int]:
@@ -148,12 +139,8 @@ def _compared(request: Request) -> list[int]:
 def _option(request: Request, every: int) -> Option:
     chains = _sampled(request, every)
     transition = decimated_transition(np.array(request.transition), every)
-    if stream_states(chains) == 2:
-        calibration = calibrate_binary(chains, request.epsilon, request.adversary, request.objective)
-        table, loss = calibration.table, calibration.loss
-    else:
-        assert not isinstance(chains, BinaryChains)
-        table, loss = calibrate_kary(chains, request.epsilon, request.adversary)
+    found = calibrate(chains, request.epsilon, request.adversary, request.objective)
+    table, loss = found.table, found.loss
     law = stationary_law(transition)
     kept = sum(p * row[x] for x, (p, row) in enumerate(zip(law, table.weights(), strict=True))) / 2.0**32
     worth = assess(table, transition, chains, request.ticks)
@@ -188,6 +175,17 @@ def _sampled(request: Request, every: int) -> Chains:
     power = decimated_transition(np.array(request.transition), every)
     transition = tuple(tuple(float(p) for p in row) for row in power)
     return BoundedChains(states=chains.states, odds_ratio=max(ratio, odds_ratio(transition)), transition=transition)
+
+
+def _others(request: Request, chosen: Option) -> tuple[tuple[Baseline, Utility, Loss | None], ...]:
+    if not isinstance(request.chains, BinaryChains):
+        return ()
+    sampled = decimated_class(request.chains, chosen.every)
+    assert isinstance(sampled, BinaryChains)
+    published = baselines(sampled, request.epsilon)
+    worth = [other.utility(chosen.transition, sampled, request.ticks) for other in published]
+    real = [other.real(chosen.chains, request.adversary) for other in published]
+    return tuple(zip(published, worth, real, strict=True))
 
 
 def _better(chosen: Option, periods: list[Option | Refusal]) -> Option | None:

@@ -62,7 +62,11 @@ class Question:
     latency_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse questions that contradict themselves; a `PlanningError` says how."""
+        """Refuse questions that contradict themselves.
+
+        Raises:
+            PlanningError: one line that says how.
+        """
         if sum(given is not None for given in (self.baseline, self.threshold, self.states)) > 1:
             raise PlanningError("--baseline, --threshold and --states each say what the states are: give one of them")
         states = (self.baseline, self.threshold, self.states, self.within)
@@ -94,7 +98,11 @@ class ChosenStates(NamedTuple):
 
 
 def choose_states(readings: Readings, question: Question) -> ChosenStates:
-    """The states that a question is about; a `PlanningError` if the readings do not have such states."""
+    """The states that a question is about.
+
+    Raises:
+        PlanningError: the readings do not have such states.
+    """
     missing = _MISSING if readings.missing_share > MOST_MISSING else None
     made, baseline, notes = _made(readings, question, missing)
     names = made.states[: len(made.states) - (missing is not None)]

@@ -240,7 +240,6 @@ def _value_column(
 
 
 def _moment(cell: str, file: str, line: int, column: str) -> float:
-    """A time in seconds."""
     try:
         moment = float(cell)
     except ValueError:

@@ -16,7 +16,7 @@ from gateway.chain.arrays import Ints
 from gateway.planning.errors import PlanningError
 from gateway.planning.question import ChosenStates
 from gateway.planning.readings import Readings
-from gateway.planning.states import states_of
+from gateway.planning.recording import states_of
 
 __all__ = ["BASELINES_APART", "Cut", "Part", "Sampled", "ThreeSets", "apart_ticks", "sampled", "three_sets"]
 
@@ -135,8 +135,7 @@ def sampled(readings: Readings, chosen: ChosenStates, sets: ThreeSets, every: in
     """
     discretiser = chosen.discretiser
     if isinstance(discretiser, Baseline) and every > 1:
-        ticks = max(1, round(chosen.baseline_ticks / every))
-        discretiser = discretiser.model_copy(update={"baseline_ticks": ticks})
+        discretiser = discretiser.model_copy(update={"baseline_ticks": max(1, round(chosen.baseline_ticks / every))})
     segments = readings.segments
     begins = np.flatnonzero(np.diff(segments, prepend=segments[0] - 1) != 0)
     within = np.arange(len(segments)) - np.repeat(begins, np.diff(np.append(begins, len(segments))))

@@ -27,12 +27,11 @@ from gateway.planning.answers import WindowError, window_error
 from gateway.planning.errors import PlanningError
 from gateway.planning.joint_class import joint_class, marginal
 from gateway.planning.joint_plan import WantedWindow, shares_of
-from gateway.planning.planner import assess
 from gateway.planning.policy_builder import PolicyHeader, make_policy, thresholds
 from gateway.privacy.chain_fit import matrix_rows
 from gateway.privacy.joint_model import JointModel, StreamStates
 from gateway.privacy.randomised_response import allowed_ratios
-from gateway.privacy.utility import Utility
+from gateway.privacy.utility import Utility, assess
 from gateway.privacy.window_scale import lawful_scale
 
 __all__ = [

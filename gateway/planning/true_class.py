@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.chains import BoundedChains
 from contract.errors import FuguError
 from gateway.attack import Attack, CountOutputs, Outputs, SymbolOutputs, attack, release_counts, release_symbols
 from gateway.chain.arrays import Ints
@@ -23,7 +22,7 @@ from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.chain_model import Attacked as AttackedModel
 from gateway.privacy.chain_model import ChainModel, ModelError, Tried
 from gateway.privacy.covering_class import Covered, CoveringChains, class_ratio, covering_class, widened
-from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary
+from gateway.privacy.randomised_response import calibrate
 from gateway.privacy.window_scale import lawful_scale
 
 __all__ = ["Attacked", "Step", "TrueClass", "attack_model", "count_scale", "strongest", "symbols_of", "true_class"]
@@ -225,9 +224,6 @@ def symbols_of(states: Ints, epsilon: float) -> Attacked:
     """
 
     def attacked(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
-        if chains.states == 2:
-            return release_symbols(states, calibrate_binary(chains, epsilon, "universal").table, generator)
-        assert isinstance(chains, BoundedChains)
-        return release_symbols(states, calibrate_kary(chains, epsilon)[0], generator)
+        return release_symbols(states, calibrate(chains, epsilon, "universal").table, generator)
 
     return attacked

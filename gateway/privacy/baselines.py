@@ -1,4 +1,4 @@
-"""What others would do at the same epsilon, and the epsilon that it really has.
+"""What others would do at the same epsilon, the epsilon that it really has, and what it leaves.
 
 None of these is offered for use: ordinary randomised response ignores correlation, the BDP paper's noise is too small
 for an adversary who knows states, and the approximations waste noise.
@@ -7,17 +7,19 @@ for an adversary who knows states, and the approximations waste noise.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import NamedTuple
 
-from contract.chains import BinaryChains
+from contract.chains import BinaryChains, ChainClass
 from contract.errors import GuaranteeError
-from contract.guarantee import Adversary, Loss, loss
-from contract.noise_table import NoiseTable
-from gateway.privacy.randomised_response import calibrate_binary
+from contract.guarantee import Adversary, Loss, ratio_loss
+from contract.noise_table import SCALE, NoiseTable
+from gateway.chain.arrays import Floats
+from gateway.privacy.randomised_response import calibrate
+from gateway.privacy.utility import Utility, assess
 
-__all__ = ["Baseline", "baselines", "corollary_2", "ordinary_dp", "zhao_eps3", "zhao_eps6"]
+__all__ = ["Baseline", "baselines", "corollary_2", "ordinary_dp", "real_loss", "zhao_eps3", "zhao_eps6"]
 
-_SCALE = 1 << 32
 _LONGEST_QUILT = 1000
 
 
@@ -25,29 +27,41 @@ class Baseline(NamedTuple):
     """A published mechanism at a nominal epsilon.
 
     Attributes:
-        real: what it really loses to the chosen adversary; none if it flips with probability 0.
+        name: who proposed it.
+        rho0, rho1: its flip probabilities.
     """
 
     name: str
     rho0: float
     rho1: float
-    real: Loss | None
+
+    def real(self, chains: ChainClass, adversary: Adversary) -> Loss | None:
+        """What it really loses; none if there is no bound."""
+        rhos = [Fraction(math.floor(rho * SCALE), SCALE) for rho in (self.rho0, self.rho1)]
+        try:
+            return real_loss(chains, rhos[0], rhos[1], adversary) if min(rhos) > 0 else None
+        except GuaranteeError:
+            return None
+
+    def utility(self, transition: Floats, chains: BinaryChains, ticks: int) -> Utility:
+        """What its symbols are worth; arguments as for `assess`."""
+        thresholds = [min(max(round(rho * SCALE), 1), SCALE - 1) for rho in (self.rho0, self.rho1)]
+        return assess(NoiseTable.binary(*thresholds), transition, chains, ticks)
 
 
-def baselines(chains: BinaryChains, epsilon: float, adversary: Adversary = "informed") -> list[Baseline]:
+def baselines(chains: BinaryChains, epsilon: float) -> list[Baseline]:
     """All baselines that exist for a class of chains.
 
     Args:
         chains: the class; the papers' formulas are evaluated at its stickiest corner, and those for symmetric chains
             appear only where q = r there.
         epsilon: nominal epsilon, in nats.
-        adversary: whom the real loss is for.
     """
     rho = ordinary_dp(epsilon)
     found = [("ordinary randomised response", rho, rho)]
     q, r = chains.q[0], chains.r[0]
     if q + r < 1:
-        paper = calibrate_binary(BinaryChains(q=(q, q), r=(r, r)), epsilon, "ignorant", "flips")
+        paper = calibrate(BinaryChains(q=(q, q), r=(r, r)), epsilon, "ignorant", "flips")
         found.append(("BDP theorem 1", paper.rho0, paper.rho1))
     if q == r and q < 0.5:
         rho = corollary_2(q, epsilon)
@@ -57,7 +71,26 @@ def baselines(chains: BinaryChains, epsilon: float, adversary: Adversary = "info
             if amount > 0:
                 rho = ordinary_dp(amount)
                 found.append((name, rho, rho))
-    return [Baseline(name, a, b, _real_loss(chains, a, b, adversary)) for name, a, b in found]
+    return [Baseline(*each) for each in found]
+
+
+def real_loss(chains: ChainClass, rho0: Fraction, rho1: Fraction, adversary: Adversary) -> Loss:
+    """Return the real epsilon of exact flip probabilities.
+
+    Args:
+        chains: a class of two-state chains.
+        rho0: Pr(symbol 1 | state 0), inside (0, 1).
+        rho1: Pr(symbol 0 | state 1), inside (0, 1).
+        adversary: what the adversary knows.
+
+    Raises:
+        GuaranteeError: the chains have more than two states, or there is no bound.
+    """
+    if chains.states != 2:
+        raise GuaranteeError(f"rho0 and rho1 belong to a stream of two states; this chain has {chains.states}")
+    ratio_01 = max((1 - rho0) / rho1, rho0 / (1 - rho1))
+    ratio_10 = max((1 - rho1) / rho0, rho1 / (1 - rho0))
+    return ratio_loss(chains, ratio_01, ratio_10, adversary)
 
 
 def ordinary_dp(epsilon: float) -> float:
@@ -89,13 +122,3 @@ def zhao_eps6(theta: float, epsilon: float) -> tuple[float, int]:
 
     best = max(range(1, _LONGEST_QUILT), key=left)
     return left(best), best
-
-
-def _real_loss(chains: BinaryChains, rho0: float, rho1: float, adversary: Adversary) -> Loss | None:
-    thresholds = math.floor(rho0 * _SCALE), math.floor(rho1 * _SCALE)
-    if min(thresholds) < 1:
-        return None
-    try:
-        return loss(chains, NoiseTable.binary(*thresholds), adversary)
-    except GuaranteeError:
-        return None

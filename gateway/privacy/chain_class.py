@@ -57,7 +57,11 @@ class MarkovChain:
 
     @classmethod
     def stationary(cls, transition: ArrayLike) -> MarkovChain:
-        """The chain that has run for ever; a `ChainClassError` if there is more than one stationary law."""
+        """The chain that has run for ever.
+
+        Raises:
+            ChainClassError: there is more than one stationary law.
+        """
         chain = cls(np.asarray(transition, dtype=np.float64), None)
         return cls(chain.transition, chain.stationary_law)
 

@@ -22,8 +22,15 @@ from contract.chains import BinaryChains, BoundedChains, odds_ratio
 from gateway.chain.arrays import Floats, Ints
 from gateway.privacy import model_fit
 from gateway.privacy.chain_model import ModelError
-from gateway.privacy.local_rates import TAIL, LocalRates, constant_rate, largest_log_odds, local_rates
-from gateway.privacy.regimes import Regime, fit_regimes
+from gateway.privacy.local_rates import (
+    TAIL,
+    LocalRates,
+    Regime,
+    constant_rate,
+    fit_regimes,
+    largest_log_odds,
+    local_rates,
+)
 
 __all__ = [
     "SHORTEST",

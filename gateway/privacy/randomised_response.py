@@ -13,21 +13,13 @@ from typing import Literal, NamedTuple
 
 from scipy.optimize import brentq
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from contract.chains import BinaryChains, ChainClass, JointChains
 from contract.errors import FuguError, GuaranteeError
 from contract.exponential import exp_up
 from contract.guarantee import Adversary, Guarantee, Loss, check_ratios, ratio_loss, tick_ratios
 from contract.noise_table import NoiseTable
 
-__all__ = [
-    "Calibration",
-    "CalibrationError",
-    "Objective",
-    "allowed_ratios",
-    "calibrate_binary",
-    "calibrate_kary",
-    "stream_states",
-]
+__all__ = ["Calibration", "CalibrationError", "Objective", "allowed_ratios", "calibrate", "stream_states"]
 
 Objective = Literal["information", "flips"]
 _SCALE = 1 << 32
@@ -42,10 +34,10 @@ class CalibrationError(FuguError):
 
 
 class Calibration(NamedTuple):
-    """A certified 2x2 table.
+    """A certified table.
 
     Attributes:
-        rho0, rho1: flip probabilities of states 0 and 1, before rounding.
+        rho0, rho1: probabilities of each wrong symbol in states 0 and 1, before rounding.
         ratio_01, ratio_10: allowed likelihood ratios of a tick, state 0 over state 1 and the reverse.
         loss: what the table really loses, in nats.
         guarantee: what it is certified for.
@@ -70,84 +62,49 @@ class Calibration(NamedTuple):
         return self.table.threshold1
 
 
-def calibrate_binary(
+def calibrate(
     chains: ChainClass,
     epsilon: float,
     adversary: Adversary = "informed",
     objective: Objective = "information",
     beside: Fraction = Fraction(0),
 ) -> Calibration:
-    """The 2x2 table that keeps most under a guarantee.
+    """The table that keeps most under a guarantee; with more than two states every wrong symbol is equally likely.
 
     Args:
-        epsilon: the wanted guarantee, in nats.
-        objective: "information" minimises rho0 + rho1, and so keeps the most for every use; "flips" minimises the
-            expected number of flips under rho <= 1/2, and may give up a rare state altogether.
+        epsilon: the wanted guarantee, in nats; with bounded odds ratios the universal one for every adversary.
+        objective: of two states, "information" minimises rho0 + rho1, and so keeps the most for every use; "flips"
+            minimises the expected number of flips under rho <= 1/2, and may give up a rare state altogether.
         beside: the loss that windows add to every tick, in nats; the guarantee is that of both together.
 
     Returns:
-        The table, its thresholds rounded up, certified.
+        The table, its weights of wrong symbols rounded up, certified.
 
     Raises:
         CalibrationError: if epsilon is not a positive number, or so small that no table of 32 bits says anything.
 
     Source: docs/privacy.md, "From epsilon to noise".
     """
-    if stream_states(chains) != 2:
-        raise CalibrationError(f"a 2x2 table needs two states, the class has {chains.states}")
-    rate = exp_up(beside)
+    rate, k = exp_up(beside), stream_states(chains)
     v01, v10 = (ratio / float(rate) for ratio in allowed_ratios(chains, epsilon, adversary))
     if min(v01, v10) <= 1.0:
         raise CalibrationError(f"epsilon {epsilon:g} leaves nothing to symbols beside these windows")
-    rho0, rho1 = _intersection(v01, v10) if objective == "information" else _least_flips(chains, v01, v10)
+    if k > 2:
+        flips = [1 / (Fraction(v01) + k - 1)] * k
+    else:
+        both = _intersection(v01, v10) if objective == "information" else _least_flips(chains, v01, v10)
+        flips = [Fraction(rho) for rho in both]
     guarantee = Guarantee(epsilon=epsilon, adversary=adversary)
     for bump in range(_BUMPS):
-        thresholds = [_rounded_up(Fraction(rho) * _SCALE) + bump for rho in (rho0, rho1)]
-        if sum(thresholds) >= _SCALE:
+        weights = [_rounded_up(rho * _SCALE) + bump for rho in flips]
+        if sum(weights) >= _SCALE:
             break
-        table = NoiseTable.binary(*thresholds)
+        table = NoiseTable.binary(*weights) if k == 2 else NoiseTable.randomised_response(k, weights[0])
         try:
             achieved = _certified(chains, table, rate, guarantee)
         except GuaranteeError:  # the last digit of rho was rounded the wrong way: a step more is safe
             continue
-        return Calibration(table, rho0, rho1, v01, v10, achieved, guarantee)
-    raise CalibrationError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
-
-
-def calibrate_kary(
-    chains: BoundedChains | FiniteChains | JointChains,
-    epsilon: float,
-    adversary: Adversary = "universal",
-    beside: Fraction = Fraction(0),
-) -> tuple[NoiseTable, Loss]:
-    """k-ary randomised response: every wrong symbol is equally likely.
-
-    Args:
-        epsilon: the wanted guarantee, in nats; with bounded odds ratios the universal one for every adversary.
-        beside: as for `calibrate_binary`.
-
-    Returns:
-        The certified k x k table, and what it loses.
-
-    Raises:
-        CalibrationError: if epsilon is not a positive number, or too small for 32 bits.
-
-    Source: docs/privacy.md, "From epsilon to noise".
-    """
-    rate = exp_up(beside)
-    ratio, k = allowed_ratios(chains, epsilon, adversary)[0] / float(rate), stream_states(chains)
-    if ratio <= 1.0:
-        raise CalibrationError(f"epsilon {epsilon:g} leaves nothing to symbols beside these windows")
-    guarantee = Guarantee(epsilon=epsilon, adversary=adversary)
-    flip = _rounded_up(_SCALE / (Fraction(ratio) + k - 1))
-    for weight in range(flip, flip + _BUMPS):
-        if weight * k >= _SCALE:
-            break
-        table = NoiseTable.randomised_response(k, weight)
-        try:
-            return table, _certified(chains, table, rate, guarantee)
-        except GuaranteeError:
-            continue
+        return Calibration(table, float(flips[0]), float(flips[1]), v01, v10, achieved, guarantee)
     raise CalibrationError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
 
 

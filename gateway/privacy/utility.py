@@ -7,11 +7,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from contract.chains import BinaryChains, ChainClass
 from contract.noise_table import SCALE, NoiseTable
 from gateway.chain import filter_beliefs, posterior_marginals, simulate, stationary_law
 from gateway.chain.arrays import Floats
 
-__all__ = ["Utility", "utility"]
+__all__ = ["Utility", "assess", "utility"]
+
+_SEED = 20201
 
 
 class Utility(NamedTuple):
@@ -26,6 +29,18 @@ class Utility(NamedTuple):
     accuracy: float
     majority: float
     bits_per_reading: float
+
+
+def assess(table: NoiseTable, transition: Floats, chains: ChainClass, ticks: int) -> Utility:
+    """Measure what a table leaves of a typical chain, to a gateway that estimates with the middle of the class.
+
+    Every call uses the same random numbers, so that options differ by what they are and less by chance.
+    """
+    assumed = transition
+    if isinstance(chains, BinaryChains):
+        q, r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
+        assumed = np.array([[1.0 - q, q], [r, 1.0 - r]])
+    return utility(transition, table, np.random.default_rng(_SEED), assumed=assumed, ticks=ticks)
 
 
 def utility(

@@ -65,7 +65,11 @@ class WindowRequest:
     start: Start | None = None
 
     def __post_init__(self) -> None:
-        """Refuse states that the chains do not have; a `ChainClassError` if there is such a state, or none is named."""
+        """Refuse states that the chains do not have.
+
+        Raises:
+            ChainClassError: there is such a state, or none is named.
+        """
         if self.states is not None:
             k = self.chains[0].states if isinstance(self.chains, tuple) else self.chains.states
             if not (self.states and set(self.states) <= set(range(k))):
@@ -121,7 +125,11 @@ def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
 
 
 def least_noise(request: WindowRequest) -> WindowNoise:
-    """The least noise that composes, with its mechanism; a `FuguError` if there is none."""
+    """The least noise that composes, with its mechanism.
+
+    Raises:
+        FuguError: there is none.
+    """
     found: list[WindowNoise] = []
     problem: FuguError | None = None
     for mechanism in COMPOSING if request.adversary == "ignorant" else COMPOSING[:1]:

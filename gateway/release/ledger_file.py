@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from contract.file_format import LEDGER
 from gateway.release.entries import LedgerError
-from host.database import open_database
+from host.database import LEDGER, open_database
 
 __all__ = ["LedgerRows", "open_ledger"]
 

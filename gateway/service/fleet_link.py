@@ -145,7 +145,6 @@ class FleetLink:
                 _log.error("rollouts wait: %s", error)
 
     def _note(self) -> None:
-        """Write down what has arrived."""
         while self._answers:
             message_id, accepted = self._answers.popleft()
             sent = self._in_flight.pop(message_id, None)

@@ -67,7 +67,11 @@ class Bound(NamedTuple):
 
 
 def load_readers(path: Path, fleet: str) -> tuple[Reader, ...]:
-    """Read the readers of a fleet's broker; a `ReleaseConfigError` says what is wrong."""
+    """Read the readers of a fleet's broker.
+
+    Raises:
+        ReleaseConfigError: one line that says what is wrong.
+    """
     try:
         found = Readers.model_validate_json(path.read_bytes())
     except OSError as error:

@@ -23,8 +23,7 @@ from contract.frames import MAX_FRAME_TICKS
 from contract.topics import status_topic, symbols_topic, window_topic
 from gateway.release.ledger import Ledger
 from gateway.service.fleet_service import FleetFiles, FleetService
-from gateway.service.inbox import Acknowledged, Connected, Event, Inbox, Message
-from gateway.service.ingest import Birth, Ingest, Received
+from gateway.service.ingest import Acknowledged, Birth, Connected, Event, Inbox, Ingest, Message, Received
 from gateway.service.kinds.symbol_model import warm
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import Publisher
@@ -153,7 +152,6 @@ class Gateway:
         self._worker.start()
 
     def _open_schedule(self, catalogue: Catalogue) -> Schedule | None:
-        """The releases, if there are any."""
         settings = self._settings
         if settings.releases is None:
             return None

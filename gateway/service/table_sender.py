@@ -191,7 +191,6 @@ class TableSender:
         return model
 
     def _wanted(self, key: _Key, model: MeasureModel, tick: int) -> Iterator[TimedTable]:
-        """The tables for the ticks that are near."""
         policy = model.policy
         ahead = max(2 * policy.frame_ticks, int(_LEAST_SECONDS * 1e6) // policy.clock.period_us)
         yield from self._scheduled(key, model, tick, ahead)

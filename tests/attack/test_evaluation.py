@@ -25,7 +25,7 @@ from gateway.attack import (
 from gateway.attack.chains import smoothing, tilted_marginals
 from gateway.attack.outputs import without
 from gateway.chain import simulate, stationary_law
-from gateway.privacy.randomised_response import calibrate_binary
+from gateway.privacy.randomised_response import calibrate
 
 STICKY = np.array([[0.9, 0.1], [0.2, 0.8]])
 THREE = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]])
@@ -77,7 +77,7 @@ def test_the_attack_on_a_true_chain_is_within_the_ceiling_and_its_lower_bound_wi
 def test_intervals_cover_what_is_reached_on_average_and_stay_below_the_ceiling_of_a_true_class():
     """60 walks of a chain of the class, with the noise of the class: forward-backward with the true chain."""
     chains = BinaryChains(q=(0.1, 0.1), r=(0.2, 0.2))
-    noise = calibrate_binary(chains, 1.0, "informed").table
+    noise = calibrate(chains, 1.0, "informed").table
     found = []
     for seed in range(60):
         states = walked(STICKY, 3000, seed)

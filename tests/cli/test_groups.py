@@ -8,7 +8,7 @@ from typing import Annotated
 import pytest
 import typer
 
-from fugu.commands.groups import grouped
+from fugu.commands.options import grouped
 
 
 @dataclass(frozen=True, slots=True)

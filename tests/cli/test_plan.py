@@ -10,7 +10,7 @@ import pytest
 
 from contract.policy import Policy
 from fugu.demo.people import RECORDINGS
-from gateway.planning import planner
+from gateway.privacy import utility
 from tests.support.command import Fugu
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "bdp.json").read_text())
@@ -26,8 +26,8 @@ N10 = ("--q", ".08938", "--r", ".10924")
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forecast from short simulations."""
-    original = planner.utility
-    monkeypatch.setattr(planner, "utility", lambda *given, **named: original(*given, **{**named, "ticks": 20_000}))
+    original = utility.utility
+    monkeypatch.setattr(utility, "utility", lambda *given, **named: original(*given, **{**named, "ticks": 20_000}))
 
 
 def plan(fugu: Fugu, *words: object) -> Any:

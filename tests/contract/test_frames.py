@@ -19,6 +19,7 @@ from contract.errors import (
     FrameRangeError,
     FrameTypeError,
     MalformedFrameError,
+    StatusCode,
     TrailingBytesError,
     UnknownSchemaError,
 )
@@ -40,7 +41,6 @@ from contract.frames import (
     encode_symbols,
     symbol_bits,
 )
-from contract.status_codes import StatusCode
 from contract.window_frames import WindowFrame, decode_window, encode_window
 from tests.support.example_frames import ESTIMATE, SYMBOL_FRAME
 

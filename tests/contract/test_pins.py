@@ -27,7 +27,7 @@ from contract.policy import Policy
 from contract.policy_header import Clock
 from contract.trust import Trust
 from contract.windows import Window
-from gateway.privacy.randomised_response import calibrate_binary
+from gateway.privacy.randomised_response import calibrate
 from tests.support.measured import measure_policy
 from tests.support.oracle import worst_loss
 from tests.support.signing import NOW, Keys, policy_document
@@ -40,7 +40,7 @@ SECOND = 1_000_000
 
 @cache
 def calibrated(chains: BinaryChains, epsilon: float) -> NoiseTable:
-    return calibrate_binary(chains, epsilon, "informed").table
+    return calibrate(chains, epsilon, "informed").table
 
 
 def heart(chains: BinaryChains = OFFICE, **fields: Any) -> Policy:

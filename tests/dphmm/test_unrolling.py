@@ -9,7 +9,7 @@ import pytest
 
 from gateway.dphmm.graphs import GraphError, lattice
 from gateway.dphmm.hull import Hull, complete_hull, difference_hull, gauge
-from gateway.dphmm.unrolling import bezout, lattice_basis, unrolled
+from gateway.dphmm.tables import bezout, lattice_basis, unrolled
 
 FLAT = [
     difference_hull(points)

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import FuguError, GuaranteeError, PolicyError
+from contract.errors import FuguError, GuaranteeError, PolicyError, StatusCode
 from contract.frames import Committed, Gap, StreamCommit, decode_status, encode_committed
-from contract.status_codes import StatusCode
 from contract.topics import committed_topic
 from edge_agent.agent import Agent
 from edge_agent.config import check_in_child, load

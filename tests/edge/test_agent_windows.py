@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from contract.errors import StatusCode
 from contract.frames import Committed, Gap, StreamCommit, encode_committed
-from contract.status_codes import StatusCode
 from contract.topics import committed_topic
 from contract.window_frames import WindowFrame, decode_window
 from edge_agent.agent import Agent

@@ -20,14 +20,13 @@ import numpy as np
 import pytest
 
 from contract.discrete_laplace import SCALE
-from contract.errors import FrameError, FuguError, GuaranteeError
+from contract.errors import FrameError, FuguError, GuaranteeError, StatusCode
 from contract.frames import MAX_TICK, decode_status
 from contract.measure_frames import MeasureFrame, Released, unpack_released
 from contract.measure_policy import MeasurePolicy
 from contract.measure_table import MOST_HELD, Noise, StaircaseNoise, TimedTable, encode_table, members, set_of
 from contract.noise_table import NoiseTable
 from contract.staircase import Staircase
-from contract.status_codes import StatusCode
 from contract.topics import committed_topic, status_topic, table_topic
 from edge_agent.agent import MAX_MESSAGE_BYTES, MOST_WAITING, Agent
 from edge_agent.config import check_in_child, load
@@ -37,8 +36,7 @@ from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
-from edge_agent.shared import SharedSensor
-from edge_agent.stream import Stream
+from edge_agent.stream import SharedSensor, Stream
 from edge_agent.window import StreamWindows
 from firmware_sim.devices import write_device
 from gateway.service.kinds.point_model import MeasureModel

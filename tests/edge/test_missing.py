@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.discrete_laplace import SCALE
+from contract.errors import StatusCode
 from contract.frames import decode_symbols, encode_status
-from contract.missing import public_row, public_weights
-from contract.noise_table import NoiseTable
-from contract.status_codes import StatusCode
+from contract.noise_table import NoiseTable, public_row, public_weights
 from contract.window_frames import decode_window
 from edge_agent.agent import Agent
 from edge_agent.measurer import MeasurePlan, Measurer

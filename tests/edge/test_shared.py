@@ -17,7 +17,7 @@ from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.reading import Reading
 from edge_agent.sensors import LineSensor, News, Sensor
-from edge_agent.shared import SharedSensor, open_sensors
+from edge_agent.stream import SharedSensor, open_sensors
 from mqtt_link import Broker
 from tests.support.agents import THRESHOLD, JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import wait_until

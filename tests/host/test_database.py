@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import FuguError
-from contract.file_format import FORMAT, LEDGER, STORE
-from host.database import open_database, snapshot, transaction
+from host.database import FORMAT, LEDGER, STORE, open_database, snapshot, transaction
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = """
@@ -23,7 +22,7 @@ INSERT INTO drops (text) VALUES ('first; of all');
 OPENS = """
 import sys
 from pathlib import Path
-from contract.file_format import LEDGER
+from host.database import LEDGER
 from host.database import open_database
 from tests.host.test_database import SCHEMA, RefusedError
 

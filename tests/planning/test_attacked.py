@@ -13,7 +13,7 @@ from fugu.demo.people import RECORDINGS
 from gateway.attack import Knowledge, attack, mean_rates, odds_change, release_symbols
 from gateway.planning.attacked import class_of_halves, two_states
 from gateway.planning.readings import read_readings
-from gateway.privacy.randomised_response import calibrate_binary
+from gateway.privacy.randomised_response import calibrate
 
 EPSILON = 1.0
 ORDINARY = NoiseTable.binary(*[round(2**32 / (1 + math.e))] * 2)
@@ -36,7 +36,7 @@ def test_ordinary_randomised_response_moves_the_odds_far_beyond_epsilon_and_ours
     ordinary = odds_change(release_symbols(states, ORDINARY, np.random.default_rng(1)), knowledge)[states >= 0]
     assert (ordinary > EPSILON).mean() == pytest.approx(beyond, abs=0.02)
     assert math.exp(ordinary.max()) == pytest.approx(furthest, rel=0.05)
-    table = calibrate_binary(class_of_halves(states, segments), EPSILON, "universal").table
+    table = calibrate(class_of_halves(states, segments), EPSILON, "universal").table
     ours = odds_change(release_symbols(states, table, np.random.default_rng(2)), knowledge)
     assert ours.max() < EPSILON
     assert ours.max() > 0.1
@@ -48,7 +48,7 @@ def test_learners_find_slow_regimes_above_the_nights_mean_and_none_above_the_run
     found = {}
     for baseline in (None, 300):
         states, segments = night("N10", baseline)
-        table = calibrate_binary(class_of_halves(states, segments), EPSILON).table
+        table = calibrate(class_of_halves(states, segments), EPSILON).table
         outputs = release_symbols(states, table, np.random.default_rng(1))
         found[baseline] = {one.attacker: one for one in attack(states, segments, outputs, EPSILON)}
     assert max(one.success for one in found[None].values()) > 0.74

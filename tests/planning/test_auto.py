@@ -14,15 +14,14 @@ from fugu.demo.people import RECORDINGS
 from fugu.view.auto_plan import verdict
 from gateway.attack import Attack
 from gateway.chain import simulate
-from gateway.planning.answers import noisy_shares, true_shares
+from gateway.planning.answers import assess_now, noisy_shares, true_shares
 from gateway.planning.auto import AutoPlan, plan_auto
 from gateway.planning.auto_files import auto_policy
-from gateway.planning.candidates import symbol_table
 from gateway.planning.errors import PlanningError
 from gateway.planning.question import Question
 from gateway.planning.readings import Readings, read_readings
 from gateway.planning.sampled import Cut
-from gateway.planning.symbol_answers import assess_now
+from gateway.privacy.randomised_response import calibrate
 
 DATA = Path(__file__).parents[1] / "data"
 HEARTS = [(name, baseline) for name in ("N05", "N07", "N10") for baseline in (100, 300)]
@@ -196,7 +195,7 @@ def test_an_attacker_who_gained_nothing_on_few_blocks_is_not_the_strongest(monke
 def test_a_guess_of_the_state_now_is_never_worse_than_one_of_two() -> None:
     """Rates that drift turn the usual state of the first set into the unusual one: that makes no symbols useful."""
     fit, judged = (Cut(np.repeat(states, [600, 400]), np.zeros(1_000, dtype=np.int64)) for states in ([0, 1], [1, 0]))
-    table = symbol_table(BinaryChains(q=(0.1, 0.3), r=(0.1, 0.3)), 1.0, "universal")
+    table = calibrate(BinaryChains(q=(0.1, 0.3), r=(0.1, 0.3)), 1.0, "universal").table
     assert assess_now(table, fit, judged, 500, np.random.default_rng(1)).guess == pytest.approx(0.4)
 
 

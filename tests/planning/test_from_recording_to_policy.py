@@ -14,10 +14,16 @@ from fugu.demo.people import RECORDINGS
 from gateway.planning.chain_source import file_source, interval_source
 from gateway.planning.errors import PlanningError
 from gateway.planning.measure_planner import make_measure_plan
-from gateway.planning.measure_policy_builder import MeasureHeader, build_measure_policy, missing_fields
 from gateway.planning.measure_spec import read_spec
 from gateway.planning.planner import Plan, Request, make_plan
-from gateway.planning.policy_builder import PolicyHeader, build_policy, thresholds
+from gateway.planning.policy_builder import (
+    MeasureHeader,
+    PolicyHeader,
+    build_measure_policy,
+    build_policy,
+    missing_fields,
+    thresholds,
+)
 from gateway.planning.recording import read_recording
 from gateway.planning.window_plan import compare_noise, plan_noise
 from gateway.privacy.chain_fit import fit

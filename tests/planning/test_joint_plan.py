@@ -21,7 +21,7 @@ from gateway.planning.policy_builder import PolicyHeader, build_window_policy, f
 from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.quilt_composition import quilt_rate_loss
 from gateway.privacy.quilts import corner_chains
-from gateway.privacy.randomised_response import calibrate_binary, calibrate_kary
+from gateway.privacy.randomised_response import calibrate
 from gateway.privacy.window_mechanisms import known_chains
 
 STICKY = BinaryChains(q=(0.1, 0.12), r=(0.3, 0.4))
@@ -129,10 +129,10 @@ def test_symbols_beside_next_to_nothing_are_those_of_a_stream_alone() -> None:
     tiny = WantedWindow("tiny", 10, (1,), share=1e-6)
     table = joint_plan(STICKY, 1.0, "informed", [tiny], 1.0 - 1e-6).table
     assert table is not None
-    assert np.allclose(table.weights(), calibrate_binary(STICKY, 1.0, "informed").table.weights(), rtol=1e-4)
+    assert np.allclose(table.weights(), calibrate(STICKY, 1.0, "informed").table.weights(), rtol=1e-4)
     kary = joint_plan(THREE, 1.0, "universal", [tiny], 1.0 - 1e-6).table
     assert kary is not None
-    assert np.allclose(kary.weights(), calibrate_kary(THREE, 1.0)[0].weights(), rtol=1e-4)
+    assert np.allclose(kary.weights(), calibrate(THREE, 1.0, "universal").table.weights(), rtol=1e-4)
 
 
 @pytest.mark.parametrize(

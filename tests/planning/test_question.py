@@ -11,7 +11,7 @@ from contract.discretisers import Baseline, Categories, Thresholds
 from gateway.planning.errors import PlanningError
 from gateway.planning.question import DEFAULT_BASELINE, Question, choose_states
 from gateway.planning.readings import Kind, Readings
-from gateway.planning.states import states_of
+from gateway.planning.recording import states_of
 
 
 def readings(values: Any, kind: Kind, period: float | None = 60.0, missing: float = 0.0) -> Readings:

@@ -8,7 +8,7 @@ import pytest
 from contract.classify import Classifier
 from contract.discretisers import ON_OFF, Baseline, Cells, Discretiser, Thresholds
 from gateway.chain.arrays import Ints
-from gateway.planning.states import states_of
+from gateway.planning.recording import states_of
 
 PULSE = Baseline(baseline_ticks=5, lowest=40.0, highest=200.0)
 NUMBERS: tuple[Discretiser, ...] = (

@@ -15,7 +15,7 @@ from gateway.attack import COUNT_ATTACKERS, Attack, Outputs, release_counts, rel
 from gateway.chain.arrays import Ints
 from gateway.planning.answers import window_error
 from gateway.planning.readings import read_readings
-from gateway.planning.states import states_of
+from gateway.planning.recording import states_of
 from gateway.planning.true_class import CoveringChains, Step, TrueClass, count_scale, symbols_of, true_class
 from gateway.privacy.covering_class import class_ratio, covering_class
 from gateway.privacy.window_scale import lawful_scale

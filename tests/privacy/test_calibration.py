@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from contract.chains import BinaryChains, BoundedChains
 from contract.guarantee import Adversary, check_guarantee
-from gateway.privacy.randomised_response import CalibrationError, Objective, calibrate_binary, calibrate_kary
+from gateway.privacy.randomised_response import CalibrationError, Objective, calibrate
 
 SCALE = 2**32
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
@@ -37,7 +37,7 @@ def test_what_is_calibrated_certifies_and_wastes_nothing(
 ) -> None:
     chains = BinaryChains(q=(q, min(0.9999, q * (1 + width))), r=(r, min(0.9999, r * (1 + width))))
     try:
-        found = calibrate_binary(chains, epsilon, adversary, objective)
+        found = calibrate(chains, epsilon, adversary, objective)
     except CalibrationError as error:
         if "too small" not in str(error):
             raise
@@ -57,7 +57,7 @@ def test_more_epsilon_is_less_noise(adversary: Adversary) -> None:
     for chains in (point(0.2, 0.35), point(0.8, 0.9), BinaryChains(q=(0.3, 0.8), r=(0.3, 0.8))):
         noise = [
             found.threshold0 + found.threshold1
-            for found in (calibrate_binary(chains, epsilon, adversary) for epsilon in (0.1, 0.5, 1.0, 3.0, 8.0))
+            for found in (calibrate(chains, epsilon, adversary) for epsilon in (0.1, 0.5, 1.0, 3.0, 8.0))
         ]
         assert noise == sorted(noise, reverse=True)
         assert len(set(noise)) == len(noise)
@@ -67,24 +67,24 @@ def test_more_epsilon_is_less_noise(adversary: Adversary) -> None:
 @pytest.mark.parametrize("epsilon", [100.0, 800.0, 1e4, 1e300])
 def test_however_large_epsilon_no_symbol_is_ever_certain(adversary: Adversary, epsilon: float) -> None:
     for objective in ("information", "flips"):
-        found = calibrate_binary(point(0.1, 0.2), epsilon, adversary, objective)
+        found = calibrate(point(0.1, 0.2), epsilon, adversary, objective)
         assert (found.threshold0, found.threshold1) == (1, 1)
-    table, achieved = calibrate_kary(BoundedChains(states=4, odds_ratio=9.0), epsilon)
-    assert min(min(row) for row in table.weights()) == 1
-    assert achieved.epsilon <= epsilon
+    several = calibrate(BoundedChains(states=4, odds_ratio=9.0), epsilon, adversary)
+    assert min(min(row) for row in several.table.weights()) == 1
+    assert several.loss.epsilon <= epsilon
 
 
 def test_equal_states_of_a_symmetric_chain_get_equal_noise() -> None:
     for theta in (0.05, 0.3, 0.7, 0.95):
-        found = calibrate_binary(point(theta, theta), 1.0)
+        found = calibrate(point(theta, theta), 1.0)
         assert abs(found.threshold0 - found.threshold1) <= 1
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
 def test_an_epsilon_that_is_none_is_refused(epsilon: float) -> None:
     attempts: list[Callable[[], object]] = [
-        lambda: calibrate_binary(point(0.1, 0.2), epsilon),
-        lambda: calibrate_kary(BoundedChains(states=3, odds_ratio=9.0), epsilon),
+        lambda: calibrate(point(0.1, 0.2), epsilon),
+        lambda: calibrate(BoundedChains(states=3, odds_ratio=9.0), epsilon),
     ]
     for attempt in attempts:
         with pytest.raises(CalibrationError, match="epsilon must be a finite number above 0, got"):
@@ -94,14 +94,9 @@ def test_an_epsilon_that_is_none_is_refused(epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-12, 1e-300])
 def test_an_epsilon_below_one_word_of_randomness_is_refused(epsilon: float) -> None:
     attempts: list[Callable[[], object]] = [
-        lambda: calibrate_binary(point(0.1, 0.2), epsilon),
-        lambda: calibrate_kary(BoundedChains(states=3, odds_ratio=9.0), epsilon),
+        lambda: calibrate(point(0.1, 0.2), epsilon),
+        lambda: calibrate(BoundedChains(states=3, odds_ratio=9.0), epsilon),
     ]
     for attempt in attempts:
         with pytest.raises(CalibrationError, match="too small: no table of 32 bits"):
             attempt()
-
-
-def test_a_class_of_three_states_has_no_table_of_two() -> None:
-    with pytest.raises(CalibrationError, match="needs two states, the class has 3"):
-        calibrate_binary(BoundedChains(states=3, odds_ratio=9.0), 1.0)

@@ -15,7 +15,7 @@ from contract.chains import BinaryChains, BoundedChains, odds_ratio
 from contract.errors import GuaranteeError
 from contract.guarantee import Adversary, Guarantee, check_guarantee, loss
 from contract.noise_table import NoiseTable
-from gateway.privacy.randomised_response import calibrate_binary
+from gateway.privacy.randomised_response import calibrate
 from tests.support.oracle import best_attack, worst_loss
 
 SCALE = 2**32
@@ -147,7 +147,7 @@ def test_just_inside_certifies_and_one_threshold_step_outside_is_refused(
 ) -> None:
     """In each direction: hold one threshold, find the least other that certifies; one less is refused."""
     chains = point(q, r)
-    found = calibrate_binary(chains, epsilon, adversary).table
+    found = calibrate(chains, epsilon, adversary).table
     promise = Guarantee(epsilon=epsilon, adversary=adversary)
 
     def certifies(threshold0: int, threshold1: int) -> bool:
@@ -231,9 +231,9 @@ def test_bdp_theorem_2_fails_by_far_on_sticky_chains() -> None:
 def test_noise_from_bdp_theorem_1_really_loses_more_than_it_says(
     q: float, r: float, nominal: float, real: float
 ) -> None:
-    paper = calibrate_binary(point(q, r), nominal, "ignorant", "flips").table
+    paper = calibrate(point(q, r), nominal, "ignorant", "flips").table
     assert loss(point(q, r), paper, "informed").epsilon == pytest.approx(real, abs=1e-3)
-    ours = calibrate_binary(point(q, r), nominal, "informed", "flips").table
+    ours = calibrate(point(q, r), nominal, "informed", "flips").table
     assert loss(point(q, r), ours, "informed").epsilon <= nominal
 
 

@@ -17,10 +17,10 @@ from contract.noise_table import NoiseTable
 from contract.sides import informed_side
 from gateway.attack import success_bound
 from gateway.privacy.baselines import baselines, corollary_2, ordinary_dp, zhao_eps3, zhao_eps6
-from gateway.privacy.randomised_response import allowed_ratios, calibrate_binary, calibrate_kary
+from gateway.privacy.randomised_response import allowed_ratios, calibrate
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "bdp.json").read_text())
-calibrated = cache(calibrate_binary)
+calibrated = cache(calibrate)
 TIERS: dict[str, Adversary] = {"T0": "ignorant", "T1": "informed", "T2": "universal"}
 
 
@@ -129,7 +129,7 @@ def test_figure_3(row: dict[str, Any]) -> None:
         elif name in real:
             assert real[name].rho0 == close(row[rho])
             if loses is not None:
-                measured = real[name].real
+                measured = real[name].real(chains, "informed")
                 assert measured is not None
                 step = 2**-32 / row[rho]  # what rounding rho down costs, relative to a ratio
                 assert measured.epsilon == pytest.approx(row[loses], rel=1e-7, abs=4 * step)
@@ -190,6 +190,6 @@ def test_calibration_with_more_states(row: dict[str, Any]) -> None:
     chains = BoundedChains(states=states, odds_ratio=row["alpha_max"])
     ratio, _ = allowed_ratios(chains, float(row["eps"]), "universal")
     assert ratio / (ratio + states - 1) == close(row["keep_T2_closed"])
-    table, achieved = calibrate_kary(chains, float(row["eps"]))
-    assert table.weights()[0][0] / 2**32 == pytest.approx(row["keep_T2_closed"], abs=1e-8)
-    assert achieved.epsilon <= float(row["eps"])
+    found = calibrate(chains, float(row["eps"]), "universal")
+    assert found.table.weights()[0][0] / 2**32 == pytest.approx(row["keep_T2_closed"], abs=1e-8)
+    assert found.loss.epsilon <= float(row["eps"])

@@ -18,7 +18,7 @@ from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Categories, Clock, Policy, Thresholds
 from contract.trust import Trust
 from contract.windows import Window
-from gateway.privacy.randomised_response import calibrate_binary
+from gateway.privacy.randomised_response import calibrate
 from tests.support.measured import measure_policy
 from tests.support.oracle import Array, worst_loss
 from tests.support.signing import NOW, Keys, policy_document
@@ -75,7 +75,7 @@ def test_streams_of_one_sensor_tell_no_more_than_is_computed(
 
 def test_streams_of_one_sensor_tell_more_than_the_sum_of_their_epsilons() -> None:
     """Eight at .1 each lose .8646 together: all say the same, at the tick and at a thousand on either side of it."""
-    made = calibrate_binary(OFFICE, 0.1, "ignorant").table
+    made = calibrate(OFFICE, 0.1, "ignorant").table
     policies = [stream(f"s{number}", made, OFFICE, "ignorant") for number in range(8)]
     assert sum(policy.guarantee.epsilon for policy in policies) <= 0.8
     joint = joint_epsilon(policies, None)
@@ -95,7 +95,7 @@ def test_streams_of_one_sensor_tell_more_than_the_sum_of_their_epsilons() -> Non
 
 
 def test_windows_alone_add_their_rate_to_the_streams_of_their_sensor() -> None:
-    table = calibrate_binary(OFFICE, 0.1, "ignorant").table
+    table = calibrate(OFFICE, 0.1, "ignorant").table
     symbols = stream("s0", table, OFFICE, "ignorant")
     window = Window(name="hour", length=60, stride=60, states=(1,), scale="1000")
     update = {"stream": "s1", "table": None, "frame_ticks": 1, "windows": (window,)}

@@ -11,7 +11,7 @@ from edge_agent.randomiser import randomiser, system_entropy
 from edge_agent.recording import read_recording
 from fugu.demo.people import RECORDINGS
 from gateway.chain import log_likelihood_ratio, simulate, stationary_law
-from gateway.privacy.randomised_response import Calibration, calibrate_binary
+from gateway.privacy.randomised_response import Calibration, calibrate
 
 
 def evidence(calibration: Calibration, q: float, r: float, symbols: np.ndarray) -> np.ndarray:
@@ -29,7 +29,7 @@ def assert_kept(calibration: Calibration, ratios: np.ndarray) -> None:
 @pytest.mark.parametrize(("q", "r"), [(0.2, 0.35), (0.01, 0.3), (0.08938, 0.10924), (0.7, 0.6)])
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
 def test_simulated_streams(q: float, r: float, epsilon: float, adversary: Adversary) -> None:
-    calibration = calibrate_binary(BinaryChains(q=(q, q), r=(r, r)), epsilon, adversary)
+    calibration = calibrate(BinaryChains(q=(q, q), r=(r, r)), epsilon, adversary)
     transition = np.array([[1 - q, q], [r, 1 - r]])
     emission = np.array(calibration.table.weights()) / 2**32
     path = simulate(5_000, stationary_law(transition), transition, emission, np.random.default_rng(11))
@@ -41,7 +41,7 @@ def test_simulated_streams(q: float, r: float, epsilon: float, adversary: Advers
 @pytest.mark.parametrize(("q", "r"), [(0.2, 0.35), (0.01, 0.3), (0.7, 0.6)])
 def test_the_worst_outputs_come_close(q: float, r: float) -> None:
     """The test above can fail: constant (or alternating) outputs reach the ignorant bound."""
-    calibration = calibrate_binary(BinaryChains(q=(q, q), r=(r, r)), 2.0, "ignorant")
+    calibration = calibrate(BinaryChains(q=(q, q), r=(r, r)), 2.0, "ignorant")
     tick = np.arange(2001)
     worst = (tick + tick[1000]) % 2 if q + r > 1 else np.zeros(2001, dtype=np.int64)
     for symbols in (worst, 1 - worst):
@@ -55,7 +55,7 @@ def test_recorded_hearts_through_the_devices_randomiser(name: str) -> None:
     states = np.array(read_recording(RECORDINGS / f"hr_sleep_{name}.csv.gz", "state"), dtype=np.int64)
     before, after = states[:-1], states[1:]
     q, r = float(after[before == 0].mean()), float((1 - after[before == 1]).mean())
-    calibration = calibrate_binary(BinaryChains(q=(q * 0.8, q * 1.2), r=(r * 0.8, r * 1.2)), 1.0)
+    calibration = calibrate(BinaryChains(q=(q * 0.8, q * 1.2), r=(r * 0.8, r * 1.2)), 1.0)
     draw = randomiser(calibration.table, system_entropy())
     symbols = np.array([draw(int(state)) for state in states])
     for inside_q, inside_r in ((q, r), (q * 0.8, r * 0.8), (q * 1.2, r * 0.8)):

@@ -11,13 +11,12 @@ import pytest
 
 from contract.envelope import Envelope, Signature, decode_envelope, encode_envelope
 from contract.errors import PolicyError, RoleError, SignatureError, ThresholdError, TrustError
-from contract.fleet_documents import RootDocument
-from contract.signatures import verified
+from contract.fleet_documents import RootDocument, verified
 from contract.trust import Trust
 from gateway.fleet import Document, DocumentError, Registry, Target
 from gateway.fleet.roots import Root, device_trust
 from gateway.fleet.signing import check, read_signed
-from gateway.service.fleet_policies import FleetPolicies, read_roots
+from gateway.service.fleet_service import FleetPolicies, read_roots
 from gateway.service.policies import Catalogue
 from tests.support.processes import policy
 from tests.support.signing import NOW, Keys, new_keys, policy_document

@@ -44,12 +44,20 @@ class Kind(Protocol[Frame]):
 
     @staticmethod
     def decode(payload: bytes) -> Frame:
-        """Parse a frame; a `FrameError` says what is wrong."""
+        """Parse a frame.
+
+        Raises:
+            FrameError: the subclass that says what is wrong.
+        """
         ...
 
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: Frame) -> None:
-        """Check a frame against the policy that it names; a `FuguError` says what is wrong."""
+        """Check a frame against the policy that it names.
+
+        Raises:
+            FuguError: the subclass that says what is wrong.
+        """
         ...
 
     @staticmethod

@@ -128,7 +128,7 @@ class Track:
         segments: list[_Segment] = []
         for before, frame in zip(chain, [*following, newest], strict=True):
             self._place(segments, before, frame, self._models(frame.policy_version))
-            segments[-1].parts.append(_symbols(frame))
+            segments[-1].parts.append(np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64))
         return segments
 
     def _place(self, segments: list[_Segment], before: Tracked | None, frame: SymbolFrame, model: Model) -> None:
@@ -178,10 +178,6 @@ def _run(segment: _Segment, symbols: Symbols, beliefs: Beliefs, lag: int, low: i
     window = symbols[start - 1 : stop + lag].copy()
     window[0] = -1  # the belief that stands for everything before has seen this symbol
     return Run(segment.first + start, fixed_lag(segment.model, beliefs[start - 1], window, lag)[1:])
-
-
-def _symbols(frame: SymbolFrame) -> Symbols:
-    return np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
 
 
 def _unobserved(ticks: int) -> Symbols:

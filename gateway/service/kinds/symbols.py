@@ -147,5 +147,4 @@ def estimate_messages(lag: int, run: Run, current: Tracked) -> Iterator[Estimate
     for start in range(0, max(rows, 1), size):
         part = run.probabilities[start : start + size]
         likely = part.argmax(axis=1).astype(np.uint8).tobytes() if rows else b""
-        table = tuple(map(tuple, part.tolist()))
-        yield Estimate(lag, run.first + start, table, likely, current.frame.last, now)
+        yield Estimate(lag, run.first + start, tuple(map(tuple, part.tolist())), likely, current.frame.last, now)

@@ -48,8 +48,7 @@ CREATE TABLE sent_tables (
 
     def at(self, stream: int, first: int) -> Measured | None:
         """The frame that begins at a tick."""
-        query = "SELECT payload, belief FROM measured WHERE stream=? AND first=?"
-        return self._frame(query, stream, first)
+        return self._frame("SELECT payload, belief FROM measured WHERE stream=? AND first=?", stream, first)
 
     def following(self, stream: int, first: int) -> Iterator[Measured]:
         """Frames from a tick on, in tick order, read as they are asked for."""

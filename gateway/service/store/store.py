@@ -12,16 +12,15 @@ import fcntl
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import NamedTuple, TextIO
 
 from contract.errors import FuguError
-from contract.file_format import STORE
 from gateway.service.coverage import Merge
 from gateway.service.store.points import PointStore
 from gateway.service.store.releases import ReleaseStore
 from gateway.service.store.symbols import SymbolStore
 from gateway.service.store.windows import WindowStore
-from host.database import open_database, transaction
+from host.database import STORE, open_database, transaction
 
 __all__ = ["Outgoing", "Store", "StoreError", "hold_store"]
 
@@ -86,7 +85,8 @@ class Store:
 
     def stream_id(self, device: str, stream: str) -> int | None:
         """The number of a stream or of a sequence of windows, none if nothing of it is stored."""
-        row = self._one("SELECT id FROM streams WHERE device=? AND stream=?", device, stream)
+        query = "SELECT id FROM streams WHERE device=? AND stream=?"
+        row = self._db.execute(query, (device, stream)).fetchone()
         return row[0] if row else None
 
     def number(self, device: str, stream: str) -> int:
@@ -138,9 +138,6 @@ class Store:
         """Remove what has been published."""
         with self.transaction():
             self._db.executemany("DELETE FROM outbox WHERE serial=?", [(serial,) for serial in serials])
-
-    def _one(self, query: str, *values: object) -> Any:
-        return self._db.execute(query, values).fetchone()
 
 
 def hold_store(store: Path) -> TextIO:

@@ -1,15 +1,32 @@
-"""The options of a policy's header and discretiser become values, with what the class of chains brings along."""
+"""The options of plans become values: the class of chains, and what a policy says of itself and of its states."""
 
 from __future__ import annotations
 
 from contract.discretisers import Discretiser, Thresholds
 from fugu.commands import arguments
-from fugu.commands.plan_options import DiscretiserOptions, HeaderOptions
+from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions
 from fugu.errors import CommandLineError
-from gateway.planning.chain_source import ChainSource
+from gateway.planning.chain_source import ChainSource, file_source, interval_source
 from gateway.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, thresholds
 
-__all__ = ["chosen_discretiser", "latency_seconds", "policy_header"]
+__all__ = ["chain_source", "chosen_discretiser", "latency_seconds", "policy_header"]
+
+
+def chain_source(options: ChainOptions) -> ChainSource:
+    """Make the class of chains that options describe.
+
+    Raises:
+        CommandLineError: neither or both ways were used.
+        FuguError: a number is out of range, or the model cannot be used.
+        OSError: the model cannot be read.
+    """
+    if options.model is not None:
+        if options.q is not None or options.r is not None:
+            raise CommandLineError("give either --model or --q and --r, not both")
+        return file_source(options.model)
+    if options.q is None or options.r is None:
+        raise CommandLineError("give --q and --r, or --model")
+    return interval_source(arguments.interval(options.q, "q"), arguments.interval(options.r, "r"))
 
 
 def policy_header(
@@ -48,11 +65,7 @@ def policy_header(
 
 
 def latency_seconds(options: HeaderOptions) -> float:
-    """How long a frame may gather.
-
-    Raises:
-        CommandError: no such time.
-    """
+    """How long a frame may gather, in seconds; a `CommandError` for no such time."""
     return LATENCY_SECONDS if options.latency is None else arguments.positive(options.latency, "latency")
 
 
