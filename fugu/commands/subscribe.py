@@ -135,7 +135,8 @@ def _line(reading: Reading) -> str:
     if isinstance(reading, MeasureReading):
         return f"{where}: point {' '.join(map(str, reading.point))}, from table {reading.table}"
     if isinstance(reading, MeasureEstimateReading):
-        return f"{where}: measurement {_numbers(reading.mean)}, covariance {_numbers(reading.covariance)}"
+        later = f", {reading.lag} ticks later" if reading.lag else ""
+        return f"{where}{later}: measurement {_numbers(reading.mean)}, covariance {_numbers(reading.covariance)}"
     probabilities = " ".join(f"{p:.4f}" for p in reading.probabilities)
     return f"{where}: most likely state {reading.most_likely}, probabilities {probabilities}"
 

@@ -167,13 +167,15 @@ def test_a_broker_that_is_down_is_named_after_the_timeout() -> None:
 
 def test_points_and_their_estimates(broker: Mosquitto) -> None:
     frame = MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)), Released(0, (2, 2))))
-    estimate = MeasureEstimate(0, 2, ((1.5, 2.0),), ((1.0, 0.25, 2.0),), (4,), (-3.0,))
+    estimate = MeasureEstimate(0, 0, 2, ((1.5, 2.0),), ((1.0, 0.25, 2.0),), (4,), (-3.0,))
+    lagged = MeasureEstimate(8, 0, 2, ((1.25, 2.0),), ((0.5, 0.25, 1.0),), (4,), (-3.0,))
     with device(broker) as running:
-        process = start(broker, "--count", "3")
+        process = start(broker, "--count", "4")
 
         def step() -> object:
             running.link.publish(symbols_topic("home", "wrist", "place"), encode_measure(frame))
             running.link.publish(estimate_topic("home", "wrist", "place"), encode_measure_estimate(estimate))
+            running.link.publish(estimate_topic("home", "wrist", "place"), encode_measure_estimate(lagged))
             return process.poll() is not None
 
         wait_until(step, what="the subscriber")
@@ -183,6 +185,7 @@ def test_points_and_their_estimates(broker: Mosquitto) -> None:
         "wrist/place tick 0: point 4 -1, from table 3",
         "wrist/place tick 1: point 2 2, from table 0",
         "wrist/place tick 0: measurement 1.5 2, covariance 1 0.25 2",
+        "wrist/place tick 0, 8 ticks later: measurement 1.25 2, covariance 0.5 0.25 1",
     }
 
 
