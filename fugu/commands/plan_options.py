@@ -16,6 +16,7 @@ __all__ = [
     "HeaderOptions",
     "JointOptions",
     "OutputOption",
+    "StartOption",
     "StreamOptions",
     "WindowOptions",
 ]
@@ -26,6 +27,14 @@ AdversaryOption = Annotated[
         "--adversary",
         help="ignorant (knows no state), informed (may know any states: Bayesian DP) or universal "
         "(any side information, chains that change).",
+    ),
+]
+StartOption = Annotated[
+    str | None,
+    typer.Option(
+        "--start",
+        help="What is believed of the first tick: any (whatever its law) or stationary (default: as the chains are "
+        "given; Q and R are stationary). The output says what is covered.",
     ),
 ]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a policy.")]
@@ -107,13 +116,7 @@ class WindowOptions:
     adversary: Annotated[
         str | None, typer.Option(help="As for plan stream (default: informed with --window, else ignorant).")
     ] = None
-    start: Annotated[
-        str | None,
-        typer.Option(
-            help="What is believed of the first tick: any (whatever its law) or stationary (default: as the chains are "
-            "given; Q and R are stationary). The plan says which start each row covers."
-        ),
-    ] = None
+    start: StartOption = None
     period: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Length of one tick (default: the fitted model's).")
     ] = None
