@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from contract.chains import BoundedChains
+from contract.chains import BoundedChains, JointChains
 from contract.errors import FuguError
 from contract.guarantee import Adversary
 from contract.rounding import OUTWARD
@@ -24,8 +24,7 @@ from gateway.privacy.answer_laws import NoisyCount, answer_laws, noisy, worst_ra
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_composition import quilt_accountant, two_windows_bound
 from gateway.privacy.quilts import influence
-from gateway.privacy.starts import started_members
-from gateway.privacy.window_mechanisms import WindowRequest
+from gateway.privacy.window_mechanisms import WindowRequest, known_chains
 from gateway.privacy.window_releases import (
     QUILTS,
     WindowRelease,
@@ -152,14 +151,12 @@ class _Together:
 
     @cached_property
     def _members(self) -> tuple[MarkovChain, ...]:
-        if isinstance(self._request.chains, BoundedChains):
-            raise ChainClassError("needs transition matrices, not a bound on their odds ratios")
-        return quilt_members(started_members(self._request.chains, self._request.start))
+        return quilt_members(known_chains(self._request.chains, self._request.start))
 
     @cached_property
     def _own(self) -> list[float]:
         """What every release loses on its own."""
-        members = () if isinstance(self._request.chains, BoundedChains) else self._members
+        members = () if isinstance(self._request.chains, BoundedChains | JointChains) else self._members
         own = []
         for number, release in enumerate(self._releases, 1):
             try:
