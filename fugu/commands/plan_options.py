@@ -94,7 +94,10 @@ class WindowOptions:
     ] = None
     mechanism: Annotated[
         str | None,
-        typer.Option(help="chain, mqm-exact, mqm-approx, wasserstein, group, entry or auto (default: compare all)."),
+        typer.Option(
+            help="chain, mqm-exact, mqm-approx, wasserstein, group, entry or auto (default: compare all). With "
+            "--window chain (the default), mqm-exact or mqm-approx."
+        ),
     ] = None
     length: Annotated[
         int | None, typer.Option(metavar="T", min=1, help="Ticks of the only window that will ever be released.")

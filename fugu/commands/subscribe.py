@@ -156,7 +156,8 @@ def _release_line(release: ReleaseFrame) -> str:
     values = zip(labels, release.values, release.low, release.high, strict=True)
     text = "; ".join(f"{label} {value:.6g} ({low:.6g}..{high:.6g})" for label, value, low, high in values)
     ticks = f"{release.stream} ticks {release.first}..{release.last}, {release.devices} device(s)"
-    return f"release {release.name}, {ticks}: {text}; epsilon {release.epsilon:g}, entry {release.entry}"
+    promise = f"epsilon {release.epsilon:g} by {release.mechanism}, entry {release.entry}"
+    return f"release {release.name}, {ticks}: {text}; {promise}"
 
 
 def _broker(options: argparse.Namespace) -> Broker:

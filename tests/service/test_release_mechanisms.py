@@ -173,6 +173,21 @@ def test_noise_that_covers_one_release_has_its_law(tmp_path: Path, mechanism: Me
     assert verify(bench.ledger).problems == ()
 
 
+def test_one_by_hand_is_the_only_one(folder: Path) -> None:
+    bench = Bench(folder, planned("wasserstein"), audiences=NOBODY, fleet=FLEET)
+    bench.scene.record(*frames([LENGTH] * 3))
+    bench.ledger.close()
+    bench.scene.store.close()
+    files = {"config": bench.config, "store": folder / "s.sqlite", "policies": folder / "policies"}
+    (frame,) = release_now(**files, ledger=folder / "l.sqlite", name="active", first=20)
+    assert (frame.mechanism, frame.scale, frame.charge, frame.first) == ("wasserstein", "3", nats(units_below(1.0)), 20)
+    bench.scene.open()
+    bench.open()
+    bench.work()
+    assert (len(bench.frames), bench.counters["releases_refused"]) == (1, 1)
+    assert verify(bench.ledger).problems == ()
+
+
 def test_auto_is_the_least_noise_that_composes(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(mechanism="auto"), audiences=NOBODY, fleet=FLEET)
     bench.scene.record(*frames([LENGTH] * 3))
