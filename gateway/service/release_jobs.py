@@ -177,6 +177,11 @@ def _check_alone(job: Job, catalogue: Catalogue) -> None:
                 f"{what} composes with nothing, and {device}/{job.plan.stream} releases windows of its own"
             )
         if job.mechanism == "wasserstein":
+            if not all(_always_has_state(policy) for policy in policies):
+                raise ReleaseConfigError(
+                    f"{what} needs the law of every symbol, and a tick of {device}/{job.plan.stream} without a reading "
+                    "has no state: declare a missing state, or missing_share 0 if there are none (a baseline has some)"
+                )
             ticks, chains = [True] * job.plan.length, [policy.chains for policy in policies]
             try:
                 for table in {policy.table for policy in policies if policy.table is not None}:
@@ -215,6 +220,12 @@ def _site(policies: Iterable[Policy]) -> Audience:
     ranks: tuple[Adversary, ...] = get_args(Adversary)
     weakest = min((guarantee.adversary for guarantee in guarantees), key=ranks.index)
     return Audience(epsilon=max(guarantee.epsilon for guarantee in guarantees), adversary=weakest)
+
+
+def _always_has_state(policy: Policy) -> bool:
+    """Whether no tick has a symbol without a state, whose law would be another."""
+    made = policy.discretiser
+    return made.kind != "baseline" and (made.missing is not None or policy.missing_share == 0.0)
 
 
 def allowances(config: ReleaseConfig, made: Iterable[Job], catalogue: Catalogue) -> list[Allowance]:
