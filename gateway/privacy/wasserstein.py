@@ -10,10 +10,10 @@ the distance then jumps. Laws are polynomials with whole coefficients, kept in o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import accumulate, combinations, permutations
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from gateway.chain.arrays import Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
@@ -25,13 +25,11 @@ __all__ = [
     "check_symbols",
     "infinity_wasserstein",
     "wasserstein_count",
-    "wasserstein_joint",
     "wasserstein_states",
     "wasserstein_symbols",
 ]
 
 Number: TypeAlias = int | float | Fraction
-Outcome = TypeVar("Outcome")
 Exact: TypeAlias = int | Fraction
 Law: TypeAlias = Sequence[tuple[Exact, Exact]]
 """(value, weight) in rising order of the values; weights need not sum to 1."""
@@ -174,38 +172,6 @@ def _worst(chains: tuple[MarkovChain, ...], adds: Sequence[_Adds], unit: Fractio
                 distance = unit * _one_way(law, other)
                 if distance > worst.distance:
                     worst = WassersteinBound(distance, node, (min(a, b), max(a, b)), index)
-    return worst
-
-
-def wasserstein_joint(
-    joint: Iterable[tuple[Outcome, Number]],
-    answer: Callable[[Outcome], Number],
-    secrets: Iterable[tuple[Callable[[Outcome], bool], Callable[[Outcome], bool]]],
-) -> Fraction:
-    """W of any answer under a joint distribution that is written out.
-
-    Args:
-        joint: (outcome, probability); floats are read as the decimals that they print as.
-        answer: of an outcome, a scalar.
-        secrets: pairs of events that nobody may tell apart.
-
-    Returns:
-        The largest distance over pairs whose events both are possible.
-
-    Raises:
-        ChainClassError: a probability below 0.
-    """
-    table = [(outcome, _fraction(weight)) for outcome, weight in joint]
-    if any(weight < 0 for _, weight in table):
-        raise ChainClassError("a joint distribution has no probability below 0")
-    worst = Fraction(0)
-    for event, other in secrets:
-        laws = [
-            [(_fraction(answer(outcome)), weight) for outcome, weight in table if weight and holds(outcome)]
-            for holds in (event, other)
-        ]
-        if all(laws):
-            worst = max(worst, infinity_wasserstein(*laws))
     return worst
 
 
