@@ -203,9 +203,10 @@ def _one_way(law: Law, other: Law) -> Exact:
 
 
 def _sorted(law: Iterable[tuple[Number, Number]]) -> Law:
-    weights: dict[Fraction, Fraction] = {}
+    weights: dict[Exact, Exact] = {}
     for value, weight in law:
-        weights[_fraction(value)] = weights.get(_fraction(value), Fraction(0)) + _fraction(weight)
+        place = _exact(value)
+        weights[place] = weights.get(place, 0) + _exact(weight)
     return sorted((value, weight) for value, weight in weights.items() if weight)
 
 
@@ -267,7 +268,7 @@ def _coefficients(packed: int, size: int) -> Law:
 
 def _lattice(weights: Sequence[Number]) -> tuple[list[int], Fraction]:
     """Each weight as steps above the smallest, and the length of a step."""
-    values = [_fraction(weight) for weight in weights]
+    values = [_exact(weight) for weight in weights]
     denominator = math.lcm(*(value.denominator for value in values))
     above = [int((value - min(values)) * denominator) for value in values]
     common = math.gcd(*above) or 1
@@ -284,9 +285,9 @@ def _whole(law: Floats) -> tuple[list[int], int]:
     return [int(p * denominator) for p in row], denominator
 
 
-def _fraction(value: Number) -> Fraction:
+def _exact(value: Number) -> Exact:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ChainClassError(f"{value} is no number to add up")
         return Fraction(repr(value))
-    return Fraction(value)
+    return value
