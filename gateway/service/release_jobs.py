@@ -23,6 +23,7 @@ from gateway.release.statistics import Query, noise_variance
 from gateway.release.whole_window import counted_symbols
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
+from gateway.service.streams_together import streams_together, together_with
 
 __all__ = ["Job", "allowances", "answers", "jobs"]
 
@@ -229,14 +230,20 @@ def _always_has_state(policy: Policy) -> bool:
 
 
 def allowances(config: ReleaseConfig, made: Iterable[Job], catalogue: Catalogue) -> list[Allowance]:
-    """What may be charged to each stream for each audience: the least that any of its policies allows."""
+    """What may be charged to each stream for each audience: the least that any of its policies allows.
+
+    Streams that move together have one allowance, and the windows of all of them stand against it.
+    """
+    groups = streams_together(catalogue)
     keys = {(device, job.plan.stream, job.plan.audience, job.mechanism) for job in made for device in job.devices}
     found = []
     for device, stream, name, mechanism in sorted(keys):
         if name != SITE:
-            audience, policies = config.audiences[name], catalogue.policies(device, stream)
-            most = _allowance(catalogue, device, stream, audience, mechanism)
-            base = max(units_above(policy.window_rate) for policy in policies)
+            audience = config.audiences[name]
+            members = sorted(one for one in together_with(groups, device, stream) if catalogue.policies(*one))
+            policies = [policy for one in members for policy in catalogue.policies(*one)]
+            most = min(_allowance(catalogue, *one, audience, mechanism) for one in members)
+            base = sum(max(units_above(one.window_rate) for one in catalogue.policies(*member)) for member in members)
             chains = tuple(dict.fromkeys(policy.chains for policy in policies))
             key = Key(device, stream, name)
             found.append(Allowance(key, most, base, audience.epsilon, audience.adversary, mechanism, chains))
