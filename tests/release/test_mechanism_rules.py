@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
 from contract.mechanisms import Mechanism
 from contract.noise_table import SCALE, NoiseTable
 from contract.release_frames import QueryKind
@@ -164,6 +164,13 @@ def test_only_the_ignorant_adversary_and_only_known_chains(mechanism: Mechanism)
     with pytest.raises(ChainClassError, match="needs transition matrices"):
         allowance(BoundedChains(states=2, odds_ratio=2.0), 1.0, "ignorant", mechanism)
     assert allowance(BoundedChains(states=2, odds_ratio=2.0), 0.7, "universal", "group") == 700_000_000_000 - 1
+    shown = tuple(Shown(name=name, states=2, rate=0.1) for name in ("light", "motion"))
+    shows, rows = ((0, 0), (0, 1), (1, 0), (1, 1)), (((0.4, 0.2, 0.2, 0.2),) * 4,)
+    together = JointChains(streams=shown, period_us=1_000_000, shows=shows, transitions=rows)
+    with pytest.raises(ChainClassError, match="needs the chain of one stream"):
+        allowance(together, 1.0, "ignorant", mechanism)
+    with pytest.raises(ChainClassError, match="needs the chain of one stream"):
+        allowance(together, 1.0, "ignorant", "group")
 
 
 def law_of_hits(
