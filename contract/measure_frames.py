@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from contract._wire import binary, each, fields, identity, integer, kind, length, pack
 from contract.errors import FrameLengthError, FrameRangeError, FrameTypeError
-from contract.frames import MAX_CLOCK_EPOCH, MAX_TICK
+from contract.frames import MAX_CLOCK_EPOCH, MAX_FRAME_TICKS, MAX_TICK
 
 __all__ = [
     "MAX_MEASURE_TICKS",
@@ -134,9 +134,10 @@ def _cell(dimensions: int) -> struct.Struct:
 
 @dataclass(frozen=True, slots=True)
 class MeasureEstimate:
-    """The gateway's estimate of a measurement at consecutive ticks, given all points released up to each.
+    """The gateway's estimate of a measurement at consecutive ticks, given the points released up to so many after each.
 
     Attributes:
+        lag: ticks of later points that each row has seen.
         first: tick of the first row.
         dimensions: d.
         means: for each tick the posterior mean, d numbers in the policy's unit.
@@ -148,6 +149,7 @@ class MeasureEstimate:
             nothing was.
     """
 
+    lag: int
     first: int
     dimensions: int
     means: tuple[tuple[float, ...], ...]
@@ -157,6 +159,7 @@ class MeasureEstimate:
 
     def __post_init__(self) -> None:
         """Refuse values that no message can hold."""
+        integer(self.lag, 0, MAX_FRAME_TICKS, "lag")
         integer(self.first, 0, MAX_TICK, "first")
         integer(self.dimensions, 1, 3, "dimensions")
         length(self.means, 1, MAX_MEASURE_TICKS, "means")
@@ -175,7 +178,7 @@ class MeasureEstimate:
 
 def encode_measure_estimate(message: MeasureEstimate) -> bytes:
     """Bytes of an estimate; numbers travel as 32-bit floats."""
-    head = [message.first, message.dimensions, message.means, message.covariances]
+    head = [message.lag, message.first, message.dimensions, message.means, message.covariances]
     return pack(MEASURE_ESTIMATE, [*head, message.protection, message.log_likelihoods])
 
 
@@ -185,11 +188,11 @@ def decode_measure_estimate(payload: bytes) -> MeasureEstimate:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    first, dimensions, means, covariances, protection, likelihoods = fields(payload, MEASURE_ESTIMATE, 6)
+    lag, first, dimensions, means, covariances, protection, likelihoods = fields(payload, MEASURE_ESTIMATE, 7)
     mean_rows = each(means, lambda row: each(row, identity, "mean"), "means")
     covariance_rows = each(covariances, lambda row: each(row, identity, "covariance"), "covariances")
     columns = (each(protection, identity, "protection"), each(likelihoods, identity, "log_likelihoods"))
-    return MeasureEstimate(first, dimensions, mean_rows, covariance_rows, *columns)
+    return MeasureEstimate(lag, first, dimensions, mean_rows, covariance_rows, *columns)
 
 
 def _finite(values: tuple[float, ...], name: str) -> None:

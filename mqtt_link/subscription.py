@@ -67,6 +67,7 @@ class MeasureEstimateReading(NamedTuple):
         mean: d numbers, in the policy's unit.
         covariance: the entries on and above the diagonal of the covariance, row by row.
         protection: the least number of possible states that any one is hidden among; 0 if nothing was released.
+        lag: ticks of later points that it has seen; each tick is told with and without.
     """
 
     device: str
@@ -75,6 +76,7 @@ class MeasureEstimateReading(NamedTuple):
     mean: tuple[float, ...]
     covariance: tuple[float, ...]
     protection: int
+    lag: int
 
 
 class ReleaseReading(NamedTuple):
@@ -227,7 +229,8 @@ class Subscription:
     def _measurements(self, device: str, stream: str, payload: bytes) -> list[Reading]:
         estimate = decode_measure_estimate(payload)
         rows = zip(estimate.means, estimate.covariances, estimate.protection, strict=True)
-        return [MeasureEstimateReading(device, stream, tick, *row) for tick, row in enumerate(rows, estimate.first)]
+        first, lag = estimate.first, estimate.lag
+        return [MeasureEstimateReading(device, stream, tick, *row, lag) for tick, row in enumerate(rows, first)]
 
     def _releases(self, audience: str, name: str, payload: bytes) -> list[Reading]:
         release = decode_release(payload)

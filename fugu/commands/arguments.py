@@ -21,6 +21,7 @@ __all__ = [
     "positive",
     "span",
     "state_edge",
+    "states",
 ]
 
 _Choice = TypeVar("_Choice", bound=str)
@@ -118,6 +119,18 @@ def one_of(text: str, name: str, allowed: tuple[_Choice, ...]) -> _Choice:
         if text == word:
             return word
     raise CommandLineError(f"{name} must be one of {', '.join(allowed)}, got {_shown(text)}")
+
+
+def states(text: str) -> tuple[int, ...]:
+    """Read numbers of states, with commas between them.
+
+    Raises:
+        CommandLineError: one of them is none.
+    """
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
+        raise CommandLineError(f"states are numbers from 0 on, with commas between them, got {text!r}")
+    return tuple(map(int, words))
 
 
 def adversary(text: str) -> Adversary:

@@ -30,7 +30,7 @@ class ServiceOptions:
     policies: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of policy files, *.json; optional with --registry.")
     ] = None
-    lag: Annotated[int, typer.Option(help="Ticks of later symbols that each estimate sees.")] = 8
+    lag: Annotated[int, typer.Option(help="Ticks of later symbols or points that each estimate sees.")] = 8
     releases: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Batch releases: audiences and schedules (TOML).")
     ] = None

@@ -1,16 +1,13 @@
-"""`fugu loss stream`."""
+"""`fugu loss stream` and `fugu loss windows`."""
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from fugu.commands.arguments import adversary as named
-from fugu.commands.arguments import exact_probability
 from fugu.commands.options import JsonOption, command_group, grouped
-from fugu.commands.plan_options import AdversaryOption, ChainOptions
+from fugu.commands.plan_options import AdversaryOption, ChainOptions, StartOption
 
 __all__ = ["app"]
 
@@ -36,18 +33,39 @@ def stream(
       fugu loss stream --q .08:.1 --r .1:.12 --rho0 .45 --rho1 .45 --adversary universal
       fugu loss stream --model chain.json --rho0 1/3 --rho1 1/3 --json
     """
-    from fugu.commands.plan_values import chain_source
-    from gateway.privacy.baselines import real_loss
+    from fugu.commands.loss_work import stream_loss
 
-    notion = named(adversary)
-    flips = exact_probability(rho0, "rho0"), exact_probability(rho1, "rho1")
-    source = chain_source(chains)
-    loss = real_loss(source.chains, *flips, notion)
-    if as_json:
-        print(json.dumps({**loss._asdict(), "rho0": float(flips[0]), "rho1": float(flips[1])}))
-        return
-    for note in source.notes:
-        print(note)
-    print(f"epsilon {loss.epsilon:.10g} ({loss.adversary} adversary; {loss.bound})")
-    print(f"  state 0 rather than 1: {loss.epsilon_01:.10g}")
-    print(f"  state 1 rather than 0: {loss.epsilon_10:.10g}")
+    stream_loss(rho0, rho1, chains, adversary, as_json=as_json)
+
+
+@app.command("windows")
+@grouped
+def windows(
+    release: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FIRST:LENGTH:MECHANISM:SCALE[:QUERY]",
+            help="A window's first tick (from 1) and its ticks, the mechanism that chose the noise (chain, mqm-exact, "
+            "mqm-approx, wasserstein, gk16, group or entry), the Laplace scale of every number, count or histogram "
+            "(default: count). Several may be given.",
+        ),
+    ],
+    chains: ChainOptions,
+    count: Annotated[
+        str | None, typer.Option(metavar="STATE[,STATE...]", help="States that a count counts (default: 1 of two).")
+    ] = None,
+    start: StartOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What releases about windows of one stream lose together: by the papers' theorems on composition, as corrected, by
+    the accountants, and in truth where every path can be added up.
+
+    \b
+    examples:
+      fugu loss windows --q .1 --r .4 --release 1:8:chain:4 --release 11:8:mqm-exact:13
+      fugu loss windows --q .01 --r .4 --release 1:6:wasserstein:2 --release 1:6:wasserstein:2 --json
+      fugu loss windows --model chain.json --start any --release 1:30:mqm-exact:13 --release 1:30:mqm-exact:20:histogram
+    """
+    from fugu.commands.loss_work import window_loss
+
+    window_loss(release, chains, count, start, as_json=as_json)

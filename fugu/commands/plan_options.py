@@ -17,6 +17,7 @@ __all__ = [
     "JointOptions",
     "MeasureOptions",
     "OutputOption",
+    "StartOption",
     "StreamOptions",
     "WindowOptions",
 ]
@@ -27,6 +28,14 @@ AdversaryOption = Annotated[
         "--adversary",
         help="ignorant (knows no state), informed (may know any states: Bayesian DP) or universal "
         "(any side information, chains that change).",
+    ),
+]
+StartOption = Annotated[
+    str | None,
+    typer.Option(
+        "--start",
+        help="What is believed of the first tick: any (whatever its law) or stationary (default: as the chains are "
+        "given; Q and R are stationary). The output says what is covered.",
     ),
 ]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a policy.")]
@@ -86,7 +95,10 @@ class WindowOptions:
     ] = None
     mechanism: Annotated[
         str | None,
-        typer.Option(help="chain, mqm-exact, mqm-approx, wasserstein, group, entry or auto (default: compare all)."),
+        typer.Option(
+            help="chain, mqm-exact, mqm-approx, wasserstein, group, entry or auto (default: compare all). With "
+            "--window chain (the default), mqm-exact or mqm-approx."
+        ),
     ] = None
     length: Annotated[
         int | None, typer.Option(metavar="T", min=1, help="Ticks of the only window that will ever be released.")
@@ -108,13 +120,7 @@ class WindowOptions:
     adversary: Annotated[
         str | None, typer.Option(help="As for plan stream (default: informed with --window, else ignorant).")
     ] = None
-    start: Annotated[
-        str | None,
-        typer.Option(
-            help="What is believed of the first tick: any (whatever its law) or stationary (default: as the chains are "
-            "given; Q and R are stationary). The plan says which start each row covers."
-        ),
-    ] = None
+    start: StartOption = None
     period: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Length of one tick (default: the fitted model's).")
     ] = None

@@ -6,10 +6,21 @@ from contract.discretisers import Discretiser, Thresholds
 from fugu.commands import arguments
 from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions
 from fugu.errors import CommandLineError
-from gateway.planning.chain_source import ChainSource, file_source, interval_source
+from gateway.planning.chain_source import ChainSource, bare_chains, file_source, interval_source
 from gateway.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, thresholds
+from gateway.privacy.accountant import Chains
+from gateway.privacy.starts import Start
 
-__all__ = ["chain_source", "chosen_discretiser", "latency_seconds", "policy_header"]
+__all__ = [
+    "chain_source",
+    "chosen_discretiser",
+    "chosen_start",
+    "declared_chains",
+    "latency_seconds",
+    "policy_header",
+]
+
+_STARTS: tuple[Start, ...] = ("any", "stationary")
 
 
 def chain_source(options: ChainOptions) -> ChainSource:
@@ -27,6 +38,31 @@ def chain_source(options: ChainOptions) -> ChainSource:
     if options.q is None or options.r is None:
         raise CommandLineError("give --q and --r, or --model")
     return interval_source(arguments.interval(options.q, "q"), arguments.interval(options.r, "r"))
+
+
+def declared_chains(options: ChainOptions) -> tuple[Chains, float | None, tuple[str, ...], tuple[str, ...]]:
+    """The class of chains with the starts that a file declares, where `chain_source` makes one that a policy can hold.
+
+    Returns:
+        The class, the seconds from tick to tick if they are known, how the class came about, and what must be heeded.
+        Errors as `chain_source`.
+    """
+    if options.model is not None and options.q is None and options.r is None:
+        bare = bare_chains(options.model)
+        if bare is not None:
+            what = "the chain" if len(bare) == 1 else f"the {len(bare)} chains"
+            return bare, None, (f"class of chains: {what} of {options.model}, taken as it is",), ()
+    source = chain_source(options)
+    return source.chains, source.period_seconds, source.notes, source.warnings
+
+
+def chosen_start(text: str | None) -> Start | None:
+    """Read --start.
+
+    Raises:
+        CommandLineError: there is none of that name.
+    """
+    return None if text is None else arguments.one_of(text, "start", _STARTS)
 
 
 def policy_header(

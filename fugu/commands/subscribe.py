@@ -127,7 +127,8 @@ def _line(reading: Reading) -> str:
     if isinstance(reading, MeasureReading):
         return f"{where}: point {' '.join(map(str, reading.point))}, from table {reading.table}"
     if isinstance(reading, MeasureEstimateReading):
-        return f"{where}: measurement {_numbers(reading.mean)}, covariance {_numbers(reading.covariance)}"
+        later = f", {reading.lag} ticks later" if reading.lag else ""
+        return f"{where}{later}: measurement {_numbers(reading.mean)}, covariance {_numbers(reading.covariance)}"
     probabilities = " ".join(f"{p:.4f}" for p in reading.probabilities)
     return f"{where}: most likely state {reading.most_likely}, probabilities {probabilities}"
 
@@ -147,7 +148,8 @@ def _release_line(release: ReleaseFrame) -> str:
     values = zip(labels, release.values, release.low, release.high, strict=True)
     text = "; ".join(f"{label} {value:.6g} ({low:.6g}..{high:.6g})" for label, value, low, high in values)
     ticks = f"{release.stream} ticks {release.first}..{release.last}, {release.devices} device(s)"
-    return f"release {release.name}, {ticks}: {text}; epsilon {release.epsilon:g}, entry {release.entry}"
+    promise = f"epsilon {release.epsilon:g} by {release.mechanism}, entry {release.entry}"
+    return f"release {release.name}, {ticks}: {text}; {promise}"
 
 
 def _broker(options: argparse.Namespace) -> Broker:

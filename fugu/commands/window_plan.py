@@ -11,18 +11,16 @@ from contract.mechanisms import Composing
 from contract.window_frames import WINDOW_NAME_PATTERN
 from fugu.commands import arguments
 from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions, WindowOptions
-from fugu.commands.plan_values import chain_source, chosen_discretiser, policy_header
+from fugu.commands.plan_values import chain_source, chosen_discretiser, chosen_start, declared_chains, policy_header
 from fugu.errors import CommandError, CommandLineError
 from fugu.view.policy import missing_sentence
 from fugu.view.terminal import say, warn, working
 from fugu.view.window_plan import joint_document, noise_document, show_joint, show_noise
-from gateway.planning.chain_source import ChainSource, bare_chains
+from gateway.planning.chain_source import ChainSource
 from gateway.planning.joint_plan import WantedWindow, joint_plan
 from gateway.planning.policy_builder import build_window_policy
 from gateway.planning.window_plan import compare_noise, plan_noise
-from gateway.privacy.accountant import Chains
 from gateway.privacy.randomised_response import stream_states
-from gateway.privacy.starts import Start
 from gateway.privacy.window_mechanisms import MECHANISMS, Mechanism, Query, WindowRequest
 
 __all__ = ["plan_window", "wanted_window"]
@@ -31,7 +29,6 @@ _SLOW_STATES = 6
 _NAMES: tuple[Any, ...] = (*MECHANISMS, "auto")
 _COMPOSING: tuple[Composing, ...] = get_args(Composing)
 _QUERIES: tuple[Query, ...] = ("count", "histogram")
-_STARTS: tuple[Start, ...] = ("any", "stationary")
 _LONGEST = 1 << 31
 
 
@@ -79,10 +76,8 @@ def _plan_policy(
     wanted = _wanted(options, source, period)
     epsilon = arguments.positive(options.epsilon, "epsilon")
     with working("planning windows"):
-        adversary = arguments.adversary(options.adversary or "informed")
-        plan = joint_plan(
-            source.chains, epsilon, adversary, wanted, options.symbols, start=_start(options), mechanism=mechanism
-        )
+        adversary, start = arguments.adversary(options.adversary or "informed"), chosen_start(options.start)
+        plan = joint_plan(source.chains, epsilon, adversary, wanted, options.symbols, start=start, mechanism=mechanism)
     if output is not None:
         policy = build_window_policy(plan, policy_header("fugu plan window", header, made, source, period))
         output.write_text(policy.to_json(), encoding="utf-8")
@@ -153,7 +148,7 @@ def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
 
 def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -> None:
     """The noise of the mechanism that was named, or of all."""
-    chains, seconds, notes, warnings = _chains(given)
+    chains, seconds, notes, warnings = declared_chains(given)
     seconds = arguments.period(options.period, seconds)
     period_us = None if seconds is None else max(1, round(seconds * 1_000_000))
     request = WindowRequest(
@@ -163,7 +158,7 @@ def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -
         query=arguments.one_of(options.query, "query", _QUERIES),
         adversary=arguments.adversary(options.adversary or "ignorant"),
         states=None if options.count is None else _states(options),
-        start=_start(options),
+        start=chosen_start(options.start),
     )
     if isinstance(chains, tuple) and request.adversary == "informed" and (states := chains[0].states) >= _SLOW_STATES:
         warn(f"what a device accepts for known chains of {states} states, informed adversary, can take minutes")
@@ -186,25 +181,7 @@ def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -
         warn(warning)
 
 
-def _start(options: WindowOptions) -> Start | None:
-    return None if options.start is None else arguments.one_of(options.start, "start", _STARTS)
-
-
 def _states(options: WindowOptions) -> tuple[int, ...]:
     if options.query != "count":
         raise CommandLineError("--count is for counts; a histogram has all states")
-    words = [word.strip() for word in str(options.count).split(",")]
-    if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
-        raise CommandLineError(f"states are numbers from 0 on, with commas between them, got {options.count!r}")
-    return tuple(map(int, words))
-
-
-def _chains(given: ChainOptions) -> tuple[Chains, float | None, tuple[str, ...], tuple[str, ...]]:
-    """The class of chains, the length of its tick, and what is to be said about it."""
-    if given.model is not None and given.q is None and given.r is None:
-        bare = bare_chains(given.model)
-        if bare is not None:
-            what = "the chain" if len(bare) == 1 else f"the {len(bare)} chains"
-            return bare, None, (f"class of chains: {what} of {given.model}, taken as it is",), ()
-    source = chain_source(given)
-    return source.chains, source.period_seconds, source.notes, source.warnings
+    return arguments.states(str(options.count))

@@ -40,6 +40,7 @@ class Walk(NamedTuple):
         means: (n, 2) the gateway's estimate.
         covariances: (n, 2, 2) of it.
         protection: (n,) the least number of cells that any one was hidden among.
+        later: (n, 2) the gateway's estimate some ticks later.
     """
 
     truth: Floats
@@ -48,6 +49,7 @@ class Walk(NamedTuple):
     means: Floats
     covariances: Floats
     protection: Ints
+    later: Floats
 
     def error(self, places: Floats) -> float:
         """Root-mean-square distance from the truth, where a place is known."""
@@ -78,6 +80,7 @@ def read_walk(policy: MeasurePolicy, states: Sequence[int], readings: Path) -> W
         np.full((count, 2), np.nan),
         np.full((count, 2, 2), np.nan),
         np.zeros(count, dtype=np.int64),
+        np.full((count, 2), np.nan),
     )
     for reading in lines:
         tick = reading["tick"]
@@ -85,6 +88,8 @@ def read_walk(policy: MeasurePolicy, states: Sequence[int], readings: Path) -> W
             continue
         if reading["kind"] == "point":
             walk.released[tick], walk.tables[tick] = np.array(reading["point"]) * scale, reading["table"]
+        elif reading["kind"] == "measurement" and reading["lag"]:
+            walk.later[tick] = reading["mean"]
         elif reading["kind"] == "measurement":
             (a, b, c) = reading["covariance"]
             walk.means[tick], walk.covariances[tick] = reading["mean"], [[a, b], [b, c]]
@@ -114,6 +119,7 @@ def summary(policy: MeasurePolicy, walk: Walk) -> list[tuple[str, str]]:
         ("a possible cell is hidden among at least", f"{hidden.min() if len(hidden) else 0} cells"),
         ("error of the released point (root mean square)", f"{walk.error(released):.0f} {unit}"),
         ("error of the gateway's estimate", f"{walk.error(walk.means):.0f} {unit}"),
+        ("error of its estimate when later points have come", f"{walk.error(walk.later):.0f} {unit}"),
         ("truth inside the 95 % ellipse", f"{100 * walk.inside():.0f} % of ticks"),
     ]
 

@@ -21,6 +21,8 @@ def account_document(account: Account) -> dict[str, Any]:
     return {
         **account.key._asdict(),
         "mechanism": account.mechanism,
+        "together": account.together or None,
+        "spent_together": nats(account.spent_together),
         "allowance": nats(account.allowance),
         "base": nats(account.base),
         "spent": nats(account.spent),
@@ -46,6 +48,9 @@ def show_ledger(accounts: list[Account], entries: list[Entry]) -> None:
         rows.append((f"{one.key.device}/{one.key.stream}", one.key.audience, one.mechanism, *amounts, ticks))
     columns = ("stream", "audience", "mechanism", "allowance", "standing", "most spent", "remaining", "ticks charged")
     show_table("Nats per tick, by stream and audience", columns, rows)
+    for name, audience in sorted({(one.together, one.key.audience) for one in accounts if one.together}):
+        most = max(one.spent_together for one in accounts if (one.together, one.key.audience) == (name, audience))
+        say(f"{name} move together: charges add up, {nats(most):.6g} to a tick at most, audience {audience}.")
     made = [
         (str(e.number), e.name, e.audience, f"{e.first}..{e.last}", e.scale, e.state, moment_text(e.time_us))
         for e in entries

@@ -237,22 +237,25 @@ def smoothed(laws: Floats, steps: Sequence[Transition], seen: Sequence[Seen]) ->
     return found.beliefs
 
 
-def fixed_lag(found: Followed, steps: Sequence[Transition], seen: Sequence[Seen], lag: int) -> Floats:
-    """The laws (n, devices, N) of each tick given everything released up to `lag` ticks later, exactly.
+def fixed_lag(
+    found: Followed, steps: Sequence[Transition], seen: Sequence[Seen], lag: int, ticks: slice = slice(None)
+) -> Floats:  # fmt: skip
+    """The laws (n, devices, N) of some ticks given everything released up to `lag` ticks later, exactly.
 
     Args:
         found: from `follow`; kept.
         steps, seen: the same as for that.
         lag: at least 0; the last ticks use what there is.
+        ticks: those that are asked for; by default all.
 
     Raises:
         ValueError: a negative lag.
     """
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
-    counting, laws = _counted(seen, found), found.beliefs.copy()
-    message, work, logs = np.empty_like(laws[0]), np.empty_like(laws[0]), np.empty(laws.shape[1])
-    for tick, law in enumerate(laws):
+    counting, laws = _counted(seen, found), found.beliefs[ticks].copy()
+    message, work, logs = np.empty(laws.shape[1:]), np.empty(laws.shape[1:]), np.empty(laws.shape[1])
+    for tick, law in zip(range(len(seen))[ticks], laws, strict=True):
         last = min(tick + lag, len(seen) - 1)
         message[:] = 1.0
         for later in range(last, tick, -1):

@@ -134,7 +134,7 @@ def _gk16(case: _Case) -> tuple[float, str]:
     sensitivities = [case.spec.sensitivities[name] for name in names]
     secret = [names.index(name) for name in case.secrets]
     found = joint_influence_scale(case.spec.network.joint, sensitivities, secret, case.spec.epsilon)
-    return found.scale, f"influence matrix of spectral norm {found.norm:.4g}"
+    return found.scale, f"influence matrix of spectral norm up to {found.norm:.4g}"
 
 
 def _group(case: _Case) -> tuple[float, str]:

@@ -106,9 +106,9 @@ def joint_influence_scale(
 
 def _refuse_strong(norm: float) -> None:
     if not norm < _LARGEST_NORM:
-        told = f"{norm:.4g}" if math.isfinite(norm) else "infinite: something is impossible"
+        told = f"{norm:.4g}" if math.isfinite(norm) else "infinity: something is impossible"
         raise ChainClassError(
-            f"not applicable: the spectral norm of its influence matrix must be below 1, and is {told}"
+            f"not applicable: the spectral norm of its influence matrix must be below 1, and is up to {told}"
         )
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import product
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -27,9 +27,6 @@ _MOST_ANSWERS = 500
 _DECIMALS = 1.0 + 1e-11
 _WIDEST = 64
 
-SumLaws: TypeAlias = Mapping[tuple[str, int], Mapping[Fraction, Fraction]]
-"""By node and value: the law of the sum (answer: probability) given that the node has it; possible values only."""
-
 
 class ExactNode(NamedTuple):
     """A node whose probabilities are exact.
@@ -45,6 +42,18 @@ class ExactNode(NamedTuple):
     parents: tuple[str, ...]
     rows: tuple[tuple[Fraction, ...], ...]
     adds: tuple[Fraction, ...]
+
+
+class SumLaws(NamedTuple):
+    """The laws of a sum given each value of each node.
+
+    Attributes:
+        unit: what a step of the sum is worth.
+        given: by node and value, if that is possible: whole weights by the number of steps.
+    """
+
+    unit: Fraction
+    given: Mapping[tuple[str, int], Mapping[int, int]]
 
 
 class NetworkDistance(NamedTuple):
@@ -75,26 +84,30 @@ def sum_laws(nodes: Sequence[ExactNode]) -> SumLaws:
             f"{math.prod(sizes.values())} outcomes are too many to add up: at most {_MOST_OUTCOMES} are"
         )
     place = {node.name: index for index, node in enumerate(nodes)}
-    reached: list[tuple[tuple[int, ...], Fraction, Fraction]] = [((), Fraction(1), Fraction(0))]
+    unit = math.lcm(*(add.denominator for node in nodes for add in node.adds))
+    # whole numbers all along: fractions would be brought to lowest terms a million times
+    reached: list[tuple[tuple[int, ...], int, int]] = [((), 1, 0)]
     for node in nodes:
-        rows = dict(zip(product(*(range(sizes[name]) for name in node.parents)), node.rows, strict=True))
+        scale = math.lcm(*(p.denominator for row in node.rows for p in row))
+        weights = [[int(p * scale) for p in row] for row in node.rows]
+        rows = dict(zip(product(*(range(sizes[name]) for name in node.parents)), weights, strict=True))
+        steps = [int(add * unit) for add in node.adds]
         at = [place[name] for name in node.parents]
         reached = [
-            ((*values, x), weight * p, total + node.adds[x])
+            ((*values, x), weight * p, total + steps[x])
             for values, weight, total in reached
             for x, p in enumerate(rows[tuple(values[i] for i in at)])
             if p
         ]
-    laws: dict[tuple[str, int], dict[Fraction, Fraction]] = {}
+    laws: list[list[dict[int, int]]] = [[{} for _ in node.adds] for node in nodes]
     for values, weight, total in reached:
-        for node, x in zip(nodes, values, strict=True):
-            law = laws.setdefault((node.name, x), {})
-            law[total] = law.get(total, Fraction(0)) + weight
-    for law in laws.values():
-        mass = sum(law.values())
-        for total in law:
-            law[total] /= mass
-    return laws
+        for index, x in enumerate(values):
+            law = laws[index][x]
+            law[total] = law.get(total, 0) + weight
+    given = {
+        (node.name, x): law for node, by_value in zip(nodes, laws, strict=True) for x, law in enumerate(by_value) if law
+    }
+    return SumLaws(Fraction(1, unit), given)
 
 
 def network_distance(laws: SumLaws, secrets: Secrets) -> NetworkDistance:
@@ -103,13 +116,12 @@ def network_distance(laws: SumLaws, secrets: Secrets) -> NetworkDistance:
     Raises:
         ChainClassError: no secret has two possible values.
     """
-    return max(
-        (
-            NetworkDistance(infinity_wasserstein(laws[name, a].items(), laws[name, b].items()), name, (a, b))
-            for name, (a, b) in _pairs(laws, secrets)
-        ),
-        key=lambda each: each.distance,
-    )
+    found = [
+        (infinity_wasserstein(laws.given[name, a].items(), laws.given[name, b].items()), name, (a, b))
+        for name, (a, b) in _pairs(laws, secrets)
+    ]
+    distance, node, values = max(found, key=lambda each: each[0])
+    return NetworkDistance(distance * laws.unit, node, values)
 
 
 def exact_scale(laws: SumLaws, secrets: Secrets, epsilon: float) -> ExactScale:
@@ -118,18 +130,15 @@ def exact_scale(laws: SumLaws, secrets: Secrets, epsilon: float) -> ExactScale:
     Raises:
         ChainClassError: no secret has two possible values, or there are too many answers.
     """
-    answers = sorted({answer for law in laws.values() for answer in law})
+    answers = sorted({answer for law in laws.given.values() for answer in law})
     if len(answers) > _MOST_ANSWERS:
         raise ChainClassError(f"{len(answers)} different answers are too many: at most {_MOST_ANSWERS}")
-    at = np.array([float(answer) for answer in answers])
+    at = np.array([float(answer * laws.unit) for answer in answers])
     gaps = np.abs(at[:, None] - at[None, :])
     pairs = _pairs(laws, secrets)
-    masses = {
-        key: np.array([float(laws[key].get(answer, 0)) for answer in answers])
-        for name, values in pairs
-        for key in ((name, values[0]), (name, values[1]))
-    }
-    differ = [(name, (a, b)) for name, (a, b) in pairs if laws[name, a] != laws[name, b]]
+    exact = {key: _masses(laws.given[key], answers) for name, values in pairs for key in product([name], values)}
+    masses = {key: np.array([float(p) for p in law]) for key, law in exact.items()}
+    differ = [(name, (a, b)) for name, (a, b) in pairs if exact[name, a] != exact[name, b]]
     if not differ:
         return ExactScale(0.0, *pairs[0])
 
@@ -138,7 +147,7 @@ def exact_scale(laws: SumLaws, secrets: Secrets, epsilon: float) -> ExactScale:
         densities = {key: _log_density(gaps / scale, mass) for key, mass in masses.items()}
         return [float(np.abs(densities[name, a] - densities[name, b]).max()) for name, (a, b) in differ]
 
-    spread = float(answers[-1] - answers[0])
+    spread = float(at[-1] - at[0])
     high = spread / epsilon  # the loss is at most spread / scale
     low = high
     for _ in range(_WIDEST):
@@ -159,11 +168,16 @@ def _pairs(laws: SumLaws, secrets: Secrets) -> list[tuple[str, tuple[int, int]]]
         (name, (a, b))
         for name, pairs in secrets.items()
         for a, b in pairs
-        if a != b and (name, a) in laws and (name, b) in laws
+        if a != b and (name, a) in laws.given and (name, b) in laws.given
     ]
     if not found:
         raise ChainClassError("no secret has two values that are both possible")
     return found
+
+
+def _masses(law: Mapping[int, int], answers: Sequence[int]) -> list[Fraction]:
+    total = sum(law.values())
+    return [Fraction(law.get(answer, 0), total) for answer in answers]
 
 
 def _log_density(costs: Floats, mass: Floats) -> Floats:

@@ -10,10 +10,10 @@ the distance then jumps. Laws are polynomials with whole coefficients, kept in o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import accumulate, combinations, permutations
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from gateway.chain.arrays import Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
@@ -25,13 +25,11 @@ __all__ = [
     "check_symbols",
     "infinity_wasserstein",
     "wasserstein_count",
-    "wasserstein_joint",
     "wasserstein_states",
     "wasserstein_symbols",
 ]
 
 Number: TypeAlias = int | float | Fraction
-Outcome = TypeVar("Outcome")
 Exact: TypeAlias = int | Fraction
 Law: TypeAlias = Sequence[tuple[Exact, Exact]]
 """(value, weight) in rising order of the values; weights need not sum to 1."""
@@ -177,38 +175,6 @@ def _worst(chains: tuple[MarkovChain, ...], adds: Sequence[_Adds], unit: Fractio
     return worst
 
 
-def wasserstein_joint(
-    joint: Iterable[tuple[Outcome, Number]],
-    answer: Callable[[Outcome], Number],
-    secrets: Iterable[tuple[Callable[[Outcome], bool], Callable[[Outcome], bool]]],
-) -> Fraction:
-    """W of any answer under a joint distribution that is written out.
-
-    Args:
-        joint: (outcome, probability); floats are read as the decimals that they print as.
-        answer: of an outcome, a scalar.
-        secrets: pairs of events that nobody may tell apart.
-
-    Returns:
-        The largest distance over pairs whose events both are possible.
-
-    Raises:
-        ChainClassError: a probability below 0.
-    """
-    table = [(outcome, _fraction(weight)) for outcome, weight in joint]
-    if any(weight < 0 for _, weight in table):
-        raise ChainClassError("a joint distribution has no probability below 0")
-    worst = Fraction(0)
-    for event, other in secrets:
-        laws = [
-            [(_fraction(answer(outcome)), weight) for outcome, weight in table if weight and holds(outcome)]
-            for holds in (event, other)
-        ]
-        if all(laws):
-            worst = max(worst, infinity_wasserstein(*laws))
-    return worst
-
-
 def infinity_wasserstein(law: Iterable[tuple[Number, Number]], other: Iterable[tuple[Number, Number]]) -> Fraction:
     """The infinity-Wasserstein distance of two laws on the line, by the quantile coupling.
 
@@ -237,9 +203,10 @@ def _one_way(law: Law, other: Law) -> Exact:
 
 
 def _sorted(law: Iterable[tuple[Number, Number]]) -> Law:
-    weights: dict[Fraction, Fraction] = {}
+    weights: dict[Exact, Exact] = {}
     for value, weight in law:
-        weights[_fraction(value)] = weights.get(_fraction(value), Fraction(0)) + _fraction(weight)
+        place = _exact(value)
+        weights[place] = weights.get(place, 0) + _exact(weight)
     return sorted((value, weight) for value, weight in weights.items() if weight)
 
 
@@ -301,7 +268,7 @@ def _coefficients(packed: int, size: int) -> Law:
 
 def _lattice(weights: Sequence[Number]) -> tuple[list[int], Fraction]:
     """Each weight as steps above the smallest, and the length of a step."""
-    values = [_fraction(weight) for weight in weights]
+    values = [_exact(weight) for weight in weights]
     denominator = math.lcm(*(value.denominator for value in values))
     above = [int((value - min(values)) * denominator) for value in values]
     common = math.gcd(*above) or 1
@@ -318,9 +285,9 @@ def _whole(law: Floats) -> tuple[list[int], int]:
     return [int(p * denominator) for p in row], denominator
 
 
-def _fraction(value: Number) -> Fraction:
+def _exact(value: Number) -> Exact:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ChainClassError(f"{value} is no number to add up")
         return Fraction(repr(value))
-    return Fraction(value)
+    return value

@@ -182,7 +182,7 @@ def _gk16(request: WindowRequest) -> tuple[float, str, bool]:
     if isinstance(request.chains, BinaryChains) and isinstance(chains, tuple) and len(chains) > 1:
         raise ChainClassError("needs chains, not an interval of them, for any start")
     found = influence_scale(chains, request.length, request.epsilon)
-    reason = f"influence matrix of spectral norm {found.norm:.4g}"
+    reason = f"influence matrix of spectral norm up to {found.norm:.4g}"
     return request.sensitivity * found.scale, reason, request.length is None
 
 

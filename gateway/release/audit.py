@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from contract.errors import FrameError
 from contract.release_frames import RELEASE, decode_release
-from gateway.release.charges import Run, clipped, nats, overlay, peak
+from gateway.release.charges import Run, clipped, nats, overlay, peak_of_sum
 from gateway.release.entries import SITE, Key, uncharged
 from gateway.release.ledger import Ledger
 from gateway.release.ledger_file import LedgerRows
-from gateway.release.rules import allowance_problem, noise_problem
+from gateway.release.rules import allowance_problem, noise_problem, streams_charged
+from gateway.release.together import Stream, together_name
 
 __all__ = ["Audit", "verify"]
 
@@ -45,6 +46,7 @@ class _Account:
     allowance: int = 0
     base: int = 0
     exclusive: int = 0
+    named: frozenset[Stream] = frozenset()
     runs: list[Run] = field(default_factory=list)
 
     def near(self, first: int, last: int) -> slice:
@@ -83,6 +85,8 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
     members: dict[int, dict[str, int]] = defaultdict(dict)
     for group, device, charge in rows.members():
         members[group][device] = charge
+    together = _Together(rows, accounts.values())
+    together.change(0)
     problems += _change(accounts, changes.pop(0, []))
     for expected, row in enumerate(rows.entries(), start=1):
         number, audience, stream, first, last = (row[k] for k in ("number", "audience", "stream", "first", "last"))
@@ -104,7 +108,11 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
                 continue
             if account.mechanism != row["mechanism"]:
                 problems.append(f"entry {number}: {account.key}: is charged by another mechanism than its account")
-            if account.exclusive or (exclusive and (account.runs or account.base)):
+            beside = together.beside(account.key)
+            every = (account, *beside)
+            if not account.named <= {one.key[:2] for one in every} | together.members(account.key):
+                problems.append(f"entry {number}: {account.key}: is not charged with {together_name(account.named)}")
+            if any(one.exclusive for one in every) or (exclusive and (account.base or any(one.runs for one in every))):
                 problems.append(f"entry {number}: {account.key}: does not compose with another release")
             if charge:
                 touching = account.near(first, last + 1)
@@ -112,12 +120,40 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
             elif not account.base:
                 problems.append(f"entry {number}: {account.key}: its device releases no windows")
             account.exclusive = number if exclusive else account.exclusive
-            reached = peak(clipped(account.runs[account.near(first, last)], first, last)) + account.base
+            near = [run for one in every for run in clipped(one.runs[one.near(first, last)], first, last)]
+            reached = peak_of_sum(near) + account.base
             if reached > account.allowance:
                 allowed = f"{nats(reached):.12g} of {nats(account.allowance):.12g} allowed"
                 problems.append(f"entry {number}: {account.key}: ticks {first}..{last} reached {allowed}")
+        together.change(number)
         problems += _change(accounts, changes.pop(number, []))
     return problems
+
+
+class _Together:
+    """Which accounts are charged together, as the replay goes on."""
+
+    def __init__(self, rows: LedgerRows, accounts: Iterable[_Account]) -> None:
+        self._changes: dict[int, list[tuple[Stream, str]]] = defaultdict(list)
+        for after, device, stream, name in rows.together():
+            self._changes[after].append(((device, stream), name))
+        self._names: dict[Stream, str] = {}
+        self._accounts = {account.key: account for account in accounts}
+
+    def change(self, number: int) -> None:
+        """Follow what was recorded after an entry."""
+        self._names |= dict(self._changes.pop(number, []))
+
+    def members(self, key: Key) -> set[Stream]:
+        """The streams that one is charged with, and itself."""
+        own = (key.device, key.stream)
+        name = self._names.get(own)
+        return {own} | {stream for stream, other in self._names.items() if other == name}
+
+    def beside(self, key: Key) -> list[_Account]:
+        """The other accounts of the audience that an account is charged with."""
+        keys = [Key(*stream, key.audience) for stream in sorted(self.members(key) - {(key.device, key.stream)})]
+        return [self._accounts[one] for one in keys if one in self._accounts]
 
 
 def _change(accounts: dict[int, _Account], changes: list[_Row]) -> list[str]:
@@ -127,6 +163,7 @@ def _change(accounts: dict[int, _Account], changes: list[_Row]) -> list[str]:
             account = accounts[number]
             account.allowance, account.base = allowance, base
             problem = allowance_problem(allowance, mechanism, *promise)
+            account.named = streams_charged(promise[-1], account.key.device)
             if mechanism != account.mechanism:
                 problem = f"its mechanism was {mechanism} and is {account.mechanism}"
             problems += [f"{account.key}: {problem}"] if problem else []

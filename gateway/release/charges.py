@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import accumulate
 from typing import NamedTuple
 
-__all__ = ["PER_NAT", "Run", "clipped", "nats", "overlay", "peak", "units_above", "units_below"]
+__all__ = ["PER_NAT", "Run", "clipped", "nats", "overlay", "peak", "peak_of_sum", "units_above", "units_below"]
 
 PER_NAT = 10**12
 _MOST_NATS = 10**6  # far above what any table can lose, and far within SQLite's 64-bit integers
@@ -87,6 +88,12 @@ def clipped(runs: Iterable[Run], first: int, last: int) -> list[Run]:
 def peak(runs: Sequence[Run]) -> int:
     """The largest charge, 0 without runs."""
     return max((run.charge for run in runs), default=0)
+
+
+def peak_of_sum(runs: Iterable[Run]) -> int:
+    """The largest sum of the charges of a tick, of runs that may overlap."""
+    changes = sorted(change for run in runs for change in ((run.first, run.charge), (run.last + 1, -run.charge)))
+    return max(accumulate((charge for _, charge in changes), initial=0))
 
 
 def _append(runs: list[Run], run: Run) -> None:

@@ -81,6 +81,8 @@ class Account(NamedTuple):
         runs: rows that the charges take.
         exclusive: number of the one release that this account may ever have, 0 if there is none such.
         mechanism: by whose rule its releases are charged.
+        together: the streams that move together, to whose ticks charges are added up; empty if it is one by itself.
+        spent_together: the most that releases about all of these have charged to a tick.
     """
 
     key: Key
@@ -92,11 +94,13 @@ class Account(NamedTuple):
     runs: int
     exclusive: int
     mechanism: Mechanism
+    together: str = ""
+    spent_together: int = 0
 
     @property
     def remaining(self) -> int:
         """What may still be charged to the tick that has been charged most."""
-        return 0 if self.exclusive else max(self.allowance - self.base - self.spent, 0)
+        return 0 if self.exclusive else max(self.allowance - self.base - self.spent_together, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +185,10 @@ def uncharged(audience: str, topic: str, charges: Iterable[int], noise: str) -> 
     return ""
 
 
-def refusal(key: Key, first: int, last: int, reached: int, allowance: int) -> LedgerError:
-    """The error of a release that would push ticks above their allowance."""
+def refusal(key: Key, first: int, last: int, reached: int, allowance: int, together: str = "") -> LedgerError:
+    """The error of a release that would push ticks above their allowance, with all streams that move together."""
+    who = f"{key}, with all of {together}, which move together" if together else f"{key}"
     return LedgerError(
-        f"{key}: ticks {first}..{last} would reach {nats(reached):.12g} of {nats(allowance):.12g} allowed, "
+        f"{who}: ticks {first}..{last} would reach {nats(reached):.12g} of {nats(allowance):.12g} allowed, "
         f"{nats(reached - allowance):.12g} too much"
     )

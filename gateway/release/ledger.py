@@ -7,7 +7,8 @@ from the stored bytes or abandoned, never drawn again.
 
 An account is a device's stream and an audience. Its charges per tick are run-length encoded, and neighbours of equal
 charge merge, so that an endless stream of windows side by side takes one row. Charges of releases add up tick by tick,
-on top of the account's base. Source: docs/privacy.md; gateway.release.amplification for releases over symbols.
+on top of the account's base; so do those to streams that move together. Source: docs/privacy.md;
+gateway.release.amplification for releases over symbols.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.release.charges import Run, clipped, overlay, peak
+from gateway.release.charges import Run, clipped, overlay, peak, peak_of_sum
 from gateway.release.entries import SITE, Account, Allowance, Entry, Key, LedgerError, Release, State, refusal
 from gateway.release.ledger_file import LedgerRows, open_ledger
+from gateway.release.together import Stream, together_name
 from host.database import snapshot, transaction
 
 __all__ = ["Ledger"]
@@ -102,6 +104,30 @@ class Ledger:
                     (account, *told, entry, time_us),
                 )
 
+    def charge_together(self, groups: Iterable[Iterable[Stream]], *, time_us: int) -> None:
+        """Add up charges to streams that move together, from now on and with what was charged; changes are recorded.
+
+        Streams that were once charged together stay so, with all that either of them is charged with later.
+        """
+        with self.transaction():
+            for group in groups:
+                wanted = frozenset(group)
+                members = wanted.union(*(self._together(*stream)[1] for stream in wanted))
+                name = together_name(members)
+                new = [stream for stream in sorted(members) if self._together(*stream)[0] != name]
+                self._db.executemany(
+                    "INSERT INTO together (device, stream, name, after_entry, time_us) VALUES (?, ?, ?, ?, ?)",
+                    [(*stream, name, self.newest, time_us) for stream in new],
+                )
+
+    def _together(self, device: str, stream: str) -> tuple[str, frozenset[Stream]]:
+        """What a stream is charged with: its name, empty if nothing, and all of these streams, at least itself."""
+        query = "SELECT name FROM together WHERE (device, stream)=(?, ?) ORDER BY serial DESC LIMIT 1"
+        if (row := self._one(query, device, stream)) is None:
+            return "", frozenset([(device, stream)])
+        rows = self._db.execute("SELECT DISTINCT device, stream FROM together WHERE name=?", row)
+        return str(row[0]), frozenset(map(tuple, rows))
+
     def _class(self, one: Allowance) -> int:
         """The number of an allowance's classes of chains; equal ones are kept once."""
         chains = json.dumps([each.model_dump(mode="json") for each in one.chains])
@@ -170,6 +196,8 @@ class Ledger:
         """Charge one account, or raise."""
         account, allowance, base, exclusive, mechanism = self._account(key)
         first, last = release.first, release.last
+        together, beside = self._beside(key)
+        exclusive = next(filter(None, (exclusive, *(one[3] for one in beside))), 0)
         if release.mechanism != mechanism:
             raise LedgerError(
                 f"{key}: ticks {first}..{last} are refused, because mechanism {release.mechanism} keeps no promise "
@@ -178,12 +206,13 @@ class Ledger:
         if exclusive:
             raise LedgerError(
                 f"{key}: ticks {first}..{last} are refused, because entry {exclusive} does not compose with any other "
-                "release of this stream"
+                f"release of {together or 'this stream'}"
             )
-        if release.exclusive and (base or self._one("SELECT 1 FROM runs WHERE account=?", account)):
+        ids = (account, *(one[0] for one in beside))
+        if release.exclusive and (base or any(self._one("SELECT 1 FROM runs WHERE account=?", one) for one in ids)):
             raise LedgerError(
                 f"{key}: ticks {first}..{last} are refused, because mechanism {release.mechanism} does not compose and "
-                "something was charged to this stream before"
+                f"something was charged to {together or 'this stream'} before"
             )
         # A charge of nothing is for what the device has released itself, which the base holds, once for all releases.
         if not (charge or base):
@@ -191,12 +220,22 @@ class Ledger:
         before = self._near(account, first, last)
         after = overlay(before, first, last, charge) if charge else before
         told = clipped(after, first, last) if charge else [Run(first, last, peak(clipped(before, first, last)))]
+        for other in ids[1:]:
+            for run in clipped(self._near(other, first, last), first, last):
+                told = overlay(told, *run)
         above = [run for run in told if run.charge + base > allowance]
         if above:
-            raise refusal(key, above[0].first, above[-1].last, peak(above) + base, allowance)
+            raise refusal(key, above[0].first, above[-1].last, peak(above) + base, allowance, together)
         gone, new = set(before) - set(after), set(after) - set(before)
         self._db.executemany("DELETE FROM runs WHERE account=? AND first=?", [(account, run.first) for run in gone])
         self._db.executemany("INSERT INTO runs VALUES (?, ?, ?, ?)", [(account, *run) for run in new])
+
+    def _beside(self, key: Key) -> tuple[str, list[Any]]:
+        """What a stream is charged with, and the audience's other accounts of these streams, as `_account` has them."""
+        name, members = self._together(key.device, key.stream)
+        others = sorted(members - {(key.device, key.stream)})
+        found = [self._find(Key(*stream, key.audience)) for stream in others]
+        return name, [row for row in found if row is not None]
 
     def _near(self, account: int, first: int, last: int) -> list[Run]:
         """The runs that overlap or touch the ticks; at most one of them begins before the first."""
@@ -250,7 +289,8 @@ class Ledger:
     def beginning(self, devices: Iterable[str], stream: str) -> int:
         """The first tick of a stream that releases about all these devices may hold; 0 unless the ledger was lost."""
         query = "SELECT first FROM beginnings WHERE device=? AND stream=?"
-        return max((row[0] for device in devices if (row := self._one(query, device, stream))), default=0)
+        members = frozenset[Stream]().union(*(self._together(device, stream)[1] for device in devices))
+        return max((row[0] for member in members if (row := self._one(query, *member))), default=0)
 
     def released(self) -> list[tuple[str, str, int]]:
         """Device, stream and the last tick of any entry about them."""
@@ -316,15 +356,21 @@ class Ledger:
         Raises:
             LedgerError: there is no such account.
         """
-        _, allowance, base, exclusive, _ = self._account(key)
-        return 0 if exclusive else max(allowance - base - peak(self.spent(key, first, last)), 0)
+        account, allowance, base, exclusive, _ = self._account(key)
+        _, beside = self._beside(key)
+        if exclusive or any(one[3] for one in beside):
+            return 0
+        near = [run for one in (account, *(one[0] for one in beside)) for run in self._near(one, first, last)]
+        return int(max(allowance - base - peak_of_sum(clipped(near, first, last)), 0))
 
     def _account(self, key: Key) -> Any:
-        columns = "id, allowance, base, exclusive, mechanism"
-        query = f"SELECT {columns} FROM accounts WHERE (device, stream, audience)=(?, ?, ?)"
-        if (row := self._one(query, *key)) is None:
+        if (row := self._find(key)) is None:
             raise LedgerError(f"{key}: has no allowance")
         return row
+
+    def _find(self, key: Key) -> Any:
+        columns = "id, allowance, base, exclusive, mechanism"
+        return self._one(f"SELECT {columns} FROM accounts WHERE (device, stream, audience)=(?, ?, ?)", *key)
 
     def _accounts(self, where: str, *values: object) -> list[Account]:
         rows = self._db.execute(
@@ -333,7 +379,17 @@ class Ledger:
             f"{where} GROUP BY id ORDER BY 1, 2, 3",
             values,
         )
-        return [Account(Key(*row[:3]), *row[3:]) for row in rows]
+        return [self._spent_together(Account(Key(*row[:3]), *row[3:])) for row in rows.fetchall()]
+
+    def _spent_together(self, account: Account) -> Account:
+        """An account with what all streams have been told that move with its own."""
+        name, beside = self._beside(account.key)
+        if not beside:
+            return account._replace(together=name, spent_together=account.spent)
+        ids = (self._account(account.key)[0], *(one[0] for one in beside))
+        query = "SELECT first, last, charge FROM runs WHERE account=?"
+        spent = peak_of_sum(Run._make(row) for one in ids for row in self._db.execute(query, (one,)))
+        return account._replace(together=name, spent_together=spent)
 
     def _set_progress(self, name: str, following: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO progress VALUES (?, ?)", (name, following))

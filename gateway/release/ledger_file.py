@@ -22,6 +22,9 @@ CREATE TABLE allowances (
     base INTEGER NOT NULL, epsilon REAL NOT NULL, adversary TEXT NOT NULL, mechanism TEXT NOT NULL,
     class INTEGER NOT NULL, after_entry INTEGER NOT NULL, time_us INTEGER NOT NULL);
 CREATE TABLE classes (id INTEGER PRIMARY KEY, chains TEXT NOT NULL UNIQUE);
+CREATE TABLE together (
+    serial INTEGER PRIMARY KEY AUTOINCREMENT, device TEXT NOT NULL, stream TEXT NOT NULL, name TEXT NOT NULL,
+    after_entry INTEGER NOT NULL, time_us INTEGER NOT NULL);
 CREATE TABLE runs (
     account INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, charge INTEGER NOT NULL,
     PRIMARY KEY (account, first)) WITHOUT ROWID;
@@ -83,6 +86,10 @@ class LedgerRows:
         return self._db.execute(
             f"SELECT {columns} FROM allowances LEFT JOIN classes ON classes.id=class ORDER BY serial"
         )
+
+    def together(self) -> _Rows:
+        """After which entry, device, stream, and what it is called with those that it is charged with; oldest first."""
+        return self._db.execute("SELECT after_entry, device, stream, name FROM together ORDER BY serial")
 
     def members(self) -> _Rows:
         """Group, device and charge of each member of a group."""

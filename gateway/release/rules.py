@@ -15,10 +15,12 @@ from contract.release_frames import ReleaseFrame
 from gateway.privacy.chain_class import ChainClassError
 from gateway.release.allowance import allowance
 from gateway.release.charges import nats, units_below
+from gateway.release.together import Stream, named_streams
 from gateway.release.whole_window import WholeWindow, moved_by_all
 
-__all__ = ["allowance_problem", "noise_problem"]
+__all__ = ["allowance_problem", "noise_problem", "streams_charged"]
 
+_SAME = Fraction(1, 2 * 10**9)  # half of what allowances are rounded inward by: another machine's logarithms
 _CLASSES: TypeAdapter[tuple[ChainClass, ...]] = TypeAdapter(tuple[ChainClass, ...])
 
 
@@ -36,9 +38,18 @@ def allowance_problem(allowed: int, mechanism: str, epsilon: float, adversary: s
     except (ValidationError, ChainClassError, ValueError) as error:
         return f"its allowance cannot be computed again: {str(error).splitlines()[0]}"
     most = min(found, default=0)
-    if allowed > most:
+    if allowed > most * (1 + _SAME):
         return f"its allowance is {nats(allowed):.12g}, and mechanism {mechanism} allows {nats(most):.12g}"
     return ""
+
+
+def streams_charged(chains: str, device: str) -> frozenset[Stream]:
+    """The streams that an account's classes of chains, given as JSON, want charged together; none if one alone."""
+    try:
+        classes = _CLASSES.validate_json(chains)
+    except ValidationError:
+        return frozenset()  # `allowance_problem` says so
+    return frozenset[Stream]().union(*(named_streams(one, device) for one in classes))
 
 
 def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) -> str:

@@ -128,7 +128,7 @@ def _members(chains: ChainClass) -> tuple[MarkovChain, ...]:
     return members
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4096)
 def _distance(chains: ChainClass, hits: tuple[int, ...], ticks: int, observed: int) -> Fraction:
     seen = [bool(observed >> tick & 1) for tick in range(ticks)]
     return wasserstein_symbols(_members(chains), hits, SCALE, seen).distance

@@ -56,7 +56,7 @@ class Recorder:
         self._counters = counters
         self._sequences: dict[tuple[str, str], _Sequence] = {}
         self.symbols = Symbols(store, catalogue, lag)
-        self.points = Points(store, catalogue)
+        self.points = Points(store, catalogue, lag)
         self._kinds: dict[type[AnyFrame], Kind[Any]] = {
             SymbolFrame: self.symbols,
             MeasureFrame: self.points,

@@ -23,6 +23,7 @@ from gateway.release.statistics import Query, noise_variance
 from gateway.release.whole_window import counted_symbols
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
+from gateway.service.streams_together import streams_together, together_with
 
 __all__ = ["Job", "allowances", "answers", "jobs"]
 
@@ -177,6 +178,11 @@ def _check_alone(job: Job, catalogue: Catalogue) -> None:
                 f"{what} composes with nothing, and {device}/{job.plan.stream} releases windows of its own"
             )
         if job.mechanism == "wasserstein":
+            if not all(_always_has_state(policy) for policy in policies):
+                raise ReleaseConfigError(
+                    f"{what} needs the law of every symbol, and a tick of {device}/{job.plan.stream} without a reading "
+                    "has no state: declare a missing state, or missing_share 0 if there are none (a baseline has some)"
+                )
             ticks, chains = [True] * job.plan.length, [policy.chains for policy in policies]
             try:
                 for table in {policy.table for policy in policies if policy.table is not None}:
@@ -217,15 +223,27 @@ def _site(policies: Iterable[Policy]) -> Audience:
     return Audience(epsilon=max(guarantee.epsilon for guarantee in guarantees), adversary=weakest)
 
 
+def _always_has_state(policy: Policy) -> bool:
+    """Whether no tick has a symbol without a state, whose law would be another."""
+    made = policy.discretiser
+    return made.kind != "baseline" and (made.missing is not None or policy.missing_share == 0.0)
+
+
 def allowances(config: ReleaseConfig, made: Iterable[Job], catalogue: Catalogue) -> list[Allowance]:
-    """What may be charged to each stream for each audience: the least that any of its policies allows."""
+    """What may be charged to each stream for each audience: the least that any of its policies allows.
+
+    Streams that move together have one allowance, and the windows of all of them stand against it.
+    """
+    groups = streams_together(catalogue)
     keys = {(device, job.plan.stream, job.plan.audience, job.mechanism) for job in made for device in job.devices}
     found = []
     for device, stream, name, mechanism in sorted(keys):
         if name != SITE:
-            audience, policies = config.audiences[name], catalogue.policies(device, stream)
-            most = _allowance(catalogue, device, stream, audience, mechanism)
-            base = max(units_above(policy.window_rate) for policy in policies)
+            audience = config.audiences[name]
+            members = sorted(one for one in together_with(groups, device, stream) if catalogue.policies(*one))
+            policies = [policy for one in members for policy in catalogue.policies(*one)]
+            most = min(_allowance(catalogue, *one, audience, mechanism) for one in members)
+            base = sum(max(units_above(one.window_rate) for one in catalogue.policies(*member)) for member in members)
             chains = tuple(dict.fromkeys(policy.chains for policy in policies))
             key = Key(device, stream, name)
             found.append(Allowance(key, most, base, audience.epsilon, audience.adversary, mechanism, chains))

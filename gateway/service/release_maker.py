@@ -136,7 +136,9 @@ class Maker:
             )
         ((table, laid_out),) = symbols.items()
         chains = [policy.chains for policy in self.catalogue.policies(device, job.plan.stream)]
-        return counted_symbols(chains, table, job.query.states, (laid_out >= 0).tolist())
+        found = counted_symbols(chains, table, job.query.states, (laid_out >= 0).tolist())
+        _ = found.distance  # some seconds at most, kept until the scale is wanted: other work goes on between devices
+        return found
 
     def _basis(self, job: Job, made: _Made) -> WholeWindow:
         """What the noise of a mechanism that does not compose follows from."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gateway.release.entries import Allowance
 from gateway.release.ledger import Ledger
+from gateway.release.together import Stream
 from gateway.service.policies import Catalogue
 from gateway.service.readers import check_reader, load_readers
 from gateway.service.release_config import load_releases
@@ -17,6 +18,7 @@ from gateway.service.release_jobs import Job, allowances, jobs
 from gateway.service.release_maker import Maker
 from gateway.service.release_record import ReleaseRecord
 from gateway.service.store import Store
+from gateway.service.streams_together import streams_together
 
 __all__ = ["Releases", "ledger_beside", "open_releases"]
 
@@ -26,13 +28,26 @@ class Releases(NamedTuple):
 
     Attributes:
         renewed: the allowances as the policies of this moment give them.
+        together: the streams that move together, likewise.
     """
 
     ledger: Ledger
     maker: Maker
     jobs: list[Job]
     renewed: Callable[[], list[Allowance]]
+    together: Callable[[], list[frozenset[Stream]]]
     now_us: Callable[[], int]
+
+    def renew(self) -> None:
+        """Bring the ledger's accounts up to date.
+
+        Raises:
+            FuguError: something cannot be accounted for.
+            sqlite3.Error: the ledger cannot be used.
+        """
+        granted, together = self.renewed(), self.together()
+        self.ledger.charge_together(together, time_us=self.now_us())
+        self.ledger.set_allowances(granted, time_us=self.now_us())
 
 
 def ledger_beside(store: Path) -> Path:
@@ -65,16 +80,17 @@ def open_releases(
                 check_reader(reader, plan, catalogue)
         return allowances(plan, wanted, catalogue)
 
-    granted = renewed()
+    renewed()
     record = ReleaseRecord(store)
     if not ledger.exists():
         record.refuse_without_ledger(ledger.name)
     opened = Ledger(ledger)
     try:
         record.bind(opened)
-        opened.set_allowances(granted, time_us=now())
+        maker = Maker(store, catalogue, opened, secrets.randbelow, now)
+        releases = Releases(opened, maker, wanted, renewed, lambda: streams_together(catalogue), now)
+        releases.renew()
     except BaseException:
         opened.close()
         raise
-    maker = Maker(store, catalogue, opened, secrets.randbelow, now)
-    return Releases(opened, maker, wanted, renewed, now)
+    return releases

@@ -164,7 +164,7 @@ class Gateway:
         """New policies may allow less; what cannot be accounted for is not released any more."""
         try:
             if (ours := self._releases) is not None:
-                ours.ledger.set_allowances(ours.renewed(), time_us=ours.now_us())
+                ours.renew()
         except (FuguError, sqlite3.Error) as error:
             _log.error("releases end, because a new policy cannot be accounted for: %s", error)
             self.counters["ledger_errors"] += 1

@@ -62,6 +62,7 @@ def test_other_commands_load_numbers_only_to_compute(words: tuple[str, ...]) -> 
         "plan stream",
         "plan measure",
         "loss stream",
+        "loss windows",
         "policy check",
         "gateway run",
         "release",

@@ -122,7 +122,8 @@ def test_releases_come_with_everything_that_is_known_about_them(broker: Mosquitt
     assert list(reading)[:4] == ["kind", "name", "stream", "audience"]
     assert (reading["kind"], reading["values"], reading["scale"]) == ("release", [0.1 + 0.2, -4.5], "41/2")
     assert people.communicate()[0].decode() == (
-        "release active, hr ticks 7200..10799, 3 device(s): low 0.3 (-3..4); high -4.5 (-9..1); epsilon 0.1, entry 12\n"
+        "release active, hr ticks 7200..10799, 3 device(s): low 0.3 (-3..4); high -4.5 (-9..1); "
+        "epsilon 0.1 by mqm-exact, entry 12\n"
     )
 
 
@@ -167,13 +168,15 @@ def test_a_broker_that_is_down_is_named_after_the_timeout() -> None:
 
 def test_points_and_their_estimates(broker: Mosquitto) -> None:
     frame = MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)), Released(0, (2, 2))))
-    estimate = MeasureEstimate(0, 2, ((1.5, 2.0),), ((1.0, 0.25, 2.0),), (4,), (-3.0,))
+    estimate = MeasureEstimate(0, 0, 2, ((1.5, 2.0),), ((1.0, 0.25, 2.0),), (4,), (-3.0,))
+    lagged = MeasureEstimate(8, 0, 2, ((1.25, 2.0),), ((0.5, 0.25, 1.0),), (4,), (-3.0,))
     with device(broker) as running:
-        process = start(broker, "--count", "3")
+        process = start(broker, "--count", "4")
 
         def step() -> object:
             running.link.publish(symbols_topic("home", "wrist", "place"), encode_measure(frame))
             running.link.publish(estimate_topic("home", "wrist", "place"), encode_measure_estimate(estimate))
+            running.link.publish(estimate_topic("home", "wrist", "place"), encode_measure_estimate(lagged))
             return process.poll() is not None
 
         wait_until(step, what="the subscriber")
@@ -183,6 +186,7 @@ def test_points_and_their_estimates(broker: Mosquitto) -> None:
         "wrist/place tick 0: point 4 -1, from table 3",
         "wrist/place tick 1: point 2 2, from table 0",
         "wrist/place tick 0: measurement 1.5 2, covariance 1 0.25 2",
+        "wrist/place tick 0, 8 ticks later: measurement 1.25 2, covariance 0.5 0.25 1",
     }
 
 

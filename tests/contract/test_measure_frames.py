@@ -23,7 +23,7 @@ from contract.errors import (
     TrailingBytesError,
     UnknownSchemaError,
 )
-from contract.frames import MAX_TICK
+from contract.frames import MAX_FRAME_TICKS, MAX_TICK
 from contract.measure_frames import (
     MAX_MEASURE_TICKS,
     MEASURE,
@@ -42,7 +42,7 @@ from contract.measure_frames import (
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
 FRAME = MeasureFrame(7, 99, 104, 2, (Released(0, (3, -1)), Released(5, (0, 0)), Released(12, (-70_000, 2))), 1, 1)
 ESTIMATE = MeasureEstimate(
-    104, 2, ((1.5, -2.25), (0.5, 0.0)), ((1.0, -0.5, 2.0), (0.25, 0.0, 0.25)), (4, 0), (-2.5, 0.0)
+    8, 104, 2, ((1.5, -2.25), (0.5, 0.0)), ((1.0, -0.5, 2.0), (0.25, 0.0, 0.25)), (4, 0), (-2.5, 0.0)
 )
 POINT = st.integers(-(2**31), 2**31 - 1)
 
@@ -74,7 +74,13 @@ def estimates(draw: st.DrawFn) -> MeasureEstimate:
     entries = dimensions * (dimensions + 1) // 2
     (likelihoods,) = zip(*rows(1), strict=True)
     return MeasureEstimate(
-        draw(st.integers(0, MAX_TICK)), dimensions, rows(dimensions), rows(entries), protection, likelihoods
+        draw(st.integers(0, MAX_FRAME_TICKS)),
+        draw(st.integers(0, MAX_TICK)),
+        dimensions,
+        rows(dimensions),
+        rows(entries),
+        protection,
+        likelihoods,
     )
 
 
@@ -240,6 +246,9 @@ def test_an_estimate_comes_back(message: MeasureEstimate) -> None:
     ("changes", "error", "text"),
     [
         ({"first": -1}, FrameRangeError, "first"),
+        ({"lag": -1}, FrameRangeError, "lag"),
+        ({"lag": MAX_FRAME_TICKS + 1}, FrameRangeError, "lag"),
+        ({"lag": None}, FrameTypeError, "lag"),
         ({"first": 1.0}, FrameTypeError, "first is float"),
         ({"dimensions": 0}, FrameRangeError, "dimensions"),
         ({"dimensions": 3}, FrameLengthError, "mean has length 2, not 3"),
@@ -262,7 +271,7 @@ def test_an_estimate_comes_back(message: MeasureEstimate) -> None:
         ({"log_likelihoods": [0.0]}, FrameLengthError, "log_likelihoods has length 1, not 2"),
         ({"log_likelihoods": [0.0, 0]}, FrameTypeError, "log_likelihood is int"),
         ({"log_likelihoods": [0.0, -math.inf]}, FrameRangeError, "log_likelihood is -inf"),
-        ({"more": 1}, FrameLengthError, "message has 7 fields, not 6"),
+        ({"more": 1}, FrameLengthError, "message has 8 fields, not 7"),
     ],
 )
 def test_a_wrong_field_of_an_estimate_is_refused_by_name(

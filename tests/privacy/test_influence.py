@@ -100,9 +100,9 @@ def test_an_interval_needs_what_its_worst_chain_needs(q: tuple[float, float], r:
 def test_what_it_does_not_apply_to_is_said_in_one_line() -> None:
     sticky = (MarkovChain.stationary([[0.9, 0.1], [0.4, 0.6]]),)
     for chains, length, reason in (
-        (sticky, None, "not applicable: the spectral norm of its influence matrix must be below 1, and is 2.14"),
+        (sticky, None, "not applicable: the spectral norm of its influence matrix must be below 1, and is up to 2.14"),
         ((MarkovChain(sticky[0].transition, None),), 1000, "not applicable"),
-        ((MarkovChain.stationary([[0.5, 0.5], [1.0, 0.0]]),), 5, "is infinite: something is impossible"),
+        ((MarkovChain.stationary([[0.5, 0.5], [1.0, 0.0]]),), 5, "is up to infinity: something is impossible"),
         (BinaryChains(q=(0.4, 0.6), r=(0.4, 0.4)), None, "not an interval of them, where q \\+ r can reach 1"),
     ):
         with pytest.raises(ChainClassError, match=reason):

@@ -6,13 +6,13 @@ import sqlite3
 import tempfile
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contract.mechanisms import Mechanism
+from contract.mechanisms import ALONE, Mechanism, covers
 from gateway.release.audit import Audit, verify
 from gateway.release.charges import PER_NAT, Run, nats, units_above, units_below
 from gateway.release.entries import Allowance, LedgerError
@@ -260,6 +260,48 @@ def test_it_decides_as_a_dictionary_of_ticks_would(steps: list[tuple[object, ...
             worst = max((expected[tick] for tick in range(5, 15)), default=0)
             assert ledger.remaining(key(device), 5, 14) == max(allowed[device] - base[device] - worst, 0)
         assert verify(ledger).problems == ()
+        ledger.close()
+
+
+MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
+TOLD = st.tuples(st.sampled_from(["watch", "ring"]), st.sampled_from(MECHANISMS), st.integers(0, 9), st.integers(1, 6))
+
+
+@pytest.mark.long
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.tuples(st.sampled_from(MECHANISMS), st.sampled_from(MECHANISMS)), st.integers(0, 1), st.lists(TOLD, max_size=15)
+)
+def test_an_account_is_charged_by_its_mechanism_or_not_at_all(
+    rules: tuple[Mechanism, Mechanism], base: int, steps: list[tuple[str, Mechanism, int, int]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder) / "l.sqlite")
+        own = dict(zip(("watch", "ring"), rules, strict=True))
+        for device, mechanism in own.items():
+            allow(ledger, device, allowance=8, base=base, mechanism=mechanism)
+        ticks: dict[str, dict[int, int]] = {"watch": defaultdict(int), "ring": defaultdict(int)}
+        for device, mechanism, first, charge in steps:
+            window = range(first, first + 4)
+            alone = mechanism in ALONE and (base > 0 or bool(ticks[device]))
+            fits = all(base + ticks[device][tick] + charge <= 8 for tick in window)
+            ticks[device] = defaultdict(int, {tick: spent for tick, spent in ticks[device].items() if spent})
+            one = release(first, first + 3, charge, device, mechanism=mechanism)
+            if mechanism == own[device] and fits and not alone:
+                assert reserve(ledger, one).mechanism == mechanism
+                for tick in window:
+                    ticks[device][tick] += charge
+            else:
+                with pytest.raises(LedgerError):
+                    reserve(ledger, one)
+        for device, mechanism in own.items():
+            account = ledger.account(key(device))
+            assert account.mechanism == mechanism
+            assert account.spent == max(ticks[device].values(), default=0)
+            assert bool(account.exclusive) == (mechanism in ALONE and bool(ticks[device]))
+        problems = verify(ledger).problems  # against the informed adversary, some have no allowance at all
+        assert bool(problems) == any(not covers(mechanism, "informed") for mechanism in rules)
+        assert all("its allowance cannot be computed again" in found for found in problems)
         ledger.close()
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
 from contract.mechanisms import Mechanism
 from contract.noise_table import SCALE, NoiseTable
 from contract.release_frames import QueryKind
@@ -164,6 +164,13 @@ def test_only_the_ignorant_adversary_and_only_known_chains(mechanism: Mechanism)
     with pytest.raises(ChainClassError, match="needs transition matrices"):
         allowance(BoundedChains(states=2, odds_ratio=2.0), 1.0, "ignorant", mechanism)
     assert allowance(BoundedChains(states=2, odds_ratio=2.0), 0.7, "universal", "group") == 700_000_000_000 - 1
+    shown = tuple(Shown(name=name, states=2, rate=0.1) for name in ("light", "motion"))
+    shows, rows = ((0, 0), (0, 1), (1, 0), (1, 1)), (((0.4, 0.2, 0.2, 0.2),) * 4,)
+    together = JointChains(streams=shown, period_us=1_000_000, shows=shows, transitions=rows)
+    with pytest.raises(ChainClassError, match="needs the chain of one stream"):
+        allowance(together, 1.0, "ignorant", mechanism)
+    with pytest.raises(ChainClassError, match="needs the chain of one stream"):
+        allowance(together, 1.0, "ignorant", "group")
 
 
 def law_of_hits(
@@ -248,3 +255,22 @@ def test_what_a_release_is_judged_by_survives_the_ledger() -> None:
     assert again.scale(1.0) == kept.scale(1.0)
     with pytest.raises(ChainClassError, match="not an interval"):
         CountedSymbols(**{**one.model_dump(), "chains": (BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4)),)}).check()
+
+
+def test_a_symbol_without_a_state_can_move_the_law_further() -> None:
+    """So policies whose ticks may have none are refused: noise for W of all symbols would lose more than epsilon."""
+    transition, table, epsilon = ((0.1, 0.9), (0.8, 0.2)), NoiseTable.binary(SCALE // 10, SCALE // 10), 4.0
+    chain = MarkovChain.stationary(transition)
+    whole = wasserstein_symbols((chain,), [row[1] for row in table.weights()], SCALE, [True] * 3).distance
+    paths = Enumeration(transition, table, 3)
+    assert paths.losses([(range(3), float(whole) / epsilon)]).max() <= epsilon
+    emission = np.array(table.weights()) / SCALE
+    of_tick = [emission, np.full((2, 2), 0.5), emission]  # the second is drawn from the public law
+    paths.given = np.prod(
+        [one[paths.states[:, None, t], paths.symbols[None, :, t]] for t, one in enumerate(of_tick)], 0
+    )
+    missing = max(
+        infinity_wasserstein(*(law_of_hits(paths, [1], [True] * 3, tick, state) for state in (0, 1)))
+        for tick in range(3)
+    )
+    assert (whole, missing) == (1, 2)

@@ -52,8 +52,8 @@ SECOND = 1_000_000
 class Scene:
     """A recorder of measured streams on a store file, which can be opened anew as after a crash."""
 
-    def __init__(self, path: Path, *policies: MeasurePolicy) -> None:
-        self.path, self.policies = path, policies or (POLICY, SECOND_VERSION)
+    def __init__(self, path: Path, *policies: MeasurePolicy, lag: int = 8) -> None:
+        self.path, self.policies, self.lag = path, policies or (POLICY, SECOND_VERSION), lag
         self.counters: Counter[str] = Counter()
         self.open()
 
@@ -63,7 +63,7 @@ class Scene:
         for policy in self.policies:
             self.catalogue.add(policy)
         self.catalogue.retire(self.store.policy_documents())
-        self.recorder = Recorder(self.store, self.catalogue, 8, self.counters)
+        self.recorder = Recorder(self.store, self.catalogue, self.lag, self.counters)
         self.points = self.recorder.points
 
     def reopen(self) -> None:
@@ -80,13 +80,16 @@ class Scene:
     def estimate(self, first: int) -> MeasureEstimate | None:
         return self.points.estimate(Place(self.store.number("watch", "place"), "watch", "place"), first)
 
+    def lagged(self, first: int) -> list[MeasureEstimate]:
+        return list(self.points.lagged(Place(self.store.number("watch", "place"), "watch", "place"), first))
+
     def final(self) -> tuple[object, ...]:
         """Everything that must not depend on the order of arrival, to the last bit."""
         with sqlite3.connect(self.path) as database:
             frames = database.execute("SELECT * FROM measured ORDER BY first").fetchall()
             queued = {row[0] for row in database.execute("SELECT frame FROM outbox")}
             coverage = database.execute("SELECT * FROM coverage ORDER BY after").fetchall()
-        estimates = [self.estimate(row[1]) for row in frames]
+        estimates = [(self.estimate(row[1]), *self.lagged(row[1])) for row in frames]
         return frames, queued, coverage, estimates, self.commit()
 
 
@@ -94,11 +97,11 @@ class Scene:
 
 
 def by_paths(
-    policy: MeasurePolicy, frames: list[MeasureFrame], tables: dict[int, TimedTable]
+    policy: MeasurePolicy, frames: list[MeasureFrame], tables: dict[int, TimedTable], lag: int = 0
 ) -> dict[int, tuple[float, Floats, Floats, float]]:
     """For each tick of the frames probability, mean and covariance by adding up all paths, and the probability before.
 
-    The probability is that of all points up to the tick.
+    The probability is that of all points up to `lag` ticks after it.
     """
     released = {f.first + i: one for f in frames for i, one in enumerate(f.released)}
     last, count = max(released), len(policy.coordinates)
@@ -125,7 +128,9 @@ def by_paths(
             p *= likelihood(tick, state)
             # every longer path that begins like this one says the same; count it once
             if all(later == 0 for later in path[tick + 1 :]):
-                sums[tick, state] += p
+                for told in range(max(tick - lag, 0), last + 1) if tick == last else [tick - lag]:
+                    if told >= 0:
+                        sums[told, path[told]] += p
     found = {}
     for tick in released:
         total = float(sums[tick].sum())
@@ -160,6 +165,19 @@ def test_estimates_are_what_all_paths_add_up_to(tmp_path: Path, seed: int) -> No
             assert decoded_covariance(covariance) == pytest.approx(true_covariance, abs=1e-12)
             known = one != unknown
             assert log_likelihood == (pytest.approx(math.log(total / before), abs=1e-12) if known else 0.0)
+    for lag in (1, 2, 4):
+        later = Scene(tmp_path / f"{lag}.sqlite", policy, lag=lag)
+        later.record(*frames)
+        expected = by_paths(policy, frames, {table.number: table for table in policy.measure_tables}, lag)
+        told = [message for frame in frames for message in later.lagged(frame.first)]
+        ticks = [message.first + i for message in told for i in range(len(message.means))]
+        every = {frame.first + i for frame in frames for i in range(len(frame.released))}
+        assert ticks == sorted(tick for tick in every if tick + lag <= frames[-1].last), "each once, when it is known"
+        for message in told:
+            assert message.lag == lag
+            for tick, row in enumerate(zip(message.means, message.covariances, strict=True), message.first):
+                assert row[0] == pytest.approx(expected[tick][1], abs=1e-12)
+                assert decoded_covariance(row[1]) == pytest.approx(expected[tick][2], abs=1e-12)
     assert scene.counters["unknown_points"] == 1
     assert scene.counters["fallback_ticks"] == sum(one.table == 0 for frame in frames for one in frame.released)
 
@@ -241,7 +259,7 @@ def test_a_late_frame_changes_what_was_published_after_it(tmp_path: Path) -> Non
     changed = scene.final()
     assert isinstance(published, list)
     assert isinstance(changed[3], list)
-    again = {one.first for one in changed[3] if one not in published}
+    again = {one[0].first for one in changed[3] if one not in published}
     assert again <= queued, "whatever differs is published again"
 
 

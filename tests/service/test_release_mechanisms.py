@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from contract.discretisers import Baseline
 from contract.errors import FuguError
 from contract.mechanisms import ALONE, Mechanism, covers
 from contract.noise_table import SCALE, NoiseTable
@@ -42,7 +43,9 @@ from tests.support.scenes import TERNARY, catalogue, frames, policy, write_polic
 CHAIN = ((0.9, 0.1), (0.4, 0.6))
 CHAINS = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4))
 TABLE = NoiseTable.binary(SCALE // 10, SCALE // 10)
-FLEET = (policy(1, chains=CHAINS, table=TABLE),)
+COMPLETE = {"missing_share": 0.0}
+"""No tick is without a reading: every symbol is that of a state."""
+FLEET = (policy(1, chains=CHAINS, table=TABLE).model_copy(update=COMPLETE),)
 NOBODY = '[audiences.public]\nepsilon = 1.0\nadversary = "ignorant"\n'
 SCALES: dict[Mechanism, float] = {
     "chain": 2.657798,  # golden: theta1, error .1, epsilon 1
@@ -173,6 +176,21 @@ def test_noise_that_covers_one_release_has_its_law(tmp_path: Path, mechanism: Me
     assert verify(bench.ledger).problems == ()
 
 
+def test_one_by_hand_is_the_only_one(folder: Path) -> None:
+    bench = Bench(folder, planned("wasserstein"), audiences=NOBODY, fleet=FLEET)
+    bench.scene.record(*frames([LENGTH] * 3))
+    bench.ledger.close()
+    bench.scene.store.close()
+    files = {"config": bench.config, "store": folder / "s.sqlite", "policies": folder / "policies"}
+    (frame,) = release_now(**files, ledger=folder / "l.sqlite", name="active", first=20)
+    assert (frame.mechanism, frame.scale, frame.charge, frame.first) == ("wasserstein", "3", nats(units_below(1.0)), 20)
+    bench.scene.open()
+    bench.open()
+    bench.work()
+    assert (len(bench.frames), bench.counters["releases_refused"]) == (1, 1)
+    assert verify(bench.ledger).problems == ()
+
+
 def test_auto_is_the_least_noise_that_composes(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(mechanism="auto"), audiences=NOBODY, fleet=FLEET)
     bench.scene.record(*frames([LENGTH] * 3))
@@ -269,10 +287,13 @@ def test_what_a_mechanism_does_not_cover_is_refused_in_one_line(
 
 
 def fleet_of(chains: ChainClass, table: NoiseTable = TABLE, windows: tuple[Window, ...] = ()) -> list[Policy]:
-    return [policy(1, chains=chains, table=table, windows=windows)]
+    return [policy(1, chains=chains, table=table, windows=windows).model_copy(update=COMPLETE)]
 
 
 COUNTS = (Window(name="w", length=10, stride=10, states=(1,), scale="400"),)
+SCARCE = policy(1, chains=CHAINS, table=TABLE).model_copy(update={"missing_share": 0.01})
+MEAN = Baseline(baseline_ticks=9, lowest=0, highest=9, compare="difference", edges=(0.0,), states=("below", "above"))
+WARMING = policy(1, chains=CHAINS, table=TABLE).model_copy(update={**COMPLETE, "discretiser": MEAN})
 WHEEL = FiniteChains(transitions=(((0.1, 0.0, 0.9), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)),))
 """A part of its state is handed on without loss for a tick: no eigengap, but quilts."""
 
@@ -289,6 +310,13 @@ WHEEL = FiniteChains(transitions=(((0.1, 0.0, 0.9), (1.0, 0.0, 0.0), (0.0, 1.0, 
         (planned("wasserstein"), fleet_of(BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4))), "needs chains, not an interval"),
         (planned("wasserstein", length=2000), fleet_of(CHAINS), "the exact law of so long a window does not fit"),
         (planned("wasserstein"), fleet_of(CHAINS, windows=COUNTS), "watch/hr releases windows of its own"),
+        (
+            planned("wasserstein"),
+            [policy(1, chains=CHAINS, table=TABLE)],
+            "a tick of watch/hr without a reading has no",
+        ),
+        (planned("wasserstein"), [SCARCE], "declare a missing state, or missing_share 0"),
+        (planned("wasserstein", states=["above"]), [WARMING], "a baseline has some"),
         (planned("group"), fleet_of(CHAINS, windows=COUNTS), "composes with nothing, and watch/hr releases windows"),
         (
             planned("mqm-exact") + scheduled("more"),
@@ -315,7 +343,8 @@ def test_what_the_policies_do_not_cover_is_refused_in_one_line(
 
 
 def test_symbols_of_two_tables_are_two_numbers(tmp_path: Path) -> None:
-    fleet = (*FLEET, policy(2, chains=CHAINS, table=NoiseTable.binary(SCALE // 5, SCALE // 5)))
+    other = policy(2, chains=CHAINS, table=NoiseTable.binary(SCALE // 5, SCALE // 5)).model_copy(update=COMPLETE)
+    fleet = (*FLEET, other)
     for mechanism, made in (("wasserstein", 0), ("group", 1)):
         (tmp_path / mechanism).mkdir()
         bench = Bench(tmp_path / mechanism, planned(mechanism), audiences=NOBODY, fleet=fleet)

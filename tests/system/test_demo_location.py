@@ -32,7 +32,8 @@ def test_the_walk_is_followed_through_restarts_and_losses(tmp_path: Path, kind: 
     assert numbers["ticks of the walk"] >= 410
     assert numbers["drawn from tables that the gateway sent"] > 0
     assert numbers["a possible cell is hidden among at least"] >= 2
-    released, estimated = (numbers[name] for name in said if name.startswith("error of the"))
+    released, estimated, later = (numbers[name] for name in said if name.startswith("error of"))
     assert 250 < released < 550
     assert estimated < 0.75 * released
+    assert later < 0.95 * estimated
     assert numbers["truth inside the 95 % ellipse"] > 80

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from contract.noise_table import MAX_TABLE_STATES
 from gateway.chain import predict
 from gateway.chain.arrays import Floats
 from gateway.chain.moves import Transition
-from gateway.chain.tracking import Followed, follow
+from gateway.chain.tracking import Followed, Seen, fixed_lag, follow
 from gateway.dphmm.compiled import MOST_CELLS, Emission, emission, noise_pairs
 from gateway.dphmm.tracking import moments, seen_alone
 
@@ -91,23 +91,48 @@ class MeasureModel:
         constraint = self.reach.at(tick)
         return np.array([bool(constraint >> state & 1) for state in range(len(self.values))])
 
-    def filter(self, law: Floats, frame: MeasureFrame, tables: Tables) -> Followed:
-        """Beliefs at the ticks of a frame, from the law of its first tick; unknown points count as none."""
-        seen = seen_alone([self._likelihood(one, tables) for one in frame.released], len(law))
-        return follow(law[None], [self._moves] * (len(seen) - 1), seen)
+    def follow(self, law: Floats, released: Sequence[Released | None], tables: Tables) -> tuple[Followed, list[Seen]]:
+        """Beliefs at consecutive ticks, from the law of the first; unknown points count as none."""
+        seen = seen_alone([one and self._likelihood(one, tables) for one in released], len(law))
+        return follow(law[None], self._steps(len(seen)), seen), seen
 
-    def estimate(self, law: Floats, frame: MeasureFrame, tables: Tables) -> MeasureEstimate:
-        """The estimates of a frame's ticks, from the law of its first tick."""
-        found = self.filter(law, frame, tables)
-        means, covariances = moments(found.beliefs[:, 0], self.values * np.array(self.policy.resolution))
-        protection = [
-            self.degree(released.table, tick, tables) for tick, released in enumerate(frame.released, frame.first)
-        ]
-        rows = (tuple(map(tuple, means.tolist())), tuple(map(tuple, covariances.tolist())))
-        dimensions = self.values.shape[1]
+    def estimate(
+        self,
+        law: Floats,
+        frame: MeasureFrame,
+        tables: Tables,
+        later: Sequence[Released | None] = (),
+        lag: int = 0,
+        ticks: slice = slice(None),
+    ) -> MeasureEstimate:
+        """The estimates of some of a frame's ticks.
+
+        Args:
+            law: of its first tick.
+            frame: the frame.
+            tables: those it was drawn from.
+            later: what was released after it, tick by tick.
+            lag: ticks of later points that each estimate sees.
+            ticks: of the frame, from 0 on.
+        """
+        found, seen = self.follow(law, (*frame.released, *later), tables)
+        chosen = range(len(frame.released))[ticks]
+        rows = slice(chosen.start, chosen.stop)
+        beliefs = fixed_lag(found, self._steps(len(seen)), seen, lag, rows)[:, 0]
+        means, covariances = moments(beliefs, self.values * np.array(self.policy.resolution))
+        protection = [self.degree(frame.released[at].table, frame.first + at, tables) for at in chosen]
         return MeasureEstimate(
-            frame.first, dimensions, *rows, tuple(protection), tuple(found.log_likelihoods[:, 0].tolist())
+            lag,
+            frame.first + chosen.start,
+            self.values.shape[1],
+            tuple(map(tuple, means.tolist())),
+            tuple(map(tuple, covariances.tolist())),
+            tuple(protection),
+            tuple(found.log_likelihoods[rows, 0].tolist()),
         )
+
+    def _steps(self, ticks: int) -> list[Transition]:
+        return [self._moves] * (ticks - 1)
 
     def degree(self, number: int, tick: int, tables: Tables) -> int:
         """The least number of states among which a table hides any possible one at a tick; 0 for an unknown table."""

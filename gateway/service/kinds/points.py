@@ -1,4 +1,8 @@
-"""Points: each tick's is filtered by the table that it was drawn from.
+"""Points: each tick's is filtered by the table that it was drawn from, and smoothed when later ones have come.
+
+A frame determines two messages: the estimates of its own ticks given all points up to each, and those of the ticks t
+whose t + lag lies in (end of the frame before, its own end], given all points up to t + lag. Ticks of another policy
+version are not looked ahead to.
 
 Counted beside what is counted for every kind: `fallback_ticks`, `exposed_ticks` (ticks at which some possible state was
 hidden among no other), `unknown_points` (of tables that this store has lost, or that a table does not have; their ticks
@@ -15,7 +19,7 @@ from functools import partial
 
 from contract.errors import FuguError, Reason
 from contract.frames import refuse_other_clock
-from contract.measure_frames import MeasureEstimate, MeasureFrame, decode_measure, encode_measure_estimate
+from contract.measure_frames import MeasureEstimate, MeasureFrame, Released, decode_measure, encode_measure_estimate
 from contract.measure_table import TimedTable
 from gateway.chain.arrays import Floats
 from gateway.service.kinds.kind import Kind, Place
@@ -39,14 +43,16 @@ class Points(Kind[MeasureFrame]):
     Args:
         store: owned by the thread that calls.
         catalogue: the fleet's policies.
+        lag: ticks of later points that estimates see.
     """
 
     counter = ""
 
-    def __init__(self, store: Store, catalogue: Catalogue) -> None:
+    def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
         self._store = store
         self._catalogue = catalogue
         self._frames = store.points
+        self._lag = lag
 
     decode = staticmethod(decode_measure)
 
@@ -78,18 +84,25 @@ class Points(Kind[MeasureFrame]):
 
     def revise(self, place: Place, late: Sequence[int]) -> None:
         """Bring beliefs and estimates to what they would be had the late frames come in time."""
-        changed = set(late)
+        waiting, changed_through = set(late), -1
         for measured in self._frames.following(place.number, min(late)):
             frame = measured.frame
-            belief = self._belief(place, frame)
-            is_new = frame.first in changed
-            changed.discard(frame.first)
-            if belief.tobytes() != measured.belief.tobytes():
-                self._frames.set_belief(place.number, frame.first, belief)
-            elif not is_new and not changed:
-                self._store.queue_estimates(place.number, frame.first)  # its own ticks may still differ
+            if not waiting and self._rests_on(place, frame) > changed_through:
                 return
+            belief = self._belief(place, frame)
+            if frame.first in waiting or belief.tobytes() != measured.belief.tobytes():
+                self._frames.set_belief(place.number, frame.first, belief)
+                changed_through = frame.last
+            waiting.discard(frame.first)
             self._store.queue_estimates(place.number, frame.first)
+
+    def _rests_on(self, place: Place, frame: MeasureFrame) -> int:
+        """The tick of the belief that a frame's messages begin from; -1 for those of a stream's beginning."""
+        before = self._frames.before(place.number, frame.first)
+        low = frame.first if before is None else before.frame.last - self._lag + 1
+        first = min((one.first for one in self._frames.holding(place.number, low, frame.first)), default=frame.first)
+        begun = self._frames.before(place.number, first)
+        return -1 if begun is None else begun.frame.last
 
     def newest(self, device: str, stream: str) -> Measured | None:
         """The newest frame of a stream, and the belief at its end."""
@@ -97,16 +110,36 @@ class Points(Kind[MeasureFrame]):
         return None if number is None else self._frames.newest(number)
 
     def estimates(self, place: Place, first: int) -> Iterator[bytes]:
-        """The message that tells the estimates of the frame that begins at a tick."""
+        """The messages that tell what the frame that begins at a tick determines; its own ticks come last."""
+        yield from map(encode_measure_estimate, self.lagged(place, first))
         if (found := self.estimate(place, first)) is not None:
             yield encode_measure_estimate(found)
 
     def estimate(self, place: Place, first: int) -> MeasureEstimate | None:
-        """The estimates of the ticks of the frame that begins at a tick."""
+        """The estimates of the ticks of the frame that begins at a tick, given all points up to each."""
         if (found := self._frames.at(place.number, first)) is None:
             return None
         model = self._model(place, found.frame.policy_version)
         return model.estimate(self._law(place, found.frame), found.frame, self._tables(place, model))
+
+    def lagged(self, place: Place, first: int) -> Iterator[MeasureEstimate]:
+        """The estimates that see `lag` ticks more, for which the frame that begins at a tick brings the last point."""
+        found = self._frames.at(place.number, first)
+        if found is None or self._lag == 0:
+            return
+        before = self._frames.before(place.number, first)
+        low = first if before is None else before.frame.last - self._lag + 1
+        high = found.frame.last - self._lag
+        for frame in self._frames.holding(place.number, low, high):
+            model = self._model(place, frame.policy_version)
+            ticks = slice(max(low - frame.first, 0), min(high, frame.last) - frame.first + 1)
+            later: list[Released | None] = [None] * max(frame.first + ticks.stop - 1 + self._lag - frame.last, 0)
+            for one in self._frames.holding(place.number, frame.last + 1, frame.last + len(later)):
+                if one.policy_version == frame.policy_version:
+                    some = one.released[: frame.last + len(later) - one.first + 1]
+                    later[one.first - frame.last - 1 : one.first - frame.last - 1 + len(some)] = some
+            law, tables = self._law(place, frame), self._tables(place, model)
+            yield model.estimate(law, frame, tables, later, self._lag, ticks)
 
     def _tables(self, place: Place, model: MeasureModel) -> Tables:
         """The tables of a policy version: its own, and those that were sent."""
@@ -132,7 +165,7 @@ class Points(Kind[MeasureFrame]):
 
     def _belief(self, place: Place, frame: MeasureFrame) -> Floats:
         model = self._model(place, frame.policy_version)
-        found = model.filter(self._law(place, frame), frame, self._tables(place, model))
+        found, _ = model.follow(self._law(place, frame), frame.released, self._tables(place, model))
         belief: Floats = found.beliefs[-1, 0].copy()
         return belief
 

@@ -59,6 +59,14 @@ CREATE TABLE sent_tables (
                 yield measured
                 first = measured.frame.first + 1
 
+    def holding(self, stream: int, first: int, last: int) -> list[MeasureFrame]:
+        """The frames that hold any of the ticks first..last, in tick order."""
+        query = (
+            "SELECT payload, belief FROM measured WHERE stream=? AND first BETWEEN ? AND ? AND last>=? ORDER BY first"
+        )
+        rows = self._db.execute(query, (stream, first - MAX_MEASURE_TICKS, last, first))
+        return [_measured(row).frame for row in rows]
+
     def overlapping(self, stream: int, frame: MeasureFrame) -> MeasureFrame | None:
         """A stored frame that shares a tick with the given one."""
         query = "SELECT payload, belief FROM measured WHERE stream=? AND first BETWEEN ? AND ? AND last>=?"

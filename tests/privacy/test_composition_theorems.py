@@ -1,0 +1,222 @@
+"""What theorems say of several releases: never below what is really lost, and broken only where they are false."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains, BoundedChains
+from gateway.privacy import composition_theorems
+from gateway.privacy.accountant import Chains
+from gateway.privacy.answer_laws import NoisyCount, answer_laws, noisy, worst_ratio
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.composition_theorems import Verdict, naive_counterexample, verdicts
+from gateway.privacy.window_mechanisms import WindowRequest
+from gateway.privacy.window_releases import WindowRelease
+from tests.support.released import Release, chain_losses
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["5_composition"]
+P1 = np.array([[0.9, 0.1], [0.4, 0.6]])
+STATIONARY = MarkovChain.stationary(P1)
+
+
+def window(first: int, length: int, mechanism: str, scale: float, query: str = "count") -> WindowRelease:
+    return WindowRelease(first, length, mechanism, scale, query)  # type: ignore[arg-type]
+
+
+def told(chains: Chains, *releases: WindowRelease, **more: object) -> dict[str, Verdict]:
+    request = WindowRequest(chains, 1.0, None, "count", "ignorant", **more)  # type: ignore[arg-type]
+    return {row.name: row for row in verdicts(request, releases)}
+
+
+def judged(chain: MarkovChain, releases: tuple[WindowRelease, ...], counted: tuple[int, ...]) -> np.ndarray:
+    """What each tick that is read loses, by adding up every path."""
+    length = max(release.last for release in releases)
+    released: list[Release] = []
+    for release in releases:
+        for count in release.counts(chain.states, counted):
+            adds = np.isin(np.arange(chain.states), count.states).astype(float)
+            released.append((range(release.first, release.last + 1), tuple(adds), release.scale))
+    read = sorted({tick for release in releases for tick in range(release.first, release.last + 1)})
+    return np.array([chain_losses(chain, length, released)[tick - 1] for tick in read])
+
+
+def random_chain(generator: np.random.Generator, k: int, seed: int) -> MarkovChain:
+    transition = generator.dirichlet(np.full(k, 0.6), k) * 0.98 + 0.02 / k
+    if seed % 3 == 0:
+        return MarkovChain(transition, generator.dirichlet(np.ones(k)))
+    return MarkovChain(transition, None) if seed % 3 == 1 else MarkovChain.stationary(transition)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_laws_of_counts_are_those_of_paths(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    k = 2 + seed % 2
+    chain = MarkovChain(generator.dirichlet(np.ones(k), k), generator.dirichlet(np.ones(k)))
+    counts, released = [], []
+    for _ in range(2):
+        first = int(generator.integers(1, 5))
+        last = int(generator.integers(first, 6))
+        state, scale = int(generator.integers(k)), float(np.exp(generator.normal()))
+        counts.append(NoisyCount(first, last, (state,), scale))
+        released.append((range(first, last + 1), np.eye(k)[state], scale))
+    real = chain_losses(chain, max(count.last for count in counts), released)
+    found = [worst_ratio(noisy(secret.laws, counts)) for secret in answer_laws(chain, counts)]
+    assert found == pytest.approx(real, abs=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(36))
+def test_what_holds_is_never_below_what_is_really_lost(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    k = 3 if seed % 4 == 3 else 2
+    chain = random_chain(generator, k, seed)
+    mechanisms = ["chain", "mqm-exact", "mqm-approx", "group"]
+    mechanisms += ["wasserstein"] if chain.initial is not None else []
+    longest = 5 if k == 3 else 8
+    releases, first = [], 1
+    for _ in range(2 if k == 3 else 3):
+        if seed % 2:  # windows one after another, some with a gap
+            first, length = first + int(generator.integers(2)), int(generator.integers(1, 3))
+        else:
+            first = int(generator.integers(1, 4))
+            length = int(generator.integers(1, longest - first + 1))
+        query = "histogram" if generator.random() < 0.2 and k == 2 and not releases else "count"
+        usable = [each for each in mechanisms if each != "wasserstein" or query == "count"]
+        scale = float(np.exp(generator.normal(0.0, 0.9)))
+        releases.append(window(first, length, str(generator.choice(usable)), scale, query))
+        first += length
+    counted = (k - 1,)
+    rows = told((chain,), *releases, states=counted)
+    real = judged(chain, tuple(releases), counted).max()
+    assert rows["every path added up"].epsilon == pytest.approx(real, rel=1e-9)
+    for row in rows.values():
+        if row.standing == "holds":
+            assert row.epsilon is not None
+            assert row.epsilon >= real * (1.0 - 1e-9), row
+    if seed % 2:
+        assert rows["theorem 3.1, corrected"].standing == rows["sum of losses"].standing == "holds"
+
+
+def test_theorem_3_1_as_printed_and_as_corrected() -> None:
+    golden = GOLDEN["thm3.1_counterexample"]
+    chain = MarkovChain(np.array(golden["P"]), np.array(golden["q"]))
+    rows = told((chain,), window(2, 1, "chain", 1 / 8), window(3, 1, "chain", 1 / 7))
+    assert rows["every path added up"].epsilon == pytest.approx(11.470608960483183, rel=1e-9)
+    assert rows["theorem 3.1, corrected"].epsilon == pytest.approx(golden["corrected_bound"], rel=1e-9)
+    printed = rows["theorem 3.1, as printed"]
+    assert printed.epsilon == pytest.approx(golden["printed_bound"], rel=1e-9)
+    assert printed.standing == "false"
+    assert "these releases break it: tick 2 loses 11.471" in printed.note
+
+
+def test_the_sum_of_the_least_of_loss_and_influence_is_false() -> None:
+    golden = GOLDEN["naive_sum_counterexample"]
+    chain = MarkovChain.stationary(golden["P"])
+    row = told((chain,), window(1, 4, "chain", 0.6), window(5, 2, "chain", 0.2))["sum of least of loss and influence"]
+    assert row.standing == "false"
+    assert row.note.endswith(f"tick 2 loses {golden['joint_loss']:.5g}, and it says {golden['naive_bound']:.5g}")
+
+
+def test_losses_about_the_same_ticks_do_not_add_up() -> None:
+    """Theorem 3.4, on a chain and with a mechanism that is exact."""
+    example = naive_counterexample()
+    assert example.together > 1.1 * example.apart
+    chain = MarkovChain.stationary([[0.99, 0.01], [0.4, 0.6]])
+    same = window(1, 6, "chain", 2.0)
+    assert judged(chain, (same, same), (1,)).max() == pytest.approx(example.together, rel=1e-9)
+    assert 2 * judged(chain, (same,), (1,)).max() == pytest.approx(example.apart, rel=1e-9)
+    row = told((chain,), same, same)["sum of losses"]
+    assert row.standing == "false"
+    assert row.epsilon == pytest.approx(example.apart, rel=1e-9)
+    assert "these releases break it" in row.note
+
+
+def test_quilts_that_reach_no_other_window_keep_their_losses_apart() -> None:
+    far = told((STATIONARY,), window(1, 12, "mqm-exact", 3.0), window(25, 12, "mqm-approx", 4.0))
+    row = far["theorem 3.3, quilts apart"]
+    assert row.standing == "holds"
+    assert row.epsilon is not None
+    assert far["sum of losses"].epsilon is not None
+    assert (far["quilt accountant"].epsilon or 0.0) <= row.epsilon < far["sum of losses"].epsilon
+    near = told((STATIONARY,), window(1, 12, "mqm-exact", 3.0), window(13, 12, "mqm-exact", 3.0))
+    assert "reach another window" in near["theorem 3.3, quilts apart"].note
+
+
+def test_releases_of_one_set_of_quilts_add_up() -> None:
+    rows = told((STATIONARY,), window(1, 30, "mqm-exact", 13.0), window(1, 30, "mqm-exact", 20.0, "histogram"))
+    total = rows["theorem 3.7, one set of quilts"]
+    assert (total.standing, rows["sum of losses"].standing) == ("holds", "holds")
+    assert (rows["quilt accountant"].epsilon or 0.0) <= (total.epsilon or 0.0)
+    mixed = told((STATIONARY,), window(1, 30, "mqm-exact", 13.0), window(1, 30, "chain", 20.0))
+    assert "release 2 is not one of Markov quilts" in mixed["theorem 3.7, one set of quilts"].note
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_max_divergence_of_beliefs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(seed)
+    chain = random_chain(generator, 2, seed)
+    releases = (window(1, 4, "chain", 1.5), window(3, 3, "group", 2.0), window(2, 2, "mqm-exact", 1.0))
+    exact = told((chain,), *releases)["theorem 3.6, max-divergence"].epsilon
+    real = judged(chain, releases, (1,)).max()
+
+    def too_long(*_: object) -> None:
+        raise ChainClassError("too long")
+
+    monkeypatch.setattr(composition_theorems, "answer_laws", too_long)
+    rows = told((chain,), *releases)
+    assert rows["every path added up"].standing == "not applicable"
+    coarse = rows["theorem 3.6, max-divergence"].epsilon
+    if chain.initial is not None:
+        assert real <= (exact or 0.0) <= (coarse or 0.0)
+    else:
+        assert exact == coarse
+
+
+def test_answers_about_independent_ticks_move_no_belief() -> None:
+    chain = MarkovChain.stationary([[0.6, 0.4], [0.6, 0.4]])
+    row = told((chain,), window(1, 2, "chain", 1.0), window(3, 2, "chain", 2.0))["theorem 3.6, max-divergence"]
+    assert row.epsilon == pytest.approx(1.5, rel=1e-8)
+
+
+def test_a_class_of_chains_and_any_start() -> None:
+    releases = window(3, 4, "chain", 2.0), window(8, 3, "mqm-exact", 1.5)
+    box = BinaryChains(q=(0.1, 0.2), r=(0.3, 0.4))
+    for start in (None, "any"):
+        rows = told(box, *releases, start=start)
+        for q, r in product(box.q, box.r):
+            transition = np.array([[1 - q, q], [r, 1 - r]])
+            chain = MarkovChain(transition, None) if start else MarkovChain.stationary(transition)
+            real = judged(chain, tuple(releases), (1,)).max()
+            for row in rows.values():
+                if row.standing == "holds" and row.epsilon is not None:
+                    assert row.epsilon >= real * (1 - 1e-9)
+    far = told(box, *(window(each.first + 50, each.length, each.mechanism, each.scale) for each in releases))
+    near = told(box, *releases)
+    assert [row.epsilon for row in far.values()] == [row.epsilon for row in near.values()]
+    assert (near["quilt accountant"].note, far["quilt accountant"].note) == ("tick 7", "tick 57")
+    bounded = told(BoundedChains(states=2, odds_ratio=13.5), *releases)
+    assert bounded["chain accountant, informed"].standing == "holds"
+    assert bounded["quilt accountant"].note == "needs transition matrices, not a bound on their odds ratios"
+    assert "release 2: needs transition matrices" in bounded["sum of losses"].note
+
+
+def test_what_cannot_be_said() -> None:
+    one = told((STATIONARY,), window(1, 4, "entry", 1.0))
+    assert one["sum of losses"].note == "there is one release"
+    two = told((STATIONARY,), window(1, 4, "entry", 1.0), window(5, 4, "chain", 1.0))
+    assert two["sum of losses"].note == "release 1: entry guarantees nothing for correlated readings"
+    assert two["every path added up"].standing == "at least"
+    long = told((STATIONARY,), window(1, 400, "chain", 9.0), window(2, 400, "chain", 9.0))
+    assert "too many to add up every path" in long["every path added up"].note
+    three = told((MarkovChain.stationary(np.full((3, 3), 1 / 3)),), window(1, 4, "chain", 1.0))
+    assert three["every path added up"].note == "which of the 3 states are counted is not said"
+    with pytest.raises(ChainClassError, match="no release"):
+        told((STATIONARY,))
+    with pytest.raises(ChainClassError, match="at most 10000 ticks"):
+        told((STATIONARY,), window(1, 4, "chain", 1.0), window(20_000, 4, "chain", 1.0))
+    with pytest.raises(ChainClassError, match="first tick"):
+        window(0, 4, "chain", 1.0)

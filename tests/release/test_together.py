@@ -1,0 +1,220 @@
+"""Streams that move together share a charge: what is learned of both is enumerated, and the ledger adds it up."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from contract.chains import JointChains, Shown
+from contract.guarantee import Adversary
+from contract.noise_table import SCALE, NoiseTable
+from gateway.chain import stationary_law
+from gateway.release.allowance import allowance
+from gateway.release.amplification import charge, smallest_scale
+from gateway.release.audit import verify
+from gateway.release.charges import Run, peak_of_sum, units_above
+from gateway.release.entries import Allowance, LedgerError, Release
+from gateway.release.ledger import Ledger
+from tests.support.ledgers import ALLOWED, FREE, key, release, reserve
+from tests.support.released import paths_of
+
+Floats = NDArray[np.float64]
+SHOWS = ((0, 0), (0, 1), (1, 0), (1, 1))
+TRANSITION = ((0.55, 0.15, 0.1, 0.2), (0.4, 0.3, 0.1, 0.2), (0.2, 0.1, 0.3, 0.4), (0.1, 0.1, 0.15, 0.65))
+PAIR = (("watch", "hr"), ("watch", "steps"))
+
+
+def chains(odds: float | None = None) -> JointChains:
+    return JointChains(
+        streams=(Shown(name="hr", states=2, rate=0.5), Shown(name="steps", states=2, rate=0.5)),
+        period_us=1_000_000,
+        shows=SHOWS,
+        transitions=(TRANSITION,),
+        odds_ratio=odds,
+    )
+
+
+def losses(tables: tuple[NoiseTable, NoiseTable], scales: tuple[Fraction, Fraction], ticks: int) -> float:
+    """The largest log-ratio between joint states, or states of a stream, that two noisy counts of symbols give."""
+    initial = stationary_law(np.array(TRANSITION))
+    paths, weight = paths_of(initial, np.array(TRANSITION), ticks)
+    density: Floats = weight[:, None]
+    for column, (table, scale) in enumerate(zip(tables, scales, strict=True)):
+        hit = np.array(table.weights())[:, 1] / SCALE
+        each = hit[np.array(SHOWS)[paths][:, :, column]]  # (paths, ticks): Pr(symbol 1)
+        counts = np.zeros((len(paths), ticks + 1))
+        counts[:, 0] = 1.0
+        for tick in range(ticks):
+            counts[:, 1:] = counts[:, 1:] * (1.0 - each[:, tick, None]) + counts[:, :-1] * each[:, tick, None]
+            counts[:, 0] *= 1.0 - each[:, tick]
+        outputs = np.arange(-1, ticks + 2)
+        kernel = np.exp(-np.abs(outputs[None, :] - np.arange(ticks + 1)[:, None]) / float(scale))
+        density = (density[:, :, None] * (counts @ kernel)[:, None, :]).reshape(len(paths), -1)
+    shown = np.array(SHOWS)
+    secrets = [paths == x for x in range(4)]
+    pairs = list(combinations(secrets, 2))
+    for column in range(2):
+        pairs.append((shown[paths][:, :, column] == 0, shown[paths][:, :, column] == 1))
+    worst = 0.0
+    for (one, other), tick in product(pairs, range(ticks)):
+        laws = [np.log(density[at[:, tick]].sum(axis=0) / weight[at[:, tick]].sum()) for at in (one, other)]
+        worst = max(worst, float(np.abs(laws[0] - laws[1]).max()))
+    return worst
+
+
+@pytest.mark.parametrize(("adversary", "odds"), [("ignorant", None), ("informed", None), ("universal", 200.0)])
+@pytest.mark.parametrize("share", [Fraction(1, 2), Fraction(4, 5)])
+def test_releases_about_both_streams_are_within_epsilon(
+    adversary: Adversary, odds: float | None, share: Fraction
+) -> None:
+    """Charges of both streams that add up to the allowance of the joint class."""
+    allowed = allowance(chains(odds), 1.0, adversary)
+    tables = NoiseTable.binary(SCALE // 10, SCALE // 5), NoiseTable.binary(SCALE // 4, SCALE // 4)
+    budgets = int(share * allowed), int((1 - share) * allowed)
+    scales = [smallest_scale([table], 1, budget) for table, budget in zip(tables, budgets, strict=True)]
+    used = [units_above(charge(table, float(1 / scale))) for table, scale in zip(tables, scales, strict=True)]
+    assert 0.999 * allowed < sum(used) <= allowed
+    found = losses(tables, (scales[0], scales[1]), 5)
+    assert found <= 1.0
+    if adversary == "ignorant":
+        assert found > 0.6  # of five ticks
+
+
+def test_releases_that_are_charged_apart_are_not() -> None:
+    """Each stream with the whole allowance: what the sum of two accounts would have let through."""
+    allowed = allowance(chains(), 1.0, "ignorant")
+    table = NoiseTable.binary(SCALE // 10, SCALE // 10)
+    scale = smallest_scale([table], 1, allowed)
+    assert losses((table, table), (scale, scale), 5) > 1.3
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """Two streams that move together, and one by itself; two audiences."""
+    ledger = Ledger(tmp_path / "l.sqlite")
+    ledger.charge_together([PAIR], time_us=1)
+    accounts = [
+        Allowance(key(stream=stream, audience=audience), ALLOWED, 0, 1.0, "informed", "chain", FREE)
+        for stream in ("hr", "steps", "room")
+        for audience in ("public", "press")
+    ]
+    ledger.set_allowances(accounts, time_us=1)
+    return ledger
+
+
+def about(stream: str, first: int, last: int, part: float, audience: str = "public") -> Release:
+    topic = f"fugu/2/home/release/{audience}/active"
+    return release(first, last, int(part * ALLOWED), stream=stream, audience=audience, topic=topic)
+
+
+def test_charges_of_both_streams_add_up(ledger: Ledger) -> None:
+    reserve(ledger, about("hr", 0, 9, 0.6))
+    with pytest.raises(LedgerError) as refused:
+        reserve(ledger, about("steps", 9, 20, 0.5))
+    assert str(refused.value).startswith(
+        "watch/steps, audience public, with all of watch/hr+steps, which move together: ticks 9..9 would reach"
+    )
+    reserve(ledger, about("steps", 10, 20, 0.5))
+    reserve(ledger, about("steps", 0, 9, 0.4))
+    reserve(ledger, about("room", 0, 9, 1.0))
+    reserve(ledger, about("steps", 0, 9, 1.0, "press"))
+    assert ledger.remaining(key(), 0, 9) == 0
+    assert ledger.remaining(key(), 10, 12) == ledger.remaining(key(stream="steps"), 10, 12) == ALLOWED // 2
+    by_key = {account.key: account for account in ledger.accounts()}
+    own = by_key[key()]
+    assert (own.together, own.spent, own.spent_together, own.remaining) == (
+        "watch/hr+steps",
+        int(0.6 * ALLOWED),
+        ALLOWED,
+        0,
+    )
+    assert by_key[key(stream="room")].together == ""
+    assert by_key[key(audience="press")].remaining == 0
+    assert verify(ledger).problems == ()
+
+
+def test_nothing_charged_is_refused_beside_a_full_neighbour(ledger: Ledger) -> None:
+    """Windows of a device are in the base of both accounts."""
+    wide = Allowance(key(), ALLOWED, ALLOWED // 2, 1.0, "informed", "chain", FREE)
+    ledger.set_allowances([wide, wide._replace(key=key(stream="steps"))], time_us=2)
+    reserve(ledger, about("hr", 0, 9, 0.5))
+    with pytest.raises(LedgerError, match="which move together: ticks 5"):
+        reserve(ledger, about("steps", 5, 14, 0.1))
+    assert verify(ledger).problems == ()
+
+
+def test_streams_may_join_later_and_never_part(ledger: Ledger) -> None:
+    """What was told before counts; a class of other streams joins theirs to these."""
+    reserve(ledger, about("hr", 0, 9, 0.5))
+    reserve(ledger, about("room", 0, 9, 0.6))
+    ledger.charge_together([(("watch", "steps"), ("watch", "room"))], time_us=2)
+    assert {account.together for account in ledger.accounts()} == {"watch/hr+room+steps"}
+    with pytest.raises(LedgerError, match=r"ticks 0\.\.9 would reach"):
+        reserve(ledger, about("steps", 0, 9, 0.1))
+    reserve(ledger, about("steps", 10, 19, 1.0))
+    ledger.charge_together([PAIR], time_us=3)
+    with pytest.raises(LedgerError, match=r"ticks 10\.\.10 would reach"):
+        reserve(ledger, about("room", 10, 10, 0.1))
+    assert verify(ledger).problems == ()  # the first entries were made before they were charged together
+
+
+def test_a_release_that_does_not_compose_stands_alone_among_them(ledger: Ledger) -> None:
+    ledger.set_allowances(
+        [
+            Allowance(key(stream="steps", audience="guild"), ALLOWED, 0, 1.0, "ignorant", "group", FREE),
+            Allowance(key(audience="guild"), ALLOWED, 0, 1.0, "ignorant", "chain", FREE),
+        ],
+        time_us=1,
+    )
+    reserve(ledger, about("hr", 0, 9, 0.1, "guild"))
+    alone = release(
+        50, 59, ALLOWED, stream="steps", audience="guild", mechanism="group", topic="fugu/2/home/release/guild/active"
+    )
+    with pytest.raises(LedgerError, match=r"something was charged to watch/hr\+steps before"):
+        reserve(ledger, alone)
+
+
+def test_a_lost_ledger_begins_after_the_last_release_of_any_of_them(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.begin([("watch", "hr", 10), ("watch", "steps", 500), ("watch", "room", 0)], "new", "store")
+    assert ledger.beginning(["watch"], "hr") == 500
+    assert ledger.beginning(["watch"], "room") == 0
+    with pytest.raises(LedgerError, match="this ledger begins with tick 500 of stream hr"):
+        reserve(ledger, about("hr", 499, 510, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("DELETE FROM together", "is not charged with watch/hr+steps"),
+        ("UPDATE together SET name='x' WHERE stream='hr'", "is not charged with watch/hr+steps"),
+        ("UPDATE together SET after_entry=1", "is not charged with watch/hr+steps"),
+        ("UPDATE runs SET charge=charge+1", "charges are not those of its entries"),
+        ("UPDATE members SET charge=charge*2", "reached"),
+    ],
+)
+def test_the_audit_finds_what_was_taken_apart(ledger: Ledger, change: str, problem: str) -> None:
+    joint = chains(200.0)
+    allowed = allowance(joint, 1.0, "universal")
+    accounts = [
+        Allowance(key(stream=stream, audience="guild"), allowed, 0, 1.0, "universal", "chain", (joint,))
+        for stream in ("hr", "steps")
+    ]
+    ledger.set_allowances(accounts, time_us=1)
+    for stream in ("hr", "steps"):
+        topic = "fugu/2/home/release/guild/active"
+        reserve(ledger, release(0, 9, allowed // 2, stream=stream, audience="guild", topic=topic))
+    assert verify(ledger).problems == ()
+    ledger._db.execute(change)
+    assert any(problem in found for found in verify(ledger).problems), verify(ledger).problems
+
+
+def test_the_peak_of_a_sum() -> None:
+    runs = [Run(0, 9, 3), Run(5, 14, 4), Run(10, 20, 5), Run(30, 30, 8)]
+    assert peak_of_sum(runs) == 9
+    assert peak_of_sum(runs[:2]) == 7
+    assert peak_of_sum([]) == 0
