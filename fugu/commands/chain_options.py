@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from fugu.commands.arguments import interval, one_of
+from fugu.commands.arguments import interval, number, one_of
 from fugu.commands.plan_options import ChainOptions
 from fugu.errors import CommandLineError
-from gateway.planning.chain_source import ChainSource, bare_chains, file_source, interval_source
+from gateway.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
 from gateway.privacy.accountant import Chains
 from gateway.privacy.starts import Start
 
-__all__ = ["chain_source", "chosen_start", "declared_chains"]
+__all__ = ["chain_source", "chosen_segments", "chosen_start", "declared_chains"]
 
+_LONGEST = 1 << 31
 _STARTS: tuple[Start, ...] = ("any", "stationary")
 
 
@@ -54,3 +55,22 @@ def chosen_start(text: str | None) -> Start | None:
         CommandLineError: there is none of that name.
     """
     return None if text is None else one_of(text, "start", _STARTS)
+
+
+def chosen_segments(text: str | None, options: ChainOptions) -> int | None:
+    """Read --segments: the most ticks of a segment.
+
+    Raises:
+        FuguError: it is no such number, or no model with one was given.
+        OSError: the model cannot be read.
+    """
+    if text is None:
+        return None
+    if text == "fitted":
+        if options.model is None:
+            raise CommandLineError("--segments fitted: give --model, a file of 'fugu model fit'")
+        return fitted_segment(options.model)
+    ticks = number(text, "segments")
+    if not 1.0 <= ticks < _LONGEST or ticks != int(ticks):
+        raise CommandLineError(f"segments must be a whole number of ticks from 1 on, or fitted, got {text!r:.40}")
+    return int(ticks)

@@ -9,17 +9,18 @@ from typing import get_args
 
 from contract.discretisers import remembers
 from fugu.commands import arguments
-from fugu.commands.chain_options import chain_source
+from fugu.commands.chain_options import chain_source, chosen_segments
 from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions, StreamOptions
 from fugu.commands.policy_header import chosen_discretiser, policy_header
 from fugu.errors import CommandError
 from fugu.view.policy import missing_sentence
-from fugu.view.stream_plan import plan_document, show_plan
+from fugu.view.stream_plan import Segments, plan_document, show_plan
 from fugu.view.terminal import say, warn, working
 from gateway.planning.chain_source import ChainSource
 from gateway.planning.comparison import compare
 from gateway.planning.planner import Request, make_plan
 from gateway.planning.policy_builder import build_policy
+from gateway.planning.segments import segment_loss
 from gateway.privacy.randomised_response import Objective
 
 __all__ = ["plan_stream"]
@@ -43,6 +44,7 @@ def plan_stream(
         OSError: a file cannot be read or written.
     """
     request, source = _request(options, chains)
+    segments = chosen_segments(options.segments, chains)
     made = chosen_discretiser(discretiser, source)
     with working("planning a stream"):
         plan = make_plan(replace(request, longer_periods=made is None or not remembers(made)))
@@ -52,10 +54,13 @@ def plan_stream(
         output.write_text(document.to_json(), encoding="utf-8")
     with working("comparing with other noise"):
         others = compare(plan)
+    apart = None
+    if segments is not None:
+        apart = Segments(segments, segment_loss(plan.chosen, plan.request.adversary, segments))
     if as_json:
-        print(json.dumps(plan_document(plan, source, others, made), indent=2))
+        print(json.dumps(plan_document(plan, source, others, made, apart), indent=2))
     else:
-        show_plan(plan, source, others, made)
+        show_plan(plan, source, others, made, apart)
         if output is not None:
             say(f"policy written to {output}: {missing_sentence(document)}")
     for warning in source.warnings:

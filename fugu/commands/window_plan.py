@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, get_args
 from contract.mechanisms import Composing
 from contract.window_frames import WINDOW_NAME_PATTERN
 from fugu.commands import arguments
-from fugu.commands.chain_options import chain_source, chosen_start, declared_chains
+from fugu.commands.chain_options import chain_source, chosen_segments, chosen_start, declared_chains
 from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions, WindowOptions
 from fugu.commands.policy_header import chosen_discretiser, policy_header
 from fugu.errors import CommandError, CommandLineError
@@ -79,6 +79,8 @@ def _plan_policy(
     """Windows that a device releases for ever, and symbols beside them, under one epsilon."""
     if options.length is not None or options.endless:
         raise CommandLineError("--window plans for a policy, without --length and --endless")
+    if options.segments is not None:
+        raise CommandLineError("--segments compares noise: a policy cannot hold it, so plan without --window")
     mechanism = _composing(options)
     source = chain_source(chains)
     made = chosen_discretiser(discretiser, source)
@@ -189,6 +191,7 @@ def _plan(options: WindowOptions, given: ChainOptions) -> _Plan:
         adversary=arguments.adversary(options.adversary or "ignorant"),
         states=None if options.count is None else _states(options),
         start=chosen_start(options.start),
+        segments=chosen_segments(options.segments, given),
     )
     return _Plan(request, None if seconds is None else max(1, round(seconds * 1_000_000)), notes, warnings)
 

@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from contract.chains import BinaryChains, FiniteChains, JointChains
 from contract.discretisers import Discretiser
 from contract.noise_table import SCALE
 from fugu.view.protected import protected_sentence
-from fugu.view.stretches import STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
+from fugu.view.stretches import SEGMENTS, STRETCH_COLUMNS, STRETCH_TITLE, stretch_documents, stretch_rows
 from fugu.view.terminal import say, show_table
 from gateway.attack import success_bound
 from gateway.planning.chain_source import ChainSource
 from gateway.planning.comparison import Comparison
 from gateway.planning.planner import Option, Plan, Refusal
 
-__all__ = ["advice", "plan_document", "show_plan"]
+__all__ = ["Segments", "advice", "plan_document", "show_plan"]
 
 _FEW_BITS = 0.01
 _ROUNDING = 1e-6
 
 
+class Segments(NamedTuple):
+    """What the symbols would lose in independent segments.
+
+    Attributes:
+        ticks: the most of a segment.
+        epsilon: in nats.
+    """
+
+    ticks: int
+    epsilon: float
+
+
 def plan_document(
-    plan: Plan, source: ChainSource, others: list[Comparison], discretiser: Discretiser | None
+    plan: Plan,
+    source: ChainSource,
+    others: list[Comparison],
+    discretiser: Discretiser | None,
+    segments: Segments | None = None,
 ) -> dict[str, Any]:
     """Return a plan as an object for JSON.
 
@@ -47,6 +63,7 @@ def plan_document(
             for option in plan.periods
         ],
         "baselines": [_baseline_document(other) for other in others],
+        "segments": None if segments is None else segments._asdict(),
         "better_every": None if plan.better is None else plan.better.every,
         "advice": advice(plan),
         "notes": list(source.notes),
@@ -87,7 +104,13 @@ def _baseline_document(other: Comparison) -> dict[str, Any]:
     }
 
 
-def show_plan(plan: Plan, source: ChainSource, others: list[Comparison], discretiser: Discretiser | None) -> None:
+def show_plan(
+    plan: Plan,
+    source: ChainSource,
+    others: list[Comparison],
+    discretiser: Discretiser | None,
+    segments: Segments | None = None,
+) -> None:
     """Print a plan."""
     request, chosen = plan.request, plan.chosen
     for note in source.notes:
@@ -95,6 +118,9 @@ def show_plan(plan: Plan, source: ChainSource, others: list[Comparison], discret
     say(f"Chains: {_chains(chosen)}; {_sampling(plan, chosen)}")
     say(protected_sentence(discretiser))
     show_table("The stream", ("", ""), _facts(plan))
+    if segments is not None:
+        told = f"in independent segments of at most {segments.ticks} ticks these symbols would lose"
+        say(f"{told} {segments.epsilon:.10f}; {SEGMENTS}")
     show_table(STRETCH_TITLE, STRETCH_COLUMNS, stretch_rows(chosen.stretches))
     show_table(
         f"The same epsilon ({request.epsilon:g}, {request.adversary}) at longer sampling periods",

@@ -9,9 +9,13 @@ from typing import Any
 
 from contract.stretches import Stretch
 
-__all__ = ["STRETCH_COLUMNS", "STRETCH_TITLE", "stretch_documents", "stretch_lines", "stretch_rows"]
+__all__ = ["SEGMENTS", "STRETCH_COLUMNS", "STRETCH_TITLE", "stretch_documents", "stretch_lines", "stretch_rows"]
 
 STRETCH_TITLE = "What is protected: single ticks; a stretch of them, being one way or another, is less so"
+SEGMENTS = (
+    "this holds only where readings come in segments of at most so many ticks that are independent of one another. No "
+    "device can check that: it is a comparison, and goes into no policy."
+)
 _DIGITS = Context(prec=6, rounding=ROUND_CEILING)
 STRETCH_COLUMNS = ("stretch", "ticks", "epsilon")
 
