@@ -17,6 +17,7 @@ __all__ = [
     "JointOptions",
     "MeasureOptions",
     "OutputOption",
+    "SegmentsOption",
     "StartOption",
     "StreamOptions",
     "WindowOptions",
@@ -36,6 +37,15 @@ StartOption = Annotated[
         "--start",
         help="What is believed of the first tick: any (whatever its law) or stationary (default: as the chains are "
         "given; Q and R are stationary). The output says what is covered.",
+    ),
+]
+SegmentsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--segments",
+        metavar="TICKS|fitted",
+        help="Compare: what it would be if readings came in segments of at most so many ticks, independent of one "
+        "another; fitted: the longest that the model's recording had. No device can check it: it goes into no policy.",
     ),
 ]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a policy.")]
@@ -74,6 +84,7 @@ class StreamOptions:
     period: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Length of one tick of the chain (default: the model's).")
     ] = None
+    segments: SegmentsOption = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +132,7 @@ class WindowOptions:
         str | None, typer.Option(help="As for plan stream (default: informed with --window, else ignorant).")
     ] = None
     start: StartOption = None
+    segments: SegmentsOption = None
     period: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Length of one tick (default: the fitted model's).")
     ] = None

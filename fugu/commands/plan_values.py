@@ -6,7 +6,7 @@ from contract.discretisers import Discretiser, Thresholds
 from fugu.commands import arguments
 from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions
 from fugu.errors import CommandLineError
-from gateway.planning.chain_source import ChainSource, bare_chains, file_source, interval_source
+from gateway.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
 from gateway.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, thresholds
 from gateway.privacy.accountant import Chains
 from gateway.privacy.starts import Start
@@ -14,12 +14,14 @@ from gateway.privacy.starts import Start
 __all__ = [
     "chain_source",
     "chosen_discretiser",
+    "chosen_segments",
     "chosen_start",
     "declared_chains",
     "latency_seconds",
     "policy_header",
 ]
 
+_LONGEST = 1 << 31
 _STARTS: tuple[Start, ...] = ("any", "stationary")
 
 
@@ -63,6 +65,25 @@ def chosen_start(text: str | None) -> Start | None:
         CommandLineError: there is none of that name.
     """
     return None if text is None else arguments.one_of(text, "start", _STARTS)
+
+
+def chosen_segments(text: str | None, options: ChainOptions) -> int | None:
+    """Read --segments: the most ticks of a segment.
+
+    Raises:
+        FuguError: it is no such number, or no model with one was given.
+        OSError: the model cannot be read.
+    """
+    if text is None:
+        return None
+    if text == "fitted":
+        if options.model is None:
+            raise CommandLineError("--segments fitted: give --model, a file of 'fugu model fit'")
+        return fitted_segment(options.model)
+    ticks = arguments.number(text, "segments")
+    if not 1.0 <= ticks < _LONGEST or ticks != int(ticks):
+        raise CommandLineError(f"segments must be a whole number of ticks from 1 on, or fitted, got {text!r:.40}")
+    return int(ticks)
 
 
 def policy_header(

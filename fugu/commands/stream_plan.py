@@ -9,14 +9,15 @@ from typing import get_args
 from contract.discretisers import remembers
 from fugu.commands import arguments
 from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions, StreamOptions
-from fugu.commands.plan_values import chain_source, chosen_discretiser, policy_header
+from fugu.commands.plan_values import chain_source, chosen_discretiser, chosen_segments, policy_header
 from fugu.errors import CommandError
 from fugu.view.policy import missing_sentence
-from fugu.view.stream_plan import plan_document, show_plan
+from fugu.view.stream_plan import Segments, plan_document, show_plan
 from fugu.view.terminal import say, warn, working
 from gateway.planning.chain_source import ChainSource
 from gateway.planning.planner import Request, make_plan
 from gateway.planning.policy_builder import build_policy
+from gateway.planning.segments import segment_loss
 from gateway.privacy.randomised_response import Objective
 
 __all__ = ["plan_stream"]
@@ -40,6 +41,7 @@ def plan_stream(
         OSError: a file cannot be read or written.
     """
     source = chain_source(chains)
+    segments = chosen_segments(options.segments, chains)
     made = chosen_discretiser(discretiser, source)
     request = _request(options, source, longer_periods=made is None or not remembers(made))
     about = None
@@ -50,10 +52,13 @@ def plan_stream(
         policy = None if about is None else build_policy(plan, about)
     if output is not None and policy is not None:
         output.write_text(policy.to_json(), encoding="utf-8")
+    apart = None
+    if segments is not None:
+        apart = Segments(segments, segment_loss(plan.chosen, plan.request.adversary, segments))
     if as_json:
-        print(json.dumps(plan_document(plan, source, made), indent=2))
+        print(json.dumps(plan_document(plan, source, made, apart), indent=2))
     else:
-        show_plan(plan, source, made)
+        show_plan(plan, source, made, apart)
         if policy is not None:
             say(f"policy written to {output}: {missing_sentence(policy)}")
     for warning in source.warnings:

@@ -11,7 +11,14 @@ from contract.mechanisms import Composing
 from contract.window_frames import WINDOW_NAME_PATTERN
 from fugu.commands import arguments
 from fugu.commands.plan_options import ChainOptions, DiscretiserOptions, HeaderOptions, WindowOptions
-from fugu.commands.plan_values import chain_source, chosen_discretiser, chosen_start, declared_chains, policy_header
+from fugu.commands.plan_values import (
+    chain_source,
+    chosen_discretiser,
+    chosen_segments,
+    chosen_start,
+    declared_chains,
+    policy_header,
+)
 from fugu.errors import CommandError, CommandLineError
 from fugu.view.policy import missing_sentence
 from fugu.view.terminal import say, warn, working
@@ -69,6 +76,8 @@ def _plan_policy(
     """Windows that a device releases for ever, and symbols beside them, under one epsilon."""
     if options.length is not None or options.endless:
         raise CommandLineError("--window plans for a policy, without --length and --endless")
+    if options.segments is not None:
+        raise CommandLineError("--segments compares noise: a policy cannot hold it, so plan without --window")
     mechanism = _composing(options)
     source = chain_source(chains)
     made = chosen_discretiser(discretiser, source)
@@ -159,6 +168,7 @@ def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -
         adversary=arguments.adversary(options.adversary or "ignorant"),
         states=None if options.count is None else _states(options),
         start=chosen_start(options.start),
+        segments=chosen_segments(options.segments, given),
     )
     if isinstance(chains, tuple) and request.adversary == "informed" and (states := chains[0].states) >= _SLOW_STATES:
         warn(f"what a device accepts for known chains of {states} states, informed adversary, can take minutes")

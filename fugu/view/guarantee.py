@@ -11,7 +11,20 @@ from contract.discretisers import Baseline, Discretiser, Thresholds
 from contract.stretches import Stretch
 from fugu.view.terminal import show_table
 
-__all__ = ["STRETCH_TITLE", "protected_sentence", "show_stretches", "stretch_documents", "stretch_lines", "worth"]
+__all__ = [
+    "SEGMENTS",
+    "STRETCH_TITLE",
+    "protected_sentence",
+    "show_stretches",
+    "stretch_documents",
+    "stretch_lines",
+    "worth",
+]
+
+SEGMENTS = (
+    "this holds only where readings come in segments of at most so many ticks that are independent of one another. No "
+    "device can check that: it is a comparison, and goes into no policy."
+)
 
 STRETCH_TITLE = "What is protected: single ticks; a stretch of them, being one way or another, is less so"
 _MOST_NAMES = 6

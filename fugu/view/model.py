@@ -12,6 +12,7 @@ from fugu.view.terminal import say, show_table
 from gateway.planning.alternatives import SPANS, Alternative
 from gateway.planning.chain_source import attack_words, class_words
 from gateway.planning.grid_model import GridModel
+from gateway.planning.segments import segment_gain
 from gateway.planning.traces import Traces
 from gateway.privacy.chain_model import Attacked, ChainModel, LikelihoodRatio, SlowRegime, Stretches
 
@@ -35,6 +36,8 @@ def show_model(model: ChainModel, confidence: float, missing: int) -> None:
     period = "" if model.period_seconds is None else f", one tick every {model.period_seconds:g} s"
     every = f", every {model.decimate}th row of each segment" if model.decimate > 1 else ""
     say(f"{model.source}: column {model.column}, {model.n} rows, {model.states} states{every}{period}")
+    if model.segments > 1:
+        say(f"{model.segments} segments without a gap, the longest of {model.longest_segment} rows")
     if isinstance(model.discretiser, Thresholds):
         say(f"state 1 is a value of at least {model.discretiser.edges[0]:g}")
     elif isinstance(model.discretiser, Baseline):
@@ -82,6 +85,13 @@ def show_class(model: ChainModel, others: Sequence[Alternative]) -> None:
             ],
         )
     say(f"No class: {model.refused}" if model.refused else f"Class: {class_words(model)}.")
+    if model.segments > 1 and model.chains is not None:
+        gain = segment_gain(model.chains, model.longest_segment)
+        if gain is not None:
+            say(
+                f"Counts at epsilon 1, universal adversary, need noise of scale {gain.dependent:.4g}; were segments "
+                f"independent, {gain.independent:.4g} (--segments fitted). A gap alone is no proof of that."
+            )
 
 
 def show_stretches(stretches: Sequence[Stretches], regimes: Sequence[SlowRegime]) -> None:

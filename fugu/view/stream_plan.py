@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from contract.chains import BinaryChains, FiniteChains, JointChains
 from contract.discretisers import Discretiser
@@ -16,13 +16,27 @@ from gateway.planning.chain_source import ChainSource
 from gateway.planning.planner import Option, Plan, Refusal
 from gateway.privacy.utility import Utility
 
-__all__ = ["advice", "plan_document", "show_plan"]
+__all__ = ["Segments", "advice", "plan_document", "show_plan"]
 
 _FEW_BITS = 0.01
 _ROUNDING = 1e-6
 
 
-def plan_document(plan: Plan, source: ChainSource, discretiser: Discretiser | None) -> dict[str, Any]:
+class Segments(NamedTuple):
+    """What the symbols would lose in independent segments.
+
+    Attributes:
+        ticks: the most of a segment.
+        epsilon: in nats.
+    """
+
+    ticks: int
+    epsilon: float
+
+
+def plan_document(
+    plan: Plan, source: ChainSource, discretiser: Discretiser | None, segments: Segments | None = None
+) -> dict[str, Any]:
     """Return a plan as an object for JSON.
 
     rho0 and rho1 are the exact values threshold / 2^32; epsilon is what the table really loses, epsilon_asked what was
@@ -54,6 +68,7 @@ def plan_document(plan: Plan, source: ChainSource, discretiser: Discretiser | No
             }
             for other, worth, real in plan.others
         ],
+        "segments": None if segments is None else segments._asdict(),
         "better_every": None if plan.better is None else plan.better.every,
         "advice": advice(plan),
         "notes": list(source.notes),
@@ -78,7 +93,9 @@ def _option_document(plan: Plan, option: Option) -> dict[str, Any]:
     }
 
 
-def show_plan(plan: Plan, source: ChainSource, discretiser: Discretiser | None) -> None:
+def show_plan(
+    plan: Plan, source: ChainSource, discretiser: Discretiser | None, segments: Segments | None = None
+) -> None:
     """Print a plan."""
     request, chosen = plan.request, plan.chosen
     noise = ("rho0", "rho1") if chosen.table.states == 2 else ("wrong symbol",)
@@ -88,6 +105,9 @@ def show_plan(plan: Plan, source: ChainSource, discretiser: Discretiser | None) 
     say(f"Chains: {_chains(chosen)}; one reading every {_length(plan, chosen.every)}")
     say(protected_sentence(discretiser))
     show_table("The stream", ("", ""), _facts(plan))
+    if segments is not None:
+        told = f"in independent segments of at most {segments.ticks} ticks these symbols would lose"
+        say(f"{told} {segments.epsilon:.10f}; {SEGMENTS}")
     show_stretches(chosen.stretches)
     show_table(
         f"The same epsilon ({request.epsilon:g}, {request.adversary}) at longer sampling periods",

@@ -12,7 +12,7 @@ from contract.exponential import log_up
 from contract.guarantee import tick_ratios
 from contract.stretches import Stretch, stretches
 from contract.windows import Window
-from fugu.view.guarantee import protected_sentence, show_stretches, stretch_documents
+from fugu.view.guarantee import SEGMENTS, protected_sentence, show_stretches, stretch_documents
 from fugu.view.terminal import say, show_table
 from gateway.planning.answers import WindowError, window_error
 from gateway.planning.joint_plan import JointPlan
@@ -56,6 +56,8 @@ def show_noise(
     for note in notes:
         say(note)
     span = "windows without end" if request.length is None else f"one window of {request.length} ticks"
+    if request.segments is not None:
+        span += f", independent segments of at most {request.segments} ticks"
     title = f"Noise for a {request.query} at epsilon {request.epsilon:g}, {request.adversary} adversary, {span}"
     show_table(title, _COLUMNS, [_row(each, least=refused is not None and each is best) for each in found])
     for other, why in (refused or {}).items():
@@ -71,7 +73,9 @@ def show_noise(
         "scale: of the Laplace noise on every number, in ticks, as a policy writes it. further: whether the "
         "same epsilon covers a stream of such windows that do not overlap. start: what the first tick's law may be."
     )
-    if request.length is not None:
+    if request.segments is not None:
+        say(SEGMENTS)
+    elif request.length is not None:
         say("with --endless, not --length, chain, quilts and gk16 compose, and a device's policy takes their scale.")
     elif best.planned.device is None:
         say("no policy can declare these chains with their start: a device cannot check this noise.")
@@ -103,6 +107,7 @@ def noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]
         "start": noise.start,
         "query": request.query,
         "length": request.length,
+        "segments": request.segments,
         "error": {
             name: value
             for name, value in _error(request, each)._asdict().items()

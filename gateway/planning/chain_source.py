@@ -66,6 +66,16 @@ def file_source(path: Path) -> ChainSource:
     return _pairs(path) if json.loads(path.read_bytes()).get("kind") == "joint" else _fitted(path)
 
 
+def fitted_segment(path: Path) -> int:
+    """The ticks of the longest segment, without a gap, of the recording that a chain file was fitted to.
+
+    Raises:
+        ModelError: the file holds no fitted chain.
+        OSError: it cannot be read.
+    """
+    return _model(path).longest_segment
+
+
 def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
     """Read a file of chains that are declared as they are; none if it holds a fitted one, which stands for a class.
 
@@ -113,10 +123,7 @@ def _bare(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
 
 
 def _fitted(path: Path) -> ChainSource:
-    try:
-        model = ChainModel.from_json(path.read_bytes())
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
+    model = _model(path)
     if model.chains is None:
         raise ModelError(f"{path}: {model.source}: {model.refused}")
     notes = [f"class of chains from {model.source}: {class_words(model)}"]
@@ -160,6 +167,13 @@ def _pairs(path: Path) -> ChainSource:
         notes=(f"class of chains: the chain of order 2 of {one.source}, taken as it is ({len(model.shows)} pairs)",),
         warnings=(model.warning,),
     )
+
+
+def _model(path: Path) -> ChainModel:
+    try:
+        return ChainModel.from_json(path.read_bytes())
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
 
 
 def _typical(model: ChainModel) -> Matrix:

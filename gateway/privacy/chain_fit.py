@@ -63,6 +63,7 @@ def fit(
     if not counts.sum():
         raise ModelError(f"{source}: no two neighbouring rows, so there is no transition to count")
     covered, refused = _covered(states, segments, k)
+    lengths = np.unique(segments, return_counts=True)[1]
     transition = model_fit.transition_matrix(counts)
     return ChainModel(
         source=source,
@@ -72,6 +73,8 @@ def fit(
         missing_state=missing_state,
         missing_share=missing_share,
         n=int(states.size),
+        segments=lengths.size,
+        longest_segment=int(lengths.max()),
         decimate=decimate,
         period_seconds=None if period_seconds is None else period_seconds * decimate,
         counts=count_rows(counts),

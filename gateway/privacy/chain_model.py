@@ -8,6 +8,8 @@
     missing_state     the state of rows without a reading, the last one; null if they were left out
     missing_share     share of the rows that had no reading
     n                 rows that were used, after decimation
+    segments          stretches without a gap
+    longest_segment   rows of the longest of them
     decimate          D: every D-th row of each segment was used
     period_seconds    median step of column t, times D; null without a column t
     counts            k x k transition counts (inside segments)
@@ -153,6 +155,8 @@ class ChainModel(Document):
     missing_state: int | None = None
     missing_share: Probability = 0.0
     n: int = Field(ge=2)
+    segments: int = Field(ge=1)
+    longest_segment: int = Field(ge=1)
     decimate: int = Field(ge=1)
     period_seconds: float | None = Field(gt=0.0)
     counts: Counts
@@ -175,6 +179,8 @@ class ChainModel(Document):
         k = self.states
         if self.missing_state not in (None, k - 1):
             raise ValueError("missing_state is not the last state")
+        if not self.longest_segment + self.segments - 1 <= self.n <= self.longest_segment * self.segments:
+            raise ValueError("so many segments of at most that many rows are not n rows")
         squares = [self.counts, self.transition, *(regime.transition for regime in self.regimes)]
         squares += [matrix for cells in self.intervals for matrix in (cells.low, cells.high)]
         if any(len(square) != k or any(len(row) != k for row in square) for square in squares):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise, permutations
 from typing import Literal, NamedTuple
 
@@ -115,8 +115,7 @@ class _Together:
         """The verdicts, the truth first."""
         rows = [self._row("every path added up", self._real, "at least")]
         adversaries: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
-        for adversary in adversaries:
-            rows.append(self._row(f"chain accountant, {adversary}", lambda who=adversary: self._accounted(who)))  # type: ignore[misc]
+        rows += [self._row(f"chain accountant, {each}", partial(self._accounted, each)) for each in adversaries]
         rows += [
             self._row("quilt accountant", self._quilts),
             self._row("theorem 3.1, corrected", self._adjacent),

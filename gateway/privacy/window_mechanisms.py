@@ -54,6 +54,7 @@ class WindowRequest:
         adversary: what the adversary may know.
         states: what a count counts; None if that is open. Only the Wasserstein mechanism's noise depends on it.
         start: the start that is to be covered; None for the one that the class comes with.
+        segments: the most ticks of a segment, where segments are independent of one another; None for one chain.
     """
 
     chains: Chains
@@ -63,6 +64,7 @@ class WindowRequest:
     adversary: Adversary
     states: tuple[int, ...] | None = None
     start: Start | None = None
+    segments: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse states that the chains do not have.
@@ -74,6 +76,11 @@ class WindowRequest:
             k = self.chains[0].states if isinstance(self.chains, tuple) else self.chains.states
             if not (self.states and set(self.states) <= set(range(k))):
                 raise ChainClassError(f"states to count are some of 0 to {k - 1}, got {list(self.states)}")
+
+    @property
+    def life(self) -> int | None:
+        """The most ticks that depend on one another and are told of; None for no end. Fewer ticks lose no more."""
+        return min((ticks for ticks in (self.length, self.segments) if ticks is not None), default=None)
 
     @property
     def accounted(self) -> Chains:
@@ -144,13 +151,13 @@ def least_noise(request: WindowRequest) -> WindowNoise:
 
 def _chain(request: WindowRequest) -> tuple[float, str, bool]:
     accountant = ChainAccountant(request.accounted)
-    rate = accountant.allowance(request.epsilon, request.adversary, request.length)
-    bound = accountant.loss(rate, request.adversary, request.length).bound
+    rate = accountant.allowance(request.epsilon, request.adversary, request.life)
+    bound = accountant.loss(rate, request.adversary, request.life).bound
     return request.sensitivity / rate, f"{bound}; {rate:.6g} nats a tick", request.length is None
 
 
 def _quilt(scale_of: Callable[..., QuiltScale], request: WindowRequest) -> tuple[float, str, bool]:
-    found = scale_of(known_chains(request.chains, request.start), request.length, request.epsilon)
+    found = scale_of(known_chains(request.chains, request.start), request.life, request.epsilon)
     a, b = found.quilt
     arms = [f"{a} before" * (a is not None), f"{b} after" * (b is not None)]
     where = " and ".join(arm for arm in arms if arm) or "none: the whole window"
@@ -160,7 +167,9 @@ def _quilt(scale_of: Callable[..., QuiltScale], request: WindowRequest) -> tuple
 
 
 def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
-    length = _bounded(request)
+    length = _bounded(request.length)
+    if request.segments is not None:
+        raise ChainClassError("its noise need not grow with the length: plan each segment with its --length")
     if request.query != "count":
         raise ChainClassError("releases one number: it has no histograms")
     chains = known_chains(request.chains, request.start)
@@ -181,15 +190,16 @@ def _gk16(request: WindowRequest) -> tuple[float, str, bool]:
     chains = known_chains(request.chains, request.start)
     if isinstance(request.chains, BinaryChains) and isinstance(chains, tuple) and len(chains) > 1:
         raise ChainClassError("needs chains, not an interval of them, for any start")
-    found = influence_scale(chains, request.length, request.epsilon)
+    # of a shorter segment the matrix is another one: without a length it covers all
+    found = influence_scale(chains, request.length if request.segments is None else None, request.epsilon)
     reason = f"influence matrix of spectral norm up to {found.norm:.4g}"
     return request.sensitivity * found.scale, reason, request.length is None
 
 
 def _group(request: WindowRequest) -> tuple[float, str, bool]:
-    length = _bounded(request)
+    length = _bounded(request.life)
     scale = group_dp_scale(length, request.epsilon, sensitivity=request.sensitivity)
-    return scale, f"all {length} ticks are one secret", False
+    return scale, f"all {length} ticks are one secret", request.length is None
 
 
 def _entry(request: WindowRequest) -> tuple[float, str, bool]:
@@ -224,7 +234,7 @@ def _start(request: WindowRequest, mechanism: Mechanism) -> Covered:
     return covered_start(request.accounted if mechanism == "chain" else known_chains(request.chains, request.start))
 
 
-def _bounded(request: WindowRequest) -> int:
-    if request.length is None:
+def _bounded(length: int | None) -> int:
+    if length is None:
         raise ChainClassError("needs a length: its noise grows with the stream")
-    return request.length
+    return length

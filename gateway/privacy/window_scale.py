@@ -116,7 +116,7 @@ def planned_scale(request: WindowRequest, noise: WindowNoise, period_us: int | N
     """
     scale = lawful_scale(noise.scale)
     declared = None
-    if noise.composes:
+    if noise.composes and request.segments is None:  # which no device can check
         declared = declared_class(request.accounted, request.adversary)
     accepted = scale
     if declared is not None:
@@ -124,11 +124,11 @@ def planned_scale(request: WindowRequest, noise: WindowNoise, period_us: int | N
     rate = request.sensitivity / float(accepted) * (1.0 + 2.0**-50)
     chains = request.accounted
     accountant = ChainAccountant(chains)
-    alike = request.length is None and (
+    alike = request.life is None and (
         request.adversary == "universal" or isinstance(chains, BinaryChains | BoundedChains)
     )
     try:
-        single = accountant.loss(rate, request.adversary, request.length).epsilon
+        single = accountant.loss(rate, request.adversary, request.life).epsilon
     except ChainClassError:
         single = math.inf
     told = stretches(single, rate, period_us, sides_alike=alike)

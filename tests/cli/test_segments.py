@@ -1,0 +1,43 @@
+"""`--segments`: what independent segments would be worth, in both plans, and in no policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.support.command import Fugu
+
+
+def test_what_segments_would_be_worth(fugu: Fugu, tmp_path: Path) -> None:
+    generator = np.random.default_rng(4)
+    rows, state, tick = ["t,value,seg"], 0, 0
+    for segment in range(60):
+        for _ in range(int(generator.integers(50, 80)) if segment else 80):
+            state ^= int(generator.random() < (0.15, 0.25)[state])
+            rows.append(f"{tick},{state},{segment}")
+            tick += 30
+        tick += 3000
+    recording, model = tmp_path / "gaps.csv", tmp_path / "chain.json"
+    recording.write_text("\n".join(rows) + "\n")
+    fitted = fugu("model", "fit", recording, "--column", "value", "-o", model)
+    assert fitted.code == 0
+    assert "60 segments without a gap, the longest of 80 rows" in fitted.out
+    assert "A gap alone is no proof of that." in fitted.out.replace("\n", " ")
+    words = ("plan", "window", "--model", model, "--epsilon", 1, "--adversary", "universal", "--mechanism", "chain")
+    alone, cut = fugu(*words, "--json").json(), fugu(*words, "--segments", "fitted", "--json").json()
+    assert (alone["segments"], cut["segments"], cut["chains"]) == (None, 80, None)
+    assert "goes into no policy" in fugu(*words, "--segments", 12).out
+    refused = fugu(*words[:-2], "--segments", 12, "--window", "5m")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "a policy cannot hold it" in refused.err
+    for text in ("0", "1.5", "x"):
+        assert fugu(*words, "--segments", text).code == 2
+    assert fugu("plan", "window", "--q", 0.1, "--r", 0.4, "--epsilon", 1, "--segments", "fitted").code == 2
+    stream = fugu("plan", "stream", "--q", 0.1, "--r", 0.4, "--epsilon", 1, "--segments", 6, "--json").json()
+    assert stream["segments"]["ticks"] == 6
+    assert 0.5 < stream["segments"]["epsilon"] < stream["epsilon"]
+    policy = tmp_path / "policy.json"
+    header = ("--fleet", "home", "--device", "watch", "--stream", "hr", "--threshold", 60, "--period", 1, "-o", policy)
+    assert fugu("plan", "stream", "--q", 0.1, "--r", 0.4, "--epsilon", 1, "--segments", 6, *header).code == 0
+    assert "segments" not in policy.read_text()
