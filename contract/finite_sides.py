@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import pairwise
 
+from contract.bridges import bridged
 from contract.errors import GuaranteeError
 from contract.inner_maximum import LARGEST, Matrix, Work, largest, step, unbounded
 from contract.rounding import OUTWARD, SIDE, UNIT, reversal_error
@@ -24,8 +25,11 @@ __all__ = ["finite_loss", "limit", "of_secrets", "refuse_large", "stationary_law
 
 _LONGEST_QUILT = 4096
 _MOST_STEPS = 4000
-_GUESS_EVERY = 16
+_GUESS_EVERY = 8
+_PART = 0.9
 _SETTLED = 1e-9
+_SHAPED = 1e-7
+_RAISES = 7
 _NEAR = 1e-6
 _MOST_PIVOTS = 3_000_000
 """Of all chains together: what one of eight states that hardly moves may take; most take a tenth of it."""
@@ -114,13 +118,21 @@ def _side(kernel: Matrix, error: float, rates: Matrix, work: Work, *, informed: 
         return ignorant
     bridges = (_plus(near, i * rate, _turned(far)) for i, (near, far) in enumerate(pairwise(tables)))
     known = _least([unbounded(kernel), *bridges])
+    if not _alike(rates):  # quilts pay for every difference alike, which between joint states is far too much
+        known = _zip(min, known, bridged(kernel, error, rates, ignorant))
     return _zip(max, ignorant, known)
+
+
+def _alike(rates: Matrix) -> bool:
+    return len({rate for x, row in enumerate(rates) for y, rate in enumerate(row) if x != y}) == 1
 
 
 def limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Matrix:
     """Return R with F(R) <= R, little above the limit of R <- F(R) from 0; infinite if none was found.
 
-    Changes shrink geometrically in the end, so the limit is guessed from the last two, and the guess then proven.
+    Changes over some ticks shrink geometrically in the end, so the limit is guessed from the last two, and the guess
+    then proven. What it is raised by for that is more where changes are larger: states that exclude one another a tick
+    later pass on all of what is added to all pairs alike.
 
     Args:
         further: F, monotone, a side one tick longer from a side, k x k with 0 on the diagonal; takes what it costs from
@@ -130,26 +142,38 @@ def limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Ma
     """
     states = range(len(kernel))
     side = [[0.0 for _ in states] for _ in states]
-    found = unbounded(kernel)
+    found, shape, before = unbounded(kernel), uniform(len(kernel), 1.0), side
     last = math.inf
     for count in range(1, _MOST_STEPS + 1):
-        if work.pivots <= 0:
+        side = further(side)
+        if work.pivots <= 0 or not largest(side) < LARGEST:
             break
-        before, side = side, further(side)
-        changes = _zip(operator.sub, side, before)
-        change, reached = largest(changes), largest(side)
-        if not reached < LARGEST:
+        if count % _GUESS_EVERY:
+            continue
+        changes = [[max(part, 0.0) for part in row] for row in _zip(operator.sub, side, before)]
+        before, change, reached = side, largest(changes), largest(side)
+        if change > _SHAPED * reached:
+            shape = [[1.0 + part / change for part in row] for row in changes]
+        if change <= _SETTLED * reached + SIDE:
+            for power in range(_RAISES):
+                more = _SETTLED * 8.0**power * reached + SIDE
+                raised = [[side[x][y] + more * shape[x][y] if x != y else 0.0 for y in states] for x in states]
+                if _holds(further(raised), raised):
+                    return _zip(min, found, raised)
             break
-        if count % _GUESS_EVERY == 0 or change <= _SETTLED * reached:
-            shrink = min(change / last if change < last else 1.0, 1.0 - 1e-9)
-            far = shrink / (1.0 - shrink)
-            guess = [[side[x][y] + far * max(changes[x][y], 0.0) for y in states] for x in states]
-            raised = _plus(guess, _SETTLED * largest(guess) + SIDE)
-            if _holds(further(raised), raised):
-                found = _zip(min, found, raised)
-                if far * change <= _NEAR * reached:
-                    break
-        last = change
+        shrink = min(change / last if change < last else 1.0, 1.0 - 1e-9)
+        far, last = shrink / (1.0 - shrink), change
+        guess = summed(side, [[far * part for part in row] for row in changes])
+        raised = _plus(guess, _SETTLED * largest(guess) + SIDE)
+        if _holds(further(raised), raised):
+            found = _zip(min, found, raised)
+            if far * change <= _NEAR * reached:
+                break
+        # Most of the way to the limit in one step, if the next goes on from there.
+        ahead = summed(side, [[_PART * far * part for part in row] for row in changes])
+        beyond = further(ahead)
+        if largest(beyond) < LARGEST and _holds(ahead, beyond):
+            side, before, last = beyond, beyond, math.inf
     return found
 
 

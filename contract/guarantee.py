@@ -12,7 +12,7 @@ Source of every formula: Chakrabarti et al., "Optimal Local Bayesian Differentia
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -28,7 +28,7 @@ from contract.exponential import exp_up
 from contract.finite_sides import finite_loss
 from contract.noise_table import NoiseTable
 from contract.sides import CONTEXT, Way, as_decimal, ignorant_side, informed_side, universal_side, worst_odds_ratio
-from contract.soft_sides import soft_loss
+from contract.soft_sides import informed_loss, soft_loss
 
 __all__ = [
     "Adversary",
@@ -358,7 +358,7 @@ def shown_loss(chains: JointChains, adversary: Adversary, rates: Sequence[float]
 
     Args:
         chains: The class.
-        adversary: What the adversary knows: the informed one, states of any of the streams at any ticks.
+        adversary: What the adversary knows; the informed one as of `contract.soft_sides.informed_loss`.
         rates: What a tick of each stream may tell at most, in nats; none for what the class allows.
 
     Returns:
@@ -375,16 +375,19 @@ def shown_loss(chains: JointChains, adversary: Adversary, rates: Sequence[float]
 
 
 def _shown(chains: JointChains, pairs: list[list[float]], adversary: Adversary) -> Loss:
-    """Take the least bound; where two are known to be in order, the later is for what the first cannot follow."""
+    """Take the first bound that there is: the later ones are larger."""
     odds = chains.odds_ratio
     if odds is None:
         kernels = [[list(row) for row in matrix] for matrix in chains.transitions]
-        ways = [("soft evidence", soft_loss)]
+        ways: list[tuple[str, Callable[[], float]]] = [("soft evidence", lambda: soft_loss(kernels, pairs))]
         if adversary == "ignorant":
-            ways.insert(0, ("chain accountant", partial(finite_loss, informed=False)))
+            ways.insert(0, ("chain accountant", lambda: finite_loss(kernels, pairs, informed=False)))
+        elif adversary == "informed":
+            whole = partial(finite_loss, kernels, pairs, informed=True)
+            ways.insert(0, ("known states", lambda: informed_loss(kernels, pairs, chains.shows, whole)))
         for bound, way in ways:
             with suppress(GuaranteeError):
-                epsilon = way(kernels, pairs)
+                epsilon = way()
                 return Loss(epsilon, epsilon, epsilon, adversary, bound)
         try:
             odds = max(odds_ratio(matrix) for matrix in chains.transitions)

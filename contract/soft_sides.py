@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import combinations
 
 from contract.errors import GuaranteeError
 from contract.finite_sides import limit, of_secrets, refuse_large, summed
-from contract.inner_maximum import LARGEST, Matrix, Work, closed, largest, unbounded
+from contract.inner_maximum import LARGEST, Matrix, Work, closed, unbounded
 from contract.rounding import HAIR, OUTWARD, UNIT
 
-__all__ = ["soft_loss"]
+__all__ = ["informed_loss", "soft_loss"]
 
 _LEAST = 1e-120
 """Of a step: products of two such are still floats with all their digits."""
@@ -32,13 +34,52 @@ Odds = list[tuple[int, int, list[tuple[int, int, float]]]]
 """For two rows each the columns y and z with the root of their odds ratio, at least 1; infinite where one excludes."""
 
 
-def soft_loss(transitions: Sequence[Matrix], rates: Matrix) -> float:
+def informed_loss(
+    transitions: Sequence[Matrix],
+    rates: Matrix,
+    shows: Sequence[tuple[int, ...]],
+    of_whole: Callable[[], float],
+) -> float:
+    """Return what streams lose to those who know true states of them, for ever, rounded up.
+
+    They know all states of some streams, and any of the others; or of no stream all, and then at some ticks the states
+    of all. That is at most what side information of every kind tells, which counts where states of the chain show alike
+    or there is one stream: then single readings are known, not states of the chain.
+
+    Args:
+        transitions, rates: As for `soft_loss`.
+        shows: For each state what it shows of each stream.
+        of_whole: What those learn who know states of the chain, or a `GuaranteeError`.
+
+    Returns:
+        Epsilon in nats.
+
+    Raises:
+        GuaranteeError: No finite bound was found.
+    """
+    columns = sorted(set(zip(*shows, strict=True)))
+    found = []
+    with suppress(GuaranteeError):
+        found.append(soft_loss(transitions, rates))
+    if len(set(shows)) == len(shows) and len(columns) > 1:
+        with suppress(GuaranteeError):
+            subsets = [c for size in range(1, len(columns)) for c in combinations(columns, size)]
+            known = [soft_loss(transitions, rates, list(zip(*each, strict=True))) for each in subsets]
+            found.append(max(of_whole(), *known))
+    if not found:
+        raise GuaranteeError("no finite guarantee against those who know states was found")
+    return min(found)
+
+
+def soft_loss(transitions: Sequence[Matrix], rates: Matrix, known: Sequence[tuple[int, ...]] | None = None) -> float:
     """Return what streams lose to those with any side information, from any start, for ever, rounded up.
 
     Args:
         transitions: k x k each, irreducible; every step is of one of them, and they may take turns.
         rates: k x k, bounds >= 0 on what the outputs of a tick tell of any two states, in nats; states without a rate
             between them show the same, and nothing but what states show is a secret, or can be known.
+        known: What each state shows of streams that are known at every tick, beside the side information of any kind on
+            the others; none if there are no such streams.
 
     Returns:
         Epsilon in nats.
@@ -50,16 +91,25 @@ def soft_loss(transitions: Sequence[Matrix], rates: Matrix) -> float:
     rarest = min(p for matrix in transitions for row in matrix for p in row if p > 0.0)
     if rarest < _LEAST:
         raise GuaranteeError(f"a step of probability {rarest:g} is too rare for a finite guarantee")
-    before, nothing = _before(transitions, rates), [[0.0 for _ in row] for row in rates]
+    before, nothing = None if known else _before(transitions, rates), [[0.0 for _ in row] for row in rates]
     kernels = [list(map(list, matrix)) for matrix in transitions]
     if before is None:
         before = nothing
     else:
         kernels = [_product(one, other) for one in kernels for other in kernels]
-    work = Work(_MOST_WORK)
+    work, secrets = Work(_MOST_WORK), rates
+    if known:
+        secrets = [
+            [rate if a == b else 0.0 for b, rate in zip(known, row, strict=True)]
+            for a, row in zip(known, rates, strict=True)
+        ]
+        rates = [
+            [rate if a == b else math.inf for b, rate in zip(known, row, strict=True)]
+            for a, row in zip(known, rates, strict=True)
+        ]
     future = _endless(kernels, summed(before, rates), nothing, work)
     past = _endless([[list(column) for column in zip(*one, strict=True)] for one in kernels], rates, before, work)
-    worst = of_secrets(rates, future, past)
+    worst = of_secrets(secrets, future, past)
     if not worst < LARGEST:
         raise GuaranteeError(
             "known states leave no finite guarantee: the chain has impossible steps, or hardly ever changes"
@@ -86,18 +136,23 @@ def _product(one: Matrix, other: Matrix) -> Matrix:
 
 def _endless(kernels: Sequence[Matrix], near: Matrix, nearer: Matrix, work: Work) -> Matrix:
     """Return the side R = nearer + U(near + R) of the worst kernels, where U is the step of the worst weights."""
-    tables = [_odds(kernel) for kernel in kernels]
+    tables = [_odds(kernel, near) for kernel in kernels]
     return limit(lambda side: summed(nearer, _step(tables, summed(near, side), work)), near, work)
 
 
-def _odds(kernel: Matrix) -> Odds:
+def _odds(kernel: Matrix, near: Matrix) -> Odds:
+    """Return the table of a kernel, without states that are known apart: their rate is infinite."""
     states = range(len(kernel))
     table: Odds = []
     for x in states:
         for other in range(x):
+            if near[x][other] == math.inf:
+                continue
             one, two, columns = kernel[x], kernel[other], []
             for y in states:
                 for z in range(y):
+                    if near[y][z] == math.inf:
+                        continue
                     high, low = one[y] * two[z], one[z] * two[y]
                     if high >= low > 0.0:
                         columns.append((y, z, _root(one[y] / one[z], two[z] / two[y])))
@@ -118,10 +173,11 @@ def _root(one: float, two: float) -> float:
 def _step(tables: Sequence[Odds], bounds: Matrix, work: Work) -> Matrix:
     """Return bounds on the logarithm of the ratio of the means of h in any two rows, under the worst weights."""
     bounds = closed(bounds)
-    if largest(bounds) >= LARGEST:
+    most = max(bound for row in bounds for bound in row if bound < math.inf)
+    if most >= LARGEST:
         return unbounded(bounds)
     high = [[math.exp(bound / 2.0) for bound in row] for row in bounds]
-    margin = (64.0 + 8.0 * largest(bounds)) * UNIT
+    margin = (64.0 + 8.0 * most) * UNIT
     result = [[0.0 for _ in row] for row in bounds]
     for table in tables:
         for x, other, columns in table:

@@ -33,6 +33,7 @@ _MOST_SLACK = 1.0
 _MOST_STEPS = 5_000
 _SETTLED = 1e-14
 _SHAPED = 1e-8
+_SHAPE_EVERY = 8
 _FORGOTTEN = 1e-10
 _FORGOTTEN_LARGE = 1e-7
 _CLOSE = 1e-6
@@ -142,14 +143,16 @@ class EndlessSide:
     def _limit(self, rate: Floats) -> Floats:
         """The limit from below, and as little above it as is certified."""
         side = np.zeros_like(rate)
-        change = ahead = np.zeros_like(rate)
-        for _ in range(min(_MOST_STEPS, _STEP_WORK // self.states**4)):
+        change = ahead = earlier = np.zeros_like(rate)
+        for count in range(min(_MOST_STEPS, _STEP_WORK // self.states**4)):
             before, side = side, self._step(rate + side)
             last, change = change, side - before
             if side.max() > _LARGEST:
                 return _unbounded(self.states)
-            if change.max() > _SHAPED:
-                ahead = change / change.max()
+            if count % _SHAPE_EVERY == 0:
+                if (side - earlier).max() > _SHAPED:
+                    ahead = (side - earlier) / (side - earlier).max()
+                earlier = side
             if np.abs(change).max() <= _SETTLED * max(1.0, side.max()):
                 break
         else:  # a geometric series: what is left of it

@@ -1,7 +1,7 @@
 """Chains whose states show the states of one or several streams: what all of these lose together.
 
 Known ones are followed by the accountant, with the loss that each two of their states have, to those who know no state.
-Those who may know some have the bound of the device's own check.
+Those who may have other side information, too, have the bound of the device's own check.
 
 Source: docs/privacy.md, "Streams that move together".
 """
@@ -13,7 +13,7 @@ import numpy as np
 from contract.chains import BoundedChains, JointChains
 from contract.errors import GuaranteeError
 from contract.guarantee import Adversary
-from contract.soft_sides import soft_loss
+from contract.soft_sides import informed_loss, soft_loss
 from gateway.chain.arrays import Floats
 from gateway.privacy.accountant.bounded import OddsRatioChains
 from gateway.privacy.accountant.finite import KnownChains
@@ -22,6 +22,7 @@ from gateway.privacy.chain_class import ChainClassError, MarkovChain
 __all__ = ["ShownBoundedChains", "ShownChains"]
 
 SOFT_EVIDENCE = "soft evidence"
+KNOWN_STATES = "known states"
 
 
 def _secrets(chains: JointChains) -> Floats:
@@ -48,6 +49,7 @@ class ShownChains(KnownChains):
     def __init__(self, chains: JointChains) -> None:
         super().__init__(tuple(map(MarkovChain.stationary, chains.transitions)), _secrets(chains))
         self._transitions = [[list(row) for row in matrix] for matrix in chains.transitions]
+        self._shows = chains.shows
         self._told = _words(chains, super().words)
 
     @property
@@ -56,11 +58,17 @@ class ShownChains(KnownChains):
         return self._told
 
     def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
-        """The accountant's, and for those who may know states that of any side information."""
+        """The accountant's, and for those who may know states of single streams that of any side information."""
         if adversary == "ignorant":
             return super().endless(pairs, adversary)
+        rates = pairs.tolist()
         try:
-            return soft_loss(self._transitions, pairs.tolist()), SOFT_EVIDENCE
+            if adversary == "universal":
+                return soft_loss(self._transitions, rates), SOFT_EVIDENCE
+            of_whole = super().endless
+            return informed_loss(
+                self._transitions, rates, self._shows, lambda: of_whole(pairs, adversary)[0]
+            ), KNOWN_STATES
         except GuaranteeError as error:
             raise ChainClassError(str(error)) from None
 
