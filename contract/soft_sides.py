@@ -23,7 +23,7 @@ from contract.finite_sides import limit, of_secrets, refuse_large, summed
 from contract.inner_maximum import LARGEST, Matrix, Work, closed, unbounded
 from contract.rounding import HAIR, OUTWARD, UNIT
 
-__all__ = ["informed_loss", "soft_loss"]
+__all__ = ["informed_loss", "odds_table", "soft_loss", "worst_weights"]
 
 _LEAST = 1e-120
 """Of a step: products of two such are still floats with all their digits."""
@@ -136,11 +136,11 @@ def _product(one: Matrix, other: Matrix) -> Matrix:
 
 def _endless(kernels: Sequence[Matrix], near: Matrix, nearer: Matrix, work: Work) -> Matrix:
     """Return the side R = nearer + U(near + R) of the worst kernels, where U is the step of the worst weights."""
-    tables = [_odds(kernel, near) for kernel in kernels]
-    return limit(lambda side: summed(nearer, _step(tables, summed(near, side), work)), near, work)
+    tables = [odds_table(kernel, near) for kernel in kernels]
+    return limit(lambda side: summed(nearer, worst_weights(tables, summed(near, side), work)), near, work)
 
 
-def _odds(kernel: Matrix, near: Matrix) -> Odds:
+def odds_table(kernel: Matrix, near: Matrix) -> Odds:
     """Return the table of a kernel, without states that are known apart: their rate is infinite."""
     states = range(len(kernel))
     table: Odds = []
@@ -170,7 +170,7 @@ def _root(one: float, two: float) -> float:
     return max(1.0, math.sqrt(one) * math.sqrt(two) * (1.0 + HAIR))
 
 
-def _step(tables: Sequence[Odds], bounds: Matrix, work: Work) -> Matrix:
+def worst_weights(tables: Sequence[Odds], bounds: Matrix, work: Work) -> Matrix:
     """Return bounds on the logarithm of the ratio of the means of h in any two rows, under the worst weights."""
     bounds = closed(bounds)
     most = max(bound for row in bounds for bound in row if bound < math.inf)

@@ -33,7 +33,7 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from contract.chains import BinaryChains, ChainClass, FiniteChains
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
 from contract.guarantee import Adversary
 from gateway.chain import simulate
 from gateway.chain.arrays import Floats, Ints
@@ -52,8 +52,11 @@ _MOST_TICKS = 700_000
 
 def why_off(chains: ChainClass, adversary: Adversary) -> str | None:
     """Why no departure from a class could be noticed in symbols, or none if some could."""
-    if adversary == "universal" or not isinstance(chains, BinaryChains | FiniteChains):
+    bounded = isinstance(chains, BoundedChains) or (isinstance(chains, JointChains) and chains.odds_ratio is not None)
+    if adversary == "universal" or bounded:
         return "off: a class whose chains may change at every step excludes no sequence, so nothing could be noticed"
+    if not isinstance(chains, BinaryChains | FiniteChains):
+        return "off: streams of joint chains are not watched"
     if chains.states != 2:
         return "off: only streams of two states are watched"
     return None

@@ -15,7 +15,12 @@ from contract.chains import JointChains, Shown
 from contract.errors import GuaranteeError
 from contract.finite_sides import stationary_law
 from contract.guarantee import Adversary, shown_loss
+from contract.inner_maximum import Work, closed
+from contract.soft_sides import odds_table as soft_odds
+from contract.soft_sides import worst_weights as soft_step
 from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.accountant.shown import stream_losses
+from gateway.privacy.chain_class import MarkovChain
 
 Floats = npt.NDArray[np.float64]
 SECOND = 1_000_000
@@ -70,8 +75,18 @@ def symbols(chains: JointChains, ticks: int) -> tuple[Floats, list[tuple[int, ..
     return likelihood, paths
 
 
-def truth(chains: JointChains, ticks: int, known: dict[int, set[int]] | None = None) -> float:
-    """The largest loss about what any stream, or all of them, show at any tick, given sets of states at other ticks."""
+def truth(
+    chains: JointChains,
+    ticks: int,
+    known: dict[int, set[int]] | None = None,
+    *,
+    inside: bool = False,
+    groups: Sequence[int | None] | None = None,
+) -> float:
+    """The largest loss about what any stream, or all of them, show at any tick, given sets of states at other ticks.
+
+    Also at those ticks, if `inside`.
+    """
     likelihood, paths = symbols(chains, ticks)
     transition = np.array(chains.transitions[0])
     law = np.array(stationary_law(chains.transitions[0]))
@@ -79,9 +94,9 @@ def truth(chains: JointChains, ticks: int, known: dict[int, set[int]] | None = N
     for tick, states in (known or {}).items():
         weights *= np.array([path[tick] in states for path in paths])
     worst = 0.0
-    groups = [*range(len(chains.streams)), None]
+    groups = [*range(len(chains.streams)), None] if groups is None else groups
     for tick, group in itertools.product(range(ticks), groups):
-        if tick in (known or {}):
+        if tick in (known or {}) and not inside:
             continue
         shown = [chains.shows[path[tick]] if group is None else chains.shows[path[tick]][group] for path in paths]
         laws = {}
@@ -113,21 +128,83 @@ def test_a_chain_of_order_two_loses_no_more_than_said(seed: int) -> None:
     assert device <= exact * (1 + 1e-5)
 
 
-@pytest.mark.parametrize(
-    "chains", [two_streams(random_chain(0, 4), (0.4, 0.2)), order_two(0, 0.5)], ids=["two streams", "order two"]
-)
-def test_whoever_knows_states_learns_no_more_than_said(chains: JointChains) -> None:
+TWO = two_streams(random_chain(0, 4), (0.4, 0.2))
+
+
+def sets_of(chains: JointChains) -> tuple[list[set[int]], list[set[int]]]:
+    """The states of the chain that show a state of one stream, and those that show one of each."""
+    every = range(chains.states)
+    each = [(i, a) for i, stream in enumerate(chains.streams) for a in range(stream.states)]
+    single = [{x for x in every if chains.shows[x][i] == a} for i, a in each]
+    return single, [{x for x in every if chains.shows[x] == seen} for seen in sorted(set(chains.shows))]
+
+
+@pytest.mark.parametrize("chains", [TWO, order_two(0, 0.5)], ids=["two streams", "order two"])
+def test_whoever_has_any_side_information_learns_no_more_than_said(chains: JointChains) -> None:
     """Any states of any of the streams, or joint ones, at other ticks."""
     epsilon = shown_loss(chains, "universal").epsilon
     assert ChainAccountant(chains).loss(chains.pairs([s.rate for s in chains.streams]), "universal").epsilon <= epsilon
-    columns = range(len(chains.streams))
-    shown = {frozenset(x for x, row in enumerate(chains.shows) if row[i] == a) for i in columns for a in (0, 1)}
-    whole = {frozenset(x for x, row in enumerate(chains.shows) if row == seen) for seen in set(chains.shows)}
-    sets = [set(range(4)), *map(set, shown | whole)]
+    single, whole = sets_of(chains)
     for tick in (0, 1):
-        for others in itertools.product(sets, repeat=2):
+        for others in itertools.product([set(range(4)), *single, *whole], repeat=2):
             known = dict(zip([t for t in range(3) if t != tick], others, strict=True))
             assert truth(chains, 3, known) <= epsilon
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_worst_weights_are_on_two_states(seed: int) -> None:
+    """A step of side information, against weights at random: on two states it is reached, and nowhere is more."""
+    generator = np.random.default_rng(seed)
+    kernel = generator.dirichlet(np.ones(4), size=4)
+    bounds = closed((generator.uniform(0.1, 2.0, (4, 4)) * (1 - np.eye(4))).tolist())
+    claimed = soft_step([soft_odds(kernel.tolist(), bounds)], bounds, Work(10**6))
+    reached = np.zeros((4, 4))
+    rays = [np.exp([-bounds[z][y] for y in range(4)]) for z in range(4)] + [np.exp(bounds[y]) ** -1 for y in range(4)]
+    for _ in range(8_000):
+        weights = np.exp(generator.uniform(-9, 9, 4)) * (generator.random(4) < 0.6)
+        laws = kernel * weights
+        if weights.any():
+            for ray in rays:
+                means = laws @ ray / laws.sum(axis=1)
+                reached = np.maximum(reached, np.log(means[:, None] / means))
+    assert np.all(reached <= np.array(claimed))
+    assert np.all(reached >= 0.9 * np.array(claimed))
+
+
+def test_the_informed_of_several_streams_learn_no_more_than_said() -> None:
+    """They know joint states at other ticks; or all states of one stream, this tick's too, and some of the other."""
+    epsilon = shown_loss(TWO, "informed").epsilon
+    exact = ChainAccountant(TWO).loss(TWO.pairs((0.4, 0.2)), "informed").epsilon
+    assert exact * (1 - 1e-9) <= epsilon <= exact * 1.01
+    single, whole = sets_of(TWO)
+    worst = 0.0
+    for tick in range(4):
+        for others in itertools.product([set(range(4)), *whole], repeat=3):
+            worst = max(worst, truth(TWO, 4, dict(zip([t for t in range(4) if t != tick], others, strict=True))))
+    for path in itertools.product(single[:2], repeat=3):
+        for more in itertools.product([set(range(4)), *single[2:]], repeat=3):
+            known = {tick: one & other for tick, (one, other) in enumerate(zip(path, more, strict=True))}
+            worst = max(worst, truth(TWO, 3, known, inside=True))
+    assert worst <= epsilon
+
+
+def test_streams_that_do_not_depend_on_each_other() -> None:
+    """Joint states lose the sum, each stream what it loses alone."""
+    chains = [np.array([[0.9, 0.1], [0.2, 0.8]]), random_chain(1, 2)]
+    rates = (0.3, 0.5)
+    alone = [ChainAccountant((MarkovChain.stationary(c),)).loss(r).epsilon for c, r in zip(chains, rates, strict=True)]
+    both = two_streams(np.kron(*chains), rates)
+    assert math.isclose(ChainAccountant(both).loss(both.pairs(rates)).epsilon, sum(alone), rel_tol=1e-9)
+    assert stream_losses(both) == pytest.approx(alone, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_stream_loses_no_more_than_is_said_of_it(seed: int) -> None:
+    chains = two_streams(random_chain(seed, 4), (0.6, 0.3))
+    each = stream_losses(chains)
+    assert truth(chains, 4, groups=(0,)) <= each[0]
+    assert truth(chains, 4, groups=(1,)) <= each[1]
+    assert max(each) <= ChainAccountant(chains).loss(chains.pairs((0.6, 0.3))).epsilon
 
 
 GOOD = two_streams(random_chain(0, 4), (0.4, 0.2)).model_dump()

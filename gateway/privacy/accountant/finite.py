@@ -25,7 +25,7 @@ from gateway.privacy.accountant.bounded import (
     odds_ratio_losses,
 )
 from gateway.privacy.accountant.endless_side import EndlessSide, log_ratios
-from gateway.privacy.accountant.inner_maximum import EXACT_STATES, step
+from gateway.privacy.accountant.inner_maximum import EXACT_STATES, closed, ratio_order, step
 from gateway.privacy.accountant.past import reversed_stationary
 from gateway.privacy.accountant.schedule import informed_losses, left_sides, losses
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
@@ -87,6 +87,14 @@ class KnownChains:
             if not math.isfinite(every[0]):
                 raise
             return every
+
+    def of_group(self, pairs: Floats, group: Ints) -> float:
+        """Epsilon of which of some groups of states (k,) a tick is in, for those who know no state; stationary starts.
+
+        Everything that is published has a density given the state whose logarithm is within rate + past + future of any
+        two states. Given the group it is the mean of that density under the stationary law inside: one more step.
+        """
+        return max(member.groups(pairs, group) for member in self._members)
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
         """Losses (n, k, k) of every tick, the largest of the class, and the name of the bound."""
@@ -159,6 +167,15 @@ class _Member:
         joint = (law[:, None] * inside).T
         backward = joint / joint.sum(axis=1, keepdims=True)
         return EndlessSide(backward, reversal_error(len(inside)))
+
+    def groups(self, pairs: Floats, group: Ints) -> float:
+        """As `KnownChains.of_group`."""
+        rate = pairs[np.ix_(self._support, self._support)]
+        bounds = closed(rate + self._future.ignorant(rate) + self._past.ignorant(rate))
+        weights = np.eye(int(group.max()) + 1)[group[self._support]].T * self.chain.stationary_law[self._support]
+        laws = np.ascontiguousarray(weights / weights.sum(axis=1, keepdims=True))
+        error = reversal_error(len(bounds)) * (1.0 - np.eye(len(laws)))
+        return _upward(float((step(laws, ratio_order(laws), bounds) + error).max()))
 
     def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
         """As `KnownChains.endless`, for those who are ignorant or informed."""

@@ -8,6 +8,8 @@ Source: docs/privacy.md, "Streams that move together".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from contract.chains import BoundedChains, JointChains
@@ -19,7 +21,7 @@ from gateway.privacy.accountant.bounded import OddsRatioChains
 from gateway.privacy.accountant.finite import KnownChains
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 
-__all__ = ["ShownBoundedChains", "ShownChains"]
+__all__ = ["ShownBoundedChains", "ShownChains", "stream_losses"]
 
 SOFT_EVIDENCE = "soft evidence"
 KNOWN_STATES = "known states"
@@ -86,3 +88,29 @@ class ShownChains(KnownChains):
     def work(self, length: int, adversary: Adversary) -> int:
         """As of known chains, for those who know no state; else none that grows."""
         return super().work(length, adversary) if adversary == "ignorant" else 0
+
+
+def stream_losses(chains: JointChains, rates: Sequence[float] | None = None) -> tuple[float, ...]:
+    """What all streams of joint chains together tell of each of them, to those who know no state.
+
+    The epsilon of a guarantee is also for joint states, which differ in several streams at once: of streams that hardly
+    depend on one another it is the sum of what each loses, while each loses little more than it would alone.
+
+    Args:
+        chains: the class.
+        rates: what a tick of each stream tells at most, in nats; none for what the class allows.
+
+    Returns:
+        For each stream a bound on the log-likelihood ratio of any two of its states at a tick, in nats.
+
+    Raises:
+        ChainClassError: no bound exists.
+    """
+    pairs = np.array(chains.pairs([stream.rate for stream in chains.streams] if rates is None else rates))
+    if chains.odds_ratio is not None:
+        whole = ShownBoundedChains(chains).endless(pairs, "ignorant")[0]
+        return (whole,) * len(chains.streams)
+    known = ShownChains(chains)
+    whole = known.endless(pairs, "ignorant")[0]
+    columns = np.array(chains.shows).T
+    return tuple(min(known.of_group(pairs, column), whole) for column in columns)
