@@ -18,6 +18,7 @@ from math import prod
 from typing import get_args
 
 from contract.chains import ChainClass, JointChains
+from contract.discretisers import Discretiser
 from contract.errors import GuaranteeError, Reason
 from contract.guarantee import Adversary, lasting_ratios, ratio_loss, shown_loss
 from contract.policies import AnyPolicy
@@ -63,7 +64,7 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
     adversary = max((one.guarantee.adversary for one in streams), key=_STRENGTH.index)
     classes = {one.chains.model_dump_json(): one.chains for one in streams}
     if any(isinstance(chains, JointChains) for chains in classes.values()):
-        return max(_named(chains, streams, adversary) for chains in classes.values())
+        return max(_named(chains, streams, adversary, sensors or {}) for chains in classes.values())
     first, *others = streams
     for other in others:
         for what, one, two in (
@@ -83,15 +84,21 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
     )
 
 
-def _named(chains: ChainClass, streams: Sequence[Policy], adversary: Adversary) -> float:
+def _named(
+    chains: ChainClass, streams: Sequence[Policy], adversary: Adversary, sensors: Mapping[str, Hashable]
+) -> float:
     """The bound for all streams of a class of joint chains, if these are some of them and keep to what it allows."""
+    shown_of: dict[tuple[Hashable, Discretiser], tuple[int, ...]] = {}
     for one in streams:
         if not isinstance(chains, JointChains):
             raise NoJointBoundError(f"the class of stream {one.stream} or of another is not of all of them together")
         try:
-            shown = chains.streams[chains.column(one.device, one.stream)]
+            column = chains.column(one.device, one.stream)
         except ValueError as error:
             raise NoJointBoundError(str(error)) from None
+        shown, states = chains.streams[column], tuple(row[column] for row in chains.shows)
+        if one.stream in sensors and states != shown_of.setdefault((sensors[one.stream], one.discretiser), states):
+            raise NoJointBoundError(f"stream {one.stream} has the states of another, but not in its class of chains")
         if one.clock.period_us != chains.period_us or len(one.discretiser.states) != shown.states:
             raise NoJointBoundError(
                 f"stream {one.stream} has another period, or other states, than in a class of others"

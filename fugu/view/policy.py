@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from contract.chains import JointChains
 from contract.frames import MAX_TICK
 from contract.guarantee import Guarantee, Loss
 from contract.measure_policy import MeasurePolicy
@@ -32,6 +33,9 @@ def policy_document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str,
         "stretches": stretch_documents(policy.stretches(loss.epsilon)),
         "weights": None if policy.table is None else policy.table.weights(),
     }
+    if isinstance(policy.chains, JointChains):
+        document["together"] = {stream.name: stream.rate for stream in policy.chains.streams}
+        document["by_stream"] = _by_stream(policy)
     if policy.windows:
         windows: dict[str, object] = {
             "rates": {window.name: str(window.rate) for window in policy.windows},
@@ -43,6 +47,21 @@ def policy_document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str,
             windows |= {**alone._asdict(), "claimed": policy.windows_guarantee.epsilon, "stretches": stretches}
         document["windows"] = windows
     return document
+
+
+def _together(chains: JointChains) -> str:
+    streams = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in chains.streams)
+    return f"for all that these streams tell together, if each has a policy of this class: {streams}"
+
+
+def _by_stream(policy: Policy) -> dict[str, float]:
+    """What all streams tell of each, to those who know no state; empty if that is not whom the policy is about."""
+    if not isinstance(policy.chains, JointChains) or policy.guarantee.adversary != "ignorant":
+        return {}
+    from gateway.privacy.accountant.shown import stream_losses
+
+    names = [stream.name for stream in policy.chains.streams]
+    return dict(zip(names, stream_losses(policy.chains), strict=True)) if len(names) > 1 else {}
 
 
 def _error(window: Window) -> WindowError:
@@ -64,6 +83,10 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None) -> None:
     print(f"  {protected_sentence(policy.discretiser)}")
     both = "" if alone is None else ", for symbols and windows together"
     _show_guarantee(policy.guarantee, loss, both, policy.stretches(loss.epsilon))
+    if isinstance(policy.chains, JointChains):
+        print(f"  {_together(policy.chains)}")
+        for name, epsilon in _by_stream(policy).items():
+            print(f"  of stream {name} alone they tell epsilon {epsilon:.6g}")
     rows = () if policy.table is None else policy.table.weights()
     for state, (name, weights) in enumerate(zip(policy.discretiser.states, rows, strict=False)):
         print(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")

@@ -198,6 +198,13 @@ def test_streams_that_do_not_depend_on_each_other() -> None:
     assert stream_losses(both) == pytest.approx(alone, rel=1e-9)
 
 
+def test_independent_streams_as_the_manual_has_them() -> None:
+    chain = np.array([[0.95, 0.05], [0.05, 0.95]])
+    chains = two_streams(np.kron(chain, chain), (0.1, 0.1))
+    found = [round(shown_loss(chains, who).epsilon, 2) for who in ("ignorant", "informed", "universal")]
+    assert found == [3.38, 3.43, 14.35]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_each_stream_loses_no_more_than_is_said_of_it(seed: int) -> None:
     chains = two_streams(random_chain(seed, 4), (0.6, 0.3))

@@ -198,7 +198,7 @@ class _Member:
 
     def _worst(self, rate: Floats, future: Floats, past: Floats) -> float:
         """The largest sum of the rate and both sides of any two states that are a secret."""
-        return float((rate + future + past)[self._secrets[np.ix_(self._support, self._support)] > 0.0].max())
+        return float((rate + future + past)[self._secrets[np.ix_(self._support, self._support)] > 0.0].max(initial=0.0))
 
     def _endless_from_start(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
         """A start that is not stationary: the left sides of all ticks, until the start is forgotten."""

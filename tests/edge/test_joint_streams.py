@@ -1,0 +1,192 @@
+"""Streams of different sensors that name one another in a class of joint chains, as a device checks them."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains, JointChains, Shown
+from contract.errors import GuaranteeError, PolicyError
+from contract.guarantee import Guarantee, shown_loss
+from contract.joint import NoJointBoundError, joint_epsilon
+from contract.pins import contains, pins_of, violations
+from contract.policies import read_policy
+from contract.policy import Policy
+from contract.windows import Window
+from edge_agent.__main__ import main
+from edge_agent.config import load
+from edge_agent.config_file import ConfigError
+from gateway.privacy.class_watch import why_off
+from gateway.service.kinds.symbol_model import SymbolModel
+from tests.support.processes import policy
+
+PULSE = policy(epoch_us=0, period_us=1_000_000)
+RATE = float(PULSE.rate)
+SHOWS = ((0, 0), (0, 1), (1, 0), (1, 1))
+MOVES = tuple(tuple(0.7 if a == b else 0.1 for b in range(4)) for a in range(4))
+
+
+def chains(rates: tuple[float, float] = (RATE, RATE), **changes: Any) -> JointChains:
+    streams = tuple(Shown(name=name, states=2, rate=rate) for name, rate in zip(("hr", "steps"), rates, strict=True))
+    given = {"streams": streams, "period_us": 1_000_000, "shows": SHOWS, "transitions": (MOVES,), **changes}
+    return JointChains(**given)
+
+
+def stream(name: str, declared: JointChains, **changes: Any) -> Policy:
+    """A policy that promises what all streams of its class lose."""
+    epsilon = shown_loss(declared, "universal").epsilon
+    promise = Guarantee(epsilon=epsilon, adversary="universal")
+    return Policy.model_validate(dict(PULSE) | {"stream": name, "chains": declared, "guarantee": promise} | changes)
+
+
+PAIR = [stream(name, chains()) for name in ("hr", "steps")]
+EPSILON = PAIR[0].guarantee.epsilon
+
+
+def device(folder: Path, policies: list[Policy], ceiling: float, total: float) -> Path:
+    lines = ['fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"']
+    lines.append(f"ceiling = {ceiling}\ntotal_ceiling = {total}")
+    for number, one in enumerate(policies):
+        (folder / f"{one.stream}.json").write_text(one.to_json())
+        sensor = f'{{kind = "replay", file = "{number}.csv"}}'
+        lines.append(f'[[streams]]\npolicy = "{one.stream}.json"\nsensor = {sensor}')
+        lines.append(f'pins = {{kind = "symbols", period_us = 1000000, adversary = "universal", {pins(one)}}}')
+    (folder / "agent.toml").write_text("\n".join(lines) + "\n")
+    return folder / "agent.toml"
+
+
+def pins(one: Policy) -> str:
+    fields = json.loads(pins_of(one).model_dump_json(exclude_none=True))
+    return ", ".join(f"{key} = {toml(fields[key])}" for key in ("discretiser", "chains"))
+
+
+def toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items() if v is not None) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
+
+
+def test_streams_of_different_sensors_are_limited_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert joint_epsilon(PAIR, {"hr": "a", "steps": "b"}) == EPSILON
+    config = device(tmp_path, PAIR, EPSILON, EPSILON)
+    assert len(load(config).streams) == 2
+    main([str(config), "--check"])
+    assert "joint chains (1 known) of 4 states (hr at most" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="of all streams together is above this device's total ceiling"):
+        load(device(tmp_path, PAIR, EPSILON, EPSILON * 0.999))
+
+
+def test_a_stream_that_tells_more_than_its_share_does_not_run(tmp_path: Path) -> None:
+    greedy = chains((RATE * (1.0 - 1e-9), RATE))
+    with pytest.raises(GuaranteeError, match=r"the table tells .* nats in a tick, above the .* allows stream hr"):
+        load(device(tmp_path, [stream("hr", greedy)], 100.0, 100.0))
+    with pytest.raises(GuaranteeError, match=r"above the .* of its guarantee"):
+        stream("hr", chains(), guarantee=Guarantee(epsilon=EPSILON * 0.999, adversary="universal")).verify(math.inf)
+    assert PAIR[0].verify(math.inf).epsilon == EPSILON
+
+
+THEM = chains().streams[1]
+
+
+@pytest.mark.parametrize(
+    ("other", "complaint"),
+    [
+        (stream("steps", chains((RATE * 0.9, RATE * 2))), r"stream hr tells .* above the .* that the class of others"),
+        (PULSE.model_copy(update={"stream": "steps"}), "is not of all of them together"),
+        (
+            stream("else", chains(streams=(Shown(name="else", states=2, rate=RATE), THEM))),
+            "not of watch/else",
+        ),
+    ],
+)
+def test_streams_that_do_not_name_one_another_have_no_joint_bound(other: Policy, complaint: str) -> None:
+    with pytest.raises(NoJointBoundError, match=complaint):
+        joint_epsilon([PAIR[0], other], None)
+
+
+def test_streams_of_one_sensor_have_the_same_states_in_their_class() -> None:
+    with pytest.raises(NoJointBoundError, match="has the states of another, but not in its class"):
+        joint_epsilon(PAIR, {"hr": "a", "steps": "a"})
+    same = chains(shows=((0, 0), (0, 0), (1, 1), (1, 1)))
+    twins = [stream(name, same) for name in ("hr", "steps")]
+    assert joint_epsilon(twins, {"hr": "a", "steps": "a"}) == twins[0].guarantee.epsilon
+
+
+def test_of_different_classes_the_largest_bound_counts() -> None:
+    room = stream("steps", chains((RATE * 2, RATE)))
+    assert joint_epsilon([PAIR[0], room], None) == room.guarantee.epsilon > EPSILON
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"stream": "other"}, "not of watch/other"),
+        ({"clock": {"epoch_us": 0, "period_us": 500_000}}, "period is not the 1000000"),
+        ({"chains": {"streams": [{"name": "hr", "states": 3, "rate": 1.0}]}}, "chains"),
+        ({"chains": {"shows": [[0, 0]] * 4}}, "must be shown"),
+    ],
+)
+def test_policies_that_do_not_fit_their_class_are_refused_in_one_line(changes: dict[str, Any], complaint: str) -> None:
+    document = json.loads(PAIR[0].to_json())
+    for key, value in changes.items():
+        document[key] = document[key] | value if isinstance(value, dict) else value
+    with pytest.raises(PolicyError, match=complaint) as refusal:
+        read_policy(json.dumps(document).encode())
+    assert "\n" not in str(refusal.value)
+
+
+def test_what_the_others_may_tell_is_pinned() -> None:
+    pinned = pins_of(PAIR[0])
+    assert violations(PAIR[0], pinned) == ()
+    wider = chains(transitions=(), odds_ratio=49.1)
+    for declared, kept in (
+        (chains((RATE, RATE / 2)), False),
+        (chains((RATE, RATE * 2)), False),
+        (chains(transitions=(MOVES, MOVES[::-1])), True),
+        (chains(transitions=(MOVES[::-1],)), False),
+        (wider, True),
+        (chains(transitions=(), odds_ratio=48.9), False),
+    ):
+        assert contains(declared, chains()) is kept
+    assert not contains(chains(), wider)
+    assert not contains(BinaryChains(q=(0.1, 0.2), r=(0.1, 0.2)), chains())
+    assert not contains(chains(), BinaryChains(q=(0.1, 0.2), r=(0.1, 0.2)))
+
+
+def test_windows_alone_and_stretches_of_joint_streams() -> None:
+    """Windows alone are held to all that the other stream may tell, and a stretch to what all tell at every tick."""
+    window = Window(name="w", length=600, stride=600, states=("high",), scale="20")
+    own = (float(window.rate) * (1.0 + 1e-12), RATE)
+    promise = Guarantee(epsilon=100.0, adversary="universal")
+    told = {"guarantee": promise, "windows_guarantee": promise, "windows": (window,)}
+    beside = stream("hr", chains((RATE + 0.06, RATE)), **told)
+    alone = beside.verify_windows()
+    assert alone is not None
+    assert math.isclose(alone.epsilon, shown_loss(chains(own), "universal").epsilon, rel_tol=1e-9)
+    assert alone.epsilon < beside.verify(math.inf).epsilon
+    single, minute, *_ = PAIR[0].stretches(EPSILON)
+    assert single.epsilon == EPSILON
+    assert math.isclose(minute.epsilon, 60 * 2 * RATE + 2 * EPSILON, rel_tol=1e-9)
+
+
+def test_the_gateway_estimates_a_stream_from_how_it_moves_by_itself() -> None:
+    numbers = SymbolModel.of(PAIR[0]).numbers
+    assert numbers.transition == pytest.approx(np.array([[0.8, 0.2], [0.2, 0.8]]))
+    bounded = stream("hr", chains(transitions=(), odds_ratio=9.0))
+    assert SymbolModel.of(bounded).numbers.transition.shape == (2, 2)
+    assert why_off(chains(), "ignorant") == "off: streams of joint chains are not watched"
+
+
+def test_names_with_a_device_are_of_that_device() -> None:
+    streams = tuple(Shown(name=name, states=2, rate=RATE) for name in ("watch/hr", "belt/hr"))
+    room = chains(streams=streams)
+    assert [room.column(one, "hr") for one in ("watch", "belt")] == [0, 1]
+    with pytest.raises(ValueError, match="not of ring/hr"):
+        room.column("ring", "hr")
