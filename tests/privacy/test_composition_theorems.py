@@ -17,6 +17,7 @@ from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.composition_theorems import Verdict, naive_counterexample, verdicts
 from gateway.privacy.window_mechanisms import WindowRequest
 from gateway.privacy.window_releases import WindowRelease
+from tests.support.oracle import count_density, enumerated_losses, together
 from tests.support.released import Release, chain_losses
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["5_composition"]
@@ -133,6 +134,35 @@ def test_losses_about_the_same_ticks_do_not_add_up() -> None:
     assert row.standing == "false"
     assert row.epsilon == pytest.approx(example.apart, rel=1e-9)
     assert "these releases break it" in row.note
+
+
+def test_theorem_3_4_in_numbers() -> None:
+    """The paper's case: the first of two ticks, a count with Laplace(1) noise, released once and twice."""
+    golden = GOLDEN["thm3.4"]
+    chain, count = MarkovChain(np.array([[0.9, 0.1], [0.01, 0.99]]), np.array([0.5, 0.5])), NoisyCount(1, 2, (1,), 1.0)
+    lost = []
+    for counts in ([count], [count, count]):
+        first = next(answer_laws(chain, counts))
+        lost.append(worst_ratio(noisy(first.laws, counts)))
+    assert lost == pytest.approx([golden["eps_single"], golden["loss_pair"]], rel=1e-12)
+    assert lost[1] > 2 * lost[0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_for_other_adversaries_and_for_influence_matrices(seed: int) -> None:
+    generator = np.random.default_rng(100 + seed)
+    chain = MarkovChain.stationary([[0.6, 0.4], [0.45, 0.55]]) if seed % 2 else random_chain(generator, 2, 2)
+    scales = np.exp(generator.normal(0.0, 0.7, 2))
+    releases = [window(1, 3, "chain", scales[0]), window(2, 4, "gk16" if seed % 2 else "group", scales[1])]
+    rows = told((chain,), *releases)
+    assert chain.initial is not None
+    density = together(count_density(scales[0], 0, 2), count_density(scales[1], 1, 4))
+    for name, informed in (("ignorant", False), ("informed", True), ("universal", True)):
+        real = enumerated_losses(chain.initial[None], chain.transition, 5, density, informed=informed).max()
+        assert (rows[f"chain accountant, {name}"].epsilon or 0.0) >= real * (1 - 1e-9)
+    real = judged(chain, tuple(releases), (1,)).max()
+    assert all((row.epsilon or 0.0) >= real * (1 - 1e-9) for row in rows.values() if row.standing == "holds")
+    assert rows["theorem 3.6, max-divergence"].standing == "holds"
 
 
 def test_quilts_that_reach_no_other_window_keep_their_losses_apart() -> None:
