@@ -3,8 +3,8 @@
 Both are for one release of one window of a stream, ever, and are charged the whole of epsilon. Group privacy takes all
 ticks of the window for one secret: noise of scale (ticks * sensitivity of one) / epsilon, for any chain and against any
 adversary. The Wasserstein mechanism takes W / epsilon, where W is how far a state can move the law of the count. The
-count is of symbols, so W is of the law of symbols, given a state. Devices that are counted together are independent, so
-that W is the largest of theirs.
+count is of symbols, so W is of the law of symbols, given a state, and every symbol must be that of a state. Devices
+that are counted together are independent, so that W is the largest of theirs.
 
 Source: Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 1 and
 section 2; docs/privacy.md, "The published mechanisms".
