@@ -55,7 +55,8 @@ def show_joint_model(model: JointModel, left_out: int) -> None:
         say(f"No class that covers every stretch: {model.refused}.", style="yellow")
         return
     lengths = [each.ticks for each in model.stretches]
+    over = f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else f"{lengths[0]}"
     say(
         f"Class: joint steps of odds ratios up to {model.odds_ratio:.4g}, which may change from tick to tick; it "
-        f"covers stretches of {lengths[0]} to {lengths[-1]} ticks."
+        f"covers stretches of {over} ticks."
     )

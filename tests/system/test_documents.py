@@ -73,7 +73,7 @@ def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
 
 def test_planning_from_a_recording(tmp_path: Path) -> None:
     with Page("docs/plan.md", tmp_path, {}) as page:
-        assert page.run() == 6
+        assert page.run() == 8
     assert {path.name for path in (tmp_path / "plan").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
 
 

@@ -1,0 +1,128 @@
+"""Which streams move together, as policies say, and what their accounts may be charged."""
+
+from __future__ import annotations
+
+import pytest
+
+from contract.chains import BinaryChains, ChainClass, JointChains, Shown
+from contract.guarantee import Guarantee
+from contract.policy import Clock, Policy, Thresholds
+from contract.windows import Window
+from gateway.release.allowance import allowance
+from gateway.release.charges import units_above
+from gateway.release.entries import Allowance
+from gateway.release.together import named_streams, together_name
+from gateway.service.policies import Catalogue
+from gateway.service.readers import Reader, check_reader
+from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
+from gateway.service.release_jobs import allowances, jobs
+from gateway.service.streams_together import streams_together, together_with
+
+PERIOD = 1_000_000
+ALONE = BinaryChains(q=(0.3, 0.3), r=(0.4, 0.4))
+CONFIG = ReleaseConfig(
+    audiences={
+        "public": Audience(epsilon=1.0, adversary="universal"),
+        "press": Audience(epsilon=0.5, adversary="universal"),
+    },
+    releases=(
+        Scheduled(name="a", stream="hr", query="count", states=("high",), length=60, audience="public", share=0.5),
+    ),
+)
+
+
+def joint(*names: str) -> JointChains:
+    shows = tuple(tuple((x >> i) & 1 for i in range(len(names))) for x in range(2 ** len(names)))
+    streams = tuple(Shown(name=name, states=2, rate=0.5) for name in names)
+    return JointChains(streams=streams, period_us=PERIOD, shows=shows, odds_ratio=4.0)
+
+
+def made(
+    stream: str, chains: ChainClass, *, device: str = "watch", version: int = 1, epoch: int = 0, scale: str = "10"
+) -> Policy:
+    return Policy(
+        fleet="home",
+        device=device,
+        stream=stream,
+        version=version,
+        clock=Clock(epoch_us=epoch, period_us=PERIOD),
+        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
+        chains=chains,
+        guarantee=Guarantee(epsilon=20.0, adversary="universal"),
+        windows=(Window(name="high", length=60, stride=60, states=("high",), scale=scale),),
+    )
+
+
+def catalogue(*policies: Policy) -> Catalogue:
+    found = Catalogue("home")
+    for policy in policies:
+        found.add(policy)
+    return found
+
+
+def granted(known: Catalogue) -> Allowance:
+    (one,) = allowances(CONFIG, jobs(CONFIG, known), known)
+    return one
+
+
+def test_streams_of_a_device_and_of_a_room() -> None:
+    both, room = joint("hr", "steps"), joint("lamp/light", "door/motion")
+    known = catalogue(
+        *(made(stream, both, device=device) for device in ("watch", "ring") for stream in ("hr", "steps")),
+        made("light", room, device="lamp"),
+        made("motion", room, device="door"),
+        made("door", ALONE, device="door"),
+        made("pairs", joint("pairs"), device="door"),
+    )
+    groups = streams_together(known)
+    assert sorted(map(together_name, groups)) == ["door/motion+lamp/light", "ring/hr+steps", "watch/hr+steps"]
+    assert together_with(groups, "ring", "steps") == {("ring", "hr"), ("ring", "steps")}
+    assert together_with(groups, "door", "door") == {("door", "door")}
+    assert named_streams(joint("pairs"), "door") == frozenset()
+
+
+def test_classes_that_share_a_stream_are_charged_together() -> None:
+    """Of a stream's versions, too: what was told under the first is still known."""
+    known = catalogue(
+        made("hr", joint("hr", "steps")),
+        made("hr", joint("hr", "sleep"), version=2),
+        made("steps", joint("hr", "steps")),
+        made("sleep", joint("hr", "sleep")),
+    )
+    assert [together_name(group) for group in streams_together(known)] == ["watch/hr+sleep+steps"]
+
+
+def test_a_stream_whose_partner_has_no_policy_yet() -> None:
+    known = catalogue(made("hr", joint("hr", "steps")))
+    assert streams_together(known) == [frozenset({("watch", "hr"), ("watch", "steps")})]
+    assert granted(known).base == units_above(made("hr", ALONE).window_rate)
+
+
+def test_one_allowance_and_the_windows_of_all_stand_against_it() -> None:
+    both = joint("hr", "steps")
+    known = catalogue(made("hr", both), made("steps", both, scale="5"))
+    one = granted(known)
+    assert one.allowance == allowance(both, 1.0, "universal")
+    assert one.base == sum(units_above(made("hr", ALONE, scale=scale).window_rate) for scale in ("10", "5"))
+    assert one.chains == (both,)
+    known.add(made("steps", ALONE, version=2, scale="20"))
+    assert granted(known).allowance == min(allowance(each, 1.0, "universal") for each in (both, ALONE))
+    assert granted(known).base == one.base
+
+
+def test_streams_that_move_together_need_one_clock() -> None:
+    both = joint("hr", "steps")
+    known = catalogue(made("hr", both), made("steps", both, epoch=7))
+    with pytest.raises(ReleaseConfigError, match=r"streams watch/hr\+steps move together and do not have one clock"):
+        granted(known)
+
+
+def test_a_reader_of_two_audiences_is_bound_by_the_joint_class() -> None:
+    """What both audiences may be told of both streams, under the class that holds both."""
+    both = joint("hr", "steps")
+    known = catalogue(made("hr", both), made("steps", both))
+    reader = Reader(name="news", audiences=("public", "press"), epsilon=9.0, adversary="universal")
+    bounds = {bound.stream: bound.epsilon for bound in check_reader(reader, CONFIG, known)}
+    assert bounds["hr"] == bounds["steps"] > 1.0
+    with pytest.raises(ReleaseConfigError, match="its limit is 1 "):
+        check_reader(reader.model_copy(update={"epsilon": 1.0}), CONFIG, known)
