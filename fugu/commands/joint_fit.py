@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fugu.commands.arguments import StateRules, baseline_ticks, state_edge
+import numpy as np
+
+from fugu.commands.arguments import StateRules, baseline_ticks, positive, state_edge
 from fugu.errors import CommandError, CommandLineError
 from fugu.view.joint_model import show_joint_model
 from fugu.view.terminal import warn, working
 from gateway.planning.joint_recording import JointRecording, StreamRule, named, read_joint
-from gateway.privacy.joint_fit import fit_joint, fit_pairs
+from gateway.planning.true_class import attack_streams
+from gateway.privacy.joint_fit import fit_joint, fit_pairs, joint_states
 from gateway.privacy.joint_model import MOST_STREAMS, StreamStates
 
 __all__ = ["fit_streams"]
 
+_SEED = 20201
 
-def fit_streams(files: Sequence[Path], given: StateRules, output: Path | None, *, as_json: bool) -> None:
+
+def fit_streams(
+    files: Sequence[Path], given: StateRules, epsilon: float | None, output: Path | None, *, as_json: bool
+) -> None:
     """Fit a joint chain to recordings, print it, and write it if a file is named.
 
     Raises:
@@ -25,6 +32,7 @@ def fit_streams(files: Sequence[Path], given: StateRules, output: Path | None, *
     """
     if given.decimate < 1:
         raise CommandError(f"decimate must be at least 1, got {given.decimate}")
+    wanted = None if epsilon is None else positive(epsilon, "epsilon")
     rules = _rules(files, given)
     if given.order == 2 and len(rules) > 1:
         raise CommandLineError("--order 2 is for one stream")
@@ -32,7 +40,7 @@ def fit_streams(files: Sequence[Path], given: StateRules, output: Path | None, *
         raise CommandLineError(f"at most {MOST_STREAMS} streams have a joint chain, these are {len(rules)}")
     if given.decimate > 1 and any(rule.baseline is not None for rule in rules):
         raise CommandLineError("--baseline makes the states of every reading: without --decimate")
-    with working(f"fitting {' and '.join(dict.fromkeys(file.name for file in files))}"):
+    with working(f"fitting {' and '.join(dict.fromkeys(file.name for file in files))}") as told:
         recording = read_joint(rules)
         names = named(None if given.name is None else _words(given.name), rules, recording.streams)
         streams = _streams(rules, names, recording)
@@ -52,6 +60,10 @@ def fit_streams(files: Sequence[Path], given: StateRules, output: Path | None, *
                 decimate=given.decimate,
                 period_seconds=recording.period_seconds,
             )
+            if wanted is not None and model.odds_ratio is not None:
+                told("attacking its class")
+                _, joint, segments = joint_states(recording.states, recording.segments, given.decimate)
+                model = attack_streams(model, joint, segments, wanted, np.random.default_rng(_SEED))
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
     if as_json:

@@ -47,9 +47,9 @@ def fit_recordings(
             raise CommandLineError("--name: only with several streams, or --order 2")
         _fit_chain(files[0], given, confidence, epsilon, output, as_json=as_json)
         return
-    if epsilon is not None:
-        raise CommandLineError("--epsilon: attacks are on a single stream of order 1")
-    fit_streams(files, given, output, as_json=as_json)
+    if epsilon is not None and given.order == 2:
+        raise CommandLineError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
+    fit_streams(files, given, epsilon, output, as_json=as_json)
 
 
 def _fit_chain(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fugu.view.guarantee import protected_sentence
-from fugu.view.model import show_stretches, tell
+from fugu.view.model import show_attacked, show_stretches, tell
 from fugu.view.terminal import say, show_table
 from gateway.privacy.joint_model import JointModel
 
@@ -51,6 +51,8 @@ def show_joint_model(model: JointModel, left_out: int) -> None:
         "a tick further back tells something as well; the size of it is the gain per step",
     )
     show_stretches(model.stretches, model.regimes)
+    if model.attacked is not None:
+        show_attacked(model.attacked)
     if model.odds_ratio is None:
         say(f"No class that covers every stretch: {model.refused}.", style="yellow")
         return

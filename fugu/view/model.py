@@ -19,7 +19,7 @@ from gateway.privacy.chain_model import Attacked, ChainModel, LikelihoodRatio, S
 if TYPE_CHECKING:
     from gateway.service.model_watch import WatchedStream
 
-__all__ = ["show_class", "show_grid", "show_model", "show_stretches", "show_watched", "tell"]
+__all__ = ["show_attacked", "show_class", "show_grid", "show_model", "show_stretches", "show_watched", "tell"]
 
 _NOTABLE = 0.01
 _MOST_CELLS = 6
@@ -72,7 +72,7 @@ def show_class(model: ChainModel, others: Sequence[Alternative]) -> None:
     """
     show_stretches(model.stretches, model.regimes)
     if model.attacked is not None:
-        _steps(model.attacked)
+        show_attacked(model.attacked)
     if others:
         show_table(
             "What else would cost, before attacks (mean errors of shares; another state is another question)",
@@ -109,12 +109,13 @@ def show_stretches(stretches: Sequence[Stretches], regimes: Sequence[SlowRegime]
         say(f"Regime of {each.share:.0%} of the time, {ticks}: {rates}")
 
 
-def _steps(attacked: Attacked) -> None:
+def show_attacked(attacked: Attacked) -> None:
+    """Print the classes that were tried, and what attackers reached."""
     rows = []
     for one in attacked.steps:
         reached = f"{one.success:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.guess:.3f}", f"{one.ceiling:.3f}"
         rows.append((f"{one.odds_ratio:.4g}", f"{one.count_scale:.3g}", one.attacker, *reached))
-    title = f"{attacked.attackers} attackers on symbols, and on counts, at epsilon {attacked.epsilon:g}, universal"
+    title = f"{attacked.attackers} attackers on what would be released, at epsilon {attacked.epsilon:g}, universal"
     columns = ("odds ratio", "noise of a count", "strongest", "right", "interval", "without", "allowed")
     show_table(title, columns, rows)
     say(attack_words(attacked))

@@ -18,8 +18,7 @@ from scipy.optimize import brentq
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
 from contract.discretisers import Discretiser
 from contract.errors import FuguError, GuaranteeError
-from contract.exponential import log_up
-from contract.guarantee import Adversary, Guarantee, Loss, shown_loss, tick_ratios
+from contract.guarantee import Adversary, Guarantee, Loss, shown_loss
 from contract.noise_table import NoiseTable
 from contract.policy import Policy
 from contract.windows import Window, total_rate
@@ -30,7 +29,7 @@ from gateway.planning.joint_plan import WantedWindow, shares_of
 from gateway.planning.policy_builder import PolicyHeader, make_policy, thresholds
 from gateway.privacy.chain_fit import matrix_rows
 from gateway.privacy.joint_model import JointModel, StreamStates
-from gateway.privacy.randomised_response import allowed_ratios
+from gateway.privacy.randomised_response import allowed_ratios, rate_table
 from gateway.privacy.utility import Utility, assess
 from gateway.privacy.window_scale import lawful_scale
 
@@ -43,9 +42,9 @@ __all__ = [
     "stream_policies",
 ]
 
-_SCALE = 1 << 32
 _INWARD = 1.0 - 1e-9
 _LEAST = 1e-12
+_MOST = 40.0
 _HALVINGS = 200
 
 
@@ -193,17 +192,23 @@ def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple
 def _largest(loss: Callable[[float], float], epsilon: float) -> float:
     """The largest rate whose loss is within epsilon, or a little less; losses grow with it, and never are below it."""
 
-    def excess(logarithm: float) -> float:
+    def excess(rate: float) -> float:
         try:
-            return min(loss(math.exp(logarithm)), 1e6) - epsilon
+            return min(loss(rate), 1e6) - epsilon
         except GuaranteeError:
             return 1e6
 
-    if excess(math.log(_LEAST)) > 0.0:
-        loss(_LEAST)  # says why, if there is no bound at all
-        raise PlanningError(f"epsilon {epsilon:g} is too small: no noise that a policy can hold keeps it")
-    low, high = math.log(_LEAST), math.log(min(epsilon, 40.0))
-    rate = math.exp(high if excess(high) <= 0.0 else brentq(excess, low, high, xtol=1e-12))
+    high = min(epsilon, _MOST)
+    low, above = high, excess(high)
+    while above > 0.0:  # tiny rates take long to follow, so that they are not looked at first
+        low *= max(0.9 * epsilon / (epsilon + above), 1e-3)
+        if low < _LEAST:
+            loss(high)  # says why, if there is no bound at all
+            raise PlanningError(f"epsilon {epsilon:g} is too small: no noise that a policy can hold keeps it")
+        above = excess(low)
+    if low == high:
+        return high
+    rate = math.exp(brentq(lambda log: excess(math.exp(log)), math.log(low), math.log(high), xtol=1e-11))
     for _ in range(_HALVINGS):
         if loss(rate) <= epsilon:
             return rate
@@ -220,7 +225,7 @@ def _stream(
     beside = total_rate(planned)
     table, worth = None, None
     if request.symbols is not None:
-        table = _table(shown.states, Fraction(shown.rate) - beside, request.epsilon)
+        table = rate_table(shown.states, Fraction(shown.rate) - beside, request.epsilon)
         typical = marginal(request.model, column)
         worth = assess(table, typical, BoundedChains(states=shown.states, odds_ratio=1.0), ticks)
     windows_loss = None
@@ -242,19 +247,6 @@ def _windows(wanted: Sequence[WantedWindow], shown: Shown, symbols: float) -> tu
         least = float(one.window(Fraction(1)).rate) / (share * shown.rate * _INWARD)
         found.append(one.window(lawful_scale(least)))
     return tuple(found)
-
-
-def _table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
-    """The table of a stream that tells no more than a rate of any two states: the same error for each of them."""
-    if rate > 0:
-        flip = math.ceil(Fraction(_SCALE) / (Fraction(math.exp(min(float(rate), 40.0))) + states - 1))
-        for weight in range(flip, flip + _HALVINGS):
-            if weight * states >= _SCALE:
-                break
-            table = NoiseTable.binary(weight, weight) if states == 2 else NoiseTable.randomised_response(states, weight)
-            if Fraction(log_up(max(tick_ratios(table)))) <= rate:
-                return table
-    raise PlanningError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
 
 
 def _alone(request: StreamsRequest, column: int) -> float | None:

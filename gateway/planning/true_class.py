@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -22,10 +23,21 @@ from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.chain_model import Attacked as AttackedModel
 from gateway.privacy.chain_model import ChainModel, ModelError, Tried
 from gateway.privacy.covering_class import Covered, CoveringChains, class_ratio, covering_class, widened
-from gateway.privacy.randomised_response import calibrate
+from gateway.privacy.joint_model import JointModel
+from gateway.privacy.randomised_response import calibrate, rate_table
 from gateway.privacy.window_scale import lawful_scale
 
-__all__ = ["Attacked", "Step", "TrueClass", "attack_model", "count_scale", "strongest", "symbols_of", "true_class"]
+__all__ = [
+    "Attacked",
+    "Step",
+    "TrueClass",
+    "attack_model",
+    "attack_streams",
+    "count_scale",
+    "strongest",
+    "symbols_of",
+    "true_class",
+]
 
 _WIDER = 1.5
 _WINDOW = 300
@@ -159,11 +171,45 @@ def attack_model(
         return seen, release_counts(states, segments, min(_WINDOW, states.size // 20), scale, (1,), generator, k=2)
 
     found = true_class(states, segments, model.states, epsilon, attacked, generator)
-    told = None
-    if found.steps:
-        tried = tuple(_tried(step) for step in found.steps)
-        told = AttackedModel(epsilon=epsilon, attackers=len(found.steps[0].attacks), steps=tried)
-    return model.model_copy(update={"chains": found.chains, "refused": found.reason, "attacked": told})
+    return model.model_copy(
+        update={"chains": found.chains, "refused": found.reason, "attacked": _attacked(found, epsilon)}
+    )
+
+
+def attack_streams(
+    model: JointModel, states: Ints, segments: Ints, epsilon: float, generator: np.random.Generator
+) -> JointModel:
+    """Attack the symbols of all streams of a joint chain together, each with an equal part of what its class allows.
+
+    Args:
+        states: (n,) joint states, as the model numbers them.
+        segments: (n,) of the recording.
+        epsilon: the wanted guarantee against the universal adversary, in nats.
+
+    Returns:
+        The model with the class that attackers did not refute, or with the reason why there is none.
+    """
+    shows = np.array(model.shows, dtype=np.int64)
+
+    def attacked(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+        rate = ChainAccountant(chains).allowance(epsilon, "universal") / len(model.streams)
+        symbols, emission = np.zeros(states.size, dtype=np.int64), np.ones((len(shows), 1))
+        for column, one in zip(shows.T, model.streams, strict=True):
+            seen = release_symbols(column[states], rate_table(one.states, Fraction(rate), epsilon), generator)
+            symbols = symbols * one.states + seen.symbols
+            emission = (emission[:, :, None] * seen.emission[column][:, None, :]).reshape(len(shows), -1)
+        return SymbolOutputs(symbols, emission)
+
+    found = true_class(states, segments, len(shows), epsilon, attacked, generator)
+    odds = None if found.chains is None else class_ratio(found.chains)
+    return model.model_copy(update={"odds_ratio": odds, "refused": found.reason, "attacked": _attacked(found, epsilon)})
+
+
+def _attacked(found: TrueClass, epsilon: float) -> AttackedModel | None:
+    if not found.steps:
+        return None
+    tried = tuple(_tried(step) for step in found.steps)
+    return AttackedModel(epsilon=epsilon, attackers=len(found.steps[0].attacks), steps=tried)
 
 
 def _tried(step: Step) -> Tried:

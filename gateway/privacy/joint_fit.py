@@ -21,7 +21,7 @@ from gateway.privacy.covering_class import class_ratio, covering_class, stretch_
 from gateway.privacy.joint_model import JointModel, StreamStates
 from gateway.privacy.local_rates import local_rates
 
-__all__ = ["fit_joint", "fit_pairs", "independence_test"]
+__all__ = ["fit_joint", "fit_pairs", "independence_test", "joint_states"]
 
 _MOST = 255
 _LEAST_ROWS = 400
@@ -47,11 +47,11 @@ def fit_joint(
     Raises:
         ModelError: fewer than two states of a stream, or no transition at all, or more joint states than a file holds.
     """
-    states, segments = _kept(states, segments, decimate)
+    shows, joint, segments = joint_states(states, segments, decimate)
+    states = shows[joint]
     for one, column in zip(streams, states.T, strict=True):
         if np.unique(column).size < 2:
             raise ModelError(f"{one.name}: fewer than two different states tell nothing of a chain")
-    shows, joint = _joint(states)
     odds: float | None = None
     refused: str | None = None
     lengths: tuple[Stretches, ...] = ()
@@ -81,6 +81,19 @@ def fit_joint(
         more=_test(model_fit.order_test(model_fit.count_triples(joint, segments, len(shows)))),
         warning=WARNING,
     )
+
+
+def joint_states(states: Ints, segments: Ints, decimate: int) -> tuple[Ints, Ints, Ints]:
+    """The joint states of streams, as `fit_joint` numbers them.
+
+    Returns:
+        shows (K, streams), which of its rows each tick has (n,), and segment numbers (n,).
+
+    Raises:
+        ModelError: there are too many, or fewer than two ticks.
+    """
+    states, segments = _kept(states, segments, decimate)
+    return *_joint(states), segments
 
 
 def fit_pairs(

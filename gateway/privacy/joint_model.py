@@ -16,6 +16,7 @@
     refused           why there is none, in one line; else null
     stretches         per length: as in the file of one stream
     regimes           likewise
+    attacked          what attackers reached on symbols of all streams; null if they were not run
     independent       likelihood-ratio test of independent streams against the joint chain; null for one stream
     more              likelihood-ratio test of the joint chain against one of the next order
     warning           what a fitted chain must not be used for
@@ -35,7 +36,16 @@ from contract._document import Document
 from contract.discretisers import Discretiser
 from contract.topics import NAME_PATTERN
 from gateway.privacy import model_fit
-from gateway.privacy.chain_model import Counts, LikelihoodRatio, Matrix, ModelError, Probability, SlowRegime, Stretches
+from gateway.privacy.chain_model import (
+    Attacked,
+    Counts,
+    LikelihoodRatio,
+    Matrix,
+    ModelError,
+    Probability,
+    SlowRegime,
+    Stretches,
+)
 
 __all__ = ["MOST_STREAMS", "JointModel", "StreamStates"]
 
@@ -75,6 +85,7 @@ class JointModel(Document):
     refused: str | None
     stretches: tuple[Stretches, ...]
     regimes: tuple[SlowRegime, ...]
+    attacked: Attacked | None = None
     independent: LikelihoodRatio | None
     more: LikelihoodRatio
     warning: str

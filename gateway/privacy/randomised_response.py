@@ -15,11 +15,19 @@ from scipy.optimize import brentq
 
 from contract.chains import BinaryChains, ChainClass, JointChains
 from contract.errors import FuguError, GuaranteeError
-from contract.exponential import exp_up
+from contract.exponential import exp_up, log_up
 from contract.guarantee import Adversary, Guarantee, Loss, check_ratios, ratio_loss, tick_ratios
 from contract.noise_table import NoiseTable
 
-__all__ = ["Calibration", "CalibrationError", "Objective", "allowed_ratios", "calibrate", "stream_states"]
+__all__ = [
+    "Calibration",
+    "CalibrationError",
+    "Objective",
+    "allowed_ratios",
+    "calibrate",
+    "rate_table",
+    "stream_states",
+]
 
 Objective = Literal["information", "flips"]
 _SCALE = 1 << 32
@@ -105,6 +113,28 @@ def calibrate(
         except GuaranteeError:  # the last digit of rho was rounded the wrong way: a step more is safe
             continue
         return Calibration(table, float(flips[0]), float(flips[1]), v01, v10, achieved, guarantee)
+    raise CalibrationError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
+
+
+def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
+    """The table that tells no more than a rate of any two states: the same error for each of them.
+
+    Args:
+        states: how many there are.
+        rate: in nats.
+        epsilon: that the rate is a part of, for the error.
+
+    Raises:
+        CalibrationError: no table of 32 bits says anything.
+    """
+    if rate > 0:
+        flip = math.ceil(Fraction(_SCALE) / (Fraction(math.exp(min(float(rate), _MOST_LOG_RATIO))) + states - 1))
+        for weight in range(flip, flip + _BUMPS):
+            if weight * states >= _SCALE:
+                break
+            table = NoiseTable.binary(weight, weight) if states == 2 else NoiseTable.randomised_response(states, weight)
+            if Fraction(log_up(max(tick_ratios(table)))) <= rate:
+                return table
     raise CalibrationError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
 
 

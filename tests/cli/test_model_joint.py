@@ -74,6 +74,14 @@ def test_columns_of_a_file_are_streams(fugu: Fugu, together: Path, tmp_path: Pat
     assert model.transition[0][0] == pytest.approx(0.8 * 0.88, abs=0.03)
 
 
+def test_symbols_of_both_streams_are_attacked_together(fugu: Fugu, together: Path) -> None:
+    done = fugu("model", "fit", together, "--column", "light,motion", "--epsilon", "4", "--json").json()
+    last = done["attacked"]["steps"][-1]
+    assert done["odds_ratio"] == last["odds_ratio"]
+    assert last["guess"] < last["success"] < last["ceiling"]
+    assert done["refused"] is None
+
+
 def test_streams_that_are_independent_are_not_called_dependent(fugu: Fugu, tmp_path: Path) -> None:
     a, b = coupled(5, 0.0)
     file = write(tmp_path / "apart.csv", {"a": a, "b": b})
@@ -93,6 +101,7 @@ def test_the_independence_test_is_twice_the_gain_in_likelihood() -> None:
     assert test.degrees == 2 * (4 - 1) - 2 * 2
 
 
+@pytest.mark.long
 def test_two_rules_of_one_recording(fugu: Fugu, tmp_path: Path) -> None:
     """A week of five people's activity: levels and counts of one accelerometer never say low and high at once."""
     file = DATA / "activity4_nhanes.csv.gz"
@@ -143,7 +152,8 @@ def test_pairs_of_a_chain_of_order_two(fugu: Fugu, tmp_path: Path) -> None:
         ({"t": [0, 10], "state": [0, 1]}, ("--column", "a,b,c"), "there are 2 files and 3 columns"),
         ({"t": [0, 10], "state": [0, 1]}, ("--threshold", "1,2,3"), "--threshold has 3 parts for 2 streams"),
         ({"t": [0, 10], "state": [0, 1]}, ("--baseline", "-3,-"), "baseline is a whole number of ticks"),
-        ({"t": [0, 10], "state": [0, 1]}, ("--epsilon", "1"), "--epsilon: attacks are on a single stream"),
+        ({"t": [0, 10], "state": [0, 1]}, ("--epsilon", "0"), "epsilon must be"),
+        ({"t": [0, 10], "state": [0, 1]}, ("--epsilon", "1", "--order", "2"), "--epsilon: a chain of order 2 is taken"),
     ],
 )
 def test_what_cannot_be_fitted_is_one_line(
