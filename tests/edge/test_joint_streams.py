@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -22,7 +23,8 @@ from edge_agent.__main__ import main
 from edge_agent.config import load
 from edge_agent.config_file import ConfigError
 from gateway.privacy.class_watch import why_off
-from gateway.service.kinds.symbol_model import SymbolModel
+from gateway.service.kinds.symbol_model import SymbolModel, filtered, fixed_lag, told
+from tests.support.command import runner
 from tests.support.processes import policy
 
 PULSE = policy(epoch_us=0, period_us=1_000_000)
@@ -176,9 +178,28 @@ def test_windows_alone_and_stretches_of_joint_streams() -> None:
     assert math.isclose(minute.epsilon, 60 * 2 * RATE + 2 * EPSILON, rel_tol=1e-9)
 
 
-def test_the_gateway_estimates_a_stream_from_how_it_moves_by_itself() -> None:
-    numbers = SymbolModel.of(PAIR[0]).numbers
-    assert numbers.transition == pytest.approx(np.array([[0.8, 0.2], [0.2, 0.8]]))
+def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
+    """Of a chain of order 2: against the sum over all paths of pairs."""
+    laws = {(0, 0): 0.9, (0, 1): 0.3, (1, 0): 0.6, (1, 1): 0.1}  # Pr(next is 0 | before, present)
+    moves = [[0.0] * 4 for _ in range(4)]
+    for (a, b), zero in laws.items():
+        moves[2 * a + b][2 * b], moves[2 * a + b][2 * b + 1] = zero, 1.0 - zero
+    streams = (Shown(name="hr", states=2, rate=RATE),)
+    pairs = chains(streams=streams, shows=((0,), (1,), (0,), (1,)), transitions=(tuple(map(tuple, moves)),))
+    model = SymbolModel.of(stream("hr", pairs)).numbers
+    symbols, lag = np.array([0, 1, 1, 0, 1, 0, 0]), 2
+    found = fixed_lag(model, model.initial, symbols, lag)
+    table = np.array(PULSE.table.weights()) / 2**32 if PULSE.table else np.empty(0)
+    for tick in range(len(symbols) - lag):
+        mass = np.zeros(2)
+        for path in itertools.product(range(4), repeat=tick + lag + 1):
+            steps = math.prod(moves[a][b] for a, b in itertools.pairwise(path))
+            seen = math.prod(table[x % 2, z] for x, z in zip(path, symbols, strict=False))
+            mass[path[tick] % 2] += model.initial[path[0]] * steps * seen
+        assert found[tick] == pytest.approx(mass / mass.sum(), abs=1e-12)
+    law = told(model, filtered(model, model.initial, symbols))
+    assert law.shape == (7, 2)
+    assert law.sum(axis=1) == pytest.approx(np.ones(7))
     bounded = stream("hr", chains(transitions=(), odds_ratio=9.0))
     assert SymbolModel.of(bounded).numbers.transition.shape == (2, 2)
     assert why_off(chains(), "ignorant") == "off: streams of joint chains are not watched"
@@ -190,3 +211,19 @@ def test_names_with_a_device_are_of_that_device() -> None:
     assert [room.column(one, "hr") for one in ("watch", "belt")] == [0, 1]
     with pytest.raises(ValueError, match="not of ring/hr"):
         room.column("ring", "hr")
+
+
+def test_a_check_says_of_which_streams_epsilon_is_and_what_is_told_of_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    promise = Guarantee(epsilon=shown_loss(chains(), "ignorant").epsilon, adversary="ignorant")
+    (tmp_path / "policy.json").write_text(stream("hr", chains(), guarantee=promise).to_json())
+    fugu = runner(capsys)
+    lines = fugu("policy", "check", tmp_path / "policy.json").out
+    assert "hr at most 0.0908512 nats a tick, steps at most 0.0908512 nats a tick" in lines
+    assert "of stream steps alone they tell epsilon" in lines
+    document = fugu("policy", "check", tmp_path / "policy.json", "--json").json()
+    assert document["together"] == {"hr": RATE, "steps": RATE}
+    one, two = document["by_stream"].values()
+    assert math.isclose(one, two, rel_tol=1e-9)
+    assert RATE < one < document["epsilon"]

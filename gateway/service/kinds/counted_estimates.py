@@ -20,7 +20,7 @@ from contract.windows import Window
 from gateway.chain.arrays import Floats
 from gateway.chain.counting import count_marginals
 from gateway.service.kinds.kind import Place
-from gateway.service.kinds.symbol_model import SymbolModel, prior
+from gateway.service.kinds.symbol_model import SymbolModel, prior, told
 from gateway.service.kinds.symbol_track import Run
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
@@ -101,13 +101,15 @@ class CountedEstimates:
         adds = np.zeros((ticks, len(labels)), dtype=np.int64)
         adds[:, window.counted(labels)[-1:] if window.states == "histogram" else window.counted(labels)] = 1
         model = known.numbers
+        if model.shown is not None:
+            adds = adds @ model.shown.T.astype(np.int64)
         try:
             marginals = count_marginals(
                 laid.symbols, laid.law, model.transition, model.emission, within, adds, _likelihood(frame, window)
             )
         except ValueError:  # a count that its symbols all but exclude, beyond what floating point holds
             return None
-        return Run(frame.first, marginals[offset : offset + frame.length])
+        return Run(frame.first, told(model, marginals)[offset : offset + frame.length])
 
     def _found(self, place: Place, index: int) -> _Found | None:
         frame = self._store.windows.at(place.number, index)

@@ -18,7 +18,7 @@ from gateway.chain.counting import count_marginals
 from gateway.chain.filtering import run_filter
 from gateway.chain.model import Problem, likelihood_rows
 
-__all__ = ["Beliefs", "Model", "SymbolModel", "Symbols", "filtered", "fixed_lag", "model_of", "prior", "warm"]
+__all__ = ["Beliefs", "Model", "SymbolModel", "Symbols", "filtered", "fixed_lag", "model_of", "prior", "told", "warm"]
 
 Beliefs = NDArray[np.float64]
 Symbols = NDArray[np.int64]
@@ -33,6 +33,7 @@ class Model(NamedTuple):
         rows: (m + 1, k), likelihoods of each symbol, and of none.
         initial: (k,), the stationary law.
         meaning: models of equal meaning have the same states on the same clock, so that a belief carries over.
+        shown: (k, s), 1 for the state of the stream that each state of a joint chain shows; none if they are the same.
     """
 
     transition: Beliefs
@@ -40,6 +41,7 @@ class Model(NamedTuple):
     rows: Beliefs
     initial: Beliefs
     meaning: object
+    shown: Beliefs | None = None
 
 
 class SymbolModel(NamedTuple):
@@ -72,21 +74,23 @@ def model_of(policy: Policy) -> Model:
 
 @cache
 def _model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: object) -> Model:
-    transition = _marginal(chains, column) if isinstance(chains, JointChains) else _transition(chains)
-    weights = np.full((len(transition), 1), SCALE) if table is None else np.array(table.weights())
+    shown = None
+    if isinstance(chains, JointChains):
+        states = chains.streams[column].states
+        if chains.transitions:
+            transition = np.asarray(np.mean([_rows(matrix) for matrix in chains.transitions], axis=0))
+            shown = np.eye(states)[[row[column] for row in chains.shows]]
+            meaning = meaning, chains.shows, column
+        else:
+            transition = _transition(BoundedChains(states=states, odds_ratio=chains.odds_ratio or 1.0))
+    else:
+        transition = _transition(chains)
+        states = len(transition)
+    weights = np.full((states, 1), SCALE) if table is None else np.array(table.weights())
     emission = weights.astype(np.float64) / SCALE
-    return Model(transition, emission, likelihood_rows(emission), stationary_law(transition), meaning)
-
-
-def _marginal(chains: JointChains, column: int) -> Beliefs:
-    """How one stream of a typical joint chain moves by itself."""
-    states = chains.streams[column].states
-    if not chains.transitions:
-        return _transition(BoundedChains(states=states, odds_ratio=chains.odds_ratio or 1.0))
-    joint = np.asarray(np.mean([_rows(transition) for transition in chains.transitions], axis=0))
-    shown = np.eye(states)[[row[column] for row in chains.shows]]
-    moves = shown.T @ (stationary_law(joint)[:, None] * joint) @ shown
-    return np.asarray(moves / moves.sum(axis=1, keepdims=True), dtype=np.float64)
+    if shown is not None:
+        emission = np.ascontiguousarray(shown @ emission)
+    return Model(transition, emission, likelihood_rows(emission), stationary_law(transition), meaning, shown)
 
 
 def _transition(chains: BinaryChains | BoundedChains | FiniteChains) -> Beliefs:
@@ -119,8 +123,13 @@ def filtered(model: Model, law: Beliefs, symbols: Symbols) -> Beliefs:
 
 
 def fixed_lag(model: Model, law: Beliefs, symbols: Symbols, lag: int) -> Beliefs:
-    """Marginals (n - lag, k) of the first ticks, each given the symbols up to `lag` ticks after it."""
-    return fixed_lag_marginals(symbols, law, model.transition, model.emission, lag)[: len(symbols) - lag]
+    """Marginals (n - lag, s) of the first ticks, each given the symbols up to `lag` ticks after it."""
+    return told(model, fixed_lag_marginals(symbols, law, model.transition, model.emission, lag)[: len(symbols) - lag])
+
+
+def told(model: Model, beliefs: Beliefs) -> Beliefs:
+    """Beliefs (..., k) about a model's states as those (..., s) about the states of the stream."""
+    return beliefs if model.shown is None else np.asarray(beliefs @ model.shown)
 
 
 def warm() -> None:

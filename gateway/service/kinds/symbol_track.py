@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contract.frames import SymbolFrame
-from gateway.service.kinds.symbol_model import Beliefs, Model, Symbols, filtered, fixed_lag, prior
+from gateway.service.kinds.symbol_model import Beliefs, Model, Symbols, filtered, fixed_lag, prior, told
 
 __all__ = ["Replayed", "Run", "Track", "Tracked", "Update", "replay"]
 
@@ -118,7 +118,7 @@ class Track:
         while len(self._window) > 1 and self._window[1].frame.last <= high:
             del self._window[0]
         some = tuple(run for run in runs if len(run.probabilities))
-        return Update(frame, belief, some or (Run(frame.first, np.empty((0, len(belief)))),))
+        return Update(frame, belief, some or (Run(frame.first, np.empty((0, len(told(current.model, belief))))),))
 
     def _segments(self, newest: SymbolFrame) -> list[_Segment]:
         """The segments from the base to the end of the newest frame."""

@@ -12,7 +12,7 @@ from contract.errors import FuguError, Reason
 from contract.frames import MAX_FRAME_TICKS, Estimate, SymbolFrame, decode_symbols, encode_estimate, refuse_other_clock
 from gateway.service.kinds.counted_estimates import CountedEstimates
 from gateway.service.kinds.kind import Kind, Place
-from gateway.service.kinds.symbol_model import Model, SymbolModel
+from gateway.service.kinds.symbol_model import Model, SymbolModel, told
 from gateway.service.kinds.symbol_track import Run, Track, Tracked, replay
 from gateway.service.policies import Catalogue, WrongKindError
 from gateway.service.store import Store
@@ -119,10 +119,17 @@ class Symbols(Kind[SymbolFrame]):
         number = self._store.stream_id(place.device, place.stream)
         assert newest is not None
         assert number is not None
-        current = newest
-        if len(newest.belief) != run.probabilities.shape[1]:  # from before a change of states
-            current = self._frames.belief_at(number, run.first + max(len(run.probabilities), 1) - 1) or newest
+        current = self._told(place, newest)
+        if len(current.belief) != run.probabilities.shape[1]:  # from before a change of states
+            at_end = self._frames.belief_at(number, run.first + max(len(run.probabilities), 1) - 1)
+            current = self._told(place, at_end or newest)
         return map(encode_estimate, estimate_messages(lag, run, current))
+
+    def _told(self, place: Place, tracked: Tracked) -> Tracked:
+        """A frame with the belief about the states of its stream."""
+        version = tracked.frame.policy_version
+        model = self._catalogue.recall(place.device, place.stream, version, SymbolModel).numbers
+        return tracked._replace(belief=told(model, tracked.belief))
 
     def _track(self, device: str, stream: str) -> Track:
         if (track := self._tracks.get((device, stream))) is None:
