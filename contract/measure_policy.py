@@ -23,9 +23,11 @@ from contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, TimedT
 from contract.measurement import Measurement, Reach
 from contract.policy_header import PolicyHeader
 
-__all__ = ["MAX_TABLES", "MeasurePolicy", "StreamLoss", "StreamStart", "sparse_rows"]
+__all__ = ["MAX_CHANGES", "MAX_CYCLE", "MAX_TABLES", "MeasurePolicy", "StreamLoss", "StreamStart", "sparse_rows"]
 
 MAX_TABLES = 16
+MAX_CYCLE = 1 << 24
+MAX_CHANGES = 48
 _SUM_TOLERANCE = 1e-9
 
 Coordinate = Annotated[int, Field(gt=-COORDINATE_LIMIT, lt=COORDINATE_LIMIT)]
@@ -69,6 +71,18 @@ class EdgeGraph(Document):
 Graph = CompleteGraph | CategoryGraph | RadiusGraph | TransitionGraph | EdgeGraph
 
 
+class Change(Document):
+    """From a tick of the cycle on, until the next change or the cycle's end, other steps hold.
+
+    Attributes:
+        tick: of the cycle; the step from this tick to the next is the first of them.
+        transition: as the policy's.
+    """
+
+    tick: int = Field(ge=1)
+    transition: tuple[tuple[Step, ...], ...]
+
+
 class StreamLoss(Document):
     """What all releases together tell about one tick's state; no device checks it, `fugu policy check` does.
 
@@ -93,6 +107,10 @@ class MeasurePolicy(PolicyHeader):
         transition: for each state the states that can follow it, with their probabilities; which there are counts for
             privacy, how likely they are for estimates only.
         initial: the law of the state at tick 0; only which states are possible counts for privacy.
+        shows: if the chain's states are others than those that are measured (pairs of a state before and one now), for
+            each the state that it shows; transition and initial are then theirs, all else is of what they show.
+        cycle: ticks after which the steps repeat; tick 0 begins a cycle.
+        changes: the steps of later parts of the cycle, in their order.
         graph: the pairs of states that must not be told apart.
         epsilon: no point is more than e^epsilon times likelier under one state of such a pair than under the other.
         factor: epsilon times this bounds the same for any two possible states.
@@ -114,6 +132,9 @@ class MeasurePolicy(PolicyHeader):
     unit: Annotated[str, Field(max_length=32)] = ""
     transition: tuple[tuple[Step, ...], ...]
     initial: tuple[Probability, ...]
+    shows: tuple[Annotated[int, Field(ge=0)], ...] = Field(default=(), max_length=MAX_MEASURED_STATES)
+    cycle: int = Field(default=1, ge=1, le=MAX_CYCLE)
+    changes: tuple[Change, ...] = Field(default=(), max_length=MAX_CHANGES)
     graph: Graph
     epsilon: Annotated[float, Field(gt=0.0, le=MOST_EPSILON)]
     factor: Annotated[int, Field(ge=1, le=1000)]
@@ -126,17 +147,27 @@ class MeasurePolicy(PolicyHeader):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        counts = (len(self.discretiser.states), len(self.coordinates), len(self.transition), len(self.initial))
-        if len(set(counts)) != 1:
+        states = len(self.coordinates)
+        chain = len(self.shows) or states
+        counts = (len(self.discretiser.states), states, len(self.transition), len(self.initial))
+        if counts != (states, states, chain, chain):
             raise ValueError(f"discretiser, coordinates, transition and initial have {counts} states")
+        if self.shows and set(self.shows) != set(range(states)):
+            raise ValueError("shows names a state that is not measured, or leaves one out")
+        ticks = [one.tick for one in self.changes]
+        if ticks != sorted(set(ticks)) or any(tick >= self.cycle for tick in ticks):
+            raise ValueError(f"changes are at ticks {ticks}: they have to ascend, below the cycle of {self.cycle}")
         if {len(point) for point in self.coordinates} != {len(self.resolution)}:
             raise ValueError("coordinates and resolution have different dimensions")
-        for state, row in enumerate(self.transition):
-            following = [other for other, _ in row]
-            if len(set(following)) != len(following) or not all(other < len(self.coordinates) for other in following):
-                raise ValueError(f"transition row {state} names a state twice, or one that does not exist")
-            if abs(math.fsum(p for _, p in row) - 1.0) > _SUM_TOLERANCE:
-                raise ValueError(f"transition row {state} sums to {math.fsum(p for _, p in row):.12g}, not 1")
+        for transition in (self.transition, *(one.transition for one in self.changes)):
+            if len(transition) != chain:
+                raise ValueError(f"a change has {len(transition)} rows for {chain} states")
+            for state, row in enumerate(transition):
+                following = [other for other, _ in row]
+                if len(set(following)) != len(following) or not all(other < chain for other in following):
+                    raise ValueError(f"transition row {state} names a state twice, or one that does not exist")
+                if abs(math.fsum(p for _, p in row) - 1.0) > _SUM_TOLERANCE:
+                    raise ValueError(f"transition row {state} sums to {math.fsum(p for _, p in row):.12g}, not 1")
         if abs(math.fsum(self.initial) - 1.0) > _SUM_TOLERANCE:
             raise ValueError(f"initial sums to {math.fsum(self.initial):.12g}, not 1")
         try:
@@ -165,8 +196,13 @@ class MeasurePolicy(PolicyHeader):
 
     @property
     def matrix(self) -> list[list[float]]:
-        """The transition probabilities, N x N."""
-        return [[row.get(state, 0.0) for state in range(len(self.transition))] for row in map(dict, self.transition)]
+        """The transition probabilities of the cycle's first part, a row for each state of the chain."""
+        return _full(self.transition)
+
+    @property
+    def matrices(self) -> list[list[list[float]]]:
+        """The same of all parts."""
+        return [_full(transition) for transition in (self.transition, *(one.transition for one in self.changes))]
 
     def table(self, number: int) -> TimedTable | None:
         """The table of a number, if the policy has it."""
@@ -205,6 +241,10 @@ def verify_tables(measurement: Measurement, tables: tuple[TimedTable, ...]) -> N
             check_noise(measurement, table.noise, table.constraint)
         except GuaranteeError as error:
             raise GuaranteeError(f"table {table.number}: {error}") from None
+
+
+def _full(rows: tuple[tuple[Step, ...], ...]) -> list[list[float]]:
+    return [[row.get(state, 0.0) for state in range(len(rows))] for row in map(dict, rows)]
 
 
 def sparse_rows(transition: Iterable[Iterable[float]]) -> tuple[tuple[tuple[int, float], ...], ...]:

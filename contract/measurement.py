@@ -10,19 +10,20 @@ Source: docs/privacy.md, "Private measurements".
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
 from itertools import product
-from operator import add, or_
+from operator import add, itemgetter, or_
 from typing import Any
 
 from contract.errors import PolicyError
 from contract.measure_frames import Point
 from contract.measure_table import members, set_of
 
-__all__ = ["MOST_SETS", "Measurement", "Reach", "neighbours_of"]
+__all__ = ["MOST_SETS", "Measurement", "Reach", "neighbours_of", "shown"]
 
 MOST_SETS = 4096
 _WIDEST = Fraction(1 << 18)
@@ -36,11 +37,14 @@ class Measurement:
     Attributes:
         coordinates: f, for each state a point of the lattice.
         neighbours: for each state the set of those that the policy graph joins to it.
-        successors: for each state the set of those that can follow it.
-        initial: the states possible at tick 0.
+        successors: for each state of the chain the set of those that can follow it.
+        initial: the states of the chain that are possible at tick 0.
         epsilon: for neighbours, in nats.
         factor: epsilon times this bounds what is revealed between any two possible states.
         degree: every possible state is hidden among so many possible ones, itself included.
+        shows: for each state of the chain the state that it shows; itself if that is empty.
+        cycle: ticks after which the steps that are possible repeat.
+        changes: from which tick of the cycle on which other successors hold, ascending; those above hold before.
     """
 
     coordinates: tuple[Point, ...]
@@ -50,6 +54,9 @@ class Measurement:
     epsilon: float
     factor: int
     degree: int = 2
+    shows: tuple[int, ...] = ()
+    cycle: int = 1
+    changes: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     @classmethod
     def of(cls, policy: Mapping[str, Any]) -> Measurement:
@@ -59,21 +66,34 @@ class Measurement:
             PolicyError: the policy graph does not fit the states.
         """
         coordinates = tuple(tuple(point) for point in policy["coordinates"])
-        successors = tuple(set_of(state for state, _ in row) for row in policy["transition"])
+        shows = tuple(policy.get("shows", ()))
+        successors = _followers(policy["transition"])
+        changes = tuple((one["tick"], _followers(one["transition"])) for one in policy.get("changes", ()))
+        every = (*successors, *(states for _, steps in changes for states in steps))
         return cls(
             coordinates,
-            neighbours_of(policy["graph"], coordinates, successors),
+            neighbours_of(policy["graph"], coordinates, [shown(states, shows) for states in every]),
             successors,
             set_of(state for state, p in enumerate(policy["initial"]) if p > 0.0),
             policy["epsilon"],
             policy["factor"],
             policy["degree"],
+            shows,
+            policy.get("cycle", 1),
+            changes,
         )
 
     @property
     def states(self) -> int:
         """N."""
         return len(self.coordinates)
+
+    def steps(self, tick: int) -> tuple[tuple[int, ...], int]:
+        """The successors that hold from a tick to the next, and the first tick after it from which others do."""
+        here = tick % self.cycle
+        place = bisect_right(self.changes, here, key=itemgetter(0))
+        after = self.changes[place][0] if place < len(self.changes) else self.cycle
+        return (self.changes[place - 1][1] if place else self.successors), tick - here + after
 
     def stand_in(self, state: int, kept: Sequence[int]) -> int:
         """The state that answers for one that is not kept: the nearest, ties to the lowest index."""
@@ -92,63 +112,93 @@ class Reach:
     """The sets of states that an adversary can hold possible, tick by tick: a run-in, then a cycle for ever.
 
     They follow from where the chain can start and step, and not from what was released, because no state of a set is
-    ruled out by any output. Sets are found as far as they are asked for.
+    ruled out by any output. Sets are found as far as they are asked for. What the chain can be in is followed, and what
+    that shows is the possible set; one that stays as long as the same steps hold is kept once for all these ticks.
     """
 
     measurement: Measurement
+    _hidden: int = field(init=False)
     _sets: list[int] = field(init=False)
-    _seen: dict[int, int] = field(init=False)
+    _ticks: list[int] = field(init=False)
+    _seen: dict[tuple[int, int], int] = field(init=False)
     _start: int | None = field(init=False, default=None)
+    _end: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         """Begin at tick 0."""
-        self._sets = [self.measurement.initial]
-        self._seen = {self.measurement.initial: 0}
+        self._hidden = self.measurement.initial
+        self._sets, self._ticks = [shown(self._hidden, self.measurement.shows)], [0]
+        self._seen = {(self._hidden, 0): 0}
 
     def at(self, tick: int) -> int:
-        """The set of a tick, from 0 on.
-
-        Raises:
-            PolicyError: there are too many different sets, or none is left.
-        """
-        while self._start is None and tick >= len(self._sets):
+        """The set of a tick, from 0 on; a `PolicyError` if there are too many different sets, or none is left."""
+        while self._start is None and tick > self._ticks[-1]:
             self._extend()
-        if self._start is None or tick < len(self._sets):
-            return self._sets[tick]
-        return self._sets[self._start + (tick - self._start) % (len(self._sets) - self._start)]
+        if self._start is not None and tick >= self._end:
+            first = self._ticks[self._start]
+            tick = first + (tick - first) % (self._end - first)
+        return self._sets[bisect_right(self._ticks, tick) - 1]
 
     def all(self) -> list[int]:
-        """All sets there are, in the order in which they come; errors as for `at`."""
+        """All sets in the order in which they come, each for some ticks; errors as for `at`."""
         while self._start is None:
             self._extend()
         return list(self._sets)
 
     def has(self, states: int) -> bool:
         """Whether a set is the possible one at some tick; errors as for `at`."""
-        while self._start is None:
-            self._extend()
-        return states in self._seen
+        return states in self.all()
+
+    @property
+    def first_ticks(self) -> tuple[int, ...]:
+        """The first tick of each of the sets of `all`."""
+        self.all()
+        return tuple(self._ticks)
+
+    def ticks(self, states: int) -> tuple[int, int | None]:
+        """The first tick of a set that `has` knows, and the first from which it never comes back; none if it does."""
+        sets = self.all()
+        first = self._ticks[sets.index(states)]
+        if states in sets[self.start :]:
+            return first, None
+        return first, self._ticks[len(sets) - sets[::-1].index(states)]
 
     @property
     def start(self) -> int:
-        """The tick at which the cycle begins."""
+        """Where in `all` the cycle begins."""
         self.all()
         assert self._start is not None
         return self._start
 
     def _extend(self) -> None:
+        tick = self._ticks[-1]
+        steps, until = self.measurement.steps(tick)
         following = 0
-        for state in members(self._sets[-1]):
-            following |= self.measurement.successors[state]
+        for state in members(self._hidden):
+            following |= steps[state]
         if not following:
-            raise PolicyError(f"no state is possible at tick {len(self._sets)}: every state needs a successor")
-        if following in self._seen:
-            self._start = self._seen[following]
+            raise PolicyError(f"no state is possible at tick {tick + 1}: every state needs a successor")
+        tick = until if following == self._hidden else tick + 1
+        key = (following, tick % self.measurement.cycle)
+        if key in self._seen:
+            self._start, self._end = self._seen[key], tick
         elif len(self._sets) == MOST_SETS:
             raise PolicyError(f"the sets of possible states do not repeat within {MOST_SETS} ticks")
         else:
-            self._seen[following] = len(self._sets)
-            self._sets.append(following)
+            self._hidden = following
+            self._seen[key] = len(self._sets)
+            self._sets.append(shown(following, self.measurement.shows))
+            self._ticks.append(tick)
+
+
+def shown(states: int, shows: Sequence[int]) -> int:
+    """The states that those of a set show; the same if there is no map."""
+    return set_of({shows[state] for state in members(states)}) if shows else states
+
+
+def _followers(rows: Sequence[Sequence[tuple[int, float]]]) -> tuple[int, ...]:
+    """For each state the set of those that a matrix, as a policy has it, lets follow."""
+    return tuple(set_of(state for state, _ in row) for row in rows)
 
 
 def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], successors: Sequence[int]) -> tuple[int, ...]:
@@ -159,7 +209,7 @@ def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], succes
             `{"radius": r}`, joining measurements at a Euclidean distance of at most r; `{"transition": true}`, joining
             states that can follow from some one state; `{"edges": [[0, 1], ...]}`.
         coordinates: f, for each state a point of the lattice.
-        successors: for each state the set of those that can follow it.
+        successors: sets of states that can follow some one state of the chain.
 
     Raises:
         PolicyError: labels or edges do not fit the states.

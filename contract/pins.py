@@ -13,6 +13,7 @@ decided is a violation. A part of them alone could be got round by the others, s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Annotated, Literal, Self, get_args
 
@@ -24,7 +25,7 @@ from contract.discretisers import Discretiser, remembers
 from contract.errors import PolicyError
 from contract.guarantee import Adversary, Guarantee
 from contract.measure_policy import CategoryGraph, CompleteGraph, EdgeGraph, MeasurePolicy
-from contract.measure_table import members
+from contract.measure_table import members, set_of
 from contract.measurement import Measurement, neighbours_of
 from contract.policies import AnyPolicy
 from contract.policy import Policy
@@ -74,7 +75,10 @@ class MeasuredPins(Document):
         discretiser: what its states are; the policy's must be the same.
         clock: the policy's must be the same.
         start: the states possible at tick 0; the policy's must be the same.
-        steps: for each state those that can follow it; the policy's must be the same.
+        steps: for each state of the chain those that can follow it; the policy's must be the same.
+        shows: for each state of the chain the state that it shows, as in the policy.
+        cycle: ticks after which steps repeat, as in the policy.
+        changes: from which tick of it on which other steps hold, as in the policy.
         graph: the policy's must join every pair that this one joins.
         factor: the policy's may not be larger.
         degree: the policy's may not be smaller.
@@ -85,6 +89,9 @@ class MeasuredPins(Document):
     clock: Clock
     start: tuple[State, ...]
     steps: tuple[tuple[State, ...], ...]
+    shows: tuple[State, ...] = ()
+    cycle: int = Field(default=1, ge=1)
+    changes: tuple[tuple[int, tuple[tuple[State, ...], ...]], ...] = ()
     graph: CompleteGraph | CategoryGraph | EdgeGraph
     factor: int = Field(ge=1)
     degree: int = Field(default=2, ge=2)
@@ -92,9 +99,10 @@ class MeasuredPins(Document):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         count = len(self.discretiser.states)
-        if len(self.steps) != count:
+        chain = len(self.shows) or count
+        if len(self.steps) != chain:
             raise ValueError(f"discretiser and steps have {count} and {len(self.steps)} states")
-        if not all(state < count for states in (self.start, *self.steps) for state in states):
+        if not all(state < chain for states in (self.start, *self.steps) for state in states):
             raise ValueError("start or steps name a state that does not exist")
         try:
             self.neighbours()
@@ -104,7 +112,7 @@ class MeasuredPins(Document):
 
     def neighbours(self) -> tuple[int, ...]:
         """The pairs, as for each state the set of those that it must be joined to."""
-        return neighbours_of(self.graph.model_dump(mode="json"), ((),) * len(self.steps), ())
+        return neighbours_of(self.graph.model_dump(mode="json"), ((),) * len(self.discretiser.states), ())
 
 
 Pins = Annotated[SymbolPins | MeasuredPins, Field(discriminator="kind")]
@@ -125,11 +133,18 @@ def pins_of(policy: AnyPolicy) -> SymbolPins | MeasuredPins:
         discretiser=policy.discretiser,
         clock=policy.clock,
         start=tuple(members(policy.measurement.initial)),
-        steps=tuple(tuple(members(states)) for states in policy.measurement.successors),
+        steps=_steps(policy.measurement.successors),
+        shows=policy.shows,
+        cycle=policy.cycle,
+        changes=tuple((tick, _steps(steps)) for tick, steps in policy.measurement.changes),
         graph=_pairs(policy),
         factor=policy.factor,
         degree=policy.degree,
     )
+
+
+def _steps(successors: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(members(states)) for states in successors)
 
 
 def _pairs(policy: MeasurePolicy) -> CompleteGraph | CategoryGraph | EdgeGraph:
@@ -192,7 +207,12 @@ def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]
     mine: Measurement = policy.measurement
     if set(members(mine.initial)) != set(pins.start):
         found.append("the states possible at tick 0 are not the pinned ones")
-    if [set(members(states)) for states in mine.successors] != [set(states) for states in pins.steps]:
+    pinned_steps = (pins.steps, *(steps for _, steps in pins.changes))
+    steps = (mine.successors, *(steps for _, steps in mine.changes))
+    when = (mine.shows, mine.cycle, tuple(tick for tick, _ in mine.changes))
+    if when != (pins.shows, pins.cycle, tuple(tick for tick, _ in pins.changes)) or [
+        tuple(map(set_of, part)) for part in pinned_steps
+    ] != list(steps):
         found.append("the states that can follow one another are not the pinned ones")
     for state, (joined, pinned) in enumerate(zip(mine.neighbours, pins.neighbours(), strict=True)):
         if missing := members(pinned & ~joined):

@@ -59,7 +59,7 @@ def measure_document(plan: MeasurePlan) -> dict[str, Any]:
         "stretches": stretch_documents(stream.stretches),
         "adversary": stream.adversary,
         "bound": stream.bound,
-        "run_in": plan.schedule.start,
+        "run_in": plan.schedule.first(plan.schedule.start),
         "period": plan.schedule.period,
         "different_sets": len(set(map(bytes, plan.schedule.constraints))),
         "sets": [_set_document(each) for each in plan.sets],
@@ -148,12 +148,12 @@ def show_measure_plan(plan: MeasurePlan) -> None:
 def _constraint(plan: MeasurePlan) -> list[tuple[str, str]]:
     found, states = plan.schedule, plan.spec.states
     sizes = [int(possible.sum()) for possible in found.constraints]
-    if len(sizes) == 1:
+    if len({possible.tobytes() for possible in found.constraints}) == 1:
         return [("at every tick", "all states" if sizes[0] == states else f"the same {sizes[0]} of {states} states")]
     first = [("at tick 0", f"{sizes[0]} of {states} states")] if found.start else []
-    later = sizes[found.start :]
+    later, begin = sizes[found.start :], found.first(found.start)
     sets = f"{found.period} sets in turn, of {min(later)} to {max(later)} states"
-    return [*first, (f"from tick {found.start} on", f"{later[0]} of {states} states" if found.period == 1 else sets)]
+    return [*first, (f"from tick {begin} on", f"{later[0]} of {states} states" if found.period == 1 else sets)]
 
 
 def _facts(plan: MeasurePlan) -> list[tuple[str, str]]:

@@ -24,16 +24,22 @@ class Schedule(NamedTuple):
 
     Attributes:
         constraints: C_0, C_1, .., each N booleans; the last one is followed by constraints[start].
-        start: first tick of the cycle.
+        start: where in them the cycle begins: its first tick, if each is for one tick.
+        ticks: the first tick of each, if they are for several.
     """
 
     constraints: tuple[Bools, ...]
     start: int
+    ticks: tuple[int, ...] = ()
 
     @property
     def period(self) -> int:
         """Ticks of the cycle; 1 if the constraint settles."""
         return len(self.constraints) - self.start
+
+    def first(self, position: int) -> int:
+        """The first tick of a set."""
+        return self.ticks[position] if self.ticks else position
 
     def at(self, tick: int) -> Bools:
         """C_tick, for any tick from 0 on."""

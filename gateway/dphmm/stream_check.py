@@ -55,18 +55,23 @@ def measured_loss(
             takes for impossible.
         GraphError: the losses are no losses.
     """
-    if measurement.states > _MOST_ACCOUNTED:
+    if measurement.changes:
+        raise GuaranteeError("not computed for steps that change with time")
+    if measurement.shows and adversary != "ignorant":
+        raise GuaranteeError("of what a chain of other states shows it is known for the ignorant adversary only")
+    if len(measurement.successors) > _MOST_ACCOUNTED:
         raise GuaranteeError(f"not computed for more than {_MOST_ACCOUNTED} states")
     law = initial if start == "given" else None
     _refuse_others(measurement, transition, start)
-    return stream_loss(
-        [accepted_loss(measurement)], "stationary" if start == "stationary" else law, transition, adversary
-    )
+    told = accepted_loss(measurement)
+    if shows := list(measurement.shows):  # between any two that show different states: a bound for what they show
+        told = told[np.ix_(shows, shows)]
+    return stream_loss([told], "stationary" if start == "stationary" else law, transition, adversary)
 
 
 def _refuse_others(measurement: Measurement, transition: ArrayLike, start: StreamStart) -> None:
     """Refuse a start in states that the policy takes for impossible: tables tell those from others as they like."""
-    first = np.ones(measurement.states) if start == "any" else np.zeros(measurement.states)
+    first = np.full(len(measurement.successors), float(start == "any"))
     if start == "stationary":
         first = MarkovChain.stationary(transition).stationary_law
     if others := [state for state, p in enumerate(first) if p > 0.0 and not measurement.initial >> state & 1]:

@@ -165,7 +165,7 @@ def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
 
 
 def _error(policy: MeasurePolicy) -> tuple[float | None, str]:
-    """The error of a point of the policy's last table, for the law that the chain settles at, and its unit."""
+    """The error of a point of the last table, for the law that the first part's chain settles at, and its unit."""
     values = np.array(policy.coordinates, dtype=np.int64)
     transition = np.array(policy.matrix)
     try:
@@ -177,8 +177,8 @@ def _error(policy: MeasurePolicy) -> tuple[float | None, str]:
     squares = np.zeros((len(values), len(points)))
     for axis, step in enumerate(steps):
         squares += (step * (values[:, axis, None] - points[None, :, axis])) ** 2
-    lazy = (
-        np.eye(len(values)) + transition
-    ) / 2.0  # settles where the chain does in the mean, also if that is periodic
+    # settles where the chain does in the mean, also if that is periodic
+    lazy = (np.eye(len(transition)) + transition) / 2.0
     settled = np.array(policy.initial) @ np.linalg.matrix_power(lazy, _SETTLED)
+    settled = np.bincount(policy.shows or range(len(values)), settled, len(values))
     return math.sqrt(max(0.0, float(np.sum(settled[:, None] * law.probabilities * squares)))), policy.unit

@@ -10,18 +10,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.errors import FuguError, GuaranteeError
+from contract.errors import FuguError, GuaranteeError, PolicyError
 from contract.guarantee import Adversary
 from contract.measure_check import check_noise
 from contract.measure_policy import MeasurePolicy, sparse_rows
 from contract.measure_table import Noise, set_of
-from contract.measurement import Measurement
+from contract.measurement import Measurement, Reach
 from contract.stretches import Stretch
 from gateway.chain import stationary_law
 from gateway.chain.arrays import Floats
 from gateway.dphmm.compiled import compile_noise, fallback_noise, noise_loss, noise_table
 from gateway.dphmm.composition import between_any
-from gateway.dphmm.constraints import Schedule, delta_set, schedule
+from gateway.dphmm.constraints import Schedule, delta_set
 from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.moments import noise_error
 from gateway.dphmm.protection import unbounded_factors
@@ -114,17 +114,18 @@ def make_measure_plan(
     Raises:
         PlanningError: a state that can be reached has no successor, or the sets of possible states have no end.
     """
-    start = np.ones(spec.states, dtype=np.bool_) if spec.initial is None else spec.initial > 0.0
     law, law_name = _long_run(spec)
     if (initial := spec.initial) is None:
-        initial = law if np.all(law > 0.0) else np.full(spec.states, 1.0 / spec.states)
+        initial = law if np.all(law > 0.0) else np.full(len(law), 1.0 / len(law))
+    if not spec.is_plain:
+        law_name += " of what is shown" if spec.shows else ""
+    law, first = spec.measured(law), spec.measured(initial)
     try:
-        found = schedule(start, spec.transition, longest=4096)
+        found = _schedule(spec, initial)
         sets = set_plans(spec, found)
-        example = (
-            None if spec.delta is None else set_plan(spec, 0, False, start, delta_set(initial, spec.delta) & start)
-        )
-    except GraphError as error:
+        start = first > 0.0
+        example = None if spec.delta is None else set_plan(spec, 0, 1, start, delta_set(first, spec.delta) & start)
+    except (GraphError, PolicyError) as error:
         raise PlanningError(str(error)) from None
     place = max(
         (index for index, each in enumerate(sets) if each.repeats), key=lambda index: noise_error(sets[index].hull)
@@ -140,7 +141,7 @@ def make_measure_plan(
         refused = str(error)
     noise = noises[place] if noises else None
     promised = _promised(spec, initial, sets, noises) if noises else 1
-    endless = found.period == 1
+    endless = found.period == 1 and spec.is_plain
     errors, reasons = assess(spec, settled, noise, prior, endless=endless, quick=quick)
     errors["dpls"] = location_set_errors(spec, settled, prior, endless=endless, quick=quick)
     if fallback is None or refused is not None:
@@ -171,10 +172,26 @@ def make_measure_plan(
 
 
 def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
+    """The law of the chain's state in the long run; where steps change, at the beginning of a cycle."""
+    ticks = (0, *(tick for tick, _ in spec.changes), spec.cycle)
+    cycle, name = np.eye(len(spec.transition)), "the stationary law"
+    if spec.changes:
+        name = "the law that every cycle begins with in the long run"
+    else:
+        ticks = (0, 1)
+    for steps, begin, end in zip((spec.transition, *(one for _, one in spec.changes)), ticks, ticks[1:], strict=False):
+        cycle = cycle @ np.linalg.matrix_power(steps, end - begin)
     try:
-        return stationary_law(spec.transition), "the stationary law"
+        return stationary_law(cycle / cycle.sum(axis=1, keepdims=True)), name
     except ValueError:
-        return np.full(spec.states, 1.0 / spec.states), "the uniform law (there is more than one stationary law)"
+        return np.full(len(cycle), 1.0 / len(cycle)), "the uniform law (there is more than one stationary law)"
+
+
+def _schedule(spec: MeasureSpec, initial: Floats) -> Schedule:
+    """The sets of possible states, as a device finds them."""
+    reach = Reach(_measurement(spec, initial, 1))
+    sets = [np.array([bool(states >> x & 1) for x in range(spec.states)]) for states in reach.all()]
+    return Schedule(tuple(sets), reach.start, reach.first_ticks)
 
 
 def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], law: Floats) -> tuple[Noise, tuple[Noise, ...]]:
@@ -201,6 +218,9 @@ def _measurement(spec: MeasureSpec, initial: Floats, factor: int) -> Measurement
             "coordinates": spec.values.tolist(),
             "transition": sparse_rows(spec.transition.tolist()),
             "initial": initial.tolist(),
+            "shows": spec.shows,
+            "cycle": spec.cycle,
+            "changes": [{"tick": tick, "transition": sparse_rows(steps.tolist())} for tick, steps in spec.changes],
             "graph": spec.rule,
             "epsilon": spec.epsilon,
             "factor": factor,

@@ -30,7 +30,7 @@ class SetPlan(NamedTuple):
 
     Attributes:
         first: the first tick with this set.
-        repeats: whether the set comes back for ever.
+        until: the first tick from which the set never comes back; none if it does for ever.
         possible: N booleans.
         kept: N booleans, the states with noise of their own; fewer than the possible ones in a delta-location set.
         exposed: states that the policy graph alone leaves unprotected.
@@ -41,7 +41,7 @@ class SetPlan(NamedTuple):
     """
 
     first: int
-    repeats: bool
+    until: int | None
     possible: Bools
     kept: Bools
     exposed: tuple[int, ...]
@@ -51,6 +51,11 @@ class SetPlan(NamedTuple):
     fallback: bool
 
     @property
+    def repeats(self) -> bool:
+        """Whether the set comes back for ever."""
+        return self.until is None
+
+    @property
     def area(self) -> Fraction:
         """Of the hull; 0 if it is flat."""
         return area(self.hull)
@@ -58,16 +63,23 @@ class SetPlan(NamedTuple):
 
 def set_plans(spec: MeasureSpec, found: Schedule) -> tuple[SetPlan, ...]:
     """The different sets of a schedule in the order of their first ticks; if they are many, the cycle goes first."""
-    cycle = list(range(found.start, len(found.constraints)))
-    chosen = sorted((cycle + list(range(found.start)))[:_MOST_SETS])
-    sets = (found.constraints[tick] for tick in chosen)
+    places: dict[bytes, list[int]] = {}  # what is possible may come again before the chain's own states do
+    for place, possible in enumerate(found.constraints):
+        places.setdefault(possible.tobytes(), []).append(place)
+    chosen = sorted(places.values(), key=lambda own: (own[-1] < found.start, own[0]))[:_MOST_SETS]
     return tuple(
-        set_plan(spec, tick, tick >= found.start, possible, possible)
-        for tick, possible in zip(chosen, sets, strict=True)
+        set_plan(
+            spec,
+            found.first(own[0]),
+            None if own[-1] >= found.start else found.first(own[-1] + 1),
+            found.constraints[own[0]],
+            found.constraints[own[0]],
+        )
+        for own in sorted(chosen)
     )
 
 
-def set_plan(spec: MeasureSpec, first: int, repeats: bool, possible: Bools, kept: Bools) -> SetPlan:
+def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, kept: Bools) -> SetPlan:
     values = spec.values
     # above the size of tables a device draws staircases of whole hulls: those of a cap above 1 are no lattice polygons
     cap = _CAP if spec.states <= MAX_TABLE_STATES else 1
@@ -77,7 +89,7 @@ def set_plan(spec: MeasureSpec, first: int, repeats: bool, possible: Bools, kept
     fallback = not np.any(inside != inside[0])
     hull = complete_hull(values) if fallback else protection.hull
     degrees = degree_of_protection(protection.hull, values, possible)
-    return SetPlan(first, repeats, possible, kept, tuple(alone), protection, hull, degrees, fallback)
+    return SetPlan(first, until, possible, kept, tuple(alone), protection, hull, degrees, fallback)
 
 
 def prior_within(law: Floats, name: str, settled: SetPlan) -> tuple[Floats, str]:

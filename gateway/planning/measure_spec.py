@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from contract.measure_policy import StreamStart
+from contract.measure_policy import MAX_CHANGES, MAX_CYCLE, StreamStart
 from gateway.chain.arrays import Bools, Floats, Ints
 from gateway.dphmm.graphs import GraphError, categories, complete, explicit, lattice, one_step, scaled, within_radius
 from gateway.dphmm.protection import Objective
@@ -25,7 +25,7 @@ __all__ = ["MeasureSpec", "Mechanism", "read_spec"]
 Mechanism = Literal["staircase", "optimal"]
 
 _KEYS = ("coordinates", "grid", "transition", "graph", "epsilon", "initial", "names", "resolution", "unit")
-_CHOICES = ("objective", "delta", "mechanism", "cells")
+_CHOICES = ("objective", "delta", "mechanism", "cells", "shows", "cycle", "changes")
 _POLICY = ("fleet", "device", "stream", "period", "latency", "version", "epoch", "valid_until", "discretiser")
 _GRAPHS = (
     '{"complete": true}, {"categories": [a label for each state]}, {"radius": in lattice steps}, '
@@ -45,7 +45,7 @@ class MeasureSpec:
 
     Attributes:
         values: f, N x d lattice points.
-        transition: N x N, rows summing to 1.
+        transition: N x N, rows summing to 1; of the chain's states, if these show others.
         rule: the policy graph as it was written.
         graph: the same as N x N booleans.
         epsilon: of each released point, in nats.
@@ -59,6 +59,9 @@ class MeasureSpec:
         cells: origin and step of the grid that latitudes and longitudes fall into, or none.
         header: fields of a policy that were given.
         notes: what should be known about the model that was read.
+        shows: for each state of the chain the state that it shows, and that is measured; empty if they are the same.
+        cycle: ticks after which the steps repeat.
+        changes: from which tick of the cycle on which other transition holds.
     """
 
     values: Ints
@@ -77,11 +80,27 @@ class MeasureSpec:
     cells: dict[str, Any] | None
     header: dict[str, Any]
     notes: tuple[str, ...]
+    shows: tuple[int, ...] = ()
+    cycle: int = 1
+    changes: tuple[tuple[int, Floats], ...] = ()
 
     @property
     def states(self) -> int:
         """N."""
         return len(self.values)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the chain's states are those that are measured, and its steps always the same."""
+        return not (self.shows or self.changes)
+
+    def measured(self, law: Floats) -> Floats:
+        """The law of the state that is measured (N,), of that of the chain."""
+        return np.asarray(np.bincount(self.shows or range(self.states), law, self.states), dtype=np.float64)
+
+    def within(self, states: Bools) -> Bools:
+        """The states that are measured (N,) in some states of the chain."""
+        return self.measured(states.astype(np.float64)) > 0.0
 
 
 def read_spec(path: Path) -> MeasureSpec:
@@ -109,14 +128,26 @@ def _spec(given: dict[str, Any], folder: Path) -> MeasureSpec:
     given = {**model, **given, "transition": model["transition"] if model else given.get("transition")}
     values, resolution = _coordinates(given, fitted="coordinates" in model)
     count = len(values)
-    transition = _transition(given, count)
+    shows = _shows(given.get("shows"), count)
+    transition = _transition(given, len(shows) or count)
+    cycle, changes = _changes(given, folder, len(transition))
     rule = given["graph"]
+    if changes and given.get("initial") == "stationary":
+        raise PlanningError("initial: steps that change with time have no stationary law; give probabilities, or any")
     initial, start = _initial(given.get("initial"), transition)
+    notes = [f"About the fitted chain: {model['warning']}."] if "warning" in model else []
+    if shows:
+        notes.append(f"The chain has {len(shows)} states; what is promised is about the {count} that they show.")
+    if changes:
+        notes.append(f"Steps change {len(changes)} times in each cycle of {cycle} ticks.")
+    followers = np.concatenate([transition, *(matrix for _, matrix in changes)])
+    if shows:
+        followers = followers @ np.eye(count)[list(shows)]
     return MeasureSpec(
         values=values,
         transition=transition,
         rule=rule,
-        graph=_graph(rule, values, transition),
+        graph=_graph(rule, values, followers),
         epsilon=_number(given["epsilon"], "epsilon", 0.0, _MOST_EPSILON),
         initial=initial,
         start=start,
@@ -128,7 +159,10 @@ def _spec(given: dict[str, Any], folder: Path) -> MeasureSpec:
         delta=None if given.get("delta") is None else _number(given["delta"], "delta", 0.0, _MOST_DELTA),
         cells=_cells(given.get("cells"), values),
         header={key: given[key] for key in _POLICY if given.get(key) is not None},
-        notes=(f"About the fitted chain: {model['warning']}.",) if "warning" in model else (),
+        notes=tuple(notes),
+        shows=shows,
+        cycle=cycle,
+        changes=changes,
     )
 
 
@@ -143,7 +177,7 @@ def _model(transition: Any, folder: Path) -> dict[str, Any]:
         raise PlanningError(f"transition: {path} is not JSON") from None
     if not isinstance(found, dict) or "transition" not in found:
         raise PlanningError(f"transition: {path} holds no transition matrix; 'fugu model fit --grid' writes such files")
-    keys = ("coordinates", "transition", "initial", "names", "resolution", "warning")
+    keys = ("coordinates", "transition", "initial", "names", "resolution", "warning", "shows")
     model = {key: found[key] for key in keys if found.get(key) is not None}
     if isinstance(found.get("grid"), dict):
         model |= {"cells": found["grid"], "unit": "m"}
@@ -198,6 +232,39 @@ def _transition(given: dict[str, Any], count: int) -> Floats:
     for state in np.flatnonzero(np.abs(sums - 1.0) > _SUM_TOLERANCE):
         raise PlanningError(f"transition row {state} sums to {sums[state]:.9g}, not to 1")
     return np.asarray(matrix / sums[:, None], dtype=np.float64)
+
+
+def _shows(shows: Any, count: int) -> tuple[int, ...]:
+    if shows is None:
+        return ()
+    if not isinstance(shows, list) or not all(type(state) is int for state in shows):
+        raise PlanningError("shows must be a list of states, counted from 0: what each state of the chain shows")
+    if set(shows) != set(range(count)) or len(shows) > _MOST_STATES:
+        raise PlanningError(f"shows must name all of the {count} states, for at most {_MOST_STATES} of the chain")
+    return tuple(shows)
+
+
+def _changes(given: dict[str, Any], folder: Path, count: int) -> tuple[int, tuple[tuple[int, Floats], ...]]:
+    """The cycle, and the transitions of its later parts."""
+    cycle, changes = given.get("cycle", 1), given.get("changes", [])
+    if type(cycle) is not int or not 1 <= cycle <= MAX_CYCLE:
+        raise PlanningError(f"cycle must be a number of ticks from 1 to {MAX_CYCLE}")
+    wrong = PlanningError(
+        "changes must be a list such as [{ tick = 480, transition = a matrix or a file }], with ticks of the cycle "
+        f"in ascending order, above 0 and below {cycle}, at most {MAX_CHANGES}"
+    )
+    if not isinstance(changes, list) or len(changes) > MAX_CHANGES:
+        raise wrong
+    found, before = [], 0
+    for one in changes:
+        if not isinstance(one, dict) or set(one) != {"tick", "transition"} or type(one["tick"]) is not int:
+            raise wrong
+        if not before < one["tick"] < cycle:
+            raise wrong
+        before = one["tick"]
+        model = _model(one["transition"], folder)
+        found.append((before, _transition(model or one, count)))
+    return cycle, tuple(found)
 
 
 def _walk(columns: int, rows: int) -> Floats:

@@ -222,7 +222,7 @@ def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePol
     version = fields["version"]
     tables = [TimedTable(version, 0, 0, 0, MAX_TICK + 1, plan.fallback)]
     for number, (each, noise) in enumerate(wanted, start=1):
-        until = MAX_TICK + 1 if each.repeats else each.first + 1
+        until = MAX_TICK + 1 if each.until is None else each.until
         states = set_of(np.flatnonzero(each.possible).tolist())
         tables.append(TimedTable(version, number, states, each.first, until, noise))
     encoded = [encoded_table(table) for table in tables]
@@ -235,6 +235,9 @@ def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePol
         "unit": spec.unit,
         "transition": sparse_rows(spec.transition.tolist()),
         "initial": plan.initial.tolist(),
+        "shows": spec.shows,
+        "cycle": spec.cycle,
+        "changes": [{"tick": tick, "transition": sparse_rows(steps.tolist())} for tick, steps in spec.changes],
         "graph": spec.rule,
         "epsilon": spec.epsilon,
         "delta": spec.delta or 0.0,

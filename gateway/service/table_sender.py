@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -198,16 +199,16 @@ class TableSender:
             yield from self._likely(key, model, tick, ahead)
 
     def _scheduled(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[TimedTable]:
-        sets, start = model.reach.all(), model.reach.start
         ours = {table.constraint for table in model.policy.measure_tables}
-        for later in range(tick, tick + min(ahead, len(sets)) + 1):
-            constraint = model.reach.at(later)
+        if not model.policy.changes:  # otherwise sets may stay for many ticks, and change later
+            ahead = min(ahead, len(model.reach.all()))
+        near = {model.reach.at(later): later for later in range(tick + ahead, tick - 1, -1)}
+        for constraint, later in sorted(near.items(), key=itemgetter(1)):
             if constraint in ours or constraint.bit_count() < 2:
                 continue
-            position = sets.index(constraint)
-            until = FOR_EVER if position >= start else position + 1
-            possible = model.possible(later)
-            table = self._table(key, model, possible, possible, (position, until), MOST_HELD - _SPARE)
+            first, until = model.reach.ticks(constraint)
+            possible, ticks = model.possible(later), (first, FOR_EVER if until is None else until)
+            table = self._table(key, model, possible, possible, ticks, MOST_HELD - _SPARE)
             if table is not None:
                 yield table
 
@@ -218,8 +219,9 @@ class TableSender:
         if self._catalogue.recall(*key, newest.frame.policy_version, MeasureModel).meaning != model.meaning:
             return
         possible = model.possible(tick)
-        law = model.ahead(newest.belief, tick - newest.frame.last)
-        kept = (delta_set(law, model.policy.delta) | delta_set(model.ahead(law, ahead), model.policy.delta)) & possible
+        law = model.ahead(newest.belief, newest.frame.last, tick - newest.frame.last)
+        laws = (model.measured(law), model.measured(model.ahead(law, tick, ahead)))
+        kept = (delta_set(laws[0], model.policy.delta) | delta_set(laws[1], model.policy.delta)) & possible
         if kept.sum() < 2 or np.array_equal(kept, possible):
             return
         # validity in whole steps, so that the same table is not sent again for every tick

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
@@ -40,7 +41,6 @@ class MeasureModel:
 
     Attributes:
         values: f, (N, d) integers.
-        transition: (N, N).
         reach: the sets of possible states, tick by tick.
         meaning: models of equal meaning have the same states on the same clock, so that a belief carries over.
     """
@@ -49,14 +49,13 @@ class MeasureModel:
         self.policy = policy
         self.measurement = policy.measurement
         self.values = np.array(policy.coordinates, dtype=np.int64)
-        self.transition = np.zeros((len(self.values),) * 2)
-        for state, row in enumerate(policy.transition):
-            for other, probability in row:
-                self.transition[state, other] = probability
-        self.transition /= self.transition.sum(axis=1, keepdims=True)
-        self._moves = Transition.of(self.transition)
+        self._shows = np.array(policy.shows or range(len(self.values)), dtype=np.int64)
+        matrices: list[Floats] = [np.array(matrix, dtype=np.float64) for matrix in policy.matrices]
+        self._matrices = [matrix / matrix.sum(axis=1, keepdims=True) for matrix in matrices]
+        self._moves = [Transition.of(matrix) for matrix in self._matrices]
+        self._changes = [one.tick for one in policy.changes]
         self.reach = Reach(self.measurement)
-        self.meaning = (policy.discretiser.model_dump_json(), policy.clock, policy.coordinates)
+        self.meaning = (policy.discretiser.model_dump_json(), policy.clock, policy.coordinates, policy.shows)
         self._initial = np.array(policy.initial) / sum(policy.initial)
         self._emissions: OrderedDict[int, Emission] = OrderedDict()
         self._degrees: OrderedDict[tuple[int, int], int] = OrderedDict()
@@ -74,27 +73,52 @@ class MeasureModel:
             raise PolicyError(f"{len(self.values)} states and {most} points are too many: measure on a coarser lattice")
 
     def start(self, tick: int) -> Floats:
-        """The law (N,) of the state at a tick of which nothing is known."""
-        return self.ahead(self._initial, tick)
+        """The law of the chain's state at a tick of which nothing is known."""
+        return self.ahead(self._initial, 0, tick)
 
-    def ahead(self, law: Floats, ticks: int) -> Floats:
-        """The law (N,) so many ticks later, without points in between."""
-        if ticks > len(law):  # then powers of the matrix are quicker
-            return predict(law, self.transition, ticks)
-        for _ in range(ticks):
-            law = law @ self.transition
+    def ahead(self, law: Floats, tick: int, ticks: int) -> Floats:
+        """The law so many ticks after a tick, without points in between."""
+        cycles, ticks = divmod(ticks, self.policy.cycle) if self._changes else (0, ticks)
+        if cycles:
+            whole = self._carried(np.eye(len(law)), tick, self.policy.cycle)
+            law = predict(law, whole / whole.sum(axis=1, keepdims=True), cycles)
+        law = self._carried(law, tick, ticks)
         later: Floats = law / law.sum()
         return later
+
+    def _carried(self, laws: Floats, tick: int, ticks: int) -> Floats:
+        """Laws (N,) or (n, N) so many ticks after a tick, at most a cycle of which changes."""
+        while ticks > 0:
+            _, until = self.measurement.steps(tick)
+            some = min(until - tick, ticks) if self._changes else ticks
+            matrix = self._matrices[self._part(tick)]
+            if some > len(matrix):  # then powers of the matrix are quicker
+                laws = laws @ np.linalg.matrix_power(matrix, some)
+            else:
+                for _ in range(some):
+                    laws = laws @ matrix
+            tick, ticks = tick + some, ticks - some
+        return laws
+
+    def _part(self, tick: int) -> int:
+        """Which of the matrices leads from a tick to the next."""
+        return bisect_right(self._changes, tick % self.policy.cycle)
+
+    def measured(self, law: Floats) -> Floats:
+        """The law (N,) of the state that is measured, of that of the chain."""
+        return np.asarray(np.bincount(self._shows, law, len(self.values)), dtype=np.float64)
 
     def possible(self, tick: int) -> NDArray[np.bool_]:
         """The states (N,) that an adversary can hold possible at a tick."""
         constraint = self.reach.at(tick)
         return np.array([bool(constraint >> state & 1) for state in range(len(self.values))])
 
-    def follow(self, law: Floats, released: Sequence[Released | None], tables: Tables) -> tuple[Followed, list[Seen]]:
+    def follow(
+        self, law: Floats, first: int, released: Sequence[Released | None], tables: Tables
+    ) -> tuple[Followed, list[Seen]]:
         """Beliefs at consecutive ticks, from the law of the first; unknown points count as none."""
         seen = seen_alone([one and self._likelihood(one, tables) for one in released], len(law))
-        return follow(law[None], self._steps(len(seen)), seen), seen
+        return follow(law[None], self._steps(first, len(seen)), seen), seen
 
     def estimate(
         self,
@@ -115,11 +139,11 @@ class MeasureModel:
             lag: ticks of later points that each estimate sees.
             ticks: of the frame, from 0 on.
         """
-        found, seen = self.follow(law, (*frame.released, *later), tables)
+        found, seen = self.follow(law, frame.first, (*frame.released, *later), tables)
         chosen = range(len(frame.released))[ticks]
         rows = slice(chosen.start, chosen.stop)
-        beliefs = fixed_lag(found, self._steps(len(seen)), seen, lag, rows)[:, 0]
-        means, covariances = moments(beliefs, self.values * np.array(self.policy.resolution))
+        beliefs = fixed_lag(found, self._steps(frame.first, len(seen)), seen, lag, rows)[:, 0]
+        means, covariances = moments(beliefs, (self.values * np.array(self.policy.resolution))[self._shows])
         protection = [self.degree(frame.released[at].table, frame.first + at, tables) for at in chosen]
         return MeasureEstimate(
             lag,
@@ -131,8 +155,8 @@ class MeasureModel:
             tuple(found.log_likelihoods[rows, 0].tolist()),
         )
 
-    def _steps(self, ticks: int) -> list[Transition]:
-        return [self._moves] * (ticks - 1)
+    def _steps(self, first: int, ticks: int) -> list[Transition]:
+        return [self._moves[self._part(tick)] for tick in range(first, first + ticks - 1)]
 
     def degree(self, number: int, tick: int, tables: Tables) -> int:
         """The least number of states among which a table hides any possible one at a tick; 0 for an unknown table."""
@@ -156,7 +180,7 @@ class MeasureModel:
         """The probability (N,) of a released point given each state; none if its table or the point is not known."""
         known = self._emission(released.table, tables)
         column = None if known is None else known.points.get(released.point)
-        return None if known is None or column is None else known.probabilities[:, column]
+        return None if known is None or column is None else known.probabilities[self._shows, column]
 
     def _emission(self, number: int, tables: Tables) -> Emission | None:
         if number not in self._emissions:

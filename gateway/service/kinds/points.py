@@ -165,7 +165,7 @@ class Points(Kind[MeasureFrame]):
 
     def _belief(self, place: Place, frame: MeasureFrame) -> Floats:
         model = self._model(place, frame.policy_version)
-        found, _ = model.follow(self._law(place, frame), frame.released, self._tables(place, model))
+        found, _ = model.follow(self._law(place, frame), frame.first, frame.released, self._tables(place, model))
         belief: Floats = found.beliefs[-1, 0].copy()
         return belief
 
@@ -175,7 +175,7 @@ class Points(Kind[MeasureFrame]):
         before = self._frames.before(place.number, frame.first)
         if before is None or self._model(place, before.frame.policy_version).meaning != model.meaning:
             return model.start(frame.first)
-        return model.ahead(before.belief, frame.first - before.frame.last)
+        return model.ahead(before.belief, before.frame.last, frame.first - before.frame.last)
 
     def _model(self, place: Place, version: int) -> MeasureModel:
         return self._catalogue.recall(place.device, place.stream, version, MeasureModel)
