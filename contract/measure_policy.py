@@ -23,7 +23,16 @@ from contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, TimedT
 from contract.measurement import Measurement, Reach
 from contract.policy_header import PolicyHeader
 
-__all__ = ["MAX_CHANGES", "MAX_CYCLE", "MAX_TABLES", "MeasurePolicy", "StreamLoss", "StreamStart", "sparse_rows"]
+__all__ = [
+    "MAX_CHANGES",
+    "MAX_CYCLE",
+    "MAX_TABLES",
+    "Change",
+    "MeasurePolicy",
+    "StreamLoss",
+    "StreamStart",
+    "sparse_rows",
+]
 
 MAX_TABLES = 16
 MAX_CYCLE = 1 << 24

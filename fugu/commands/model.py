@@ -72,15 +72,16 @@ def fit(
       fugu model fit room.csv --column occupied,light --threshold -,400 -o room.json
       fugu model fit motion.csv --column state --order 2 -o pairs.json
       fugu model fit walks.csv --grid --cell 500 --period 60 -o model.json
+      fugu model fit walks.csv --grid --order 2 -o pairs.json
     """
     from fugu.commands.model_fit import fit_places, fit_recordings
 
     if grid:
-        of_states = ("column", "threshold", "baseline", "name", "order", "decimate", "confidence", "epsilon")
+        of_states = ("column", "threshold", "baseline", "name", "decimate", "confidence", "epsilon")
         _refuse(context, "with --grid, places make the states", of_states)
         if len(files) > 1:
             raise CommandLineError("--grid fits one file")
-        fit_places(files[0], cell, cells, period, output, as_json=as_json)
+        fit_places(files[0], cell, cells, period, order, output, as_json=as_json)
         return
     _refuse(context, "only with --grid", ("cell", "cells", "period"))
     rules = StateRules(column, threshold, baseline, name, decimate, order)

@@ -15,6 +15,7 @@ from fugu.view.model import show_class, show_grid, show_model
 from fugu.view.terminal import answer, say, warn, working
 from gateway.planning.alternatives import Alternative, alternatives
 from gateway.planning.grid_model import WARNING, fit_cells, fit_grid, grid_document
+from gateway.planning.grid_pairs import pairs_document
 from gateway.planning.recording import read_recording
 from gateway.planning.traces import read_traces, resampled
 from gateway.planning.true_class import attack_model
@@ -95,7 +96,14 @@ def _fit_chain(
 
 
 def fit_places(
-    file: Path, cell: float | None, cells: int | None, period: float | None, output: Path | None, *, as_json: bool
+    file: Path,
+    cell: float | None,
+    cells: int | None,
+    period: float | None,
+    order: int,
+    output: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Fit a chain over square cells to traces, print it, and write it if a file is named.
 
@@ -114,10 +122,13 @@ def fit_places(
             model = fit_grid(traces, metres, period_seconds=period)
         else:
             model = fit_cells(traces, cells, period_seconds=period)
-        document = grid_document(model, traces)
+        document = grid_document(model, traces) if order == 1 else pairs_document(model, traces)
     if output is not None:
         output.write_text(json.dumps(document) + "\n", encoding="utf-8")
     answer(as_json, lambda: document, lambda: show_grid(model, traces))
+    if order == 2 and not as_json:
+        pairs, count = len(document["shows"]), len(document["names"])
+        say(f"Order 2: {pairs} pairs of a cell before and a cell now that come back, of {count} cells.")
     if output is not None and not as_json:
         say(f'chain written to {output}; plan with it by: transition = "{output.name}"')
     warn(WARNING)

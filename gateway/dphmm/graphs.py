@@ -100,11 +100,12 @@ def one_step(transition: ArrayLike) -> Bools:
     """The transition graph, N x N: pairs of states that can both follow from some one state.
 
     A step is possible if its entry is above 0; rows need not sum to 1. The paper's definition forgets to say
-    "exists i": the common predecessor is any state.
+    "exists i": the common predecessor is any state. Of a chain whose states show others, or change their steps, every
+    row is that of a predecessor.
     """
     possible = np.asarray(transition) > 0
-    if possible.ndim != 2 or possible.shape[0] != possible.shape[1]:
-        raise GraphError(f"a transition matrix is square, got shape {possible.shape}")
+    if possible.ndim != 2 or len(possible) < possible.shape[1]:
+        raise GraphError(f"a transition matrix is square, or has more rows, got shape {possible.shape}")
     steps = possible.astype(np.float32)  # counts up to 2^24 are exact, and products of floats are fast
     return _loopless(steps.T @ steps > 0.5)
 

@@ -449,6 +449,102 @@ def test_from_traces_to_a_policy_with_cells(fugu: Fugu, planner: Planner, tmp_pa
     assert (measured["unit"], measured["resolution"]) == ("", [1])
 
 
+def test_a_chain_of_pairs_is_fitted_planned_and_checked(fugu: Fugu, planner: Planner, tmp_path: Path) -> None:
+    """A walk round three by three cells that seldom turns back: what comes next depends on where it came from."""
+    ring = [(0, 0), (1, 0), (2, 0), (2, 1), (2, 2), (1, 2), (0, 2), (0, 1)]
+    generator, place, way, step = np.random.default_rng(3), 0, 1, 500 / 111_320
+    with (tmp_path / "walk.csv").open("w") as file:
+        print("t,lat,lon", file=file)
+        for tick in range(6000):
+            way = -way if generator.random() < 0.1 else way
+            place = (place + way * (generator.random() < 0.6)) % 8
+            x, y = ring[place]
+            print(f"{60 * tick},{(y + 0.5) * step!r},{(x + 0.5) * step!r}", file=file)
+    words = ("model", "fit", tmp_path / "walk.csv", "--grid", "--order", "2", "-o", tmp_path / "pairs.json")
+    assert "24 pairs of a cell before and a cell now that come back, of 8 cells" in fugu(*words).out
+    model = json.loads((tmp_path / "pairs.json").read_text())
+    shows, before = np.array(model["shows"]), np.array(model["before"])
+    transition = np.array(model["transition"])
+    assert np.all((transition == 0.0) | (shows[:, None] == before[None, :])), "a pair is followed by one that goes on"
+    turning = transition[(before[:, None] == shows[None, :]) & (before != shows)[:, None] & (transition > 0.0)]
+    assert turning == pytest.approx(np.full(16, 0.06), abs=0.05)
+    spec = {"transition": "pairs.json", "graph": {"transition": True}, "epsilon": 0.5, "initial": "stationary"}
+    document = planner.document(spec, "--quick")
+    assert document["states"] == 8
+    assert any("24 states; what is promised is about the 8" in note for note in document["notes"])
+    known = planner.policy({**spec, "initial": [1.0] + [0.0] * 23}, *NAMES[:6], "--quick")
+    reach, states = Reach(known.measurement), {0}
+    for tick in range(30):
+        possible = {int(shows[state]) for state in states}
+        assert {x for x in range(8) if reach.at(tick) >> x & 1} == possible
+        states = {int(after) for state in states for after in np.flatnonzero(transition[state])}
+    assert all(known.measurement.neighbours), "from any pair there are ways on"
+    policy = planner.policy(spec, *NAMES[:6], "--adversary", "ignorant")
+    assert (len(policy.shows), len(policy.coordinates), policy.stream_loss.start) == (24, 8, "stationary")
+    checked = fugu("policy", "check", tmp_path / "policy.json", "--ceiling", "1")
+    assert checked.code == 0, checked.err
+    assert policy.stream_loss.epsilon is not None
+    assert policy.stream_loss.epsilon > 0.5
+    refused = planner.document(spec, "--adversary", "universal")
+    assert "ignorant adversary only" in refused["epsilon_stream_reason"]
+
+
+def test_steps_that_change_make_other_sets_and_other_tables(planner: Planner, fugu: Fugu, tmp_path: Path) -> None:
+    """At night everybody goes home, by day nobody knows where they are; each set has its table, the device agrees."""
+    home = [[1.0, 0.0, 0.0, 0.0]] * 4
+    (tmp_path / "night.json").write_text(json.dumps({"transition": [[0.5, 0.5, 0.0, 0.0]] * 2 + home[:2]}))
+    spec: dict[str, Any] = {
+        "grid": "4x1",
+        "graph": {"radius": 1},
+        "epsilon": 1,
+        "cycle": 12,
+        "changes": [{"tick": 8, "transition": "night.json"}],
+    }
+    document = planner.document(spec, "--quick")
+    assert document["epsilon_stream"] is None
+    assert any("change 1 times in each cycle of 12" in note for note in document["notes"])
+    policy = planner.policy(spec, *NAMES)
+    reach, states = Reach(policy.measurement), {0, 1, 2, 3}
+    seen = set()
+    for tick in range(60):
+        possible = sum(1 << x for x in states)
+        seen.add(possible)
+        assert reach.at(tick) == possible
+        assert any(table.covers(tick, possible) for table in policy.measure_tables[1:])
+        rows = policy.matrices[tick % 12 >= 8]
+        states = {y for x in states for y in range(4) if rows[x][y] > 0.0}
+    assert seen == {0b11, 0b111, 0b1111}
+    assert fugu("policy", "check", tmp_path / "policy.json", "--ceiling", "1").code == 0
+    claims = policy.model_dump(mode="json") | {"stream_loss": {"epsilon": 9.0, "adversary": "ignorant", "start": "any"}}
+    (tmp_path / "claims.json").write_text(json.dumps(claims))
+    checked = fugu("policy", "check", tmp_path / "claims.json", "--ceiling", "1")
+    assert "not computed for steps that change with time" in checked.out + checked.err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shows": [0, 1, 2, 3, 4]}, "shows must name all of the 6 states"),
+        ({"shows": "pairs"}, "shows must be a list of states"),
+        ({"shows": [0, 1, 2, 3, 4, 5, 5]}, "transition is 6 x 6 for 7 states"),
+        ({"cycle": 0}, "cycle must be a number of ticks"),
+        ({"changes": [{"tick": 1, "transition": SIX["transition"]}]}, "above 0 and below 1"),
+        ({"cycle": 9, "changes": [{"tick": 0, "transition": SIX["transition"]}]}, "changes must be a list"),
+        ({"cycle": 9, "changes": [{"tick": 3}]}, "changes must be a list"),
+        ({"cycle": 9, "changes": [{"tick": 3, "transition": [[1.0]]}]}, "transition is 1 x 1 for 6 states"),
+        (
+            {"cycle": 9, "changes": [{"tick": 3, "transition": SIX["transition"]}], "initial": "stationary"},
+            "no stationary law",
+        ),
+    ],
+)
+def test_chains_that_are_none_are_refused(planner: Planner, change: dict[str, Any], message: str) -> None:
+    done = planner.run({**SIX, **change})
+    assert done.code != 0
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
 def test_for_people_and_as_a_picture(planner: Planner, tmp_path: Path) -> None:
     done = planner.run({**SIX, "names": ["home", "shop", "work", "gym", "pub", "park"]}, "--svg", tmp_path / "a.svg")
     assert (done.code, done.err) == (0, "")

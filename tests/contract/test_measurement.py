@@ -176,3 +176,80 @@ def test_a_state_without_a_successor_empties_the_sets() -> None:
 @given(st.integers(0, 2**40))
 def test_every_tick_has_a_set(tick: int) -> None:
     assert Reach(chain([0b0010, 0b1100, 0b0001, 0b0001], 0b0001)).at(tick) != 0
+
+
+# Steps that change, and states that show others
+
+
+def random_steps(generator: np.random.Generator, count: int) -> tuple[int, ...]:
+    """Some successors for each state; for every third state all."""
+    drawn = generator.random((count, count)) < 0.25
+    drawn[np.arange(count), generator.integers(0, count, count)] = True
+    drawn[::3] = True
+    return tuple(set_of(np.flatnonzero(row).tolist()) for row in drawn)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_sets_follow_steps_that_change_tick_by_tick(seed: int) -> None:
+    """Against following the states of the chain one tick at a time, for several cycles; far ticks by their phase."""
+    generator = np.random.default_rng(seed)
+    count, cycle = int(generator.integers(2, 7)), int(generator.integers(1, 30))
+    shows = tuple(generator.integers(0, 3, count).tolist()) if seed % 2 else ()
+    ticks = sorted({int(tick) for tick in generator.integers(1, cycle + 1, seed % 4)} - {cycle})
+    changes = tuple((tick, random_steps(generator, count)) for tick in ticks)
+    first = random_steps(generator, count)
+    initial = int(generator.integers(1, 1 << count))
+    points = tuple((x,) for x in range(3 if shows else count))
+    measurement = Measurement(points, (0,) * len(points), first, initial, 1.0, 1, 2, shows, cycle, changes)
+    reach, states, shown_at = Reach(measurement), initial, []
+    for tick in range(12 * cycle + 200):
+        shown_at.append(set_of({shows[x] for x in members(states)} if shows else members(states)))
+        assert reach.at(tick) == shown_at[-1]
+        assert tick > 40 or Reach(measurement).at(tick) == shown_at[-1]
+        steps = [part for begin, part in ((0, first), *changes) if begin <= tick % cycle][-1]
+        states = set_of({y for x in members(states) for y in members(steps[x])})
+    again = Reach(measurement)
+    assert reach.at(10**15) == again.at(10**15)
+    assert set(shown_at) == set(again.all())
+    for one in set(shown_at):
+        begin, until = again.ticks(one)
+        assert begin == shown_at.index(one)
+        assert again.has(one)
+        last = len(shown_at) - shown_at[::-1].index(one)
+        assert until in (None, last)
+        assert until is not None or last > 6 * cycle + 100, "what never ends came back late"
+
+
+def test_a_long_cycle_of_settled_sets_is_short() -> None:
+    """A day of seconds, at night nobody moves: what is kept are the sets, not the ticks."""
+    everywhere = (1 << 5) - 1
+    day = tuple(set_of({x, min(x + 1, 4), max(x - 1, 0)}) for x in range(5))
+    night = tuple(1 << x for x in range(5))
+    points = tuple((x,) for x in range(5))
+    measurement = Measurement(points, (0,) * 5, night, 1, 1.0, 1, 2, (), 86_400, ((30_000, day), (80_000, night)))
+    reach = Reach(measurement)
+    assert [reach.at(tick) for tick in (0, 30_000, 30_001, 30_002, 30_004, 79_000, 86_400 * 10**9)] == [
+        1, 1, 3, 7, everywhere, everywhere, everywhere
+    ]  # fmt: skip
+    assert len(reach.all()) < 12
+
+
+def test_a_graph_of_steps_joins_what_is_shown_in_any_part_of_the_cycle() -> None:
+    row = [[(0, 0.5), (1, 0.5)], [(2, 1.0)], [(3, 1.0)], [(3, 1.0)]]
+    later = [[(0, 1.0)], [(1, 1.0)], [(2, 1.0)], [(0, 0.5), (3, 0.5)]]
+    policy = {
+        "coordinates": [[0], [1], [2]],
+        "transition": row,
+        "shows": [0, 1, 1, 2],
+        "cycle": 4,
+        "changes": [{"tick": 2, "transition": later}],
+        "initial": [0.0, 0.0, 0.0, 1.0],
+        "graph": {"transition": True},
+        "epsilon": 1.0,
+        "factor": 1,
+        "degree": 2,
+    }
+    found = Measurement.of(policy)
+    assert found.neighbours == (0b110, 0b001, 0b001), "states 0 and 1 by the first part, 0 and 2 by the second"
+    assert Reach(found).at(2) == 0b100
+    assert Reach(found).at(3) == 0b101

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from itertools import product
 
 import numpy as np
 import pytest
@@ -58,3 +59,37 @@ def test_a_policy_of_one_place_is_not_verified_for_others(start: StreamStart) ->
         verify_stream(policy)
     everywhere = measure_policy(side=2, stream_loss=StreamLoss(epsilon=1e3, adversary="ignorant", start=start))
     assert verify_stream(everywhere).epsilon <= 1e3
+
+
+@pytest.mark.parametrize("turn", [0.1, 0.5, 0.8])
+def test_what_is_lost_about_what_pairs_show_is_bounded(turn: float) -> None:
+    """A chain of order 2 over two states that goes back where it came from: enumerated, never above the bound."""
+    pairs = [(a, b) for a in range(2) for b in range(2)]
+    transition = np.zeros((4, 4))
+    for at, (a, b) in enumerate(pairs):
+        transition[at, pairs.index((b, 1 - b))] = turn if a == b else 1.0 - turn
+        transition[at, pairs.index((b, b))] = 1.0 - transition[at, pairs.index((b, 1 - b))]
+    shows = tuple(b for _, b in pairs)
+    steps = tuple(sum(1 << other for other in np.flatnonzero(row).tolist()) for row in transition)
+    promise = Measurement(((0,), (1,)), (0b10, 0b01), steps, 0b1111, EPSILON, 1, 2, shows)
+    found = measured_loss(promise, transition, None, "stationary", "ignorant")
+    law = np.linalg.matrix_power(transition, 4096)[0]
+    odds = math.exp(EPSILON)
+    rows = np.array([[odds, 1.0], [1.0, odds]])[list(shows)] / (1.0 + odds)
+    length, worst = 7, 0.0
+    for middle in range(length):
+        for outputs in product(range(2), repeat=length):
+            forward = law * rows[:, outputs[0]]
+            for output in outputs[1 : middle + 1]:
+                forward = (forward @ transition) * rows[:, output]
+            backward = np.ones(4)
+            for output in reversed(outputs[middle + 1 :]):
+                backward = transition @ (rows[:, output] * backward)
+            joint, prior = np.bincount(shows, forward * backward), np.bincount(shows, law)
+            worst = max(worst, abs(math.log(joint[0] / prior[0] * prior[1] / joint[1])))
+    assert EPSILON < worst <= found.epsilon
+    with pytest.raises(GuaranteeError, match="ignorant adversary only"):
+        measured_loss(promise, transition, None, "stationary", "informed")
+    changing = Measurement(((0,), (1,)), (0b10, 0b01), steps, 0b1111, EPSILON, 1, 2, shows, 3, ((1, steps),))
+    with pytest.raises(GuaranteeError, match="change with time"):
+        measured_loss(changing, transition, None, "stationary", "ignorant")

@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from contract.measure_frames import (
     decode_measure,
     encode_measure,
 )
-from contract.measure_policy import MeasurePolicy
+from contract.measure_policy import Change, MeasurePolicy
 from contract.measure_table import MOST_HELD, TimedTable, decode_table, encoded_table, members
 from contract.noise_table import SCALE, NoiseTable
 from contract.topics import symbols_topic, table_topic
@@ -104,25 +105,29 @@ def by_paths(
     The probability is that of all points up to `lag` ticks after it.
     """
     released = {f.first + i: one for f in frames for i, one in enumerate(f.released)}
-    last, count = max(released), len(policy.coordinates)
-    transition = np.zeros((count, count))
-    for state, row in enumerate(policy.transition):
-        for other, p in row:
-            transition[state, other] = p
-    values = np.array(policy.coordinates) * np.array(policy.resolution)
+    last, count = max(released), len(policy.transition)
+    parts = [(0, policy.transition), *((one.tick, one.transition) for one in policy.changes)]
+    shows = policy.shows or range(count)
+    values = (np.array(policy.coordinates) * np.array(policy.resolution))[list(shows)]
 
+    @cache
+    def step(tick: int, state: int, other: int) -> float:
+        rows = [rows for begin, rows in parts if begin <= tick % policy.cycle][-1]
+        return dict(rows[state]).get(other, 0.0)
+
+    @cache
     def likelihood(tick: int, state: int) -> float:
         one = released.get(tick)
         if one is None or one.table not in tables or one.point not in (noise := tables[one.table].noise).points:  # type: ignore[union-attr]
             return 1.0
-        return noise.row_weights(state)[noise.points.index(one.point)] / 2**32  # type: ignore[union-attr]
+        return noise.row_weights(shows[state])[noise.points.index(one.point)] / 2**32  # type: ignore[union-attr]
 
     sums = np.zeros((last + 1, count))
     for path in product(range(count), repeat=last + 1):
         p = policy.initial[path[0]]
         for tick, state in enumerate(path):
             if tick:
-                p *= transition[path[tick - 1], state]
+                p *= step(tick - 1, path[tick - 1], state)
             if p == 0.0:
                 break
             p *= likelihood(tick, state)
@@ -180,6 +185,70 @@ def test_estimates_are_what_all_paths_add_up_to(tmp_path: Path, seed: int) -> No
                 assert decoded_covariance(row[1]) == pytest.approx(expected[tick][2], abs=1e-12)
     assert scene.counters["unknown_points"] == 1
     assert scene.counters["fallback_ticks"] == sum(one.table == 0 for frame in frames for one in frame.released)
+
+
+def pairs_policy() -> MeasurePolicy:
+    """A walk of order 2 on two by two cells that would rather not turn back, and in every third tick rather stays."""
+    cells = [(a, b) for a in range(4) for b in range(4) if (a ^ b) != 3]
+
+    def rows(back: float, stay: float) -> Any:
+        made = []
+        for a, b in cells:
+            row = [(at, back if c == a != b else stay if c == b else 1.0) for at, (x, c) in enumerate(cells) if x == b]
+            made.append(tuple((at, weight / sum(w for _, w in row)) for at, weight in row))
+        return tuple(made)
+
+    fields = {
+        "shows": tuple(b for _, b in cells),
+        "transition": rows(0.2, 1.5),
+        "initial": tuple(float(a == b == 0) for a, b in cells),
+        "cycle": 3,
+        "changes": (Change(tick=2, transition=rows(0.1, 7.0)),),
+    }
+    return MeasurePolicy.from_json(measure_policy(2, epsilon=1.5).model_copy(update=fields).to_json())
+
+
+@pytest.mark.parametrize("kind", ["steps that change", "pairs"])
+def test_chains_that_change_and_chains_of_pairs_are_followed_as_all_paths_add_up(tmp_path: Path, kind: str) -> None:
+    """Twelve pairs, or four states; in the gap of a tick or two the steps change too."""
+    if kind == "pairs":
+        policy = pairs_policy()
+        walk = measure_policy(2, start=0, epsilon=1.5)
+        frames = measure_frames(walk, [2, 1, 1], gaps=[0, 0, 1], tables=[1, 0], seed=4)
+    else:
+        night = tuple(((state, 0.9), ((state + 1) % 4, 0.1)) for state in range(4))
+        policy = measure_policy(2, epsilon=1.5, cycle=4, changes=({"tick": 3, "transition": night},))
+        frames = measure_frames(policy, [2, 1, 3], gaps=[0, 0, 2], tables=[1, 0], seed=4)
+    for lag in (0, 2):
+        scene = Scene(tmp_path / f"{lag}.sqlite", policy, lag=lag)
+        scene.record(*frames)
+        expected = by_paths(policy, frames, {table.number: table for table in policy.measure_tables}, lag)
+        rows = 0
+        for frame in frames:
+            for message in scene.lagged(frame.first) if lag else [scene.estimate(frame.first)]:
+                assert message is not None
+                for tick, row in enumerate(zip(message.means, message.covariances, strict=True), message.first):
+                    rows += 1
+                    assert row[0] == pytest.approx(expected[tick][1], abs=1e-12)
+                    assert decoded_covariance(row[1]) == pytest.approx(expected[tick][2], abs=1e-12)
+        assert rows == sum(f.first + i + lag <= frames[-1].last for f in frames for i in range(len(f.released)))
+
+
+def test_laws_are_carried_over_many_cycles_as_tick_by_tick() -> None:
+    model = MeasureModel(pairs_policy())
+    law = model.start(0)
+    for tick in range(1, 400):
+        law = model.ahead(law, tick - 1, 1)
+        if tick in (1, 2, 3, 4, 50, 399):
+            assert model.start(tick) == pytest.approx(law, abs=1e-12)
+            assert model.ahead(model.start(2), 2, tick) == pytest.approx(model.start(tick + 2), abs=1e-12)
+    assert model.start(10**12) == pytest.approx(model.start(10**12 + 3), abs=1e-12)
+    assert model.measured(law) == pytest.approx([law[[b == x for b in model.policy.shows]].sum() for x in range(4)])
+    assert [model.possible(tick).tolist() for tick in range(3)] == [
+        [True, False, False, False],
+        [True, True, True, False],
+        [True, True, True, True],
+    ]
 
 
 def test_protection_counts_the_states_that_each_is_hidden_among(tmp_path: Path) -> None:
