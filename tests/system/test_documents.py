@@ -67,7 +67,7 @@ def test_attacking(tmp_path: Path) -> None:
 
 def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
     with Page("docs/measure.md", tmp_path, {"1883": str(broker.port)}) as page:
-        assert page.run() == 7
+        assert page.run() == 10
     assert "exposure" not in (tmp_path / "background.log").read_text()
 
 
