@@ -192,3 +192,19 @@ def test_what_cannot_be_planned(model: JointModel) -> None:
         joint_class(short, False, ("light", "motion"), 60.0)
     with pytest.raises(PlanningError, match="no policy can declare such a joint chain: streams must have different"):
         joint_class(model, True, ("light", "light"), 60.0)
+
+
+def test_three_streams_of_more_joint_states_than_known_chains_may_have() -> None:
+    """18 joint states: bounded by their odds ratio, and refused as a known chain."""
+    rng = np.random.default_rng(7)
+    a, b = rng.integers(2, size=12_000), rng.integers(3, size=12_000)
+    states = np.stack([a, b, np.where(rng.random(12_000) < 0.3, b, rng.integers(3, size=12_000))], axis=1)
+    streams = [described("a"), described("b", 3), described("c", 3)]
+    model = fit_joint(states, np.zeros(12_000, dtype=np.int64), streams)
+    wanted = request(model)._replace(windows=(WantedWindow("day", 1440, "histogram"),), symbols=None)
+    plan = plan_streams(wanted)
+    assert (plan.chains.states, plan.loss.bound) == (18, "odds-ratio bound")
+    for policy in stream_policies(plan, headers(model)):
+        assert policy.verify(1.0).epsilon <= 1.0
+    with pytest.raises(PlanningError, match="chains of more than 12 states are declared by their odds_ratio"):
+        plan_streams(wanted._replace(known=True))
