@@ -20,12 +20,10 @@ __all__ = ["bridged"]
 
 _CHECK_EVERY = 16
 _CLOSE = 1e-3
-_MOST_WORK = 20_000_000
-"""Steps of the simplex method times the square of the states: seconds."""
 _LEAST = 1e-250
 
 
-def bridged(kernel: Matrix, error: float, rates: Matrix, ignorant: Matrix) -> Matrix:
+def bridged(kernel: Matrix, error: float, rates: Matrix, ignorant: Matrix, work: Work) -> Matrix:
     """Return what the ticks on one side add for whoever knows the state of one of them, or of none.
 
     Args:
@@ -33,12 +31,13 @@ def bridged(kernel: Matrix, error: float, rates: Matrix, ignorant: Matrix) -> Ma
         error: Of the logarithms of its entries.
         rates: k x k, what a tick tells of any two states, in nats.
         ignorant: k x k, what the side adds for those who know no state.
+        work: What bridges may still cost.
 
     Returns:
         Bounds for each pair; infinite if there are none, or they take too much work.
     """
     states = range(len(kernel))
-    work, worst = Work(_MOST_WORK // len(kernel) ** 2), ignorant
+    worst = ignorant
     sides = [[[0.0 for _ in states] for _ in states] for _ in states]
     power, distance = kernel, 0
     while work.pivots > 0 and min(map(min, power)) > _LEAST and largest(worst) < LARGEST:

@@ -32,7 +32,11 @@ _SHAPED = 1e-7
 _RAISES = 7
 _NEAR = 1e-6
 _MOST_PIVOTS = 3_000_000
-"""Of all chains together: what one of eight states that hardly moves may take; most take a tenth of it."""
+"""Of all chains together: what one of eight states that hardly moves may take; most take a tenth of it. Those of more
+states get fewer, which take longer each."""
+_MOST_BRIDGES = 600_000
+_FEW = 64
+"""Pairs of states, up to which a step costs about the same."""
 _FORGOTTEN = 1e-9
 _LEAST = 1e-250
 """Of a probability: products of two such are still floats with all their digits."""
@@ -57,7 +61,8 @@ def finite_loss(
     """
     rates = uniform(len(transitions[0]), rate) if isinstance(rate, float) else [list(row) for row in rate]
     refuse_large(rates)
-    worst, work = 0.0, Work(_MOST_PIVOTS)
+    worst, size = 0.0, max(_FEW, len(rates) ** 2)
+    work, bridging = (Work(most * _FEW // size) for most in (_MOST_PIVOTS, _MOST_BRIDGES))
     for rows in transitions:
         future = [_law(row) for row in rows]
         # A state is reached from another in fewer than k steps, so no law and no product below comes to less.
@@ -67,7 +72,7 @@ def finite_loss(
         law = stationary_law(future)
         past = [_law([law[y] * future[y][x] for y in range(len(law))]) for x in range(len(law))]
         kernels = ((future, 0.0), (past, reversal_error(len(law))))
-        sides = [_side(kernel, error, rates, work, informed=informed) for kernel, error in kernels]
+        sides = [_side(*kernel, rates, work, bridging if informed else None) for kernel in kernels]
         worst = max(worst, of_secrets(rates, *sides))
     if not worst < LARGEST:
         raise GuaranteeError("a chain forgets its past too slowly for a finite guarantee")
@@ -107,19 +112,22 @@ def _law(values: Sequence[float]) -> list[float]:
     return [value / total for value in values]
 
 
-def _side(kernel: Matrix, error: float, rates: Matrix, work: Work, *, informed: bool) -> Matrix:
-    """Return what the ticks on one side add, for each pair of states; error: of the logarithms of the kernel."""
+def _side(kernel: Matrix, error: float, rates: Matrix, work: Work, bridging: Work | None) -> Matrix:
+    """Return what the ticks on one side add, for each pair of states; error: of the logarithms of the kernel.
+
+    What bridges may cost is given for those who may know states.
+    """
     rate = largest(rates)
     tables = _influences(kernel, error, rate)
     quilts = _least([unbounded(kernel), *(_plus(table, ticks * rate) for ticks, table in enumerate(tables))])
     recursion = limit(lambda side: _plus(step(kernel, summed(rates, side), work), error), kernel, work)
     ignorant = _zip(min, quilts, recursion)
-    if not informed:
+    if bridging is None:
         return ignorant
     bridges = (_plus(near, i * rate, _turned(far)) for i, (near, far) in enumerate(pairwise(tables)))
     known = _least([unbounded(kernel), *bridges])
     if not _alike(rates):  # quilts pay for every difference alike, which between joint states is far too much
-        known = _zip(min, known, bridged(kernel, error, rates, ignorant))
+        known = _zip(min, known, bridged(kernel, error, rates, ignorant, bridging))
     return _zip(max, ignorant, known)
 
 

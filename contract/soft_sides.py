@@ -63,15 +63,21 @@ def informed_loss(
         found.append(soft_loss(transitions, rates))
     if len(set(shows)) == len(shows) and len(columns) > 1:
         with suppress(GuaranteeError):
+            work = Work(_MOST_WORK)
             subsets = [c for size in range(1, len(columns)) for c in combinations(columns, size)]
-            known = [soft_loss(transitions, rates, list(zip(*each, strict=True))) for each in subsets]
+            known = [soft_loss(transitions, rates, list(zip(*each, strict=True)), work) for each in subsets]
             found.append(max(of_whole(), *known))
     if not found:
         raise GuaranteeError("no finite guarantee against those who know states was found")
     return min(found)
 
 
-def soft_loss(transitions: Sequence[Matrix], rates: Matrix, known: Sequence[tuple[int, ...]] | None = None) -> float:
+def soft_loss(
+    transitions: Sequence[Matrix],
+    rates: Matrix,
+    known: Sequence[tuple[int, ...]] | None = None,
+    work: Work | None = None,
+) -> float:
     """Return what streams lose to those with any side information, from any start, for ever, rounded up.
 
     Args:
@@ -80,6 +86,7 @@ def soft_loss(transitions: Sequence[Matrix], rates: Matrix, known: Sequence[tupl
             between them show the same, and nothing but what states show is a secret, or can be known.
         known: What each state shows of streams that are known at every tick, beside the side information of any kind on
             the others; none if there are no such streams.
+        work: What the check may still cost, if other checks share that.
 
     Returns:
         Epsilon in nats.
@@ -97,7 +104,7 @@ def soft_loss(transitions: Sequence[Matrix], rates: Matrix, known: Sequence[tupl
         before = nothing
     else:
         kernels = [_product(one, other) for one in kernels for other in kernels]
-    work, secrets = Work(_MOST_WORK), rates
+    work, secrets = work or Work(_MOST_WORK), rates
     if known:
         secrets = [
             [rate if a == b else 0.0 for b, rate in zip(known, row, strict=True)]
