@@ -130,15 +130,26 @@ def aligned(rows: int, columns: int) -> Floats:
 
 @kernel
 def _add_three(
-    out: Floats, width: int, weights: Floats, row: int, a: Floats, b: Floats, c: Floats, fresh: bool
+    out: Floats, width: np.uint64, weights: Floats, row: int, source: Floats, a: np.uint64, b: np.uint64, c: np.uint64
 ) -> None:  # fmt: skip
-    """Set the first numbers of `out` to the sum of three rows of weights times `a`, `b` and `c`, or add it to them."""
-    if fresh:
+    """Add the sum of three rows of weights times the numbers from `a`, `b` and `c` on to `out`, or set it for row 0.
+
+    Places are unsigned: signed ones might count from an array's end, and loops would not vectorise.
+    """
+    if row == 0:
         for i in range(width):
-            out[i] = weights[row, i] * a[i] + weights[row + 1, i] * b[i] + weights[row + 2, i] * c[i]
+            out[i] = (
+                weights[row, i] * source[a + i]
+                + weights[row + 1, i] * source[b + i]
+                + weights[row + 2, i] * source[c + i]
+            )
     else:
         for i in range(width):
-            out[i] += weights[row, i] * a[i] + weights[row + 1, i] * b[i] + weights[row + 2, i] * c[i]
+            out[i] += (
+                weights[row, i] * source[a + i]
+                + weights[row + 1, i] * source[b + i]
+                + weights[row + 2, i] * source[c + i]
+            )
 
 
 @kernel
@@ -156,7 +167,7 @@ def carry_block(
         source, begin = padded, 0
     for row in range(0, shifts.size, 3):
         a, b, c = begin + shifts[row], begin + shifts[row + 1], begin + shifts[row + 2]
-        _add_three(out, high - low, weights, row, source[a:], source[b:], source[c:], row == 0)
+        _add_three(out, np.uint64(high - low), weights, row, source, np.uint64(a), np.uint64(b), np.uint64(c))
 
 
 @kernel

@@ -10,7 +10,7 @@ from gateway.chain.arrays import Floats
 from gateway.chain.moves import Transition
 from gateway.chain.tracking import Seen, fixed_lag, follow
 
-__all__ = ["lagged", "moments", "seen_alone"]
+__all__ = ["lagged", "moments", "seen_alone", "warm"]
 
 
 def seen_alone(likelihoods: Sequence[Floats | None], states: int) -> list[Seen]:
@@ -50,3 +50,9 @@ def moments(beliefs: Floats, values: Floats) -> tuple[Floats, Floats]:
     centred = values[None, :, :] - means[:, None, :]
     covariances = np.einsum("tn,tni,tnj->tij", beliefs, centred, centred)
     return means, covariances[:, *upper]
+
+
+def warm() -> None:
+    """Compile the kernels for every form of a matrix, so that the first frame does not wait for it."""
+    for matrix in (np.eye(64), np.eye(64)[np.arange(64) * 27 % 64], np.full((64, 64), 1.0 / 64.0)):
+        lagged(matrix[0], matrix, [np.ones(64), None], 1)

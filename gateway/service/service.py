@@ -21,6 +21,7 @@ from pathlib import Path
 from contract.errors import FuguError
 from contract.frames import MAX_FRAME_TICKS
 from contract.topics import status_topic, symbols_topic, window_topic
+from gateway.dphmm.tracking import warm as warm_points
 from gateway.release.ledger import Ledger
 from gateway.service.fleet_service import FleetFiles, FleetService
 from gateway.service.ingest import Acknowledged, Birth, Connected, Event, Inbox, Ingest, Message, Received
@@ -137,6 +138,8 @@ class Gateway:
                 self._enrolled = FleetService(fleet, files, self._link, catalogue, self.counters)
             catalogue.retire(self._store.policy_documents())
             warm()
+            if catalogue.measured():
+                warm_points()
             self._ingest = Ingest(catalogue, self.counters)
             self._recorder = Recorder(self._store, catalogue, self._settings.lag, self.counters)
             self._publisher = Publisher(self._link, self._settings.fleet, self._store, self._recorder, self.counters)
