@@ -24,8 +24,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from gateway.chain.arrays import Bools, Ints
-
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -35,6 +33,7 @@ from scipy.spatial import ConvexHull
 from contract.measure_check import check_noise
 from contract.measure_table import set_of
 from contract.measurement import Measurement
+from gateway.chain.arrays import Bools, Ints
 from gateway.chain.moves import Transition, reached
 from gateway.chain.tracking import Seen, advance, fixed_lag, follow, smoothed
 from gateway.dphmm.compiled import noise_table
