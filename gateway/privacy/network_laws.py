@@ -148,7 +148,7 @@ def exact_scale(laws: SumLaws, secrets: Secrets, epsilon: float) -> ExactScale:
         return [float(np.abs(densities[name, a] - densities[name, b]).max()) for name, (a, b) in differ]
 
     spread = float(at[-1] - at[0])
-    high = spread / epsilon  # the loss is at most spread / scale
+    high = 2.0 * spread / epsilon  # the loss is at most spread / scale, and often just that
     low = high
     for _ in range(_WIDEST):
         low /= 2.0

@@ -108,6 +108,13 @@ def test_noise_of_any_network_really_gives_epsilon(seed: int, tmp_path: Path) ->
     assert [each.scale for each in plan.found] == sorted(found.values())
 
 
+@pytest.mark.parametrize("epsilon", [1.9, 3.7, 6.3])
+def test_noise_whose_loss_is_the_whole_spread_is_found(epsilon: float, tmp_path: Path) -> None:
+    """One coin needs 1 / epsilon exactly, where rounding may put the loss on either side."""
+    document = {"epsilon": epsilon, "variables": [COIN], "query": {"weights": [0, 1]}}
+    assert scales(plan_network(read_network(written(tmp_path, document))))["exact"] == pytest.approx(1.0 / epsilon)
+
+
 def test_weakly_dependent_readings_have_influence_matrices(tmp_path: Path) -> None:
     applied = [plan_network(read_network(written(tmp_path, random_document(seed)))).found for seed in range(1, 12, 2)]
     assert any(each.mechanism == "gk16" for found in applied for each in found)
