@@ -24,7 +24,7 @@ from contract.guarantee import Adversary, lasting_ratios, ratio_loss, shown_loss
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 
-__all__ = ["NoJointBoundError", "joint_epsilon"]
+__all__ = ["NoJointBoundError", "check_named", "joint_epsilon"]
 
 _STRENGTH: tuple[Adversary, ...] = get_args(Adversary)
 
@@ -96,17 +96,49 @@ def _named(
             column = chains.column(one.device, one.stream)
         except ValueError as error:
             raise NoJointBoundError(str(error)) from None
-        shown, states = chains.streams[column], tuple(row[column] for row in chains.shows)
+        states = tuple(row[column] for row in chains.shows)
         if one.stream in sensors and states != shown_of.setdefault((sensors[one.stream], one.discretiser), states):
             raise NoJointBoundError(f"stream {one.stream} has the states of another, but not in its class of chains")
-        if one.clock.period_us != chains.period_us or len(one.discretiser.states) != shown.states:
-            raise NoJointBoundError(
-                f"stream {one.stream} has another period, or other states, than in a class of others"
-            )
-        if one.rate > Fraction(shown.rate):
-            raise NoJointBoundError(
-                f"stream {one.stream} tells {float(one.rate):.9g} nats in a tick, above the {shown.rate:.9g} that the "
-                "class of others allows it"
-            )
+        _check_shown(chains, column, one)
     assert isinstance(chains, JointChains)
     return shown_loss(chains, adversary).epsilon
+
+
+def _check_shown(chains: JointChains, column: int, one: AnyPolicy) -> None:
+    """Refuse a policy of a stream that is not what a class of others takes it for."""
+    shown = chains.streams[column]
+    if not isinstance(one, Policy):
+        raise NoJointBoundError(f"stream {one.stream} is measured: the class of others takes it for states")
+    if one.clock.period_us != chains.period_us or len(one.discretiser.states) != shown.states:
+        raise NoJointBoundError(f"stream {one.stream} has another period, or other states, than in a class of others")
+    if one.rate > Fraction(shown.rate):
+        raise NoJointBoundError(
+            f"stream {one.stream} tells {float(one.rate):.9g} nats in a tick, above the {shown.rate:.9g} that the "
+            "class of others allows it"
+        )
+
+
+def check_named(policies: Sequence[AnyPolicy]) -> None:
+    """Hold the streams of a device to what the classes of joint chains of the others among them take them for.
+
+    A guarantee of streams that move together counts on what each of them tells at most. Policies whose classes share
+    that out in different ways may all pass by themselves, and tell too much together.
+
+    Args:
+        policies: of all streams of one device.
+
+    Raises:
+        NoJointBoundError: a stream tells more in a tick than the class of another allows it, or is another stream than
+            that class describes, or counts its ticks otherwise.
+    """
+    for declared in policies:
+        if not isinstance(declared, Policy) or not isinstance(declared.chains, JointChains):
+            continue
+        for one in policies:
+            try:
+                column = declared.chains.column(one.device, one.stream)
+            except ValueError:
+                continue
+            _check_shown(declared.chains, column, one)
+            if one.clock != declared.clock:
+                raise NoJointBoundError(f"streams {declared.stream} and {one.stream} move together and have two clocks")

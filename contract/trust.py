@@ -53,7 +53,7 @@ from contract.fleet_documents import (
     read_document,
     verified,
 )
-from contract.joint import NoJointBoundError, joint_epsilon
+from contract.joint import NoJointBoundError, check_named, joint_epsilon
 from contract.pins import violations
 from contract.policies import AnyPolicy
 from contract.policy import Policy
@@ -290,6 +290,7 @@ class Trust:
             policies = document.for_device(mine.device)
             for policy in policies:
                 policy.verify(math.inf)
+            check_named(policies)
         except (PolicyError, GuaranteeError) as error:
             raise FalseGuaranteeError(str(error)) from None
         for policy in policies:

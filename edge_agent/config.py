@@ -112,7 +112,7 @@ def _checked(path: Path) -> dict[str, Any]:
 
 def _local_streams(config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The policies that the configuration names, verified, with their sensors."""
-    from contract.joint import joint_epsilon
+    from contract.joint import check_named, joint_epsilon
     from contract.pins import violations
     from contract.policies import read_policy
     from contract.policy import Policy
@@ -144,6 +144,7 @@ def _local_streams(config: AgentConfig, folder: Path) -> list[tuple[dict[str, An
     names = [policy["stream"] for policy, _ in streams]
     if len(set(names)) != len(names):
         raise ConfigError(f"two policies for one stream: {sorted(names)}")
+    check_named(policies)
     if config.total_ceiling is not None and (together := joint_epsilon(policies, sensors)) > config.total_ceiling:
         raise ConfigError(
             f"epsilon {together:g} of all streams together is above this device's total ceiling "

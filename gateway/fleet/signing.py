@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from contract.envelope import Envelope, decode_envelope, encode_envelope, sign
 from contract.errors import FrameError, FuguError, NotYetValidError, PolicyError
 from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, signers, write_document
+from contract.joint import check_named
 from contract.measure_policy import MeasurePolicy
 from contract.measure_table import decoded_table, encoded_table
 from contract.pins import MeasuredPins, SymbolPins, pins_of
@@ -164,9 +165,16 @@ def make_document(
         on_expiry=on_expiry,
         policies=tuple(_restamped(body, version) for body in bodies),
     )
-    for policy in policies_of(document):
-        policy.verify(math.inf)
+    _verify(document)
     return document
+
+
+def _verify(document: PolicyDocument) -> None:
+    """Derive all guarantees of a document anew, or raise."""
+    policies = policies_of(document)
+    for policy in policies:
+        policy.verify(math.inf)
+    check_named(policies)
 
 
 def policies_of(document: PolicyDocument) -> tuple[AnyPolicy, ...]:
@@ -223,8 +231,7 @@ def add_signatures(signed: Signed, keys: Sequence[Ed25519PrivateKey]) -> Signed:
     Raises:
         FuguError: a guarantee does not hold.
     """
-    for policy in policies_of(signed.document):
-        policy.verify(math.inf)
+    _verify(signed.document)
     own = sign("policy", signed.envelope.payload, keys).signatures
     every = tuple(sorted((*signed.envelope.signatures, *own), key=lambda one: one.key))
     return signed._replace(envelope=replace(signed.envelope, signatures=every), signatures=len(every))

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
-from contract.errors import CeilingError, GuaranteeError, JointBoundError
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
+from contract.errors import CeilingError, FalseGuaranteeError, GuaranteeError, JointBoundError
 from contract.guarantee import Adversary, Guarantee, ratio_loss
-from contract.joint import NoJointBoundError, joint_epsilon
+from contract.joint import NoJointBoundError, check_named, joint_epsilon
 from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Categories, Clock, Policy, Thresholds
 from contract.trust import Trust
@@ -204,3 +204,36 @@ def test_streams_that_may_alternate_are_held_to_the_larger_of_their_joint_ratios
     assert joint == ratio_loss(chains, larger, larger, "ignorant").epsilon
     own = [a * b for a, b in zip(strong.tick_ratios, other.tick_ratios, strict=True)]
     assert joint > ratio_loss(chains, own[0], own[1], "ignorant").epsilon
+
+
+def shared(light: float, motion: float) -> JointChains:
+    """Two streams that show the same but for one time in fifty, and share out what they tell."""
+    law = (0.49, 0.01, 0.01, 0.49)
+    return JointChains(
+        streams=(Shown(name="light", states=2, rate=light), Shown(name="motion", states=2, rate=motion)),
+        period_us=1_000_000,
+        shows=((0, 0), (0, 1), (1, 0), (1, 1)),
+        transitions=((law,) * 4,),
+    )
+
+
+def test_classes_that_share_out_one_epsilon_in_two_ways_do_not_run_together() -> None:
+    """Each stream takes the larger share by a class of its own: both guarantees pass, and both together break them."""
+    loud, two = flips(0.25, 0.25), Categories(categories={"off": 0, "on": 1}, states=("off", "on"))  # log 3 a tick
+    light = stream("light", loud, shared(1.1, 0.1), "ignorant", discretiser=two)
+    motion = stream("motion", loud, shared(0.1, 1.1), "ignorant", discretiser=two)
+    law, (right, wrong) = np.array(shared(1, 1).transitions[0][0]).reshape(2, 2), (0.75, 0.25)
+    told = law / law.sum(axis=1, keepdims=True) @ np.array([right, wrong])  # Pr(motion shows 0 | light)
+    assert math.log(right / wrong * told[0] / told[1]) > light.guarantee.epsilon == motion.guarantee.epsilon
+    with pytest.raises(NoJointBoundError, match="that the class of others allows it"):
+        check_named([light, motion])
+    with pytest.raises(FalseGuaranteeError, match="class of others"):
+        Trust(KEYS.enrolment(ceiling=10.0)).consider(
+            KEYS.signed(policy_document(light, motion, version=5)), "policy", NOW
+        )
+    soft = stream("motion", flips(0.49, 0.49), shared(1.1, 0.1), "ignorant", discretiser=two)
+    check_named([light, soft])
+    with pytest.raises(NoJointBoundError, match="two clocks"):
+        check_named([light, soft.model_copy(update={"clock": Clock(epoch_us=1, period_us=1_000_000)})])
+    with pytest.raises(NoJointBoundError, match="stream motion is measured"):
+        check_named([light, measure_policy(2).model_copy(update={"device": "watch", "stream": "motion"})])

@@ -104,7 +104,7 @@ class KnownChains:
         of = informed_losses if adversary == "informed" else losses
         found = [(of(member.chain, rates), _recursion_name(member.chain)) for member in self._members]
         worst = max(found, key=lambda each: float(each[0].max()))
-        known = np.max([total * self.secrets for total, _ in found], axis=0)
+        known = np.max([np.where(self.secrets > 0.0, total, 0.0) for total, _ in found], axis=0)
         return np.minimum(known, every), worst[1] if known.max() <= every.max() else ODDS_RATIO_BOUND
 
     def follows(self, length: int, adversary: Adversary) -> bool:

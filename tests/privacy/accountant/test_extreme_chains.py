@@ -220,3 +220,10 @@ def test_a_histogram_over_a_chain_of_one_way_streets() -> None:
         )
         assert claim.by_tick is not None
         assert np.all(found <= claim.by_tick * (1.0 + 1e-12))
+
+
+@pytest.mark.parametrize("length", [None, 1, 4])
+def test_a_chain_that_stays_in_one_state_loses_nothing(length: int | None) -> None:
+    """Its stationary law leaves one state possible: there are no two to tell apart."""
+    ends = MarkovChain.stationary([[1.0, 0.0], [0.3, 0.7]])
+    assert ChainAccountant((ends,)).loss(0.5, length=length).epsilon == 0.0
