@@ -18,7 +18,7 @@ from contract.errors import FuguError
 
 __all__ = ["BrokerError", "start_broker"]
 
-START_SECONDS = 20.0
+START_SECONDS = 300.0
 _MOSQUITTO = """\
 listener {port} 127.0.0.1
 allow_anonymous true

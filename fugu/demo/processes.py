@@ -13,8 +13,8 @@ from contract.errors import FuguError
 
 __all__ = ["STOP_SECONDS", "DemoError", "await_that", "gateway", "subscriber"]
 
-START_SECONDS = 90.0
-STOP_SECONDS = 30.0
+START_SECONDS = 900.0
+STOP_SECONDS = 300.0
 
 
 class DemoError(FuguError):
