@@ -333,6 +333,11 @@ class Ledger:
         """Every account, in the order of device, stream and audience."""
         return self._accounts("")
 
+    def alone(self) -> list[Key]:
+        """The accounts that have had a release that does not compose."""
+        rows = self._db.execute("SELECT device, stream, audience FROM accounts WHERE exclusive<>0 ORDER BY 1, 2, 3")
+        return list(map(Key._make, rows))
+
     def account(self, key: Key) -> Account:
         """One account.
 

@@ -8,7 +8,7 @@ names the broker's `readers.json` refuses configurations and policies that would
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -21,7 +21,7 @@ from contract.topics import NAME_PATTERN
 from gateway.privacy.chain_class import ChainClassError
 from gateway.release.allowance import allowance, joint_charge, joint_loss
 from gateway.release.charges import units_above
-from gateway.release.entries import SITE
+from gateway.release.entries import SITE, Key
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError
 
@@ -102,10 +102,16 @@ def limited(
     )
 
 
-def check_reader(reader: Reader, config: ReleaseConfig, catalogue: Catalogue) -> list[Bound]:
+def check_reader(
+    reader: Reader, config: ReleaseConfig, catalogue: Catalogue, alone: Collection[Key] = ()
+) -> list[Bound]:
     """Compute what a reader may be told, and refuse it if that is above its limit.
 
     Every stream of symbols counts for every audience, whether or not something is released about it today.
+
+    Args:
+        reader, config, catalogue: who it is, what is released, and by which policies.
+        alone: accounts of a ledger that have had their only release, whether or not it is still configured.
 
     Returns:
         The bound for each stream.
@@ -115,6 +121,12 @@ def check_reader(reader: Reader, config: ReleaseConfig, catalogue: Catalogue) ->
     """
     for name in reader.audiences:
         _audience(config, reader.name, name)
+    for key in alone:
+        if key.audience in reader.audiences and set(reader.audiences) != {key.audience}:
+            raise ReleaseConfigError(
+                f"account {reader.name} may belong to no audience beside {key.audience}, which has had a release about "
+                f"{key.device}/{key.stream} that does not compose"
+            )
     bounds = [_bound(reader, config, catalogue, device, stream) for device, stream in catalogue.symbol_streams()]
     return [bound for bound in bounds if bound is not None]
 

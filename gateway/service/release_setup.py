@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,10 +75,11 @@ def open_releases(
     plan = load_releases(config)
     wanted = jobs(plan, catalogue)
 
-    def renewed() -> list[Allowance]:
+    def renewed(known: Ledger | None = None) -> list[Allowance]:
         if plan.readers is not None:
+            alone = known.alone() if known else []
             for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
-                check_reader(reader, plan, catalogue)
+                check_reader(reader, plan, catalogue, alone)
         return allowances(plan, wanted, catalogue)
 
     renewed()
@@ -88,7 +90,7 @@ def open_releases(
     try:
         record.bind(opened)
         maker = Maker(store, catalogue, opened, secrets.randbelow, now)
-        releases = Releases(opened, maker, wanted, renewed, lambda: streams_together(catalogue), now)
+        releases = Releases(opened, maker, wanted, partial(renewed, opened), lambda: streams_together(catalogue), now)
         releases.renew()
     except BaseException:
         opened.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from fractions import Fraction
@@ -369,6 +370,22 @@ def test_a_reader_of_what_does_not_compose_belongs_to_no_other_audience(tmp_path
     ):
         with pytest.raises(ReleaseConfigError, match=text):
             check_reader(one.model_copy(update=other), config, known)
+
+
+def test_a_release_that_does_not_compose_is_not_forgotten_with_its_configuration(tmp_path: Path) -> None:
+    """It was made, and taken out of the file: who read it still may not read another audience's releases."""
+    press = NOBODY.replace("public", "press")
+    bench = Bench(tmp_path, planned("wasserstein"), audiences=NOBODY + press, fleet=FLEET)
+    bench.scene.record(*frames([LENGTH] * 4))
+    bench.work()
+    assert [frame.mechanism for frame in bench.frames] == ["wasserstein"]
+    both = Reader(name="anna", audiences=("public", "press"), epsilon=9.0, adversary="ignorant")
+    file = {"format": "fugu/2", "fleet": "home", "readers": [both.model_dump(mode="json")]}
+    (tmp_path / "readers.json").write_text(json.dumps(file))
+    write_config(tmp_path, scheduled("b", "press"), audiences='readers = "readers.json"\n' + NOBODY + press)
+    assert check_reader(both, load_releases(bench.config), catalogue(FLEET))
+    with pytest.raises(ReleaseConfigError, match="no audience beside public, which has had a release about watch/hr"):
+        bench.reopen()
 
 
 def test_every_device_of_a_sum_has_an_account_by_the_rule(tmp_path: Path) -> None:
