@@ -21,16 +21,18 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, ValidationError
 
 from contract._document import Document
 from contract.topics import NAME_PATTERN, RESERVED_DEVICES
 from gateway.deployment.accounts import Account, access_list, new_password, password_line
-from gateway.deployment.certificates import Authority, Issued
 from gateway.deployment.units import BROKER, DeploymentError, InvalidNameError, unit
 from gateway.files import new_folder, read_text, write_public, write_secret
+
+if TYPE_CHECKING:
+    from gateway.deployment.certificates import Authority, Issued
 
 __all__ = ["BrokerFolder", "Credentials", "Settings", "check_name", "create_broker", "open_broker"]
 
@@ -188,6 +190,8 @@ class BrokerFolder:
         file = self.authority_key if ca_key is None else ca_key
         if not file.exists():
             raise DeploymentError(f"the authority's key is not at {file}: say with --ca-key where it is")
+        from gateway.deployment.certificates import Authority  # nobody else waits for the certificates' library
+
         return Authority.load(self.authority_certificate.encode(), read_text(file, "the authority's key").encode())
 
 
@@ -206,6 +210,8 @@ def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder
         raise InvalidNameError(f"--bind must be an address of this machine, got {settings.bind[:80]!r}")
     folder = BrokerFolder(new_folder(path), settings)
     new_folder(folder.authority_key.parent).chmod(0o700)
+    from gateway.deployment.certificates import Authority
+
     authority = Authority.create(settings.fleet, now, settings.days)
     write_secret(folder.authority_key, authority.pem().key)
     write_public(path / "ca.pem", authority.pem().certificate)

@@ -50,6 +50,7 @@ def test_single_symbols_betray_a_table_that_is_too_weak():
     assert 1.0 < one.epsilon_low < math.log(15)
 
 
+@pytest.mark.long
 def test_forward_backward_adds_up_symbols_of_a_sticky_chain():
     states = walk(np.full(TICKS, 0.5))
     found = reached(states, symbols(states))
@@ -73,6 +74,7 @@ def test_a_learned_chain_beats_a_wrong_one(name):
     assert found[name].low > found["forward-backward"].high
 
 
+@pytest.mark.long
 def test_learned_regimes_find_slow_regimes():
     states = walk(regimes(0.95, 0.05))
     weak = NoiseTable.binary(round(0.42 * 2**32), round(0.42 * 2**32))

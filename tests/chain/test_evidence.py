@@ -31,6 +31,7 @@ def test_the_ratio_is_that_of_sums_over_paths(case):
         np.testing.assert_allclose(log_likelihood_ratio(*case, state=a, other=b), expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.long
 @bounded
 @given(medium_cases)
 def test_the_ratio_is_posterior_odds_over_prior_odds(case):

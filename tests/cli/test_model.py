@@ -174,6 +174,7 @@ def test_a_plan_from_such_a_recording_has_a_policy_with_a_state_for_missing_read
     assert "1 edges make 2 states, not 3" in fugu("policy", "check", policy).err
 
 
+@pytest.mark.long
 def test_a_small_share_of_missing_readings_says_how_far_off_estimates_can_be(fugu: Fugu, tmp_path: Path) -> None:
     rng = random.Random(6)
     rows = ["" if i % 200 == 7 else f"{rng.gauss(60, 8):.2f}" for i in range(4000)]

@@ -81,6 +81,7 @@ def test_a_file_may_begin_with_a_byte_order_mark(fugu: Fugu, walks: Path) -> Non
     assert fitted(fugu, walks) == before
 
 
+@pytest.mark.long
 def test_a_number_of_cells_chooses_their_size(fugu: Fugu, tmp_path: Path) -> None:
     generator = np.random.default_rng(6)
     walk = 0.05 * np.sin(np.cumsum(generator.normal(0, 0.1, size=(5000, 2)), axis=0))
@@ -107,6 +108,7 @@ def test_a_period_takes_the_newest_place_and_cuts_silences(fugu: Fugu, tmp_path:
     assert fitted(fugu, file)["period_seconds"] == pytest.approx(8)
 
 
+@pytest.mark.long
 def test_where_many_rows_have_no_place_the_most_visited_cell_stands_in_for_them(fugu: Fugu, tmp_path: Path) -> None:
     """A A . B . A over and over: a device with such a policy takes missing places for A as well."""
     a, b = place(0, 0), place(1, 0)

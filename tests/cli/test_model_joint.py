@@ -74,6 +74,7 @@ def test_columns_of_a_file_are_streams(fugu: Fugu, together: Path, tmp_path: Pat
     assert model.transition[0][0] == pytest.approx(0.8 * 0.88, abs=0.03)
 
 
+@pytest.mark.long
 def test_symbols_of_both_streams_are_attacked_together(fugu: Fugu, together: Path) -> None:
     done = fugu("model", "fit", together, "--column", "light,motion", "--epsilon", "4", "--json").json()
     last = done["attacked"]["steps"][-1]

@@ -71,6 +71,7 @@ def test_what_it_plans_is_what_loss_finds(fugu: Fugu) -> None:
     assert found["epsilon"] == pytest.approx(document["epsilon"], abs=1e-12)
 
 
+@pytest.mark.long
 def test_it_says_that_sampling_less_often_is_better_and_plans_that(fugu: Fugu) -> None:
     document = plan(fugu, *N10, "--epsilon", 1, "--period", ".8")
     assert document["better_every"] == 10

@@ -94,6 +94,7 @@ def test_the_policy_is_what_was_recommended_and_passes_the_check(fugu: Fugu, pla
     assert fugu("policy", "check", planned[1] / "policy.json", "--ceiling", 0.99).code == 1
 
 
+@pytest.mark.long
 def test_the_agent_takes_its_configuration(planned: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert agent(["--check", str(planned[1] / "agent.toml")]) == 0
     assert "every guarantee holds" in capsys.readouterr().out

@@ -93,6 +93,7 @@ def test_json_says_what_each_stream_may_tell(fugu: Fugu, room: Path) -> None:
     assert light["rate_alone"] > light["rate"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "said"),
     [

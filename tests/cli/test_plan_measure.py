@@ -67,6 +67,7 @@ def planner(fugu: Fugu, tmp_path: Path) -> Planner:
     return Planner(fugu, tmp_path)
 
 
+@pytest.mark.long
 def test_the_example_of_the_paper(planner: Planner) -> None:
     document = planner.document(SIX)
     golden = GOLDEN["paper"]["ex5.1"]
@@ -84,6 +85,7 @@ def test_the_example_of_the_paper(planner: Planner) -> None:
     assert document["rmse"]["optimal"]["released"] < document["rmse"]["staircase"]["released"]
 
 
+@pytest.mark.long
 def test_factors_against_absence_are_those_of_example_5_3(planner: Planner) -> None:
     """Two questions at once: is it s1, s3 or s5, and is it s4 or s6; absence answers neither."""
     spec = {**SIX, "coordinates": [[1, 0], [0, 0], [1, 0], [0, 1], [1, 0], [0, 1]]}
@@ -92,6 +94,7 @@ def test_factors_against_absence_are_those_of_example_5_3(planner: Planner) -> N
     assert "s0: 1  s1: 0  s2: 1  s3: 2  s4: 1  s5: 2" in planner.run(spec, "--quick").out
 
 
+@pytest.mark.long
 def test_noise_of_true_neighbourhoods_is_attacked(planner: Planner) -> None:
     """Example 10.8 with the path s4 - s6 - s5: every point of such noise names its state, planned noise does not."""
     law = [0, 0, 0, 1 / 3, 1 / 3, 1 / 3]
@@ -105,6 +108,7 @@ def test_noise_of_true_neighbourhoods_is_attacked(planner: Planner) -> None:
     assert "(LocalDP) it would be 100.0%" in " ".join(planner.run(spec, "--quick").out.split())
 
 
+@pytest.mark.long
 def test_location_sets_are_a_complete_graph(planner: Planner) -> None:
     complete = planner.document({**SIX, "graph": {"complete": True}})["rmse"]
     assert complete["dpls"]["raw"] == pytest.approx(complete["knorm"]["raw"], abs=1e-12)
@@ -125,6 +129,7 @@ def test_a_location_set_leaves_unlikely_states_out(planner: Planner) -> None:
     assert found == pytest.approx(math.sqrt(noise_error(kept)), abs=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("objective", ["nearest", "area", "error"])
 def test_exposed_states_are_named_and_edges_added(planner: Planner, objective: str) -> None:
     """Example 6.1, under the constraint that an initial law gives: s3, s4, s5 and s6 possible."""
@@ -142,6 +147,7 @@ def test_exposed_states_are_named_and_edges_added(planner: Planner, objective: s
     assert document["degree_of_protection"][:2] == [0, 0]
 
 
+@pytest.mark.long
 def test_errors_of_a_grid_are_the_known_ones(planner: Planner) -> None:
     known = GOLDEN["mechanisms_6x6"]["6|G_util r=1.5 (8-nbr)|1.0"]
     cells = [(x, y) for y in range(6) for x in range(6)]
@@ -161,6 +167,7 @@ def test_errors_of_a_grid_are_the_known_ones(planner: Planner) -> None:
     assert known["lp_edges_raw"] - 1e-6 <= rmse["optimal"]["released"] <= rmse["staircase"]["released"]
 
 
+@pytest.mark.long
 def test_following_the_walk_makes_estimates_better(planner: Planner) -> None:
     cells = [(x, y) for y in range(6) for x in range(6)]
     near = np.array([[max(abs(x - a), abs(y - b)) <= 1 for a, b in cells] for x, y in cells], dtype=float)
@@ -174,6 +181,7 @@ def test_following_the_walk_makes_estimates_better(planner: Planner) -> None:
         assert rmse[name]["estimate"] < rmse[name]["single"] - 0.2
 
 
+@pytest.mark.long
 def test_toml_and_json_say_the_same(fugu: Fugu, planner: Planner, tmp_path: Path) -> None:
     file = tmp_path / "spec.toml"
     file.write_text('grid = "3x2"\nepsilon = 1\ngraph = { radius = 1 }\nnames = ["a", "b", "c", "d", "e", "f"]\n')
@@ -183,6 +191,7 @@ def test_toml_and_json_say_the_same(fugu: Fugu, planner: Planner, tmp_path: Path
     assert document["degree_of_protection"] == [3, 4, 3, 3, 4, 3]
 
 
+@pytest.mark.long
 def test_a_grid_walks_at_random_by_default(planner: Planner) -> None:
     policy = planner.policy({"grid": "3x2", "epsilon": 1, "graph": {"radius": 1}}, *NAMES)
     assert policy.coordinates == ((0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1))
@@ -190,6 +199,7 @@ def test_a_grid_walks_at_random_by_default(planner: Planner) -> None:
     assert {p for _, p in policy.transition[1]} == {0.25}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("graph", "edges"),
     [
@@ -207,6 +217,7 @@ def test_every_kind_of_graph(planner: Planner, graph: Any, edges: int) -> None:
     assert sum(others.bit_count() for others in policy.measurement.neighbours) == 2 * edges
 
 
+@pytest.mark.long
 def test_real_coordinates_are_put_on_the_lattice(planner: Planner) -> None:
     walk = [[0.5, 0.5, 0.0], [0.25, 0.5, 0.25], [0.0, 0.5, 0.5]]
     spec = {"coordinates": [36.4, 37.1, 39.0], "resolution": 0.5, "unit": "C", "transition": walk}
@@ -238,6 +249,7 @@ def test_sets_that_grow_from_a_known_start(planner: Planner) -> None:
         assert sum(table.covers(tick, possible) for table in policy.measure_tables) == 2  # its own, and the fallback
 
 
+@pytest.mark.long
 def test_sets_that_come_in_turn(planner: Planner) -> None:
     turn = [[0, 0, 1, 0, 0], [0, 0, 0.5, 0.5, 0], [0.5, 0.5, 0, 0, 0], [0.5, 0.5, 0, 0, 0], [0.5, 0, 0, 0, 0.5]]
     spec = {"coordinates": [0, 3, 0, 7, 1], "transition": turn, "graph": {"complete": True}, "epsilon": 1}
@@ -248,6 +260,7 @@ def test_sets_that_come_in_turn(planner: Planner) -> None:
     assert "2 sets in turn, of 2 to 2 states" in planner.run({**spec, "initial": [1, 0, 0, 0, 0]}).out
 
 
+@pytest.mark.long
 def test_a_flat_hull_is_widened(planner: Planner) -> None:
     parts = {"coordinates": [[0, 0], [1, 0], [0, 9], [1, 9]], "transition": [[0.25] * 4] * 4, "epsilon": 1}
     document = planner.document({**parts, "graph": {"categories": [0, 0, 1, 1]}})
@@ -255,6 +268,7 @@ def test_a_flat_hull_is_widened(planner: Planner) -> None:
     assert "flat" in document["notes"][0]
 
 
+@pytest.mark.long
 def test_a_stream_that_reveals_more_than_a_point_says_so(planner: Planner) -> None:
     sticky = {"coordinates": [0, 1], "transition": [[0.9, 0.1], [0.1, 0.9]], "graph": {"complete": True}, "epsilon": 1}
     document = planner.document({**sticky, "initial": "stationary"})
@@ -285,6 +299,7 @@ def worst_of_constant_points(rate: float, start: list[float], transition: list[l
     return worst
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("enter", "leave", "start", "stationary", "real"),
     [
@@ -311,6 +326,7 @@ def test_the_streams_epsilon_is_that_of_the_start(
     assert anyhow == planner.document({**spec, "initial": "any"})
 
 
+@pytest.mark.long
 def test_a_walk_from_any_start_has_a_bound(planner: Planner) -> None:
     spec = {"grid": "2x2", "graph": {"complete": True}, "epsilon": 0.5}
     anyhow, settled = planner.document(spec), planner.document({**spec, "initial": "stationary"})
@@ -343,6 +359,7 @@ def test_every_epsilon_of_a_plan_is_one_that_its_policys_check_derives(fugu: Fug
             assert shown in fugu("policy", "check", file).out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("edit", "start"),
     [
@@ -368,6 +385,7 @@ def test_an_edited_epsilon_of_a_stream_is_not_verified(
     assert "not verified" in done.err
 
 
+@pytest.mark.long
 def test_many_states_get_staircases(planner: Planner) -> None:
     spec = {"grid": "12x12", "graph": {"radius": 1.5}, "epsilon": 1}
     document = planner.document(spec, "--quick")
@@ -380,6 +398,7 @@ def test_many_states_get_staircases(planner: Planner) -> None:
     assert policy.stream_loss.epsilon is None
 
 
+@pytest.mark.long
 def test_too_much_for_a_device_is_planned_but_makes_no_policy(planner: Planner) -> None:
     points = [[x, y, z] for x in range(5) for y in range(5) for z in range(5)]
     spec = {"coordinates": points, "transition": [[1 / 125] * 125] * 125, "graph": {"radius": 1}, "epsilon": 1}
@@ -391,6 +410,7 @@ def test_too_much_for_a_device_is_planned_but_makes_no_policy(planner: Planner) 
     assert not (planner.folder / "p.json").exists()
 
 
+@pytest.mark.long
 def test_a_delta_set_is_an_example(planner: Planner) -> None:
     spec = {**SIX, "initial": [0.4, 0.3, 0.15, 0.1, 0.04, 0.01], "delta": 0.05}
     document = planner.document(spec, "--quick")
@@ -403,6 +423,7 @@ def test_a_delta_set_is_an_example(planner: Planner) -> None:
     assert policy.stream_loss.epsilon == pytest.approx(policy.factor)
 
 
+@pytest.mark.long
 def test_a_policy_survives_the_check_of_a_device(planner: Planner) -> None:
     header = {"fleet": "f", "device": "d", "stream": "s", "period": 2, "latency": 17, "valid_until": 2_000_000_000}
     kind = {"kind": "thresholds", "edges": [1, 2, 3, 4, 5]}
@@ -419,6 +440,7 @@ def test_a_policy_survives_the_check_of_a_device(planner: Planner) -> None:
     assert all(isinstance(table.noise, NoiseTable) for table in policy.measure_tables)
 
 
+@pytest.mark.long
 def test_the_optimal_table_can_be_the_policys(planner: Planner) -> None:
     policy = planner.policy({**SIX, "mechanism": "optimal"}, *NAMES)
     assert len(policy.measure_tables[1].noise.points) <= 6
@@ -426,6 +448,7 @@ def test_the_optimal_table_can_be_the_policys(planner: Planner) -> None:
     assert categories == {f"s{state}": state for state in range(6)}
 
 
+@pytest.mark.long
 def test_from_traces_to_a_policy_with_cells(fugu: Fugu, planner: Planner, tmp_path: Path) -> None:
     generator = np.random.default_rng(7)
     walk = np.array([52.5, 13.4]) + 0.01 * np.sin(np.cumsum(generator.normal(0, 0.2, size=(4000, 2)), axis=0))
@@ -449,6 +472,7 @@ def test_from_traces_to_a_policy_with_cells(fugu: Fugu, planner: Planner, tmp_pa
     assert (measured["unit"], measured["resolution"]) == ("", [1])
 
 
+@pytest.mark.long
 def test_a_chain_of_pairs_is_fitted_planned_and_checked(fugu: Fugu, planner: Planner, tmp_path: Path) -> None:
     """A walk round three by three cells that seldom turns back: what comes next depends on where it came from."""
     ring = [(0, 0), (1, 0), (2, 0), (2, 1), (2, 2), (1, 2), (0, 2), (0, 1)]
@@ -489,6 +513,7 @@ def test_a_chain_of_pairs_is_fitted_planned_and_checked(fugu: Fugu, planner: Pla
     assert "ignorant adversary only" in refused["epsilon_stream_reason"]
 
 
+@pytest.mark.long
 def test_steps_that_change_make_other_sets_and_other_tables(planner: Planner, fugu: Fugu, tmp_path: Path) -> None:
     """At night everybody goes home, by day nobody knows where they are; each set has its table, the device agrees."""
     home = [[1.0, 0.0, 0.0, 0.0]] * 4
@@ -545,6 +570,7 @@ def test_chains_that_are_none_are_refused(planner: Planner, change: dict[str, An
     assert "Traceback" not in done.err
 
 
+@pytest.mark.long
 def test_for_people_and_as_a_picture(planner: Planner, tmp_path: Path) -> None:
     done = planner.run({**SIX, "names": ["home", "shop", "work", "gym", "pub", "park"]}, "--svg", tmp_path / "a.svg")
     assert (done.code, done.err) == (0, "")
@@ -647,6 +673,7 @@ def test_models_that_are_refused(planner: Planner, fugu: Fugu, tmp_path: Path) -
     assert "a.toml is not TOML" in fugu("plan", "measure", "--spec", tmp_path / "a.toml").err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -664,6 +691,7 @@ def test_policies_that_cannot_be_written(planner: Planner, words: tuple[str, ...
     assert not (planner.folder / "p.json").exists()
 
 
+@pytest.mark.long
 def test_states_without_a_way_on_are_refused_by_their_row(planner: Planner) -> None:
     broken = [*SIX["transition"][:5], [0] * 6]
     rounded = [[round(1 / 6, 6)] * 6] * 6

@@ -160,6 +160,7 @@ def test_a_recording_s_values_are_in_no_error(fugu: Fugu, tmp_path: Path) -> Non
 words = st.text("0123456789.:e-/naif +_x", max_size=12) | st.floats().map(str) | st.text(max_size=8)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None, suppress_health_check=UNMINDED)
 @given(words, words, words)
 @example("1e-3000", ".5", "1e999")

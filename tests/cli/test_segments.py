@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.support.command import Fugu
 
 
+@pytest.mark.long
 def test_what_segments_would_be_worth(fugu: Fugu, tmp_path: Path) -> None:
     generator = np.random.default_rng(4)
     rows, state, tick = ["t,value,seg"], 0, 0

@@ -68,6 +68,7 @@ def test_the_test_of_the_law_can_fail() -> None:
     assert stats.chisquare(occupation(values, scale), expectation(scale)).pvalue < SMALLEST_P
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCALES)
 def test_an_independent_implementation_has_the_same_law(name: str) -> None:
     """OpenDP's discrete Laplace: a two-sample test."""

@@ -109,6 +109,7 @@ def test_steps_may_be_impossible() -> None:
         loss(chains, table, "universal")
 
 
+@pytest.mark.long
 def test_a_table_is_held_to_its_guarantee_from_both_sides() -> None:
     chains = FiniteChains(transitions=(tuple(map(tuple, random_chain(5, 4))),))
     table = NoiseTable.randomised_response(4, 1_000_000_000)

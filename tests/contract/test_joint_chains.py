@@ -151,6 +151,7 @@ def test_whoever_has_any_side_information_learns_no_more_than_said(chains: Joint
             assert truth(chains, 3, known) <= epsilon
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_the_worst_weights_are_on_two_states(seed: int) -> None:
     """A step of side information, against weights at random: on two states it is reached, and nowhere is more."""
@@ -171,6 +172,7 @@ def test_the_worst_weights_are_on_two_states(seed: int) -> None:
     assert np.all(reached >= 0.9 * np.array(claimed))
 
 
+@pytest.mark.long
 def test_the_informed_of_several_streams_learn_no_more_than_said() -> None:
     """They know joint states at other ticks; or all states of one stream, this tick's too, and some of the other."""
     epsilon = shown_loss(TWO, "informed").epsilon
@@ -198,6 +200,7 @@ def test_streams_that_do_not_depend_on_each_other() -> None:
     assert stream_losses(both) == pytest.approx(alone, rel=1e-9)
 
 
+@pytest.mark.long
 def test_independent_streams_as_the_manual_has_them() -> None:
     chain = np.array([[0.95, 0.05], [0.05, 0.95]])
     chains = two_streams(np.kron(chain, chain), (0.1, 0.1))

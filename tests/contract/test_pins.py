@@ -288,6 +288,7 @@ def test_containment_is_exact_from_both_sides(wider: ChainClass, pinned: ChainCl
 PROBABILITY = st.floats(0.01, 0.99)
 
 
+@pytest.mark.long
 @given(*[st.tuples(PROBABILITY, PROBABILITY).map(lambda pair: (min(pair), max(pair))) for _ in range(4)])
 def test_a_class_that_contains_another_promises_at_least_as_much(
     q: tuple[float, float], r: tuple[float, float], own_q: tuple[float, float], own_r: tuple[float, float]

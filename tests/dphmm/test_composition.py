@@ -186,6 +186,7 @@ def test_the_local_bound_is_above_every_sequence_of_outputs(seed: int) -> None:
     assert local_step(full, near) == pytest.approx(exact, abs=1e-9)
 
 
+@pytest.mark.long
 def test_chains_that_the_local_bound_leaves_to_others() -> None:
     dying = np.eye(14)
     dying[:, 0] = 1.0

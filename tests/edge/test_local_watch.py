@@ -45,6 +45,7 @@ def go_on(agent: Agent, ticks: int) -> None:
         agent._ticks.catch_up()
 
 
+@pytest.mark.long
 def test_the_owner_of_a_running_agent_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "night.csv").write_text("value\n0\n")
     config = write_device(

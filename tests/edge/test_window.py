@@ -97,6 +97,7 @@ def test_a_window_that_was_released_before_a_restart_is_not_begun_again() -> Non
     assert rows(closed) == [(2, 10, (10,))]
 
 
+@pytest.mark.long
 @given(
     length=st.integers(1, 12),
     stride=st.integers(1, 12),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,6 +82,7 @@ def played(some: Plan, steps: list[Step], count: int) -> list[tuple[int, State, 
     return record
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(PLANS, STEPS, st.integers(1, 30))
 def test_the_rules_hold(some: Plan, steps: list[Step], count: int) -> None:
@@ -149,6 +151,7 @@ def test_both_thresholds_are_exact(size: int, success: int, error: int) -> None:
         assert ended.phase == ("stopped" if stops else "completed")
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 3000), st.lists(st.integers(100_000, 6_000_000), min_size=30, max_size=60))
 def test_the_pace_is_kept_and_used(pace: int, rhythm: list[int]) -> None:

@@ -95,6 +95,7 @@ def test_a_true_chain_gets_windows_that_are_worth_it(chain_plan: AutoPlan) -> No
     assert isinstance(one.chains, BinaryChains | BoundedChains)
 
 
+@pytest.mark.long
 def test_a_policy_says_how_many_readings_are_missing(chain_plan: AutoPlan) -> None:
     """Else the gateway takes the symbols of such ticks for those of another chain, and estimates for sure."""
     few = chain_plan._replace(readings=chain_plan.readings._replace(missing_share=0.005))
@@ -168,6 +169,7 @@ def test_a_histogram_counts_every_state() -> None:
     assert auto_policy(plan, epoch=0.0).windows[0].states == "histogram"
 
 
+@pytest.mark.long
 def test_latency_limits_what_is_compared(chain_plan: AutoPlan) -> None:
     plan = planned(simulated(1), latency_seconds=2_000.0)
     assert max(one.window_ticks or 0 for one in plan.candidates) == 33
@@ -199,6 +201,7 @@ def test_a_guess_of_the_state_now_is_never_worse_than_one_of_two() -> None:
     assert assess_now(table, fit, judged, 500, np.random.default_rng(1)).guess == pytest.approx(0.4)
 
 
+@pytest.mark.long
 def test_a_wish_that_cannot_be_met_is_a_plain_no() -> None:
     plan = planned(simulated(1), within=0.0001)
     assert plan.recommended.kind == "none"
@@ -206,12 +209,14 @@ def test_a_wish_that_cannot_be_met_is_a_plain_no() -> None:
     assert plan.least_epsilon is None or plan.least_epsilon > 1.0
 
 
+@pytest.mark.long
 def test_what_does_not_vary_is_not_worth_telling() -> None:
     plan = planned(simulated(6, q=0.45, r=0.45), latency_seconds=3_600.0, epsilon=0.2)
     assert plan.recommended.kind == "none"
     check(plan)
 
 
+@pytest.mark.long
 def test_a_recording_that_is_too_short_says_so() -> None:
     some = levels(1, 5_000)
     with pytest.raises(PlanningError, match="5000 ticks are too few to plan from"):

@@ -89,6 +89,7 @@ def test_every_mechanism_is_announced_before_its_noise_is_sought() -> None:
     assert found.best == plan_noise(request, None, None)
 
 
+@pytest.mark.long
 def test_a_measurement_says_which_fields_its_policy_lacks(tmp_path: Path) -> None:
     file = tmp_path / "spec.json"
     file.write_text(json.dumps({"grid": "2x2", "epsilon": 1, "graph": {"complete": True}, "fleet": "home"}))

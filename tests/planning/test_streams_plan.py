@@ -90,6 +90,7 @@ def enumerated(chains: JointChains, tables: Sequence[NoiseTable], ticks: int) ->
     return worst
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("adversary", "known"), [("ignorant", True), ("informed", True), ("universal", False)])
 def test_what_both_streams_tell_together_is_within_epsilon(
     model: JointModel, adversary: Adversary, known: bool
@@ -103,6 +104,7 @@ def test_what_both_streams_tell_together_is_within_epsilon(
         assert found > 0.8  # of five ticks; more of them come nearer
 
 
+@pytest.mark.long
 def test_planned_one_by_one_they_lose_more(model: JointModel) -> None:
     """Tables that keep epsilon 1 each for their own chains, enumerated together."""
     plan = plan_streams(request(model, "ignorant", known=True), ticks=2000)

@@ -144,6 +144,7 @@ def test_sensors_at_home_need_what_their_quiet_hours_need(name: str, least: floa
     assert least < noise(found.chains) < most
 
 
+@pytest.mark.long
 def test_a_regime_is_no_rarer_in_its_steps_than_one_of_its_stays_can_show() -> None:
     """Of an office nobody comes to for days, half as much tells no rarer steps, whichever stays count as a regime."""
     recording = read_recording(DATA / "occupancy_office.csv.gz", "value", 0.5)
@@ -154,6 +155,7 @@ def test_a_regime_is_no_rarer_in_its_steps_than_one_of_its_stays_can_show() -> N
         assert noise(found.chains) < max(longest, stays)
 
 
+@pytest.mark.long
 def test_three_states_and_a_step_that_never_happens() -> None:
     """Neighbours only: steps from end to end are smoothed, so that every odds ratio is finite and covers the rest."""
     generator = np.random.default_rng(5)
@@ -184,6 +186,7 @@ def test_a_recording_too_short_to_tell(states: Ints, said: str) -> None:
     assert "too short to tell" in str(error.value)
 
 
+@pytest.mark.long
 def test_the_odds_ratio_of_a_box_is_that_of_its_worst_matrix() -> None:
     generator = np.random.default_rng(2)
 

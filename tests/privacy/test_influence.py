@@ -82,6 +82,7 @@ def test_endless_windows_cost_what_a_symmetric_chain_says_in_closed_form() -> No
     assert windows[-1] <= found.scale
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("q", "r"), [((0.35, 0.5), (0.4, 0.45)), ((0.6, 0.68), (0.3, 0.31)), ((0.45, 0.62), (0.3, 0.35))]
 )

@@ -27,6 +27,7 @@ def box(bounds: tuple[float, float, float, float]) -> BinaryChains:
     return BinaryChains(q=(q0, q1), r=(r0, r1))
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(st.tuples(probability, probability, probability, probability), steps, st.floats(0, 1), st.floats(0, 1))
 @example((0.9, 0.999, 0.9, 0.999), 3, 0.3, 0.8)

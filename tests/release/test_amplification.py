@@ -93,6 +93,7 @@ def enumerated(table: NoiseTable, spread: float) -> float:
     return float(worst.ln())
 
 
+@pytest.mark.long
 @given(tables(), SPREADS)
 @settings(deadline=None)
 def test_thresholds_find_the_worst_set_of_symbols(table: NoiseTable, spread: float) -> None:
@@ -102,6 +103,7 @@ def test_thresholds_find_the_worst_set_of_symbols(table: NoiseTable, spread: flo
     assert found <= math.log(max(tick_ratios(table))) * (1 + 1e-9)
 
 
+@pytest.mark.long
 @given(tables(), SPREADS)
 @settings(deadline=None)
 def test_the_inverse_is_the_inverse(table: NoiseTable, spread: float) -> None:
@@ -139,6 +141,7 @@ def test_for_symmetric_randomised_response_a_charge_is_what_one_release_loses(rh
         assert charge(binary(rho, rho), spread) == pytest.approx(amplified_loss(binary(rho, rho), spread), rel=1e-12)
 
 
+@pytest.mark.long
 @given(tables(), st.integers(1, 4), st.integers(10**8, 5 * 10**12))
 @settings(deadline=None)
 def test_the_smallest_scale_is_within_the_budget_and_a_smaller_one_is_not(

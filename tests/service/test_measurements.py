@@ -208,6 +208,7 @@ def pairs_policy() -> MeasurePolicy:
     return MeasurePolicy.from_json(measure_policy(2, epsilon=1.5).model_copy(update=fields).to_json())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["steps that change", "pairs"])
 def test_chains_that_change_and_chains_of_pairs_are_followed_as_all_paths_add_up(tmp_path: Path, kind: str) -> None:
     """Twelve pairs, or four states; in the gap of a tick or two the steps change too."""

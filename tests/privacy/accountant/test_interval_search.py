@@ -63,6 +63,7 @@ def test_where_a_stream_ends_the_stickiest_corner_is_not_the_worst(
         assert accountant.loss(losses[0], "informed", length=len(losses)).epsilon == claimed
 
 
+@pytest.mark.long
 def test_an_allowance_of_a_stream_that_ends_holds_for_every_member() -> None:
     """The noise that is planned from it was too small: the stickiest corner decided."""
     (q0, q1), r = (0.47, 0.71), 0.0012
