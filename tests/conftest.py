@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -20,6 +21,17 @@ from tests.support.brokers import Mosquitto
 # How long one takes says nothing about the code: the machine may be busy.
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
+
+
+def pytest_configure() -> None:
+    """Thousands of tests are made once and stay: looking for garbage among them takes as long as many of them run."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Garbage is what tests leave."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
