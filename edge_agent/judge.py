@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from contract.envelope import MAX_ENVELOPE_BYTES
+from contract.envelope import MAX_ENVELOPE_BYTES, Kind
 from contract.errors import EnvelopeError, FuguError, Reason
 from contract.fleet_documents import PolicyDocument, TableDocument
 from edge_agent.config_file import read_config
@@ -25,6 +25,7 @@ from edge_agent.enrolled import open_trust, to_run
 
 MEMORY_BYTES = 1 << 29
 PROCESSOR_SECONDS = 60
+_SENT: dict[str, Kind] = {"policy": "policy", "table": "table", "time": "time"}
 
 
 def main(arguments: list[str]) -> int:
@@ -55,8 +56,8 @@ def _judge(path: Path, kind: str, payload: bytes) -> dict[str, Any]:
     trust = open_trust(config, path.parent)
     if kind == "root":
         verdict = trust.follow_roots(payload)
-    elif kind in ("policy", "table", "time"):
-        verdict = trust.consider(payload, kind, int(time.time()))  # type: ignore[arg-type]
+    elif expected := _SENT.get(kind):
+        verdict = trust.consider(payload, expected, int(time.time()))
     else:
         raise EnvelopeError(f"documents of kind {kind} are not sent")
     answer: dict[str, Any] = {"kind": verdict.document.document, "news": verdict.news, "state": verdict.state.to_json()}

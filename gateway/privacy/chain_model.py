@@ -34,13 +34,13 @@ estimates that are not those of the counts.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
-from contract._document import Document
+from contract._document import Document, first_problem
 from contract.chains import BinaryChains, BoundedChains
 from contract.discretisers import Discretiser
 from contract.errors import FuguError
@@ -56,6 +56,7 @@ __all__ = [
     "LikelihoodRatio",
     "Matrix",
     "ModelError",
+    "ModelFile",
     "SlowRegime",
     "Stay",
     "Stretches",
@@ -144,8 +145,38 @@ class Attacked(Document):
     steps: tuple[Tried, ...]
 
 
-class ChainModel(Document):
+class ModelFile(Document):
+    """A fitted chain as a file.
+
+    Attributes:
+        called: what errors call such a file.
+    """
+
+    called: ClassVar[str]
+
+    def to_json(self) -> str:
+        """Return the file's text."""
+        return json.dumps(self.model_dump(mode="json"), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read the file's text.
+
+        Raises:
+            ModelError: one line that names the first field that is wrong.
+        """
+        if len(text) > _MAX_BYTES:
+            raise ModelError(f"{cls.called} of {len(text)} bytes; at most {_MAX_BYTES} are allowed")
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise ModelError(first_problem(error, cls.called)) from None
+
+
+class ChainModel(ModelFile):
     """A fitted chain; the module's docstring lists the fields."""
+
+    called = "chain file"
 
     format: Literal[1] = 1
     source: str = Field(max_length=255)
@@ -201,26 +232,6 @@ class ChainModel(Document):
     def cells(self, confidence: float) -> Cells:
         """Clopper-Pearson intervals of every transition probability, each for itself."""
         return interval_cells(_array(self.counts), confidence)
-
-    def to_json(self) -> str:
-        """Return the file's text."""
-        return json.dumps(self.model_dump(mode="json"), indent=2) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """Read the file's text.
-
-        Raises:
-            ModelError: one line that names the first field that is wrong.
-        """
-        if len(text) > _MAX_BYTES:
-            raise ModelError(f"chain file of {len(text)} bytes; at most {_MAX_BYTES} are allowed")
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "chain file"
-            raise ModelError(f"{where}: {first['msg']}") from None
 
 
 def interval_cells(counts: NDArray[np.int64], confidence: float) -> Cells:

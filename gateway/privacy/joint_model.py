@@ -26,11 +26,10 @@ Loading is strict, and refuses estimates that are not those of the counts.
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from contract._document import Document
 from contract.discretisers import Discretiser
@@ -41,7 +40,7 @@ from gateway.privacy.chain_model import (
     Counts,
     LikelihoodRatio,
     Matrix,
-    ModelError,
+    ModelFile,
     Probability,
     SlowRegime,
     Stretches,
@@ -50,7 +49,6 @@ from gateway.privacy.chain_model import (
 __all__ = ["MOST_STREAMS", "JointModel", "StreamStates"]
 
 MOST_STREAMS = 3
-_MAX_BYTES = 1 << 24
 _SLACK = 1e-9
 _State = Annotated[int, Field(ge=0, le=254)]
 
@@ -67,8 +65,10 @@ class StreamStates(Document):
     missing_share: Probability = 0.0
 
 
-class JointModel(Document):
+class JointModel(ModelFile):
     """A fitted joint chain; the module's docstring lists the fields."""
+
+    called = "file of a joint chain"
 
     format: Literal[1] = 1
     kind: Literal["joint"] = "joint"
@@ -115,23 +115,3 @@ class JointModel(Document):
 
     def _squares(self) -> list[tuple[tuple[float, ...], ...]]:
         return [self.counts, self.transition, *(regime.transition for regime in self.regimes)]
-
-    def to_json(self) -> str:
-        """Return the file's text."""
-        return json.dumps(self.model_dump(mode="json"), indent=2) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """Read the file's text.
-
-        Raises:
-            ModelError: one line that names the first field that is wrong.
-        """
-        if len(text) > _MAX_BYTES:
-            raise ModelError(f"file of a joint chain of {len(text)} bytes; at most {_MAX_BYTES} are allowed")
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "file of a joint chain"
-            raise ModelError(f"{where}: {first['msg']}") from None

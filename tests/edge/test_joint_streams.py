@@ -24,6 +24,7 @@ from edge_agent.config import load
 from edge_agent.config_file import ConfigError
 from gateway.privacy.class_watch import why_off
 from gateway.service.kinds.symbol_model import SymbolModel, filtered, fixed_lag, told
+from tests.support.agents import toml
 from tests.support.command import runner
 from tests.support.processes import policy
 
@@ -65,14 +66,6 @@ def device(folder: Path, policies: list[Policy], ceiling: float, total: float) -
 def pins(one: Policy) -> str:
     fields = json.loads(pins_of(one).model_dump_json(exclude_none=True))
     return ", ".join(f"{key} = {toml(fields[key])}" for key in ("discretiser", "chains"))
-
-
-def toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items() if v is not None) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    return json.dumps(value)
 
 
 def test_streams_of_different_sensors_are_limited_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from contract.policies import AnyPolicy
 from contract.policy import Policy
 from edge_agent.config import load
 from edge_agent.config_file import ConfigError
+from tests.support.agents import toml
 from tests.support.brokers import PATIENCE
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
@@ -25,15 +25,6 @@ from tests.support.signing import Keys
 HEART = policy(epoch_us=0, period_us=1_000_000)
 COINS = HEART.model_copy(update={"chains": BinaryChains(q=(0.5, 0.5), r=(0.5, 0.5))})
 WRIST, CHEST = '{kind = "stdin"}', '{kind = "replay", file = "chest.csv"}'
-
-
-def toml(value: Any) -> str:
-    """A value as TOML has it."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items() if v is not None) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    return json.dumps(value)
 
 
 def device(folder: Path, *streams: tuple[AnyPolicy, str, AnyPolicy | None], **limits: float) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -140,3 +141,12 @@ def ticks(frames: list[SymbolFrame]) -> list[int]:
 def measured_plan(policy: MeasurePolicy, **changes: Any) -> StreamPlan:
     """The plan of a policy of points."""
     return replace(StreamPlan.of(policy.model_dump(mode="json"), {}), **changes)
+
+
+def toml(value: Any) -> str:
+    """A value as TOML has it."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items() if v is not None) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
