@@ -30,6 +30,7 @@ from gateway.release.charges import nats, units_above, units_below
 from gateway.release.entries import LedgerError
 from gateway.release.inversion import two_valued
 from gateway.release.ledger import Ledger
+from gateway.release.rules import noise_problem
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.manual_release import release_now
 from gateway.service.readers import Reader, check_reader
@@ -254,6 +255,20 @@ def test_verify_recomputes_by_the_rule_of_each_mechanism(
     found = verify(bench.ledger).problems
     assert any(problem in one for one in found) if problem else found == (), found
     assert all("\n" not in one for one in found)
+
+
+@pytest.mark.parametrize("mechanism", ["wasserstein", "group"])
+def test_what_does_not_compose_is_charged_the_whole_of_epsilon(tmp_path: Path, mechanism: str) -> None:
+    """Also where somebody who changed the charge has changed the stored release with it."""
+    bench = Bench(tmp_path, planned(mechanism), audiences=NOBODY, fleet=FLEET)
+    bench.scene.record(*frames([LENGTH] * 3))
+    bench.work()
+    (frame,) = bench.frames
+    with bench.ledger.snapshot() as rows:
+        (entry,) = rows.entries()
+    whole = units_below(frame.epsilon)
+    assert noise_problem(entry, frame, whole) == ""
+    assert "not charged the whole of epsilon" in noise_problem(entry, frame, whole - 1)
 
 
 STRONG = NOBODY.replace("ignorant", "informed")
