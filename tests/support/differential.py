@@ -7,12 +7,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf, nextafter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from contract.chains import JointChains, Shown
 from contract.frames import SYMBOLS, decode_symbols
+from contract.guarantee import Guarantee, shown_loss
 from contract.measure_frames import decode_measure
-from contract.policy import Categories, Discretiser
+from contract.measure_policy import sparse_rows
+from contract.policy import Categories, Discretiser, Policy
 from contract.topics import parse_topic
 from contract.window_frames import decode_window
 from contract.windows import Window
@@ -79,16 +83,29 @@ def run(
     places: list[str],
     leak: str = "",
     discretiser: Discretiser | None = None,
+    longer: bool = False,
 ) -> Seen:
-    """Run the agent once, with the same random bits and the same clock as in every other run."""
+    """Run the agent once, with the same random bits and the same clock as in every other run.
+
+    Args:
+        broker, folder, source, leak: of the run.
+        places: categories that the measured stream reads.
+        discretiser: of the stream `hr`, if another.
+        longer: whether the chain of `hr` is of order 2, and the steps between places change over a cycle.
+    """
     folder.mkdir()
     names = Categories(categories={name: x for x, name in enumerate(PLACES)}, states=PLACES)
     heart = policy(windows=WINDOWS)
     if discretiser is not None:
         windows = (Window(name="high", length=20, stride=10, states=(discretiser.states[1],), scale="20"), WINDOWS[1])
         heart = heart.model_copy(update={"discretiser": discretiser, "windows": windows})
+    steps: dict[str, Any] = {}
+    if longer:
+        heart = of_order_2(heart)
+        anywhere = sparse_rows([[1 / len(PLACES)] * len(PLACES)] * len(PLACES))
+        steps = {"cycle": 6, "changes": ({"tick": 3, "transition": anywhere},)}
     (folder / "hr.json").write_text(heart.to_json())
-    (folder / "place.json").write_text(measure_policy(3, discretiser=names).to_json())
+    (folder / "place.json").write_text(measure_policy(3, discretiser=names, **steps).to_json())
     (folder / "places.csv").write_text("\n".join(["value", *places]) + "\n")
     if source.kind == "replay":
         (folder / "hr.csv").write_text(source.text)
@@ -128,6 +145,17 @@ def run(
         tuple(covered for _, covered, _ in found if covered),
         frozenset(kind for _, _, kind in found if kind),
     )
+
+
+def of_order_2(one: Policy) -> Policy:
+    """The policy with a chain of pairs of states, and what it then loses at most."""
+    shown = Shown(name=one.stream, states=2, rate=nextafter(float(one.rate), inf))
+    moves = ((0.7, 0.3, 0.0, 0.0), (0.0, 0.0, 0.4, 0.6), (0.6, 0.4, 0.0, 0.0), (0.0, 0.0, 0.3, 0.7))
+    chains = JointChains(
+        streams=(shown,), period_us=one.clock.period_us, shows=((0,), (1,), (0,), (1,)), transitions=(moves,)
+    )
+    epsilon = shown_loss(chains, "universal").epsilon
+    return one.model_copy(update={"chains": chains, "guarantee": Guarantee(epsilon=epsilon, adversary="universal")})
 
 
 def _feed(process: subprocess.Popen[bytes], source: Source) -> None:

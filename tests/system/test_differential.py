@@ -94,6 +94,18 @@ def test_other_readings_change_nothing_that_is_not_covered(broker: Mosquitto, tm
     assert difference(one, again) == ""
 
 
+def test_chains_of_pairs_and_steps_that_change_show_no_more(broker: Mosquitto, tmp_path: Path) -> None:
+    """Which table a point is drawn from, and what the tables are, follows from the tick; the class changes no byte."""
+    first, second = USABLE["replay"]
+    one = run(broker, tmp_path / "one", first, HERE, longer=True)
+    assert one.code == 0, (tmp_path / "one" / "agent.log").read_text()
+    assert one.kinds == {"symbols", "window", "status"}
+    other = run(broker, tmp_path / "other", second, THERE, longer=True)
+    assert difference(one, other) == ""
+    assert one.covered != other.covered
+    assert difference(one, run(broker, tmp_path / "unusable", UNUSABLE["replay"], NOWHERE, longer=True)) == ""
+
+
 def test_a_baseline_tells_its_states_and_nothing_else(broker: Mosquitto, tmp_path: Path) -> None:
     """Other readings with the same states send the same bytes, symbols and counts included; other states do not."""
     baseline = Baseline(baseline_ticks=12, lowest=0.0, highest=1000.0)
