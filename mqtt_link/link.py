@@ -1,14 +1,16 @@
 """One MQTT connection that comes back by itself.
 
 paho-mqtt does the protocol, the network thread and the back-off. What is added here: the fall-back from MQTT 5 to
-3.1.1 for brokers that do not know 5, no exception of a caller ever ending the network thread, and refusals (of a
-subscription, a publication, a password) kept as text instead of lost.
+3.1.1 for brokers that do not know 5, no exception of a caller ever ending the network thread, refusals (of a
+subscription, a publication, a password) kept as text instead of lost, no waiting of small packets for large ones
+(TCP_NODELAY), and limits of what a broker can make us hold (`mqtt_link.guard`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import socket
 import ssl
 import sys
 import time
@@ -18,17 +20,19 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import paho.mqtt.client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from contract.errors import FuguError
+from mqtt_link.guard import MOST_AROUND, GuardedClient
 
 __all__ = ["Broker", "Link", "LinkError", "Will"]
 
 _log = logging.getLogger(__name__)
 _UNSUPPORTED_PROTOCOL = "Unsupported protocol version"
 SESSION_SECONDS = 7 * 24 * 3600
+MAX_PAYLOAD = 1 << 21
 ANSWER_SECONDS = 3.0
 """A broker that has not answered a connection in MQTT 5 by then is taken for one that does not know it."""
 
@@ -125,6 +129,7 @@ class Link:
         subscriptions: topics to subscribe to, at QoS 1, at every connection.
         will: published by the broker when the connection dies.
         durable: keep the session, and messages for it, at the broker while disconnected.
+        max_payload: bytes of the largest message that is taken; a broker that sends a larger one loses the connection.
         on_connected: called after every successful connection.
         on_message: called with topic, payload and whether the message was retained.
         on_published: called with the message id, and whether the broker took it, when the broker has answered.
@@ -136,11 +141,12 @@ class Link:
     subscriptions: tuple[str, ...] = ()
     will: Will | None = None
     durable: bool = False
+    max_payload: int = MAX_PAYLOAD
     on_connected: Callable[[], None] = lambda: None
     on_message: Callable[[str, bytes, bool], None] = lambda _topic, _payload, _retained: None
     on_published: Callable[[int, bool], None] = lambda _mid, _accepted: None
     last_error: str = field(default="", init=False)
-    _client: mqtt.Client | None = field(default=None, init=False)
+    _client: GuardedClient | None = field(default=None, init=False)
     _protocol: Literal["5", "3.1.1"] = field(default="5", init=False)
     _fall_back: bool = field(default=False, init=False)
     _opened: float | None = field(default=None, init=False)
@@ -177,11 +183,13 @@ class Link:
         """Publish a message.
 
         Returns:
-            Its id, which `on_published` will name; none if there is no connection (nothing is queued then).
+            Its id, which `on_published` will name; none if there is no connection, or too much of what was published
+            before is not acknowledged (nothing is queued then).
         """
         if self._client is None or not self.connected:
             return None
-        return self._client.publish(topic, payload, qos=qos, retain=retain).mid
+        sent = self._client.publish(topic, payload, qos=qos, retain=retain)
+        return None if sent.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE else sent.mid
 
     def stop(self) -> None:
         """Disconnect in order (no last will) and end the network thread."""
@@ -190,11 +198,11 @@ class Link:
             _end_thread(self._client)
             self._client = None
 
-    def _new_client(self) -> mqtt.Client:
-        version, clean = (mqtt.MQTTv5, None) if self._protocol == "5" else (mqtt.MQTTv311, not self.durable)
-        client = mqtt.Client(
-            CallbackAPIVersion.VERSION2, client_id=self.client_id, clean_session=clean, protocol=version
-        )
+    def _new_client(self) -> GuardedClient:
+        five = self._protocol == "5"
+        version = MQTTProtocolVersion.MQTTv5 if five else MQTTProtocolVersion.MQTTv311
+        clean = None if five else not self.durable
+        client = GuardedClient(self.client_id, clean, version, self.max_payload, self._refused)
         client.reconnect_delay_set(1, self.broker.max_backoff)
         client.max_inflight_messages_set(100)
         if self.broker.username is not None:
@@ -214,17 +222,25 @@ class Link:
 
     def _session(self) -> dict[str, Any]:
         """Arguments of connect that only MQTT 5 knows."""
-        if self._protocol != "5" or not self.durable:
+        if self._protocol != "5":
             return {}
         properties = Properties(PacketTypes.CONNECT)
+        properties.MaximumPacketSize = self.max_payload + MOST_AROUND
+        if not self.durable:
+            return {"properties": properties}
         properties.SessionExpiryInterval = SESSION_SECONDS
         return {"clean_start": False, "properties": properties}
 
     def _trying_5(self) -> bool:
         return self._protocol == "5" and self.broker.protocol == "auto"
 
-    def _socket_opened(self, _client: mqtt.Client, _data: Any, _socket: Any) -> None:
+    def _socket_opened(self, _client: mqtt.Client, _data: Any, opened: Any) -> None:
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._opened = time.monotonic()
+
+    def _refused(self, why: str) -> None:
+        """What the broker did ends the connection; `_connected` may have cleared an earlier error."""
+        self.last_error = why
 
     def _guard(self, callback: Callable[..., None], *arguments: object) -> None:
         """Call the owner; its exceptions must not end the network thread, nor print what it held."""
