@@ -40,6 +40,7 @@ EVENT_SECONDS = 0.1
 MAX_MESSAGE_BYTES = 1 << 19
 MAX_DOCUMENT_BYTES = 1 << 21
 MOST_WAITING = 64
+MOST_WAITING_BYTES = 4 * MAX_DOCUMENT_BYTES
 
 
 class Agent:
@@ -82,6 +83,7 @@ class Agent:
             client_id=f"{plan.fleet}-{plan.device}",
             subscriptions=(self._committed_topic, *self._tables, *followed),
             will=Will(status_topic(plan.fleet, plan.device), encode_status(will)),
+            max_payload=MAX_MESSAGE_BYTES if self._fleet is None else MAX_DOCUMENT_BYTES,
             on_connected=lambda: self._later(self._connected),
             on_message=lambda topic, payload, _retained: self._delivered(topic, payload),
             on_published=lambda mid, accepted: self._later(lambda: self._sender.answered(mid, accepted)),
@@ -94,6 +96,7 @@ class Agent:
         self._cut_off = False
         self._local = LocalStatus(plan.outbox, f"{plan.fleet}/{plan.device}")
         self._watched = LocalWatch(plan.outbox)
+        self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
         self.rejected = 0
         self.dropped = 0
 
@@ -136,11 +139,12 @@ class Agent:
         self._wake.set()
 
     def _delivered(self, topic: str, payload: bytes) -> None:
-        """Keep a message for the loop, unless it is too large or too many wait; called in the network thread."""
-        most = MAX_MESSAGE_BYTES if self._fleet is None else MAX_DOCUMENT_BYTES
-        if len(payload) > most or self._events.qsize() >= MOST_WAITING:
+        """Keep a message for the loop, unless too many wait; called in the network thread."""
+        waiting = self._bytes_delivered - self._bytes_taken
+        if waiting + len(payload) > MOST_WAITING_BYTES or self._events.qsize() >= MOST_WAITING:
             self.dropped += 1
             return
+        self._bytes_delivered += len(payload)
         self._later(lambda: self._arrived(topic, payload))
 
     # MQTT
@@ -184,6 +188,7 @@ class Agent:
         self._connected_anew = True
 
     def _arrived(self, topic: str, payload: bytes) -> None:
+        self._bytes_taken += len(payload)
         if topic == self._committed_topic:
             try:
                 self._sender.committed(decode_committed(payload))

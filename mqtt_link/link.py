@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 _UNSUPPORTED_PROTOCOL = "Unsupported protocol version"
 SESSION_SECONDS = 7 * 24 * 3600
 MAX_PAYLOAD = 1 << 21
+"""The largest document."""
 ANSWER_SECONDS = 3.0
 """A broker that has not answered a connection in MQTT 5 by then is taken for one that does not know it."""
 
@@ -129,7 +130,8 @@ class Link:
         subscriptions: topics to subscribe to, at QoS 1, at every connection.
         will: published by the broker when the connection dies.
         durable: keep the session, and messages for it, at the broker while disconnected.
-        max_payload: bytes of the largest message that is taken; a broker that sends a larger one loses the connection.
+        max_payload: bytes of the largest message that is taken; a broker that sends a larger one loses the connection
+            (in MQTT 3.1.1, which cannot announce it, if it is above 2 MiB, too).
         on_connected: called after every successful connection.
         on_message: called with topic, payload and whether the message was retained.
         on_published: called with the message id, and whether the broker took it, when the broker has answered.
@@ -202,7 +204,9 @@ class Link:
         five = self._protocol == "5"
         version = MQTTProtocolVersion.MQTTv5 if five else MQTTProtocolVersion.MQTTv311
         clean = None if five else not self.durable
-        client = GuardedClient(self.client_id, clean, version, self.max_payload, self._refused)
+        # A broker of MQTT 3.1.1 cannot be told: it would send what is too large again at every connection.
+        most = self.max_payload if five else max(self.max_payload, MAX_PAYLOAD)
+        client = GuardedClient(self.client_id, clean, version, most, self._refused)
         client.reconnect_delay_set(1, self.broker.max_backoff)
         client.max_inflight_messages_set(100)
         if self.broker.username is not None:

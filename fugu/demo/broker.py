@@ -25,6 +25,7 @@ allow_anonymous true
 persistence false
 max_queued_messages 0
 set_tcp_nodelay true
+{options}
 """
 
 
@@ -33,12 +34,13 @@ class BrokerError(FuguError):
 
 
 @contextmanager
-def start_broker(kind: str, folder: Path) -> Iterator[tuple[int, str]]:
+def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[int, str]]:
     """Run a broker while the context lasts.
 
     Args:
         kind: "mosquitto", "embedded", or "auto" for the first of these that is installed.
         folder: where its configuration and log go.
+        options: further lines for Mosquitto's configuration.
 
     Yields:
         Its port, and its name.
@@ -52,7 +54,7 @@ def start_broker(kind: str, folder: Path) -> Iterator[tuple[int, str]]:
     port = _free_port()
     if mosquitto is not None and kind != "embedded":
         config = folder / "mosquitto.conf"
-        config.write_text(_MOSQUITTO.format(port=port))
+        config.write_text(_MOSQUITTO.format(port=port, options=options))
         command, name = [mosquitto, "-c", str(config)], "Mosquitto"
     else:
         command, name = [sys.executable, "-m", "fugu.demo.broker", str(port)], "embedded broker (amqtt)"

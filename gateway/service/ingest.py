@@ -19,7 +19,18 @@ from gateway.service.kinds.symbols import Symbols
 from gateway.service.kinds.windows import Windows
 from gateway.service.policies import Catalogue, UnknownDeviceError
 
-__all__ = ["MAX_PAYLOAD_BYTES", "Acknowledged", "Birth", "Connected", "Event", "Inbox", "Ingest", "Message", "Received"]
+__all__ = [
+    "MAX_PAYLOAD_BYTES",
+    "MAX_POINTS_BYTES",
+    "Acknowledged",
+    "Birth",
+    "Connected",
+    "Event",
+    "Inbox",
+    "Ingest",
+    "Message",
+    "Received",
+]
 
 
 class Message(NamedTuple):
@@ -111,7 +122,7 @@ class Inbox:
 MAX_PAYLOAD_BYTES = len(encode_symbols(SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS), bits=8)))
 """The largest symbol frame; a status message and window counts are smaller, too."""
 MAX_POINTS_BYTES = len(encode_measure(MeasureFrame(1, -1, 0, 3, (Released(0, (0, 0, 0)),) * MAX_MEASURE_TICKS)))
-"""The largest frame of points."""
+"""The largest frame of points, and the largest message of all."""
 _POINTS = bytes([MEASURE])
 
 

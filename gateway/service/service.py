@@ -24,7 +24,17 @@ from contract.topics import status_topic, symbols_topic, window_topic
 from gateway.dphmm.tracking import warm as warm_points
 from gateway.release.ledger import Ledger
 from gateway.service.fleet_service import FleetFiles, FleetService
-from gateway.service.ingest import Acknowledged, Birth, Connected, Event, Inbox, Ingest, Message, Received
+from gateway.service.ingest import (
+    MAX_POINTS_BYTES,
+    Acknowledged,
+    Birth,
+    Connected,
+    Event,
+    Inbox,
+    Ingest,
+    Message,
+    Received,
+)
 from gateway.service.kinds.symbol_model import warm
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import Publisher
@@ -113,6 +123,7 @@ class Gateway:
                 *(FleetService.topics(fleet) if settings.enrolled else ()),
             ),
             durable=True,
+            max_payload=MAX_POINTS_BYTES,
             on_connected=lambda: self._inbox.notify(Connected()),
             on_message=self._delivered,
             on_published=self._answered,

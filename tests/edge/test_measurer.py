@@ -28,7 +28,7 @@ from contract.measure_table import MOST_HELD, Noise, StaircaseNoise, TimedTable,
 from contract.noise_table import NoiseTable
 from contract.staircase import Staircase
 from contract.topics import committed_topic, status_topic, table_topic
-from edge_agent.agent import MAX_MESSAGE_BYTES, MOST_WAITING, Agent
+from edge_agent.agent import MOST_WAITING, MOST_WAITING_BYTES, Agent
 from edge_agent.config import check_in_child, load
 from edge_agent.config_file import ConfigError
 from edge_agent.measurer import MAX_TABLE_BYTES, MeasurePlan, Measurer, TableRefusedError
@@ -419,7 +419,7 @@ def test_a_flood_of_messages_neither_fills_the_memory_nor_stops_the_ticks(tmp_pa
     policy = measure_policy(3, tables=False)
     plan = agent_plan(tmp_path, Broker(port=9), measured_plan(policy), forget="committed", drain_seconds=0.0)
     agent = Agent(plan, [ReplaySensor(["c0"], loop=True)], system_entropy(), clock := JumpingClock(0))
-    agent._delivered(table_topic("home", "watch", "place"), bytes(MAX_MESSAGE_BYTES + 1))
+    agent._delivered(table_topic("home", "watch", "place"), bytes(MOST_WAITING_BYTES + 1))
     assert (agent.dropped, agent._events.qsize()) == (1, 0)
     for _ in range(MOST_WAITING + 5):
         agent._delivered(table_topic("home", "watch", "place"), message(MARKED))

@@ -1,0 +1,167 @@
+"""How long a frame takes to become an estimate: Mosquitto, gateway and TLS, with and without TCP_NODELAY.
+
+Usage: python benchmarks/latency.py [--json]      (make bench installs a broker)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import pwd
+import queue
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from unittest.mock import patch
+
+from contract.chains import BinaryChains
+from contract.frames import SymbolFrame, decode_estimate, encode_symbols
+from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
+from contract.policy import Clock, Policy, Thresholds
+from contract.topics import estimate_topic, symbols_topic
+from fugu.demo.broker import start_broker
+from gateway.deployment.certificates import Authority
+from gateway.service import GatewaySettings, run
+from mqtt_link import Broker, Link
+
+FRAMES, ROUNDS = 150, 3
+TICKS = 10
+NAMES = "bench", "watch", "hr"
+
+
+def main() -> int:
+    """Measure and print, or be the gateway of a measurement."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--gateway", metavar="FOLDER", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--wait", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.gateway is not None:
+        logging.basicConfig(level=logging.ERROR)
+        folder: Path = options.gateway
+        settings = GatewaySettings("bench", _broker(folder, options.port), folder / "s.sqlite", folder / "policies")
+        with _small_packets(wait=options.wait):
+            return run(settings)
+    figures = measured()
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        for name, value in figures.items():
+            print(f"{name:55} {value}")
+    return 0
+
+
+def measured() -> dict[str, float]:
+    """Medians of all frames of interleaved rounds, in milliseconds."""
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(ROUNDS):
+        for wait in times:
+            with tempfile.TemporaryDirectory() as name:
+                times[wait] += _round(Path(name), wait=wait)
+    without, with_it = (statistics.median(times[wait]) * 1e3 for wait in (True, False))
+    return {
+        "frame to estimate, without TCP_NODELAY: ms (median)": round(without, 2),
+        "frame to estimate, with TCP_NODELAY: ms (median)": round(with_it, 2),
+        "ratio": round(without / with_it, 1),
+    }
+
+
+def _round(folder: Path, *, wait: bool) -> list[float]:
+    now = time.time_ns() // 1000
+    policy = Policy(
+        fleet=NAMES[0],
+        device=NAMES[1],
+        stream=NAMES[2],
+        version=1,
+        clock=Clock(epoch_us=now - 2 * FRAMES * TICKS * 1_000_000, period_us=1_000_000),
+        frame_ticks=TICKS,
+        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
+        table=NoiseTable.binary(2_050_000_000, 2_050_000_000),
+        chains=BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35)),
+        guarantee=Guarantee(epsilon=1.0, adversary="universal"),
+    )
+    (folder / "policies").mkdir()
+    (folder / "policies" / "hr.json").write_text(policy.to_json())
+    authority = Authority.create(NAMES[0], datetime.now(UTC), 2)
+    issued = authority.issue_server(["127.0.0.1"], datetime.now(UTC), 1)
+    files = {"ca.pem": authority.pem().certificate, "broker.pem": issued.certificate, "broker.key": issued.key}
+    for file, content in files.items():
+        (folder / file).write_bytes(content)
+    tls = f"cafile {folder}/ca.pem\ncertfile {folder}/broker.pem\nkeyfile {folder}/broker.key\n"
+    tls += f"user {pwd.getpwuid(os.geteuid()).pw_name}\n"  # who may read these files
+    with start_broker("mosquitto", folder, tls) as (port, _):
+        command = [sys.executable, __file__, "--gateway", str(folder), "--port", str(port)]
+        with subprocess.Popen([*command, *(["--wait"] if wait else [])]) as gateway:
+            try:
+                with _small_packets(wait=wait):
+                    return _exchange(_broker(folder, port))
+            finally:
+                gateway.terminate()
+
+
+def _exchange(broker: Broker) -> list[float]:
+    """Publish frame by frame, each when the estimate of the one before is there; seconds from one to the other."""
+    answers: queue.SimpleQueue[int] = queue.SimpleQueue()
+    link = Link(
+        broker,
+        client_id="device",
+        subscriptions=(estimate_topic(*NAMES),),
+        on_message=lambda _topic, payload, _retained: answers.put(decode_estimate(payload).current_tick),
+    )
+    link.start()
+    times = []
+    try:
+        for number in range(FRAMES):
+            first = number * TICKS
+            frame = encode_symbols(SymbolFrame(1, first - 1, first, bytes(TICKS)))
+            start = time.perf_counter()
+            while link.publish(symbols_topic(*NAMES), frame) is None or not _answered(answers, first, number):
+                link.maintain()
+                time.sleep(0.05)
+            times.append(time.perf_counter() - start)
+    finally:
+        link.stop()
+    return times[10:]
+
+
+def _answered(answers: queue.SimpleQueue[int], first: int, number: int) -> bool:
+    """Whether the estimate of a frame has come; the first has to wait for the gateway, and is sent until it has."""
+    try:
+        while answers.get(timeout=60.0 if number else 0.5) < first:
+            pass
+    except queue.Empty:
+        if number:
+            raise SystemExit("no estimate came") from None
+        return False
+    return True
+
+
+def _broker(folder: Path, port: int) -> Broker:
+    return Broker(port=port, ca_file=str(folder / "ca.pem"), max_backoff=1)
+
+
+def _small_packets(*, wait: bool) -> AbstractContextManager[object]:
+    """Leave connections as the operating system opens them: a small packet waits for the answer to the one before."""
+    if not wait:
+        return nullcontext()
+    opened = vars(Link)["_socket_opened"]
+
+    def undone(link: Link, client: object, data: object, connection: socket.socket) -> None:
+        opened(link, client, data, connection)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+
+    return patch.object(Link, "_socket_opened", undone)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
