@@ -1,6 +1,7 @@
 """From what the broker delivers to a validated frame, or to a reason why not; nothing here can stop the gateway.
 
-Between the network thread and the worker is a queue that is bounded, and emptied many at a time.
+Between the network thread and the worker is a queue that is bounded, in messages and in bytes, and emptied many at a
+time.
 """
 
 from __future__ import annotations
@@ -58,24 +59,31 @@ class Inbox:
     """A queue that makes the network thread wait when it is full, so that the rest stays with the broker.
 
     Args:
+        capacity: in messages.
+        capacity_bytes: of their payloads together; a message that begins below it is taken.
         patience: seconds to wait for room; then the message is refused (its device will send it again).
     """
 
-    def __init__(self, capacity: int, patience: float) -> None:
+    def __init__(self, capacity: int, capacity_bytes: int, patience: float) -> None:
         self._capacity = capacity
+        self._capacity_bytes = capacity_bytes
         self._patience = patience
+        self._bytes = 0
+        self._oversized = 0
         self._events: deque[Event] = deque()
         self._changed = Condition()
         self._closed = False
 
     def deliver(self, message: Message) -> bool:
-        """Append a message; false if the queue is closed or remains full."""
+        """Append a message, unless it is larger than any valid one; false if the queue is closed or remains full."""
         with self._changed:
-            room = self._changed.wait_for(
-                lambda: self._closed or len(self._events) < self._capacity, timeout=self._patience
-            )
+            if len(message.payload) > MAX_POINTS_BYTES:
+                self._oversized += 1
+                return True
+            room = self._changed.wait_for(lambda: self._closed or self._has_room, timeout=self._patience)
             if self._closed or not room:
                 return False
+            self._bytes += len(message.payload)
             self._append(message)
             return True
 
@@ -89,7 +97,8 @@ class Inbox:
         with self._changed:
             self._changed.wait_for(lambda: self._events or self._closed, timeout=timeout)
             taken = [self._events.popleft() for _ in range(min(most, len(self._events)))]
-            if len(self._events) < self._capacity:
+            self._bytes -= sum(len(event.payload) for event in taken if isinstance(event, Message))
+            if self._has_room:
                 self._changed.notify_all()
             return taken
 
@@ -99,7 +108,14 @@ class Inbox:
             self._changed.wait_for(lambda: bool(self._events), timeout=timeout)
             taken = list(self._events)
             self._events.clear()
+            self._bytes = 0
             return taken
+
+    def oversized(self) -> int:
+        """How many messages were too large to be taken, since this was asked last."""
+        with self._changed:
+            found, self._oversized = self._oversized, 0
+            return found
 
     def close(self) -> None:
         """Refuse messages from now on."""
@@ -112,6 +128,10 @@ class Inbox:
         """Whether the queue is closed and empty."""
         with self._changed:
             return self._closed and not self._events
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._events) < self._capacity and self._bytes < self._capacity_bytes
 
     def _append(self, event: Event) -> None:
         self._events.append(event)

@@ -1,7 +1,8 @@
 """What the gateway says: watermarks to devices, estimates to whoever listens.
 
-Estimates wait in the store's outbox until the broker has acknowledged them, so that neither a crash nor a broken
-connection loses one; a watermark is said again whenever its device gives a sign of life.
+Both have a share of what may be under way, so that neither holds up the other. Estimates wait in the store's outbox
+until the broker has acknowledged them, so that neither a crash nor a broken connection loses the newest one; a
+watermark is said again whenever its device gives a sign of life.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from contract.frames import encode_committed
 from contract.topics import committed_topic, estimate_topic
 from gateway.service.recorder import Recorder
 from gateway.service.store import Outgoing, Store
+from gateway.service.waiting import Waiting
 from mqtt_link import Link
 
 __all__ = ["Publisher"]
 
-MAX_IN_FLIGHT = 400
+MAX_IN_FLIGHT = 200
+"""Watermarks that the broker has not acknowledged, at most; and as many messages of estimates."""
+_READ = 1_000
 _FORGET_EVERY = 500
 
 
@@ -34,7 +38,8 @@ class Publisher:
     """Publishes as much as the connection takes, and remembers the rest.
 
     Args:
-        counters: counts `committed` and `estimates`.
+        counters: counts `committed`, `estimates` (messages), and `coalesced` (frames whose estimates are not published,
+            because too many newer ones of their stream waited).
     """
 
     def __init__(self, link: Link, fleet: str, store: Store, recorder: Recorder, counters: Counter[str]) -> None:
@@ -44,8 +49,10 @@ class Publisher:
         self._recorder = recorder
         self._counters = counters
         self._owed: dict[str, None] = {}
-        self._in_flight: dict[int, _Sending | None] = {}
-        self._sent_through = 0
+        self._watermarks: set[int] = set()
+        self._estimates: dict[int, _Sending] = {}
+        self._waiting = Waiting()
+        self._read_through = 0
         self._done: list[int] = []
         self._counter = time.time_ns() // 1000
 
@@ -55,31 +62,20 @@ class Publisher:
 
     def acknowledged(self, message_id: int) -> None:
         """The broker has a message."""
-        if (sending := self._in_flight.pop(message_id, None)) is not None:
+        self._watermarks.discard(message_id)
+        if (sending := self._estimates.pop(message_id, None)) is not None:
             sending.left -= 1
             if sending.left == 0:
                 self._done.append(sending.serial)
 
     def pump(self, *, idle: bool) -> None:
-        """Publish what fits into the window; when there is nothing else to do, also tidy the outbox.
+        """Publish what there is room for; when there is nothing else to do, also tidy the outbox.
 
         Raises:
             sqlite3.Error: if the store cannot be used; nothing is lost then.
         """
-        while self._owed and self._room():
-            device = next(iter(self._owed))
-            for message in self._recorder.committed(device):
-                self._counter += 1  # above those of every earlier start, whose messages were fewer than microseconds
-                payload = encode_committed(replace(message, counter=self._counter))
-                if not self._publish(committed_topic(self._fleet, device), payload, None):
-                    return
-                self._counters["committed"] += 1
-            del self._owed[device]
-        if room := self._room():
-            for outgoing in self._store.outbox(self._sent_through, room):
-                if not self._send(outgoing):
-                    break
-                self._sent_through = outgoing.serial
+        self._say_watermarks()
+        self._say_estimates()
         if self._done and (idle or len(self._done) >= _FORGET_EVERY):
             self._store.forget_outgoing(self._done)
             self._done.clear()
@@ -87,24 +83,47 @@ class Publisher:
     @property
     def finished(self) -> bool:
         """Whether nothing is owed or under way."""
-        return not self._owed and not self._in_flight and not self._done
+        return not (self._owed or self._watermarks or self._estimates or self._done)
 
-    def _room(self) -> int:
-        return max(MAX_IN_FLIGHT - len(self._in_flight), 0) if self._link.connected else 0
+    def _say_watermarks(self) -> None:
+        while self._owed and self._link.connected and len(self._watermarks) < MAX_IN_FLIGHT:
+            device = next(iter(self._owed))
+            for message in self._recorder.committed(device):
+                self._counter += 1  # above those of every earlier start, whose messages were fewer than microseconds
+                payload = encode_committed(replace(message, counter=self._counter))
+                if (message_id := self._link.publish(committed_topic(self._fleet, device), payload)) is None:
+                    return
+                self._watermarks.add(message_id)
+                self._counters["committed"] += 1
+            del self._owed[device]
+
+    def _say_estimates(self) -> None:
+        while new := self._store.outbox(self._read_through, _READ):
+            for outgoing in new:
+                if (left_out := self._waiting.put(outgoing)) is not None:
+                    self._done.append(left_out)
+                    self._counters["coalesced"] += 1
+            self._read_through = new[-1].serial
+        if not self._link.connected:
+            return
+        taken = self._waiting.take(max(MAX_IN_FLIGHT - len(self._estimates), 0))
+        sent = 0
+        try:
+            while sent < len(taken) and self._send(taken[sent]):
+                sent += 1
+        finally:
+            for unsent in taken[sent:]:
+                self._waiting.put(unsent)
 
     def _send(self, outgoing: Outgoing) -> bool:
-        if not (messages := list(self._recorder.estimates(outgoing))):
+        messages = list(self._recorder.estimates(outgoing))
+        if not messages:
             self._done.append(outgoing.serial)
         sending = _Sending(outgoing.serial, len(messages))
         topic = estimate_topic(self._fleet, outgoing.device, outgoing.stream)
         for message in messages:
-            if not self._publish(topic, message, sending):
+            if (message_id := self._link.publish(topic, message)) is None:
                 return False
+            self._estimates[message_id] = sending
             self._counters["estimates"] += 1
-        return True
-
-    def _publish(self, topic: str, payload: bytes, sending: _Sending | None) -> bool:
-        if (message_id := self._link.publish(topic, payload)) is None:
-            return False
-        self._in_flight[message_id] = sending
         return True

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from contract.errors import FuguError
+from contract.errors import FuguError, Reason
 from contract.frames import MAX_FRAME_TICKS
 from contract.topics import status_topic, symbols_topic, window_topic
 from gateway.dphmm.tracking import warm as warm_points
@@ -51,6 +51,7 @@ __all__ = ["Gateway", "GatewaySettings", "SettingsError", "run"]
 
 _log = logging.getLogger(__name__)
 _INBOX_MESSAGES = 20_000
+_INBOX_BYTES = 1 << 25
 _INBOX_PATIENCE_SECONDS = 5.0
 _BATCH = 1_000
 _IDLE_SECONDS = 0.5
@@ -112,7 +113,7 @@ class Gateway:
         self._ledger: Ledger | None = None
         self._releases: Releases | None = None
         self._enrolled: FleetService | None = None
-        self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_PATIENCE_SECONDS)
+        self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES, _INBOX_PATIENCE_SECONDS)
         self._link = Link(
             settings.broker,
             client_id=f"gateway-{fleet}",
@@ -249,6 +250,9 @@ class Gateway:
 
     def _round(self, events: Sequence[Event]) -> None:
         batch: list[Received] = []
+        if oversized := self._inbox.oversized():
+            self.counters["received"] += oversized
+            self.counters[Reason.OVERSIZED] += oversized
         for event in events:
             if isinstance(event, Message):
                 if self._enrolled is not None and self._enrolled.heard(event.topic, event.payload):

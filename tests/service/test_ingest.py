@@ -10,7 +10,7 @@ from contract.chains import BoundedChains
 from contract.errors import FrameError
 from contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame, encode_status, encode_symbols
 from contract.noise_table import NoiseTable
-from gateway.service.ingest import MAX_PAYLOAD_BYTES, Birth, Ingest, Received
+from gateway.service.ingest import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES, Birth, Inbox, Ingest, Message, Received
 from tests.support.scenes import BOUNDED, TERNARY, catalogue, policy
 
 TOPIC = "fugu/2/home/watch/symbols/hr"
@@ -95,3 +95,26 @@ def test_only_a_birth_is_a_birth() -> None:
     assert ingest.read("fugu/2/home/watch/status", BIRTH) == Birth("watch")
     assert ingest.read("fugu/2/home/watch/status", WILL) is None
     assert counters == {"received": 2}
+
+
+def test_an_inbox_is_full_when_its_bytes_are_and_takes_again_when_they_are_read() -> None:
+    inbox = Inbox(1_000, 10_000, 0.0)
+    payload = bytes(4_000)
+    taken = [inbox.deliver(Message(TOPIC, payload)) for _ in range(5)]
+    assert taken == [True, True, True, False, False]
+    assert len(inbox.take(1, 0.0)) == 1
+    assert [inbox.deliver(Message(TOPIC, payload)) for _ in range(2)] == [True, False]
+    assert len(inbox.take(1_000, 0.0)) == 3
+    assert inbox.deliver(Message(TOPIC, payload))
+    inbox.close()
+    assert not inbox.deliver(Message(TOPIC, b""))
+    assert len(inbox.take_after_close(0.0)) == 1
+
+
+def test_a_message_larger_than_any_valid_one_never_enters_the_inbox_and_is_counted() -> None:
+    inbox = Inbox(10, 1 << 20, 0.0)
+    assert inbox.deliver(Message(TOPIC, bytes(MAX_POINTS_BYTES)))
+    for _ in range(100):
+        assert inbox.deliver(Message(TOPIC, bytes(MAX_POINTS_BYTES + 1)))
+    assert len(inbox.take(1_000, 0.0)) == 1
+    assert (inbox.oversized(), inbox.oversized()) == (100, 0)

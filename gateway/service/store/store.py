@@ -33,7 +33,8 @@ CREATE TABLE policies (
 CREATE TABLE coverage (
     stream INTEGER NOT NULL, after INTEGER NOT NULL, through INTEGER NOT NULL, PRIMARY KEY (stream, after))
     WITHOUT ROWID;
-CREATE TABLE outbox (serial INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL, frame INTEGER NOT NULL);
+CREATE TABLE outbox (
+    serial INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL, frame INTEGER NOT NULL, UNIQUE (stream, frame));
 """
 # A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts windows, not
 # ticks.
@@ -119,11 +120,11 @@ class Store:
         self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, merge.after, merge.through))
 
     def queue_estimates(self, stream: int, frame: int) -> None:
-        """Put what a frame determines into the outbox."""
-        self._db.execute("INSERT INTO outbox (stream, frame) VALUES (?, ?)", (stream, frame))
+        """Put what a frame determines into the outbox, under a new serial if it waits there already."""
+        self._db.execute("INSERT OR REPLACE INTO outbox (stream, frame) VALUES (?, ?)", (stream, frame))
 
     def outbox(self, after: int, limit: int) -> list[Outgoing]:
-        """Estimates that wait to be published, oldest first."""
+        """Estimates that wait to be published, in the order in which they were put there."""
         query = (
             "SELECT serial, outbox.stream, device, streams.stream, frame FROM outbox JOIN streams ON id=outbox.stream "
             "WHERE serial>? ORDER BY serial LIMIT ?"
@@ -135,7 +136,7 @@ class Store:
         return found
 
     def forget_outgoing(self, serials: Iterable[int]) -> None:
-        """Remove what has been published."""
+        """Remove what has been published, or is not to be."""
         with self.transaction():
             self._db.executemany("DELETE FROM outbox WHERE serial=?", [(serial,) for serial in serials])
 

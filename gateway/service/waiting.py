@@ -1,0 +1,59 @@
+"""Which estimates are published next: the newest of every stream in turn.
+
+A live subscriber wants what is newest, and none of them should wait for a device that sends much. So streams take
+turns, each with the newest frames that wait, as many as fit its share; what a stream has waiting beyond that follows
+when nothing newer is there, up to `MOST_WAITING` frames. Older ones are not published any more: they are in the store,
+for whoever asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gateway.service.store import Outgoing
+
+__all__ = ["MOST_WAITING", "Waiting"]
+
+MOST_WAITING = 32
+"""Frames of one sequence, at most, whose estimates wait."""
+
+
+@dataclass
+class _Line:
+    """One sequence of frames: whose it is, and the serials of what waits, by frame."""
+
+    of: Outgoing
+    serials: dict[int, int] = field(default_factory=dict)
+
+
+class Waiting:
+    """What waits, by sequence; the store has the same."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, _Line] = {}
+
+    def __len__(self) -> int:
+        return sum(len(line.serials) for line in self._lines.values())
+
+    def put(self, outgoing: Outgoing) -> int | None:
+        """Add one, in place of what waits of the same frame.
+
+        Returns:
+            The serial of one that is not published any more, if there are too many of its sequence.
+        """
+        line = self._lines.setdefault(outgoing.stream_id, _Line(outgoing))
+        line.serials[outgoing.frame] = outgoing.serial
+        return line.serials.pop(min(line.serials)) if len(line.serials) > MOST_WAITING else None
+
+    def take(self, room: int) -> list[Outgoing]:
+        """Remove so many, the newest of each sequence in turn; those of one sequence in their order."""
+        taken: list[Outgoing] = []
+        share = max(1, room // max(1, len(self._lines)))
+        while self._lines and (left := room - len(taken)) > 0:
+            number = next(iter(self._lines))
+            line = self._lines.pop(number)
+            newest = sorted(line.serials)[-min(share, left) :]
+            taken += [line.of._replace(serial=line.serials.pop(frame), frame=frame) for frame in newest]
+            if line.serials:
+                self._lines[number] = line
+        return taken

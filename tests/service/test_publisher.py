@@ -1,0 +1,278 @@
+"""What the gateway publishes when more waits than the connection takes: shares, turns, and what is left out."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from contract.frames import SymbolFrame, decode_estimate
+from contract.topics import parse_topic
+from contract.window_frames import WindowFrame
+from contract.windows import Window
+from gateway.service.ingest import Received
+from gateway.service.publisher import MAX_IN_FLIGHT, Publisher
+from gateway.service.store import Outgoing
+from gateway.service.waiting import MOST_WAITING, Waiting
+from tests.support.scenes import Scene, frames, policy
+
+DEVICES = tuple(f"d{number:03d}" for number in range(40))
+
+
+class SlowLink:
+    """A connection whose broker answers when a test says so."""
+
+    def __init__(self) -> None:
+        self.connected = True
+        self.sent: list[tuple[str, bytes]] = []
+        self.answered = 0
+
+    def publish(self, topic: str, payload: bytes) -> int | None:
+        if not self.connected:
+            return None
+        self.sent.append((topic, payload))
+        return len(self.sent)
+
+    def answers(self, most: int) -> list[int]:
+        """The messages that the broker has acknowledged by now, and had not before."""
+        begun, self.answered = self.answered, min(self.answered + most, len(self.sent))
+        return list(range(begun + 1, self.answered + 1))
+
+
+class Service:
+    """A store with its recorder and publisher; opened anew, it has nothing in memory."""
+
+    def __init__(self, folder: Path, scene: Scene | None = None, lag: int = 2) -> None:
+        self.scene = scene or Scene(
+            folder / "s.sqlite", lag=lag, policies=tuple(policy(1, device=device) for device in DEVICES)
+        )
+        self.open()
+
+    def open(self) -> None:
+        self.link = SlowLink()
+        here = self.scene
+        self.publisher = Publisher(self.link, "home", here.store, here.recorder, here.counters)  # type: ignore[arg-type]
+
+    def crash(self) -> None:
+        self.scene.reopen()
+        self.open()
+
+    def pump(self, answered: int = 1_000_000) -> None:
+        """A round of the worker, and so many acknowledgements."""
+        self.publisher.pump(idle=False)
+        for message_id in self.link.answers(answered):
+            self.publisher.acknowledged(message_id)
+
+    def drain(self) -> None:
+        while not self.publisher.finished or self.waiting:
+            self.publisher.pump(idle=True)
+            for message_id in self.link.answers(1_000_000):
+                self.publisher.acknowledged(message_id)
+
+    @property
+    def waiting(self) -> int:
+        """Rows of the outbox."""
+        return len(self.scene.store.outbox(0, 1_000_000))
+
+    def told(self, device: str) -> set[int]:
+        """The ticks up to which estimates of a device have told what is known."""
+        found = set()
+        for topic, payload in self.link.sent:
+            parsed = parse_topic(topic)
+            if parsed.kind == "estimate" and parsed.device == device:
+                found.add(decode_estimate(payload).current_tick)
+        return found
+
+    def determined(self, device: str) -> set[int]:
+        """The ticks of a device that estimates were published of."""
+        found = set()
+        for topic, payload in self.link.sent:
+            if parse_topic(topic) == parse_topic(f"fugu/2/home/estimate/{device}/hr"):
+                estimate = decode_estimate(payload)
+                found |= set(range(estimate.first, estimate.first + len(estimate.probabilities)))
+        return found
+
+
+def flood(service: Service, rounds: int, size: int = 25) -> int:
+    """Every device sends frames of one tick, many a round, and the broker answers for 5 messages a round."""
+    sent = 0
+    for begin in range(0, rounds * size, size):
+        for device in DEVICES:
+            some = [SymbolFrame(1, tick - 1, tick, bytes([tick % 2])) for tick in range(begin, begin + size)]
+            service.scene.record(*some, device=device)
+            service.publisher.owe(device)
+            sent += len(some)
+        service.pump(answered=5)
+    return sent
+
+
+@pytest.mark.long
+def test_estimates_starved_by_load_every_stream_is_told_of_its_newest_and_what_waits_is_bounded(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    sent = flood(service, rounds=12)
+    bound = MOST_WAITING * len(DEVICES) + MAX_IN_FLIGHT
+    assert sent == 12_000
+    assert service.waiting <= bound + 1_000  # of what was left out, so much may not be deleted yet
+    newest = sent // len(DEVICES) - 1
+    service.drain()
+    for device in DEVICES:
+        assert newest - 2 in service.determined(device)
+        assert newest in service.told(device)
+    counters = service.scene.counters
+    assert counters["coalesced"] + counters["estimates"] == sent  # one message for each frame, or none
+    assert counters["estimates"] <= bound + 12 * 5 + MAX_IN_FLIGHT
+
+
+def test_watermarks_without_end_leave_estimates_their_share_and_the_other_way_round(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    service.scene.record(*frames([1] * 30), device=DEVICES[0])
+    for _ in range(MAX_IN_FLIGHT + 50):  # nobody acknowledges any of them
+        service.publisher.owe(DEVICES[1])
+        service.publisher.pump(idle=False)
+    kinds = Counter(parse_topic(topic).kind for topic, _ in service.link.sent)
+    assert kinds == {"committed": MAX_IN_FLIGHT, "estimate": 30}
+    service = Service(tmp_path / "..", Scene(tmp_path / "t.sqlite", lag=0, policies=service.scene.policies))
+    for device in DEVICES:
+        service.scene.record(*frames([1] * 30), device=device)
+    for device in DEVICES:
+        service.publisher.owe(device)
+        service.publisher.pump(idle=False)
+    kinds = Counter(parse_topic(topic).kind for topic, _ in service.link.sent)
+    assert kinds == {"committed": len(DEVICES), "estimate": MAX_IN_FLIGHT}
+
+
+def test_a_device_that_sends_much_does_not_hold_up_another(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    service.scene.record(*frames([1] * 1_000), device=DEVICES[0])
+    service.pump(answered=0)
+    service.scene.record(*frames([4]), device=DEVICES[1])
+    service.pump(answered=0)
+    assert service.determined(DEVICES[1]) == {0, 1}
+
+
+def test_a_crash_in_a_backlog_loses_no_newest_estimate(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    service.link.connected = False
+    for device in DEVICES[:5]:
+        service.scene.record(*frames([2] * 100), device=device)
+        service.publisher.pump(idle=True)
+    assert service.waiting <= 5 * MOST_WAITING
+    service.crash()
+    service.pump(answered=0)  # published, and nobody has acknowledged it
+    service.crash()
+    service.drain()
+    for device in DEVICES[:5]:
+        assert service.determined(device) == set(range(200 - 2 * MOST_WAITING - 2, 198))
+    service.crash()
+    service.publisher.pump(idle=True)
+    assert service.link.sent == []
+
+
+def test_a_small_backlog_is_published_whole_and_each_stream_in_order(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    service.link.connected = False
+    for device in DEVICES:
+        service.scene.record(*frames([3] * 4), device=device)
+    service.pump()
+    service.link.connected = True
+    service.drain()
+    for device in DEVICES:
+        firsts = [decode_estimate(payload).first for topic, payload in service.link.sent if f"/{device}/" in topic]
+        assert firsts == sorted(firsts)
+        assert service.determined(device) == set(range(10))
+
+
+def test_a_connection_that_breaks_in_the_middle_loses_nothing(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    service.scene.record(*frames([1] * 20), device=DEVICES[0])
+    take = service.link.publish
+
+    def breaks(topic: str, payload: bytes) -> int | None:
+        service.link.connected = len(service.link.sent) < 7
+        return take(topic, payload)
+
+    service.link.publish = breaks  # type: ignore[method-assign]
+    service.pump(answered=0)
+    assert len(service.link.sent) == 7
+    service.link.publish = take  # type: ignore[method-assign]
+    service.link.connected = True
+    service.drain()
+    assert service.determined(DEVICES[0]) == set(range(18))
+
+
+def test_estimates_that_a_late_frame_changes_are_published_again_also_while_they_wait(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    made = frames([5, 5, 5])
+    service.scene.record(made[0], made[2], device=DEVICES[0])
+    service.pump(answered=0)
+    before = len(service.link.sent)
+    service.scene.record(made[1], device=DEVICES[0])
+    assert service.waiting == 3  # under way, and changed meanwhile
+    service.drain()
+    last = {
+        estimate.first: estimate
+        for topic, payload in service.link.sent[before:]
+        if "/estimate/" in topic
+        for estimate in [decode_estimate(payload)]
+    }
+    whole = Service(tmp_path, Scene(tmp_path / "whole.sqlite", lag=2, policies=service.scene.policies))
+    whole.scene.record(*made, device=DEVICES[0])
+    whole.drain()
+    for topic, payload in whole.link.sent:
+        estimate = decode_estimate(payload)
+        if "/estimate/" in topic and estimate.first >= 3:
+            assert last[estimate.first] == estimate
+
+
+def test_windows_of_a_stream_take_turns_with_its_symbols(tmp_path: Path) -> None:
+    window = Window(name="high", length=5, stride=5, start=0, states=(1,), scale="2")
+    scene = Scene(tmp_path / "w.sqlite", lag=2, policies=(policy(1, device=DEVICES[0], windows=(window,)),))
+    service = Service(tmp_path, scene)
+    scene.record(*frames([5] * 61), device=DEVICES[0])
+    counts = [WindowFrame(1, "high", index - 1, index, 5 * index, 5, 5, (3,)) for index in range(60)]
+    scene.recorder.record([Received(DEVICES[0], "hr", count) for count in counts])
+    queued = {one.window for one in scene.store.outbox(0, 1000)}
+    assert queued == {"", "high"}
+    service.drain()
+    topics = Counter(topic for topic, _ in service.link.sent)
+    assert topics == {f"fugu/2/home/estimate/{DEVICES[0]}/hr": 2 * MOST_WAITING}
+    firsts = {decode_estimate(payload).first for _, payload in service.link.sent[-2 * MOST_WAITING :]}
+    assert {295, 298} <= firsts | {tick + 3 for tick in firsts}
+
+
+def outgoing(serial: int, stream: int, frame: int) -> Outgoing:
+    return Outgoing(serial, stream, f"d{stream}", "hr", "", frame)
+
+
+def test_whatever_is_put_and_taken_the_newest_of_each_stream_is_never_left_out() -> None:
+    generator = random.Random(3)
+    waiting, held = Waiting(), {}
+    for serial in range(1, 20_000):
+        stream, frame = generator.randrange(7), generator.randrange(500)
+        left_out = waiting.put(outgoing(serial, stream, frame))
+        held[stream, frame] = serial
+        if left_out is not None:
+            of = {number: key for key, number in held.items()}[left_out]
+            assert of[1] < max(other for number, other in held if number == of[0])
+            del held[of]
+        assert len(waiting) == len(held) <= 7 * MOST_WAITING
+        if generator.random() < 0.1:
+            room = generator.choice([0, 1, 3, 50, 400])
+            taken = waiting.take(room)
+            assert len(taken) == min(room, len(held))
+            newest = {stream: max(f for s, f in held if s == stream) for stream in {s for s, _ in held}}
+            for one in taken:
+                assert held.pop((one.stream_id, one.frame)) == one.serial
+            told = {one.stream_id: one.frame for one in taken}  # the last one of each
+            if room >= len(newest):
+                assert {stream: max(o.frame for o in taken if o.stream_id == stream) for stream in told} == newest
+
+
+def test_streams_take_turns_also_when_there_is_room_for_one_message_at_a_time() -> None:
+    waiting = Waiting()
+    for serial, (stream, frame) in enumerate((stream, frame) for stream in range(3) for frame in range(2)):
+        waiting.put(outgoing(serial, stream, frame))
+    taken = [waiting.take(1)[0] for _ in range(6)]
+    assert [(one.stream_id, one.frame) for one in taken] == [(0, 1), (1, 1), (2, 1), (0, 0), (1, 0), (2, 0)]
