@@ -16,7 +16,6 @@ from contract._wire import array, binary, each, fields, identity, integer, kind,
 from contract.errors import ClockEpochError, FrameLengthError, FrameRangeError, FrameTypeError, StatusCode, ordered
 
 __all__ = [
-    "MAX_CLOCK_EPOCH",
     "MAX_FRAME_TICKS",
     "MAX_WINDOW_NAME",
     "Committed",
@@ -40,7 +39,6 @@ __all__ = [
 
 SYMBOLS, COMMITTED, STATUS, ESTIMATE = 1, 2, 3, 4
 MAX_FRAME_TICKS = 4096
-MAX_CLOCK_EPOCH = 2**16 - 1
 MAX_TICK = 2**53
 """Ticks stay exact in every language's numbers."""
 MAX_STREAMS = 64
@@ -66,7 +64,7 @@ class SymbolFrame:
         symbols: one byte a tick.
         padding: ticks by which a frame that was cut short is filled up on the wire, so that all have one size.
         bits: 1, 2, 4 or 8: what a symbol takes on the wire, whatever the symbols are.
-        clock_epoch: which of the device's clocks counts the ticks; 0 is the one of the policy.
+        shift: by how many ticks the numbers are ahead of the wall clock: tick t is that of wall tick t - shift.
     """
 
     policy_version: int
@@ -75,7 +73,7 @@ class SymbolFrame:
     symbols: bytes
     padding: int = 0
     bits: int = 1
-    clock_epoch: int = 0
+    shift: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values that no frame can hold."""
@@ -88,9 +86,11 @@ class SymbolFrame:
             raise FrameRangeError(f"bits {self.bits} is not 1, 2, 4 or 8")
         if self.symbols and max(self.symbols) >> self.bits:
             raise FrameRangeError(f"symbol {max(self.symbols)} does not fit into {self.bits} bits")
-        integer(self.clock_epoch, 0, MAX_CLOCK_EPOCH, "clock_epoch")
+        integer(self.shift, 0, MAX_TICK, "shift")
         if self.previous >= self.first:
             raise FrameRangeError(f"previous tick {self.previous} is not before the first tick {self.first}")
+        if self.shift > self.first:
+            raise FrameRangeError(f"shift {self.shift} is above the first tick {self.first}")
         if self.last > MAX_TICK:
             raise FrameRangeError(f"last tick {self.last} is above {MAX_TICK}")
 
@@ -240,17 +240,17 @@ class Estimate:
 
 # Symbol frames of a stream have one size, whatever the numbers in them: the integers are written in msgpack's widest
 # forms (0xcc, 0xcd, 0xce: 8, 16, 32 bits unsigned, 0xd3: 64 bits signed, 0xc5: byte string of 16-bit length).
-_HEADER = struct.Struct(">BBBIBHBqBqBBBHBHBH")
+_HEADER = struct.Struct(">BBBIBqBqBqBBBHBHBH")
 
 
-def refuse_other_clock(clock_epoch: int) -> None:
-    """Refuse a frame whose ticks are not counted by the clock of its policy: nobody knows yet what they mean.
+def refuse_other_clock(shift: int) -> None:
+    """Refuse a frame whose ticks are not those of the wall clock.
 
     Raises:
-        ClockEpochError: the number is not 0.
+        ClockEpochError: the shift is not 0.
     """
-    if clock_epoch:
-        raise ClockEpochError(f"clock epoch {clock_epoch} is not known")
+    if shift:
+        raise ClockEpochError(f"shift {shift} is not known")
 
 
 def symbol_bits(symbols: int) -> int:
@@ -280,7 +280,7 @@ def encode_symbols(frame: SymbolFrame) -> bytes:
     symbols = frame.symbols.ljust(size * each_byte, b"\0")
     table = _packed(bits)
     packed = bytes([table[symbols[i : i + each_byte]] for i in range(0, len(symbols), each_byte)])
-    head = (SYMBOLS, 0x98, 0xCE, frame.policy_version, 0xCD, frame.clock_epoch, 0xD3, frame.previous, 0xD3, frame.first)
+    head = (SYMBOLS, 0x98, 0xCE, frame.policy_version, 0xD3, frame.shift, 0xD3, frame.previous, 0xD3, frame.first)
     return _HEADER.pack(*head, 0xCC, bits, 0xCD, count, 0xCD, frame.padding, 0xC5, size) + packed
 
 
@@ -290,7 +290,7 @@ def decode_symbols(payload: bytes) -> SymbolFrame:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    version, epoch, previous, first, bits, count, padding, packed = fields(payload, SYMBOLS, 8)
+    version, shift, previous, first, bits, count, padding, packed = fields(payload, SYMBOLS, 8)
     integer(bits, 1, 8, "bits")
     if bits not in _BITS:
         raise FrameRangeError(f"bits {bits} is not 1, 2, 4 or 8")
@@ -301,7 +301,7 @@ def decode_symbols(payload: bytes) -> SymbolFrame:
     symbols = b"".join(map(_unpacked(bits).__getitem__, packed))
     if any(symbols[count:]):
         raise FrameRangeError("the padding of a frame holds symbols")
-    return SymbolFrame(version, previous, first, symbols[:count], padding, bits, epoch)
+    return SymbolFrame(version, previous, first, symbols[:count], padding, bits, shift)
 
 
 def encode_committed(message: Committed) -> bytes:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from contract._wire import binary, each, fields, identity, integer, kind, length, pack
 from contract.errors import FrameLengthError, FrameRangeError, FrameTypeError
-from contract.frames import MAX_CLOCK_EPOCH, MAX_FRAME_TICKS, MAX_TICK
+from contract.frames import MAX_FRAME_TICKS, MAX_TICK
 
 __all__ = [
     "MAX_MEASURE_TICKS",
@@ -49,7 +49,7 @@ class MeasureFrame:
         dimensions: coordinates of a point.
         released: what was released at each tick.
         padding: ticks by which a frame that was cut short is filled up on the wire, so that all have one size.
-        clock_epoch: which of the device's clocks counts the ticks; 0 is the one of the policy.
+        shift: by how many ticks the numbers are ahead of the wall clock: tick t is that of wall tick t - shift.
     """
 
     policy_version: int
@@ -58,7 +58,7 @@ class MeasureFrame:
     dimensions: int
     released: tuple[Released, ...]
     padding: int = 0
-    clock_epoch: int = 0
+    shift: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values that no frame can hold."""
@@ -68,7 +68,7 @@ class MeasureFrame:
         integer(self.dimensions, 1, 3, "dimensions")
         length(self.released, 1, MAX_MEASURE_TICKS, "released")
         integer(self.padding, 0, MAX_MEASURE_TICKS - len(self.released), "padding")
-        integer(self.clock_epoch, 0, MAX_CLOCK_EPOCH, "clock_epoch")
+        integer(self.shift, 0, MAX_TICK, "shift")
         for one in self.released:
             integer(one.table, 0, 2**32 - 1, "table")
             length(one.point, self.dimensions, self.dimensions, "point")
@@ -76,6 +76,8 @@ class MeasureFrame:
                 integer(coordinate, -(2**31), 2**31 - 1, "coordinate")
         if self.previous >= self.first:
             raise FrameRangeError(f"previous tick {self.previous} is not before the first tick {self.first}")
+        if self.shift > self.first:
+            raise FrameRangeError(f"shift {self.shift} is above the first tick {self.first}")
         if self.last > MAX_TICK:
             raise FrameRangeError(f"last tick {self.last} is above {MAX_TICK}")
 
@@ -87,13 +89,13 @@ class MeasureFrame:
 
 # As for symbol frames, integers are written in msgpack's widest forms (0xcc: 8 bits unsigned, 0xc6: byte string of
 # 32-bit length), so that frames of a stream have one size.
-_HEADER = struct.Struct(">BBBIBHBqBqBBBHBI")
+_HEADER = struct.Struct(">BBBIBqBqBqBBBHBI")
 
 
 def encode_measure(frame: MeasureFrame) -> bytes:
     """Bytes of a frame of points; their number depends only on dimensions, ticks and padding."""
     body = b"".join(map(pack_released, frame.released)) + bytes(frame.padding * _cell(frame.dimensions).size)
-    head = (MEASURE, 0x97, 0xCE, frame.policy_version, 0xCD, frame.clock_epoch, 0xD3, frame.previous, 0xD3, frame.first)
+    head = (MEASURE, 0x97, 0xCE, frame.policy_version, 0xD3, frame.shift, 0xD3, frame.previous, 0xD3, frame.first)
     return _HEADER.pack(*head, 0xCC, frame.dimensions, 0xCD, len(frame.released), 0xC6, len(body)) + body
 
 
@@ -114,7 +116,7 @@ def decode_measure(payload: bytes) -> MeasureFrame:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    version, epoch, previous, first, dimensions, count, body = fields(payload, MEASURE, 7)
+    version, shift, previous, first, dimensions, count, body = fields(payload, MEASURE, 7)
     integer(dimensions, 1, 3, "dimensions")
     cell = _cell(dimensions)
     binary(body, cell.size, MAX_MEASURE_TICKS * cell.size, "points")
@@ -125,7 +127,7 @@ def decode_measure(payload: bytes) -> MeasureFrame:
     if any(body[count * cell.size :]):
         raise FrameRangeError("the padding of a frame holds points")
     released = tuple(Released(table, tuple(point)) for table, *point in cell.iter_unpack(body[: count * cell.size]))
-    return MeasureFrame(version, previous, first, dimensions, released, ticks - count, epoch)
+    return MeasureFrame(version, previous, first, dimensions, released, ticks - count, shift)
 
 
 def _cell(dimensions: int) -> struct.Struct:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from contract._wire import each, fields, identity, integer, length, text
 from contract.errors import FrameRangeError
-from contract.frames import MAX_CLOCK_EPOCH, MAX_TICK, MAX_WINDOW_NAME
+from contract.frames import MAX_TICK, MAX_WINDOW_NAME
 
 __all__ = [
     "MAX_COUNTS",
@@ -51,7 +51,7 @@ class WindowFrame:
         length: its number of ticks.
         observed: ticks on which the device was running; what the others were in is not counted.
         counts: ticks in the states that are counted, or in each state; with noise, so below zero at times.
-        clock_epoch: which of the device's clocks counts the ticks; 0 is the one of the policy.
+        shift: by how many ticks the numbers are ahead of the wall clock: tick t is that of wall tick t - shift.
     """
 
     policy_version: int
@@ -62,7 +62,7 @@ class WindowFrame:
     length: int
     observed: int
     counts: tuple[int, ...]
-    clock_epoch: int = 0
+    shift: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values that no frame can hold."""
@@ -74,13 +74,15 @@ class WindowFrame:
         integer(self.length, 1, MAX_WINDOW_TICKS, "length")
         integer(self.observed, 1, self.length, "observed")
         length(self.counts, 1, MAX_COUNTS, "counts")
-        integer(self.clock_epoch, 0, MAX_CLOCK_EPOCH, "clock_epoch")
+        integer(self.shift, 0, MAX_TICK, "shift")
         for count in self.counts:
             integer(count, COUNT_LOW, COUNT_HIGH, "a count")
         if not _NAME.fullmatch(self.window):
             raise FrameRangeError("the window's name holds more than letters, digits, '_' and '-'")
         if self.previous >= self.index:
             raise FrameRangeError(f"previous index {self.previous} is not before the index {self.index}")
+        if self.shift > self.first:
+            raise FrameRangeError(f"shift {self.shift} is above the first tick {self.first}")
         if self.last > MAX_TICK:
             raise FrameRangeError(f"last tick {self.last} is above {MAX_TICK}")
 
@@ -90,9 +92,9 @@ class WindowFrame:
         return self.first + self.length - 1
 
 
-# Frames of a window have one size, whatever was counted: the integers are written in msgpack's widest forms (0xcd and
-# 0xce: 16 and 32 bits unsigned, 0xd3: 64 bits signed, 0xd9: string of 8-bit length, 0xdc: array of 16-bit length).
-_HEAD = struct.Struct(">BBBIBHBB")
+# Frames of a window have one size, whatever was counted: the integers are written in msgpack's widest forms (0xce:
+# 32 bits unsigned, 0xd3: 64 bits signed, 0xd9: string of 8-bit length, 0xdc: array of 16-bit length).
+_HEAD = struct.Struct(">BBBIBqBB")
 _MIDDLE = struct.Struct(">BqBqBqBIBIBH")
 _COUNT = struct.Struct(">Bq")
 
@@ -100,7 +102,7 @@ _COUNT = struct.Struct(">Bq")
 def encode_window(frame: WindowFrame) -> bytes:
     """Bytes of a window frame; their number depends only on the window's name and the number of counts."""
     name = frame.window.encode()
-    head = _HEAD.pack(WINDOW, 0x99, 0xCE, frame.policy_version, 0xCD, frame.clock_epoch, 0xD9, len(name))
+    head = _HEAD.pack(WINDOW, 0x99, 0xCE, frame.policy_version, 0xD3, frame.shift, 0xD9, len(name))
     numbers = (0xD3, frame.previous, 0xD3, frame.index, 0xD3, frame.first, 0xCE, frame.length, 0xCE, frame.observed)
     middle = _MIDDLE.pack(*numbers, 0xDC, len(frame.counts))
     return head + name + middle + b"".join(_COUNT.pack(0xD3, count) for count in frame.counts)
@@ -112,6 +114,6 @@ def decode_window(payload: bytes) -> WindowFrame:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    version, epoch, window, previous, index, first, ticks, observed, counts = fields(payload, WINDOW, 9)
+    version, shift, window, previous, index, first, ticks, observed, counts = fields(payload, WINDOW, 9)
     noisy = each(counts, identity, "counts")
-    return WindowFrame(version, window, previous, index, first, ticks, observed, noisy, epoch)
+    return WindowFrame(version, window, previous, index, first, ticks, observed, noisy, shift)

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from contract.errors import FuguError, TopicError
-from contract.frames import decode_estimate, decode_symbols, refuse_other_clock
+from contract.frames import decode_estimate, decode_symbols
 from contract.measure_frames import MEASURE, MEASURE_ESTIMATE, Point, decode_measure, decode_measure_estimate
 from contract.release_frames import ReleaseFrame, decode_release
 from contract.topics import estimate_topic, parse_topic, release_topic, symbols_topic, window_topic
@@ -32,12 +32,17 @@ _REMEMBERED_FRAMES = 1024
 
 
 class SymbolReading(NamedTuple):
-    """One randomised symbol."""
+    """One randomised symbol.
+
+    Attributes:
+        shift: by how many ticks the numbers are ahead of the wall clock: it happened at wall tick tick - shift.
+    """
 
     device: str
     stream: str
     tick: int
     symbol: int
+    shift: int = 0
 
 
 class EstimateReading(NamedTuple):
@@ -51,13 +56,18 @@ class EstimateReading(NamedTuple):
 
 
 class MeasureReading(NamedTuple):
-    """One released point of a measured stream, in steps of its lattice, and the number of the table it is from."""
+    """One released point of a measured stream, in steps of its lattice, and the number of the table it is from.
+
+    Attributes:
+        shift: as for symbols.
+    """
 
     device: str
     stream: str
     tick: int
     table: int
     point: Point
+    shift: int = 0
 
 
 class MeasureEstimateReading(NamedTuple):
@@ -93,6 +103,7 @@ class WindowReading(NamedTuple):
         first, length: the window's ticks.
         observed: so many of them are counted; the device was not running at the others.
         counts: ticks in the counted states, or in each state, with noise: one may be negative, or above `observed`.
+        shift: as for symbols.
     """
 
     device: str
@@ -102,6 +113,7 @@ class WindowReading(NamedTuple):
     length: int
     observed: int
     counts: tuple[int, ...]
+    shift: int = 0
 
 
 Reading = SymbolReading | EstimateReading | ReleaseReading | WindowReading | MeasureReading | MeasureEstimateReading
@@ -206,24 +218,23 @@ class Subscription:
                     for i, row in enumerate(estimate.probabilities)
                 ]
             frame = decode_symbols(payload)
-            refuse_other_clock(frame.clock_epoch)
         except FuguError as error:
             self.rejected[error.reason] += 1
             return []
         if not self._is_new((parsed.device, parsed.stream, frame.first), frame.symbols):
             return []
         return [
-            SymbolReading(parsed.device, parsed.stream, tick, symbol)
+            SymbolReading(parsed.device, parsed.stream, tick, symbol, frame.shift)
             for tick, symbol in enumerate(frame.symbols, frame.first)
         ]
 
     def _points(self, device: str, stream: str, payload: bytes) -> list[Reading]:
         frame = decode_measure(payload)
-        refuse_other_clock(frame.clock_epoch)
         if not self._is_new((device, stream, frame.first), payload):
             return []
         return [
-            MeasureReading(device, stream, tick, *released) for tick, released in enumerate(frame.released, frame.first)
+            MeasureReading(device, stream, tick, *released, frame.shift)
+            for tick, released in enumerate(frame.released, frame.first)
         ]
 
     def _measurements(self, device: str, stream: str, payload: bytes) -> list[Reading]:
@@ -244,11 +255,10 @@ class Subscription:
 
     def _windows(self, device: str, stream: str, payload: bytes) -> list[Reading]:
         frame = decode_window(payload)
-        refuse_other_clock(frame.clock_epoch)
         if not self._is_new((device, sequence_name(stream, frame.window), frame.index), payload):
             return []
         place = (frame.window, frame.first, frame.length, frame.observed)
-        return [WindowReading(device, stream, *place, frame.counts)]
+        return [WindowReading(device, stream, *place, frame.counts, frame.shift)]
 
     def _is_new(self, key: tuple[str, str, int], content: bytes) -> bool:
         """Whether a frame was not seen before; remembers it."""

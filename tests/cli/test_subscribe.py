@@ -88,7 +88,7 @@ def test_json_lines_until_a_count(broker: Mosquitto) -> None:
     assert symbols
     assert estimates
     for reading in symbols:
-        assert list(reading) == ["kind", "device", "stream", "tick", "symbol"]
+        assert list(reading) == ["kind", "device", "stream", "tick", "symbol", "shift"]
         assert (reading["device"], reading["stream"]) == ("wrist", "heart")
         assert reading["symbol"] == (0 if reading["tick"] % 3 == 0 else 1)
     for reading in estimates:

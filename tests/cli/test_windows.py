@@ -92,7 +92,8 @@ def test_counts_are_printed_once_as_they_arrive(broker: Mosquitto, as_json: bool
     for line in lines:
         if as_json:
             reading = json.loads(line)
-            assert list(reading) == ["kind", "device", "stream", "window", "first", "length", "observed", "counts"]
+            fields = ["kind", "device", "stream", "window", "first", "length", "observed", "counts", "shift"]
+            assert list(reading) == fields
             assert (reading["kind"], reading["window"], reading["length"]) == ("window", "high", 600)
             assert (reading["observed"], reading["counts"]) == (590, [-3, 600])
         else:

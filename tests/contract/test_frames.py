@@ -47,7 +47,7 @@ from tests.support.example_frames import ESTIMATE, SYMBOL_FRAME
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
 COMMITTED = Committed((StreamCommit("hr", 1000, (Gap(-1, 3), Gap(500, 600))), StreamCommit("power", -1, ())), 2**40 + 5)
 STATUS = Status(True, "0.1.0", 3, (StatusCode.STORAGE_FULL, StatusCode.CLOCK), (StreamStatus("hr", 7, 1001),))
-WINDOW = WindowFrame(7, "high", 10, 12, 7200, 600, 590, (-3, 412), clock_epoch=1)
+WINDOW = WindowFrame(7, "high", 10, 12, 7200, 600, 590, (-3, 412), shift=3600)
 CASES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
     "symbols": (SYMBOL_FRAME, encode_symbols, decode_symbols),
     "committed": (COMMITTED, encode_committed, decode_committed),
@@ -100,8 +100,10 @@ def body(schema: int, value: Any) -> bytes:
         ([7.0, 0, 0, 1, 1, 1, 0, b"\0"], FrameTypeError, "policy_version is float"),
         ([0, 0, 0, 1, 1, 1, 0, b"\0"], FrameRangeError, "policy_version 0"),
         ([2**32, 0, 0, 1, 1, 1, 0, b"\0"], FrameRangeError, "policy_version 4294967296"),
-        ([1, -1, 0, 1, 1, 1, 0, b"\0"], FrameRangeError, "clock_epoch -1"),
-        ([1, 2**16, 0, 1, 1, 1, 0, b"\0"], FrameRangeError, "clock_epoch 65536"),
+        ([1, -1, 0, 1, 1, 1, 0, b"\0"], FrameRangeError, "shift -1"),
+        ([1, 2**53 + 1, 0, 1, 1, 1, 0, b"\0"], FrameRangeError, "shift 9007199254740993"),
+        ([1, 1.0, 0, 1, 1, 1, 0, b"\0"], FrameTypeError, "shift is float"),
+        ([1, 2, 0, 1, 1, 1, 0, b"\0"], FrameRangeError, "shift 2 is above the first tick 1"),
         ([1, 0, -2, 1, 1, 1, 0, b"\0"], FrameRangeError, "previous -2"),
         ([1, 0, 0, -1, 1, 1, 0, b"\0"], FrameRangeError, "first -1"),
         ([1, 0, 0, 2**53 + 1, 1, 1, 0, b"\0"], FrameRangeError, "first 9007199254740993"),
@@ -160,7 +162,13 @@ def test_a_wrong_symbol_frame_says_what_is_wrong(value: Any, error: type[FrameEr
         (decode_estimate, body(4, [0, 0, [[0.5, 0.5]], b"\2", 0, [0.5, 0.5]]), FrameRangeError, "does not exist"),
         (decode_estimate, body(4, [0, 0, [], b"", 0, [0.2, 0.3, 0.5]]), None, ""),
         (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 5]), FrameLengthError, "message has 8 fields, not 9"),
-        (decode_window, body(5, [1, 65536, "w", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "clock_epoch 65536"),
+        (decode_window, body(5, [1, -1, "w", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "shift -1"),
+        (
+            decode_window,
+            body(5, [1, 8, "w", -1, 0, 7, 5, 5, [1]]),
+            FrameRangeError,
+            "shift 8 is above the first tick 7",
+        ),
         (decode_window, body(5, [0, 0, "w", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "policy_version 0"),
         (decode_window, body(5, [1, 0, b"w", -1, 0, 0, 5, 5, [1]]), FrameTypeError, "window is bytes"),
         (decode_window, body(5, [1, 0, "x" * 33, -1, 0, 0, 5, 5, [1]]), FrameLengthError, "window has length 33"),
@@ -229,17 +237,17 @@ def test_a_symbol_takes_the_fewest_bits_that_hold_its_table(symbols: int, bits: 
 @given(
     st.integers(1, 2**32 - 1),
     st.integers(0, 2**53 - MAX_FRAME_TICKS),
-    st.integers(0, 2**16 - 1),
+    st.integers(0, 2**53),
     st.sampled_from([1, 2, 4, 8]),
     st.binary(min_size=1, max_size=50),
     st.integers(0, 50),
 )
 def test_the_size_depends_on_nothing_but_the_number_of_ticks_and_the_bits_of_a_symbol(
-    version: int, first: int, epoch: int, bits: int, drawn: bytes, padding: int
+    version: int, first: int, shift: int, bits: int, drawn: bytes, padding: int
 ) -> None:
     symbols = bytes(symbol % (1 << bits) for symbol in drawn)
-    frame = SymbolFrame(version, first - 1, first, symbols, padding, bits, epoch)
-    assert len(encode_symbols(frame)) == 39 + math.ceil((len(symbols) + padding) * bits / 8)
+    frame = SymbolFrame(version, first - 1, first, symbols, padding, bits, min(shift, first))
+    assert len(encode_symbols(frame)) == 45 + math.ceil((len(symbols) + padding) * bits / 8)
     assert decode_symbols(encode_symbols(frame)) == frame
 
 
@@ -253,7 +261,7 @@ def test_the_size_depends_on_nothing_but_the_number_of_ticks_and_the_bits_of_a_s
     ],
 )
 def test_the_first_symbol_is_in_the_highest_bits(bits: int, symbols: list[int], packed: str) -> None:
-    assert encode_symbols(SymbolFrame(1, -1, 0, bytes(symbols), bits=bits))[39:].hex() == packed
+    assert encode_symbols(SymbolFrame(1, -1, 0, bytes(symbols), bits=bits))[45:].hex() == packed
 
 
 @given(st.integers(0, 8 * len(encode_symbols(SYMBOL_FRAME)) - 1))
@@ -278,5 +286,5 @@ def test_the_size_of_a_window_depends_on_nothing_but_its_name_and_its_number_of_
 ) -> None:
     name = data.draw(st.text("abcXYZ-_09", min_size=1, max_size=32))
     frame = WindowFrame(1, name, data.draw(st.integers(-1, index - 1)), index, index, 7, 7, tuple(counts))
-    assert len(encode_window(frame)) == 52 + len(name) + 9 * len(counts)
+    assert len(encode_window(frame)) == 58 + len(name) + 9 * len(counts)
     assert decode_window(encode_window(frame)) == frame

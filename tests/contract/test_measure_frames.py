@@ -40,7 +40,7 @@ from contract.measure_frames import (
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
-FRAME = MeasureFrame(7, 99, 104, 2, (Released(0, (3, -1)), Released(5, (0, 0)), Released(12, (-70_000, 2))), 1, 1)
+FRAME = MeasureFrame(7, 99, 104, 2, (Released(0, (3, -1)), Released(5, (0, 0)), Released(12, (-70_000, 2))), 1, 64)
 ESTIMATE = MeasureEstimate(
     8, 104, 2, ((1.5, -2.25), (0.5, 0.0)), ((1.0, -0.5, 2.0), (0.25, 0.0, 0.25)), (4, 0), (-2.5, 0.0)
 )
@@ -57,8 +57,8 @@ def measure_frames(draw: st.DrawFn) -> MeasureFrame:
     previous = draw(st.integers(-1, MAX_TICK - 100))
     first = draw(st.integers(previous + 1, MAX_TICK - 50))
     padding = draw(st.integers(0, MAX_MEASURE_TICKS - len(released)))
-    epoch = draw(st.integers(0, 2**16 - 1))
-    return MeasureFrame(draw(st.integers(1, 2**32 - 1)), previous, first, dimensions, released, padding, epoch)
+    shift = draw(st.integers(0, first))
+    return MeasureFrame(draw(st.integers(1, 2**32 - 1)), previous, first, dimensions, released, padding, shift)
 
 
 @st.composite
@@ -95,7 +95,7 @@ NOTHING = (0, 0, 0)
 def payload(**changes: Any) -> bytes:
     """A frame with some fields replaced by anything."""
     body = cells((0, 3, -1), (5, 0, 0), (12, -70_000, 2), NOTHING)
-    fields = {"version": 7, "epoch": 1, "previous": 99, "first": 104, "dimensions": 2, "count": 3, "body": body}
+    fields = {"version": 7, "shift": 64, "previous": 99, "first": 104, "dimensions": 2, "count": 3, "body": body}
     fields |= changes
     return bytes([MEASURE]) + msgpack.packb(list(fields.values()))
 
@@ -181,8 +181,8 @@ def test_every_truncation_and_every_extension_is_refused() -> None:
         ({"body": [1, 2, 3]}, FrameTypeError, "points is list"),
         ({"body": cells(*[NOTHING] * 1025)}, FrameLengthError, "points has length"),
         ({"body": cells((1, 3, -1), NOTHING, NOTHING, (0, 0, 1))}, FrameRangeError, "padding of a frame holds points"),
-        ({"epoch": -1}, FrameRangeError, "clock_epoch -1"),
-        ({"epoch": 2**16}, FrameRangeError, "clock_epoch 65536"),
+        ({"shift": -1}, FrameRangeError, "shift -1"),
+        ({"shift": 105}, FrameRangeError, "shift 105 is above the first tick 104"),
         ({"more": 1}, FrameLengthError, "message has 8 fields, not 7"),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_frame_ends_before_a_tick_that_is_left_out(tmp_path: Path) -> None:
         (8, 14, 15, 10),
         (15, 40, 40, 10),
     ]
-    assert {len(row[0]) for row in outbox._db.execute("SELECT payload FROM frames")} == {39 + 2}
+    assert {len(row[0]) for row in outbox._db.execute("SELECT payload FROM frames")} == {45 + 2}
     assert all(frame.symbols == b"\1" * len(frame.symbols) for frame in frames)
 
 
@@ -64,7 +64,7 @@ def test_frames_of_a_table_have_one_size_whatever_its_symbols_and_the_policy_tha
         outbox.append(stream_plan(version=2, frame_ticks=40), 2, b"\0")
         sizes.add(len(outbox._db.execute("SELECT payload FROM frames").fetchone()[0]))
         assert (symbol_frames(outbox)[0].bits, symbol_frames(outbox)[0].symbols) == (2, bytes([symbol]))
-    assert sizes == {39 + 3}
+    assert sizes == {45 + 3}
 
 
 def test_a_tick_is_committed_once(tmp_path: Path) -> None:

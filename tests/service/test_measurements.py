@@ -408,7 +408,7 @@ def test_frames_of_a_retired_policy_are_still_estimated(tmp_path: Path) -> None:
         ),
         (
             symbols_topic("home", "watch", "place"),
-            encode_measure(replace(FRAMES[0], clock_epoch=3)),
+            encode_measure(replace(FRAMES[0], first=3, shift=3)),
             "unknown_clock_epoch",
         ),
     ],

@@ -59,7 +59,7 @@ class Points(Kind[MeasureFrame]):
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: MeasureFrame) -> None:
         """Check that the points have the policy's dimensions."""
-        refuse_other_clock(frame.clock_epoch)
+        refuse_other_clock(frame.shift)
         model = catalogue.find(device, stream, frame.policy_version, MeasureModel)
         if frame.dimensions != len(model.policy.resolution):
             raise PointMismatchError(f"points of {frame.dimensions} dimensions")

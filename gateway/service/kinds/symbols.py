@@ -53,7 +53,7 @@ class Symbols(Kind[SymbolFrame]):
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: SymbolFrame) -> None:
         """Check that the symbols are those of the policy's table, in as many bits as they take there."""
-        refuse_other_clock(frame.clock_epoch)
+        refuse_other_clock(frame.shift)
         known = catalogue.find(device, stream, frame.policy_version, SymbolModel)
         if not known.allowed:
             raise WrongKindError(f"{device}/{stream} has windows only under policy version {frame.policy_version}")

@@ -43,7 +43,7 @@ class Windows(Kind[WindowFrame]):
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: WindowFrame) -> None:
         """Check that the policy has this window, with these ticks and so many counts."""
-        refuse_other_clock(frame.clock_epoch)
+        refuse_other_clock(frame.shift)
         policy = catalogue.find(device, stream, frame.policy_version, SymbolModel).policy
         if (window := policy.window(frame.window)) is None:
             raise UnknownWindowError(f"policy version {policy.version} has no window {frame.window}")
