@@ -56,7 +56,7 @@ class PolicyHeader(DocumentFile):
         if self.valid_until is not None and self.valid_until <= self.valid_from:
             raise ValueError("valid_until is not after valid_from")
         if RESERVED_DEVICES & {self.fleet, self.device, self.stream}:
-            raise ValueError("'estimate' and 'release' are reserved names")
+            raise ValueError(f"{', '.join(sorted(RESERVED_DEVICES))} are reserved names")
         return self
 
     @property

@@ -1,7 +1,7 @@
 """MQTT topics: `fugu/2/{fleet}/...`, built and parsed in one place.
 
 A name (fleet, device, stream) has 1 to 64 letters, digits, `_` or `-`, so that it can hold no MQTT wildcard or
-separator; `estimate` and `release` are no device names, because their topics stand where a device's name does. The
+separator; `estimate`, `release` and `health` are no device names, because they stand where a device's name does. The
 audience of a release is a part of its topic, so that a broker's access list can tell audiences apart.
 """
 
@@ -18,6 +18,7 @@ __all__ = [
     "Topic",
     "committed_topic",
     "estimate_topic",
+    "health_topic",
     "parse_topic",
     "policy_set_topic",
     "policy_status_topic",
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 NAME_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
-RESERVED_DEVICES = frozenset({"estimate", "release"})
+RESERVED_DEVICES = frozenset({"estimate", "release", "health"})
 RESERVED_AUDIENCES = frozenset({"symbols", "window", "table", "policy"})
 """Names that would make a release's topic look like that of a device called `release`, in access lists too."""
 _ROOT = "fugu/2"
@@ -49,6 +50,7 @@ Kind = Literal[
     "policy_status",
     "root",
     "time",
+    "health",
 ]
 
 
@@ -108,6 +110,11 @@ def time_topic(fleet: str) -> str:
     return f"{_ROOT}/{_part(fleet)}/time"
 
 
+def health_topic(fleet: str) -> str:
+    """Topic on which a fleet's gateway says how it is; retained, and its last will."""
+    return f"{_ROOT}/{_part(fleet)}/health"
+
+
 def estimate_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of the gateway's smoothed estimate of a stream."""
     return f"{_ROOT}/{_part(fleet)}/estimate/{_part(device)}/{_part(stream)}"
@@ -134,7 +141,7 @@ def parse_topic(topic: str) -> Topic:
             if not valid or audience in RESERVED_AUDIENCES:
                 raise TopicError(f"not a valid name in topic {topic[:100]!r}")
             return Topic("release", fleet, "", "", audience, name)
-        case ["fugu", "2", fleet, ("root" | "time") as kind]:
+        case ["fugu", "2", fleet, ("root" | "time" | "health") as kind]:
             if not _NAME.fullmatch(fleet):
                 raise TopicError(f"not a valid name in topic {topic[:100]!r}")
             return Topic(kind, fleet, "", "")

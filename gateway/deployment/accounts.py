@@ -68,9 +68,25 @@ _TOPICS: dict[Role, tuple[str, ...]] = {
         "write estimate/+/+",
         "write release/+/+",
         "write time",
+        "write health",
+        "write +/stop",
     ),
-    "operator": ("write +/policy/set", "read +/policy/set", "read +/policy/status", "read +/status", "write root"),
-    "site": ("read +/symbols/+", "read +/window/+", "read +/status", "read estimate/+/+", "read release/+/+"),
+    "operator": (
+        "write +/policy/set",
+        "read +/policy/set",
+        "read +/policy/status",
+        "read +/status",
+        "write root",
+        "read health",
+    ),
+    "site": (
+        "read +/symbols/+",
+        "read +/window/+",
+        "read +/status",
+        "read estimate/+/+",
+        "read release/+/+",
+        "read health",
+    ),
 }
 
 _DEVICE = (
@@ -81,6 +97,7 @@ _DEVICE = (
     "read %u/committed",
     "read %u/policy/set",
     "read %u/table/+",
+    "read %u/stop",
     "read root",
     "read time",
 )

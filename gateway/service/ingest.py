@@ -124,6 +124,11 @@ class Inbox:
             self._changed.notify_all()
 
     @property
+    def waiting(self) -> int:
+        """How many events wait."""
+        return len(self._events)
+
+    @property
     def drained(self) -> bool:
         """Whether the queue is closed and empty."""
         with self._changed:

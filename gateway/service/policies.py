@@ -167,6 +167,11 @@ class Catalogue:
         """Whether a stream's policies are of measurements."""
         return self._kinds.get((device, stream)) is MeasurePolicy
 
+    def newest(self, device: str, stream: str) -> AnyPolicy | None:
+        """The newest policy in force of a stream."""
+        newest = max(self._devices.get(device, {}).get(stream, {}).items(), default=None)
+        return None if newest is None else newest[1].policy
+
     def newest_measure(self, device: str, stream: str) -> MeasureModel | None:
         """The newest policy in force of a measured stream; none for a stream of symbols."""
         newest = max(self._devices.get(device, {}).get(stream, {}).items(), default=None)
@@ -180,6 +185,10 @@ class Catalogue:
     def symbol_streams(self) -> list[tuple[str, str]]:
         """Device and stream of every stream of symbols, those of retired policies too, sorted."""
         return sorted(key for key, kind in self._kinds.items() if kind is Policy)
+
+    def names(self) -> tuple[str, ...]:
+        """All devices that have a policy in force, sorted."""
+        return tuple(sorted(self._devices))
 
     def devices(self, stream: str) -> tuple[str, ...]:
         """The devices that have a stream, sorted."""

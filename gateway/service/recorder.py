@@ -97,6 +97,12 @@ class Recorder:
         """The last tick of the newest frame of a stream, -1 if there is none."""
         return self._load(device, stream).coverage.end
 
+    def has_frames(self, device: str) -> bool:
+        """Whether a frame of a device is stored."""
+        streams = self._catalogue.streams(device)
+        names = (name for stream in streams for name in self._catalogue.sequences(device, stream))
+        return any(self._load(device, name).coverage.end >= 0 for name in names)
+
     def complete(self, device: str, stream: str, first: int, last: int) -> bool:
         """Whether no frame of the ticks first..last is missing."""
         return self._load(device, stream).coverage.holds(first, last)

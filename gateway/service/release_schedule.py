@@ -95,6 +95,10 @@ class Schedule:
         waits = self._work is not None or bool(self._due) or self._changed
         return waits and time.monotonic() >= self._pause_until
 
+    def following(self) -> dict[str, int]:
+        """By release: the first tick of the window that comes next, as far as that is known."""
+        return dict(self._next)
+
     def stored(self) -> None:
         """New symbols are in the store."""
         self._changed = True

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from contract.errors import FuguError, Reason
 from contract.frames import MAX_FRAME_TICKS
-from contract.topics import status_topic, symbols_topic, window_topic
+from contract.health import Health, encode_health
+from contract.topics import health_topic, status_topic, symbols_topic, window_topic
 from gateway.dphmm.tracking import warm as warm_points
 from gateway.release.ledger import Ledger
 from gateway.service.fleet_service import FleetFiles, FleetService
@@ -36,16 +37,17 @@ from gateway.service.ingest import (
     Received,
 )
 from gateway.service.kinds.symbol_model import warm
+from gateway.service.monitor import Monitor, Sources
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import Publisher
 from gateway.service.recorder import Recorder
 from gateway.service.release_schedule import Schedule
 from gateway.service.release_setup import Releases, ledger_beside, open_releases
-from gateway.service.store import Store, hold_store
+from gateway.service.store import Store, estimates_waiting, hold_store
 from gateway.service.table_sender import TableSender
 from host.systemd import Notifier
 from host.wake import Wake
-from mqtt_link import Broker, Link
+from mqtt_link import Broker, Link, Will
 
 __all__ = ["Gateway", "GatewaySettings", "SettingsError", "run"]
 
@@ -125,6 +127,7 @@ class Gateway:
             ),
             durable=True,
             max_payload=MAX_POINTS_BYTES,
+            will=Will(health_topic(fleet), encode_health(Health(online=False))),
             on_connected=lambda: self._inbox.notify(Connected()),
             on_message=self._delivered,
             on_published=self._answered,
@@ -158,6 +161,7 @@ class Gateway:
             sealed = None if self._enrolled is None else self._enrolled.sealed
             self._tables = TableSender(self._store, catalogue, self._recorder, self._link, self.counters, sealed=sealed)
             self._schedule = self._open_schedule(catalogue)
+            self._monitor = Monitor(fleet, self._settings.store, self._link, self._sources(catalogue))
             self._link.start()
             if self._enrolled is not None:
                 self._enrolled.start()
@@ -165,6 +169,24 @@ class Gateway:
             self._close()
             raise
         self._worker.start()
+        self._monitor.start()
+
+    def _sources(self, catalogue: Catalogue) -> Sources:
+        """What the monitor looks at."""
+        known = [device for device in catalogue.names() if self._recorder.has_frames(device)]
+        age, details = (lambda: time.monotonic() - self._last_round), self._details
+        return Sources(catalogue, self.counters, known, age, _STUCK_SECONDS, details)
+
+    def _details(self) -> dict[str, object]:
+        """For those who ask: what only the gateway itself knows."""
+        store = self._settings.store
+        files = [store, store.with_name(f"{store.name}-wal")]
+        return {
+            "inbox": self._inbox.waiting,
+            "store_bytes": sum(file.stat().st_size for file in files if file.exists()),
+            "estimates_waiting": estimates_waiting(store),
+            "next_releases": {} if self._schedule is None else self._schedule.following(),
+        }
 
     def _open_schedule(self, catalogue: Catalogue) -> Schedule | None:
         settings = self._settings
@@ -189,6 +211,7 @@ class Gateway:
         """Store and acknowledge what has arrived, then disconnect."""
         self._inbox.close()
         self._worker.join()
+        self._monitor.stop()
         self._link.stop()
         self._close()
 
@@ -268,6 +291,7 @@ class Gateway:
                 self._publisher.acknowledged(event.message_id)
                 self._acknowledged_release(event)
         if batch:
+            self._monitor.received(batch)
             self._record(batch)
             for received in batch:
                 self._publisher.owe(received.device)

@@ -9,6 +9,7 @@ from contract.topics import (
     Topic,
     committed_topic,
     estimate_topic,
+    health_topic,
     parse_topic,
     release_topic,
     status_topic,
@@ -25,6 +26,7 @@ from contract.topics import (
         (symbols_topic("home", "watch", "hr"), Topic("symbols", "home", "watch", "hr")),
         (window_topic("home", "watch", "hr"), Topic("window", "home", "watch", "hr")),
         (estimate_topic("home", "watch", "hr"), Topic("estimate", "home", "watch", "hr")),
+        (health_topic("home"), Topic("health", "home", "", "")),
         (release_topic("home", "public", "active"), Topic("release", "home", "", "", "public", "active")),
     ],
 )
@@ -33,7 +35,9 @@ def test_topics_come_apart_as_they_were_put_together(topic: str, parsed: Topic) 
     assert parse_topic(topic) == parsed
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "#", "a+", "a b", "ä", "x" * 65, "a\n", "estimate", "release", "$SYS"])
+@pytest.mark.parametrize(
+    "name", ["", "a/b", "#", "a+", "a b", "ä", "x" * 65, "a\n", "estimate", "release", "health", "$SYS"]
+)
 def test_a_name_that_could_reach_elsewhere_is_refused(name: str) -> None:
     for build in (status_topic, committed_topic):
         with pytest.raises(TopicError):
@@ -44,7 +48,7 @@ def test_a_name_that_could_reach_elsewhere_is_refused(name: str) -> None:
         parse_topic(f"fugu/2/home/watch/symbols/{name}/")
 
 
-@pytest.mark.parametrize("name", ["estimate", "release", "", "a/b", "x" * 65])
+@pytest.mark.parametrize("name", ["estimate", "release", "health", "", "a/b", "x" * 65])
 def test_a_release_cannot_look_like_a_device(name: str) -> None:
     for names in (("public", name), (name, "active")):
         with pytest.raises(TopicError):

@@ -95,17 +95,17 @@ def test_nothing_of_it_is_in_a_file_the_log_or_the_status(tmp_path: Path, caplog
 
 def test_a_socket_that_was_left_behind_is_replaced_and_a_file_is_not(tmp_path: Path) -> None:
     first = LocalWatch(tmp_path / "outbox")
-    assert first._socket is not None
-    first._socket.close()  # as by SIGKILL
+    assert first._asked._socket is not None
+    first._asked._socket.close()  # as by SIGKILL
     second = LocalWatch(tmp_path / "outbox")
-    assert second._socket is not None
+    assert second._asked._socket is not None
     second.close()
     (tmp_path / "outbox.watch").write_text("somebody's")
     third = LocalWatch(tmp_path / "outbox")
     third.answer(())
     third.close()
     assert (tmp_path / "outbox.watch").read_text() == "somebody's"
-    assert LocalWatch(tmp_path / ("long" * 40))._socket is None
+    assert not LocalWatch(tmp_path / ("long" * 40))._asked.is_open
 
 
 def test_nobody_who_asks_and_does_not_listen_stops_the_agent(tmp_path: Path) -> None:

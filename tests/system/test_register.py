@@ -13,6 +13,7 @@ from contract.envelope import decode_envelope, decode_roots
 from contract.errors import FrameError
 from contract.fleet_frames import decode_policy_status
 from contract.frames import decode_committed, decode_estimate, decode_status, decode_symbols
+from contract.health import decode_health
 from contract.measure_frames import decode_measure, decode_measure_estimate
 from contract.release_frames import decode_release
 from contract.topics import Kind, parse_topic
@@ -33,6 +34,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "Estimate": decode_estimate,
     "MeasureEstimate": decode_measure_estimate,
     "ReleaseFrame": decode_release,
+    "Health": decode_health,
 }
 ROOTS = "root"
 PERIOD_US = 20_000

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from gateway.service.store.store import Outgoing, Store, StoreError, hold_store
+from gateway.service.store.store import Outgoing, Store, StoreError, estimates_waiting, hold_store
 
-__all__ = ["Outgoing", "Store", "StoreError", "hold_store"]
+__all__ = ["Outgoing", "Store", "StoreError", "estimates_waiting", "hold_store"]

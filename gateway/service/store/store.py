@@ -9,8 +9,9 @@ disk (WAL, synchronous=FULL) before anybody is told.
 from __future__ import annotations
 
 import fcntl
+import sqlite3
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -22,7 +23,7 @@ from gateway.service.store.symbols import SymbolStore
 from gateway.service.store.windows import WindowStore
 from host.database import STORE, open_database, transaction
 
-__all__ = ["Outgoing", "Store", "StoreError", "hold_store"]
+__all__ = ["Outgoing", "Store", "StoreError", "estimates_waiting", "hold_store"]
 
 _SCHEMA = """
 CREATE TABLE streams (
@@ -139,6 +140,16 @@ class Store:
         """Remove what has been published, or is not to be."""
         with self.transaction():
             self._db.executemany("DELETE FROM outbox WHERE serial=?", [(serial,) for serial in serials])
+
+
+def estimates_waiting(store: Path) -> int | None:
+    """How many entries of the outbox of a store wait, whoever uses it; none if that cannot be read."""
+    try:
+        with closing(sqlite3.connect(f"{store.resolve().as_uri()}?mode=ro", uri=True, timeout=1.0)) as db:
+            (count,) = db.execute("SELECT count(*) FROM outbox").fetchone()
+            return int(count)
+    except sqlite3.Error:
+        return None
 
 
 def hold_store(store: Path) -> TextIO:

@@ -1,0 +1,292 @@
+"""How the gateway is, told while it runs: to whoever asks at its socket, in its log, and on the topic `health`.
+
+A thread of its own, so that it can be asked when the worker is stuck. Others leave what they note in a queue; counters
+and the times of frames are read as they are. Nothing here knows of a symbol.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from contract.errors import Reason
+from contract.health import AlarmCode, Health, encode_health
+from contract.measure_policy import MeasurePolicy
+from contract.policies import AnyPolicy
+from contract.topics import health_topic
+from contract.window_frames import WindowFrame
+from gateway.service.alarms import Alarm, Alarms
+from gateway.service.ingest import Received
+from gateway.service.policies import Catalogue
+from host.asking import Answering, ask
+from mqtt_link import Link
+
+__all__ = ["Monitor", "ask_status", "frame_seconds"]
+
+_log = logging.getLogger(__name__)
+_ROUND_SECONDS = 0.25
+_HEALTH_SECONDS = 60.0
+_SILENT_SECONDS = 600.0
+_SILENT_FRAMES = 3
+_AWAY_SECONDS = 30.0
+_COUNTED = {
+    "store_errors": AlarmCode.STORE,
+    "ledger_errors": AlarmCode.LEDGER,
+    "releases_refused": AlarmCode.RELEASE_REFUSED,
+}
+"""Alarms without a name, by the counter that brings them."""
+
+
+class Note(NamedTuple):
+    """Something that the worker has seen."""
+
+    code: AlarmCode
+    name: str
+    detail: str = ""
+
+
+class Heard(NamedTuple):
+    """The newest frame of a device.
+
+    Attributes:
+        at: when it came, in seconds of a steady clock.
+        end: of its last tick, in Unix seconds.
+        limit: seconds without another after which the device is silent.
+    """
+
+    at: float
+    end: float
+    limit: float
+
+
+class Sources(NamedTuple):
+    """What a monitor looks at, besides what it is told.
+
+    Attributes:
+        catalogue, counters: of the gateway.
+        known: devices of which frames are stored; those that have never sent one are not missed.
+        round_age: seconds since the worker has finished a round.
+        stuck_seconds: age of a round from which the worker is stuck.
+        details: more for those who ask, such as the size of the store.
+    """
+
+    catalogue: Catalogue
+    counters: Counter[str]
+    known: Iterable[str]
+    round_age: Callable[[], float]
+    stuck_seconds: float
+    details: Callable[[], Mapping[str, Any]]
+
+
+class Monitor:
+    """Watches a gateway from a thread of its own, between `start` and `stop`.
+
+    Args:
+        store: the socket is beside it.
+        link: the gateway's connection.
+        seconds: a clock that only goes forward.
+        wall: Unix time in seconds.
+    """
+
+    def __init__(
+        self,
+        fleet: str,
+        store: Path,
+        link: Link,
+        sources: Sources,
+        seconds: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._fleet = fleet
+        self._store = store
+        self._link = link
+        self._sources = sources
+        self._seconds = seconds
+        self._wall = wall
+        self.alarms = Alarms(seconds, wall)
+        self._known = set(sources.known)
+        self._notes: queue.SimpleQueue[Note] = queue.SimpleQueue()
+        self._heard: dict[str, Heard] = {}
+        self._seen: dict[str, int] = {}
+        self._began = seconds()
+        self._since = wall()
+        self._connected_since: float | None = None
+        self._away_since = self._began
+        self._health_due = 0.0
+        self._ending = False
+        self._answering: Answering | None = None
+        self._thread = threading.Thread(target=self._work, name="gateway-monitor", daemon=True)
+
+    def start(self) -> None:
+        """Begin to answer, and to publish."""
+        self._answering = Answering(_socket(self._store))
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Say farewell; call it before the connection ends."""
+        self._ending = True
+        if self._thread.is_alive():
+            self._thread.join()
+        self._link.publish(health_topic(self._fleet), encode_health(Health(online=False)), retain=True)
+        if self._answering is not None:
+            self._answering.close()
+
+    # Told by the worker
+
+    def note(self, code: AlarmCode, name: str = "", detail: str = "") -> None:
+        """Something has happened that somebody should look at."""
+        self._notes.put(Note(code, name, detail))
+
+    def received(self, batch: Sequence[Received]) -> None:
+        """Frames have come that may be stored."""
+        now = self._seconds()
+        for device, stream, frame in batch:
+            policy = self._sources.catalogue.policy(device, stream, frame.policy_version)
+            last = frame.first + frame.length - 1 if isinstance(frame, WindowFrame) else frame.last
+            end = (policy.clock.epoch_us + (last + 1) * policy.clock.period_us) / 1e6
+            before = self._heard.get(device)
+            limit = max(_SILENT_SECONDS, _SILENT_FRAMES * frame_seconds(policy))
+            self._heard[device] = Heard(now, end if before is None else max(end, before.end), limit)
+
+    # The thread
+
+    def _work(self) -> None:
+        while not self._ending:
+            try:
+                if self._answering is None or not self._answering.answer(self._answer, _ROUND_SECONDS):
+                    time.sleep(0.0 if self._answering and self._answering.is_open else _ROUND_SECONDS)
+                self.step()
+            except Exception as error:  # what nobody thought of must not end what watches
+                _log.error("the monitor: %s", type(error).__name__)
+                time.sleep(_ROUND_SECONDS)
+
+    def step(self) -> None:
+        """Look at everything once; log and publish what has changed."""
+        self._look()
+        begun, ended = self.alarms.step()
+        for alarm in begun:
+            _log.warning("alarm: %s", alarm, extra=_fields(alarm, "begun"))
+        for alarm in ended:
+            _log.warning("alarm is over: %s %s", alarm.code, alarm.name, extra=_fields(alarm, "ended"))
+        now = self._seconds()
+        if begun or ended:
+            self._health_due = now
+        if self._link.connected and now >= self._health_due:
+            sent = self._link.publish(health_topic(self._fleet), encode_health(self.health()), retain=True)
+            self._health_due = now + (_HEALTH_SECONDS if sent is not None else _ROUND_SECONDS)
+
+    def _look(self) -> None:
+        while not self._notes.empty():
+            self.alarms.note(*self._notes.get())
+        for counter, code in _COUNTED.items():
+            count = self._sources.counters[counter]
+            if more := count - self._seen.get(counter, 0):
+                self.alarms.note(code, times=more)
+                self._seen[counter] = count
+        if self._sources.round_age() > self._sources.stuck_seconds:
+            self.alarms.note(AlarmCode.STUCK, times=0)
+        now = self._seconds()
+        if not self._link.connected:
+            self._connected_since = None
+            if now - self._away_since > _AWAY_SECONDS:
+                self.alarms.note(AlarmCode.BROKER, detail=self._link.last_error, times=0)
+            return
+        if self._connected_since is None:
+            self._connected_since = self._health_due = now
+        self._away_since = now
+        self._look_for_silence(now, self._connected_since)
+
+    def _look_for_silence(self, now: float, connected: float) -> None:
+        """A device is missed if its last frame is long ago, and there has been a connection for as long."""
+        for device, heard in list(self._heard.items()):
+            if now - max(heard.at, connected) > heard.limit:
+                self.alarms.note(AlarmCode.SILENT, device, times=0)
+        for device in [one for one in self._known if one in self._heard]:
+            self._known.discard(device)
+        for device in self._known:
+            policies = [self._sources.catalogue.newest(device, one) for one in self._sources.catalogue.streams(device)]
+            limits = [_SILENT_FRAMES * frame_seconds(policy) for policy in policies if policy is not None]
+            if limits and now - max(self._began, connected) > max(_SILENT_SECONDS, *limits):
+                self.alarms.note(AlarmCode.SILENT, device, times=0)
+
+    # What is said
+
+    def health(self) -> Health:
+        """For the topic."""
+        counters = dict(self._sources.counters)
+        return Health(
+            True,
+            int(self._wall()),
+            int(self._since),
+            len(self._sources.catalogue.names()),
+            len(self._heard),
+            sum(n for name, n in counters.items() if name.endswith("stored") and name != "not_stored"),
+            sum(counters.get(reason, 0) for reason in Reason),
+            self.alarms.summary(),
+        )
+
+    def report(self) -> dict[str, Any]:
+        """For those who ask."""
+        now, wall = self._seconds(), self._wall()
+        devices = {}
+        for device in self._sources.catalogue.names():
+            heard = self._heard.get(device)
+            devices[device] = {
+                "seconds_since_frame": None if heard is None else round(now - heard.at, 1),
+                "seconds_behind": None if heard is None else round(wall - heard.end, 1),
+            }
+        return {
+            "fleet": self._fleet,
+            "uptime_seconds": round(now - self._began, 1),
+            "connected": self._link.connected,
+            "connection": self._link.last_error,
+            "worker_round_seconds": round(self._sources.round_age(), 1),
+            "alarms": [
+                {
+                    "code": alarm.code,
+                    "name": alarm.name,
+                    "since": int(alarm.since),
+                    "count": alarm.count,
+                    "detail": alarm.detail,
+                    "advice": alarm.advice,
+                }
+                for alarm in self.alarms.current()
+            ],
+            **self._sources.details(),
+            "devices": devices,
+            "counters": dict(sorted(dict(self._sources.counters).items())),
+        }
+
+    def _answer(self) -> str:
+        return json.dumps(self.report())
+
+
+def frame_seconds(policy: AnyPolicy) -> float:
+    """How often a device sends a frame of a stream at least, in seconds."""
+    ticks = policy.frame_ticks
+    if not isinstance(policy, MeasurePolicy) and policy.table is None:
+        ticks = min(window.stride for window in policy.windows)
+    return ticks * policy.clock.period_us / 1e6
+
+
+def ask_status(store: Path) -> dict[str, Any] | None:
+    """What the gateway that runs with a store says of itself; none if none does, or not to this account."""
+    if not (answer := ask(_socket(store))):
+        return None
+    found: dict[str, Any] = json.loads(answer)
+    return found
+
+
+def _socket(store: Path) -> Path:
+    return store.with_name(store.name + ".status")
+
+
+def _fields(alarm: Alarm, what: str) -> dict[str, Any]:
+    return {"alarm": str(alarm.code), "device": alarm.name, "what": what, "count": alarm.count}

@@ -1,0 +1,86 @@
+"""Asking a running process: a socket beside one of its files, which only its own account can open."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["Answering", "ask"]
+
+_PATIENCE_SECONDS = 5.0
+_MOST_WAITING = 4
+_MOST_BYTES = 1 << 20
+
+
+class Answering:
+    """The running process's end; without one, where the system has none or its path is too long, nobody is told.
+
+    Args:
+        path: of the socket. It is of mode 0600, and replaces what a process left there that was killed: whatever it
+            belongs to has one process at a time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._socket: socket.socket | None = None
+        try:
+            if path.is_socket():
+                path.unlink()
+            made = socket.socket(socket.AF_UNIX)
+            try:
+                made.bind(str(path))
+                path.chmod(0o600)
+                made.listen(_MOST_WAITING)  # until now nobody could connect
+            except BaseException:
+                made.close()
+                raise
+            self._socket = made
+        except (OSError, AttributeError):
+            pass
+
+    def answer(self, text: Callable[[], str], seconds: float = 0.0) -> bool:
+        """Tell one that waits, or comes within some seconds; whether anybody did.
+
+        Args:
+            text: makes the answer, at most a megabyte of it.
+            seconds: the one who asks has as many to take it.
+        """
+        if self._socket is None:
+            return False
+        self._socket.settimeout(seconds)
+        try:
+            asking, _ = self._socket.accept()
+        except OSError:
+            return False
+        with asking, contextlib.suppress(OSError):
+            asking.settimeout(seconds)
+            asking.sendall(text().encode()[:_MOST_BYTES])
+        return True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody can ask."""
+        return self._socket is not None
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+            self._path.unlink(missing_ok=True)
+
+
+def ask(path: Path) -> str | None:
+    """What the process says; none if there is none, or it may not be asked by this account."""
+    found = b""
+    try:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(_PATIENCE_SECONDS)
+            asking.connect(str(path))
+            while more := asking.recv(1 << 16):
+                found += more
+    except (OSError, AttributeError):
+        return None
+    return found.decode(errors="replace")
