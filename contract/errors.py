@@ -73,6 +73,7 @@ class Reason(StrEnum):
     POINT_MISMATCH = "point_mismatch"
     UNKNOWN_WINDOW = "unknown_window"
     WINDOW_MISMATCH = "window_mismatch"
+    FROM_THE_FUTURE = "from_the_future"
 
     # Documents: the rules of `contract.trust`, in their order
     WRONG_ROLE = "wrong_role"

@@ -1,4 +1,4 @@
-"""`fugu ledger show`, `fugu ledger verify` and `fugu ledger resume`."""
+"""`fugu ledger show`, `fugu ledger verify`, `fugu ledger resume` and `fugu ledger progress`."""
 
 from __future__ import annotations
 
@@ -94,3 +94,24 @@ def resume(
     for begun in resume_ledger(ledger, store, after):
         print(f"{begun.device}/{begun.stream}: releases begin with tick {begun.first}")
     print(f"{ledger.name} is the ledger of {store.name}; no copy of either from before fits any more")
+
+
+@app.command("progress")
+def progress(
+    ledger: LedgerOption,
+    store: StoreOption,
+    release: Annotated[
+        str, typer.Option("--release", metavar="NAME", help="The release, as `fugu ledger show` has it.")
+    ],
+    first: Annotated[int, typer.Option(metavar="TICK", min=0, help="The first tick that its next window may have.")],
+) -> None:
+    """Let the schedule of a release go on at another tick, with the gateway stopped; no window is released twice.
+
+    \b
+    examples:
+      fugu ledger progress --ledger home-ledger.db --store home.db --release active --first 7200
+    """
+    from gateway.service.release_record import set_progress
+
+    before = set_progress(ledger, store, release, first)
+    print(f"{release} goes on with the first window from tick {first} on, not from {before}; none is released twice")

@@ -156,13 +156,17 @@ class Ledger:
             payload: makes the bytes to publish from the entry's number; called only once nothing stands against the
                 release any more, so that no noise is drawn for a refused one.
             time_us: now, in microseconds of Unix time.
-            progress: if given, the schedule `release.name` goes on with the window that begins there.
+            progress: if given, this is a window of the schedule `release.name`, which goes on with the one that begins
+                there; no window of a schedule is ever released twice, wherever it is set to go on.
 
         Raises:
-            LedgerError: a tick would exceed its allowance, or there is no allowance; nothing is charged.
+            LedgerError: a tick would exceed its allowance, there is no allowance, or the window was released before;
+                nothing is charged.
             sqlite3.Error: the file does not take it; nothing is charged.
         """
         with self.transaction():
+            if progress is not None:
+                self._refuse_again(release)
             begun = self.beginning(release.charges, release.stream)
             if release.first < begun:
                 raise LedgerError(
@@ -191,6 +195,15 @@ class Ledger:
             if progress is not None:
                 self._set_progress(release.name, progress)
             return self._entries("number=?", number)[0]
+
+    def _refuse_again(self, release: Release) -> None:
+        """Refuse a window of a schedule if one was released that begins in it: a schedule only ever goes forward."""
+        query = "SELECT number FROM entries WHERE name=? AND first BETWEEN ? AND ? LIMIT 1"
+        if row := self._one(query, release.name, release.first, release.last):
+            raise LedgerError(
+                f"release {release.name}: ticks {release.first}..{release.last} are refused, because entry {row[0]} "
+                "has released a window that begins there"
+            )
 
     def _charge(self, key: Key, release: Release, charge: int) -> None:
         """Charge one account, or raise."""
@@ -325,9 +338,13 @@ class Ledger:
         return None if row is None else int(row[0])
 
     def set_progress(self, name: str, following: int) -> None:
-        """Let a schedule go on with the window that begins at a tick, without a release."""
+        """Let a schedule go on with the window that begins at a tick, without a release; one released stays so."""
         with self.transaction():
             self._set_progress(name, following)
+
+    def schedules(self) -> list[str]:
+        """The names of the releases that have a schedule."""
+        return [row[0] for row in self._db.execute("SELECT name FROM progress ORDER BY name")]
 
     def accounts(self) -> list[Account]:
         """Every account, in the order of device, stream and audience."""

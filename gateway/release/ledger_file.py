@@ -38,6 +38,7 @@ CREATE TABLE entries (
     first INTEGER NOT NULL, last INTEGER NOT NULL, exclusive INTEGER NOT NULL, basis TEXT NOT NULL,
     reason TEXT NOT NULL, state TEXT NOT NULL, topic TEXT NOT NULL, payload BLOB NOT NULL, in_group INTEGER NOT NULL);
 CREATE INDEX waiting ON entries (number) WHERE state = 'reserved';
+CREATE INDEX windows ON entries (name, first);
 CREATE TABLE progress (name TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE binding (identity TEXT NOT NULL, store TEXT NOT NULL);
 INSERT INTO binding VALUES (lower(hex(randomblob(16))), '');

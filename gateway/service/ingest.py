@@ -6,7 +6,11 @@ time.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import Counter, deque
+from collections.abc import Callable
+from datetime import UTC, datetime
 from threading import Condition
 from typing import Any, NamedTuple
 
@@ -19,6 +23,7 @@ from gateway.service.kinds.points import Points
 from gateway.service.kinds.symbols import Symbols
 from gateway.service.kinds.windows import Windows
 from gateway.service.policies import Catalogue, UnknownDeviceError
+from gateway.service.tick_time import newest_tick, tick_at
 
 __all__ = [
     "MAX_PAYLOAD_BYTES",
@@ -32,6 +37,10 @@ __all__ = [
     "Message",
     "Received",
 ]
+
+
+_log = logging.getLogger(__name__)
+_REPEAT_SECONDS = 60.0
 
 
 class Message(NamedTuple):
@@ -159,6 +168,10 @@ class OversizedError(FuguError, reason=Reason.OVERSIZED):
     """The payload is larger than any valid one."""
 
 
+class FromTheFutureError(FuguError, reason=Reason.FROM_THE_FUTURE):
+    """The frame is about ticks that have not come yet, by the gateway's clock."""
+
+
 class Received(NamedTuple):
     """A frame that may be stored."""
 
@@ -174,11 +187,19 @@ class Birth(NamedTuple):
 
 
 class Ingest:
-    """Checks messages against the contract and the policies."""
+    """Checks messages against the contract, the policies and the time.
 
-    def __init__(self, catalogue: Catalogue, counters: Counter[str]) -> None:
+    Args:
+        now_us: the time in microseconds of Unix time; the system's if not given.
+    """
+
+    def __init__(
+        self, catalogue: Catalogue, counters: Counter[str], now_us: Callable[[], int] = lambda: time.time_ns() // 1000
+    ) -> None:
         self._catalogue = catalogue
         self._counters = counters
+        self._now_us = now_us
+        self._said = float("-inf")
 
     def read(self, topic: str, payload: bytes) -> Received | Birth | None:
         """The message's meaning; none if it is refused, or says that a device is offline."""
@@ -205,7 +226,23 @@ class Ingest:
             return None
         frame = kind.decode(payload)
         kind.verify(self._catalogue, parsed.device, parsed.stream, frame)
+        self._refuse_future(parsed.device, parsed.stream, frame)
         return Received(parsed.device, parsed.stream, frame)
+
+    def _refuse_future(self, device: str, stream: str, frame: AnyFrame) -> None:
+        """Refuse ticks that nobody can have drawn yet; say so, because this machine's clock may be the wrong one."""
+        clock, now = self._catalogue.policy(device, stream, frame.policy_version).clock, self._now_us()
+        if frame.last <= newest_tick(clock, now):
+            return
+        if time.monotonic() - self._said >= _REPEAT_SECONDS:
+            self._said = time.monotonic()
+            ahead = (frame.last - tick_at(clock, now)) * clock.period_us // 1_000_000
+            _log.warning(
+                "a frame of %s/%s is refused: it ends %d s after this machine's clock, which says %s; where that is "
+                "wrong, set it (devices keep what is refused, and send it again)",
+                *(device, stream, ahead, datetime.fromtimestamp(now / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")),
+            )
+        raise FromTheFutureError("the frame is of ticks that have not come yet")
 
 
 def _kind(topic: str, payload: bytes) -> type[Kind[Any]] | None:

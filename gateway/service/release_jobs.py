@@ -10,7 +10,7 @@ import numpy as np
 
 from contract.guarantee import Adversary
 from contract.mechanisms import ALONE, Composing, Mechanism, covers
-from contract.policy import Policy
+from contract.policy import Clock, Policy
 from contract.topics import release_topic
 from contract.windows import Window
 from gateway.chain.arrays import Ints
@@ -45,6 +45,7 @@ class Job(NamedTuple):
         windows: by device, that of its windows which answers the query, if it is to be answered from them.
         silent: the devices that have windows only.
         mechanism: by whose rule it is charged.
+        clock: of the devices' ticks.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Job(NamedTuple):
     windows: Mapping[str, Window]
     silent: frozenset[str]
     mechanism: Mechanism
+    clock: Clock
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -137,7 +139,7 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     audience = config.audiences.get(plan.audience) or _site(newest)
     topic = release_topic(catalogue.fleet, plan.audience, name)
     mechanism = _mechanism(plan, devices, audience, catalogue)
-    job = Job(name, plan, devices, labels, query, audience, topic, windows, silent, mechanism)
+    job = Job(name, plan, devices, labels, query, audience, topic, windows, silent, mechanism, newest[0].clock)
     if mechanism in ALONE:
         _check_alone(job, catalogue)
     return job

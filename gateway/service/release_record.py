@@ -21,7 +21,7 @@ from gateway.release.ledger import Ledger
 from gateway.service.store import Store, StoreError, hold_store
 from gateway.service.store.releases import Released
 
-__all__ = ["Beginning", "ReleaseRecord", "ledger_problem", "resume_ledger"]
+__all__ = ["Beginning", "ReleaseRecord", "ledger_problem", "resume_ledger", "set_progress"]
 
 _RESUME = "put back the one that belongs to it, or begin after what was published: fugu ledger resume"
 
@@ -144,6 +144,35 @@ def ledger_problem(ledger: Ledger, store: Path) -> str:
         raise StoreError(f"there is no store {store.name}")
     with closing(Store(store)) as opened:
         return ReleaseRecord(opened).problem(ledger)
+
+
+def set_progress(ledger: Path, store: Path, name: str, first: int) -> int:
+    """Let a schedule go on with the first window that begins at a tick or later; the gateway must not run.
+
+    The ledger refuses windows that were released, so that none is released twice, whatever is said here.
+
+    Args:
+        ledger, store: their files.
+        name: of the release, as in the ledger.
+
+    Returns:
+        Where it would have gone on.
+
+    Raises:
+        FuguError: one line that says what is wrong; there is no such schedule, or a gateway runs.
+    """
+    if not store.exists():
+        raise StoreError(f"there is no store {store.name}")
+    with hold_store(store), closing(Ledger(ledger, create=False)) as opened:
+        before = opened.progress(name)
+        if before is None:
+            known = ", ".join(opened.schedules()) or "none"
+            raise LedgerError(f"the ledger {ledger.name} has no schedule {name}; it has: {known}")
+        try:
+            opened.set_progress(name, first)
+        except sqlite3.Error as error:
+            raise LedgerError(f"cannot use the ledger {ledger.name}: {error}") from None
+        return before
 
 
 def resume_ledger(ledger: Path, store: Path, after: int = -1) -> list[Beginning]:

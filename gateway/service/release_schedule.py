@@ -1,7 +1,11 @@
 """The schedule of releases inside the worker: which window is due, its work in small pieces, and publishing.
 
 A window is due when its ticks are past for all its devices and none of their frames is missing. A missing frame is on
-its way, because the watermark asks its device for it: it is waited for, but not for ever. Where a schedule goes on is
+its way, because the watermark asks its device for it: it is waited for, but not for ever; nor is a device that is
+behind, where that is configured. No single device decides that a window of the others is past: the gateway's clock has
+to say so, too, and just after a new connection, when what has piled up arrives in any order, it waits. Once it has
+waited in vain, it does so for nothing that was past then, so that a device with holes delays releases only so far.
+Where a schedule goes on is
 in the ledger, in the same transaction as the release, so that each window is released at most once, whatever happens in
 between. What the ledger refuses, and windows without symbols, are counted and passed over, never tried again. What was
 reserved is published from the ledger until the broker has acknowledged it: again after a restart, with the same bytes.
@@ -23,6 +27,7 @@ from gateway.service.recorder import Recorder
 from gateway.service.release_jobs import Job
 from gateway.service.release_maker import EmptyWindowError, Maker
 from gateway.service.release_record import ReleaseRecord
+from gateway.service.tick_time import tick_at
 from mqtt_link import Link
 
 __all__ = ["Schedule"]
@@ -33,6 +38,7 @@ _SCAN_SECONDS = 0.25
 _PAUSE_SECONDS = 0.5
 _MAX_IN_FLIGHT = 50
 _LATE_SECONDS = 30.0
+_LOOK_SECONDS = 5.0
 
 
 class _Work(NamedTuple):
@@ -66,6 +72,9 @@ class Schedule:
     ) -> None:
         self._seconds = seconds
         self._gap_since: dict[str, tuple[int, float]] = {}
+        self._waited_through: dict[str, int] = {}
+        self._connected = float("-inf")
+        self._look_again = 0.0
         self._jobs = jobs
         self._maker = maker
         self._ledger = maker.ledger
@@ -98,6 +107,10 @@ class Schedule:
     def following(self) -> dict[str, int]:
         """By release: the first tick of the window that comes next, as far as that is known."""
         return dict(self._next)
+
+    def connected(self) -> None:
+        """There is a new connection: what waited for it comes now."""
+        self._connected = self._seconds()
 
     def stored(self) -> None:
         """New symbols are in the store."""
@@ -178,10 +191,10 @@ class Schedule:
         """Look for windows that are due, if anything has changed, and not too often while symbols stream in."""
         now = time.monotonic()
         late = any(self._waited(job) for job in self._jobs if job.name in self._gap_since)
-        if not (self._changed or late) or (now < self._scan_after and not idle):
+        if not (self._changed or late or now >= self._look_again) or (now < self._scan_after and not idle):
             return
         self._changed = False
-        self._scan_after = now + _SCAN_SECONDS
+        self._scan_after, self._look_again = now + _SCAN_SECONDS, now + _LOOK_SECONDS
         for job in self._jobs:
             first = self._first(job)
             if first is not None and self._is_past(job, first):
@@ -189,31 +202,42 @@ class Schedule:
 
     def _first(self, job: Job) -> int | None:
         """Where a schedule goes on: at first with the first whole window after the first symbol; none without one."""
-        if job.name not in self._next:
-            following = self._ledger.progress(job.name)
-            if following is None:
-                begun = self._next_frame(job, 0)
-                following = None if begun is None else -(-begun // job.plan.step) * job.plan.step
-                following = job.plan.once if job.plan.once is not None else following
-            if following is None:
+        if (found := self._next.get(job.name)) is None:
+            kept = self._ledger.progress(job.name)
+            if (found := job.plan.once if kept is None else kept) is None and (
+                found := self._next_frame(job, 0)
+            ) is None:
                 return None
             begun = self._ledger.beginning(job.devices, job.plan.stream)
-            self._next[job.name] = max(following, -(-begun // job.plan.step) * job.plan.step)
-        found = self._next[job.name]
+            if job.plan.once is None or begun > found:
+                found = -(-max(found, begun) // job.plan.step) * job.plan.step
+            if kept is not None:  # until the first window is done, an earlier symbol may still come
+                self._next[job.name] = found
         return None if job.plan.once is not None and found > job.plan.once else found
 
     def _is_past(self, job: Job, first: int) -> bool:
         end = first + job.plan.length - 1
         reached = [self._reached(job, device) for device in job.devices]
-        if job.plan.patience is not None and max(reached) > end + job.plan.patience:
+        if end < self._overdue(job, reached):
             return True
         if min(reached) <= end:
             return False
+        if end <= self._waited_through.get(job.name, -1):
+            return True
         if all(self._complete(job, device, first, end) for device in job.devices):
             return True
         if self._gap_since.get(job.name, (-1, 0.0))[0] != first:
             self._gap_since[job.name] = (first, self._seconds())
-        return self._waited(job)
+        if not self._waited(job):
+            return False
+        self._waited_through[job.name] = min(max(reached), tick_at(job.clock, self._maker.now_us()))
+        return True
+
+    def _overdue(self, job: Job, reached: Sequence[int]) -> int:
+        """Devices that are behind are not waited for with windows that end before this tick."""
+        if job.plan.patience is None or self._seconds() - self._connected < _LATE_SECONDS:
+            return 0
+        return min(max(reached), tick_at(job.clock, self._maker.now_us())) - job.plan.patience
 
     def _reached(self, job: Job, device: str) -> int:
         """The newest tick of a device; of one that has windows only, the tick after the last one that it counted."""
@@ -239,11 +263,13 @@ class Schedule:
         return self._seconds() - self._gap_since[job.name][1] >= _LATE_SECONDS
 
     def _after_gap(self, job: Job, first: int) -> int:
-        """The first window after an empty one that a stored frame reaches into."""
+        """The first window after an empty one that a stored frame reaches into, or that is not past on all devices."""
         step, following = job.plan.step, first + job.plan.step
         frame = self._next_frame(job, following)
         if frame is None:
             return following
+        reached = [self._reached(job, device) for device in job.devices]
+        frame = min(frame, max(min(reached), self._overdue(job, reached)))
         return max(following, ((frame - job.plan.length) // step + 1) * step)
 
     def _next_frame(self, job: Job, tick: int) -> int | None:

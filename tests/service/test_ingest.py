@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from contract.chains import BoundedChains
 from contract.errors import FrameError
 from contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame, encode_status, encode_symbols
+from contract.measure_frames import encode_measure
 from contract.noise_table import NoiseTable
+from contract.policy import Clock
+from contract.window_frames import WindowFrame, encode_window
+from contract.windows import Window
 from gateway.service.ingest import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES, Birth, Inbox, Ingest, Message, Received
+from tests.support.measured import measure_frames, measure_policy
 from tests.support.scenes import BOUNDED, TERNARY, catalogue, policy
 
+SECOND = 1_000_000
 TOPIC = "fugu/2/home/watch/symbols/hr"
 GOOD = encode_symbols(SymbolFrame(1, -1, 0, bytes([0, 1, 1])))
 BIRTH = encode_status(Status(True, "1.0", 0, (), ()))
@@ -83,11 +90,41 @@ def test_a_symbol_above_its_table_is_refused_although_its_bits_could_be_one() ->
 
 def test_the_last_tick_of_all_is_the_limit_of_frames() -> None:
     last = 2**53
-    ingest = Ingest(catalogue(), counters := Counter[str]())
+    ingest = Ingest(catalogue(), counters := Counter[str](), lambda: last * SECOND)
     assert ingest.read(TOPIC, encode_symbols(SymbolFrame(1, -1, last - 1, bytes(2)))) is not None
     beyond = GOOD.replace((0).to_bytes(8, "big"), last.to_bytes(8, "big"))
     assert ingest.read(TOPIC, beyond) is None
     assert counters["out_of_range"] == 1
+
+
+@pytest.mark.parametrize("period_us", [1000, SECOND, 7 * SECOND, 60 * SECOND, 3600 * SECOND])
+def test_a_frame_may_be_as_far_ahead_as_clocks_may_differ_and_no_tick_further(period_us: int) -> None:
+    clock = Clock(epoch_us=10**15, period_us=period_us)
+    window = Window(name="level", length=1, stride=1, states=(1,), scale="20")
+    counted = policy(windows=(window,)).model_copy(update={"clock": clock})
+    moved = measure_policy(clock=clock)
+    points = measure_frames(moved, [2])[0]
+    last = 10**6
+    begins = clock.epoch_us + last * period_us - max(60 * SECOND, 2 * period_us)  # from here on, it is near enough
+    for now, refused in ((begins - 1, 1), (begins, 0)):
+        ingest = Ingest(catalogue([counted, moved]), counters := Counter[str](), lambda now=now: now)
+        for topic, payload in (
+            ("symbols/hr", encode_symbols(SymbolFrame(1, -1, last - 1, bytes(2)))),
+            ("window/hr", encode_window(WindowFrame(1, "level", -1, last, last, 1, 1, (1,)))),
+            ("symbols/place", encode_measure(replace(points, first=last - 1))),
+        ):
+            assert (ingest.read(f"fugu/2/home/watch/{topic}", payload) is None) == bool(refused), topic
+        assert counters["from_the_future"] == 3 * refused
+
+
+def test_a_gateway_whose_clock_is_not_set_says_so_and_takes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    ingest = Ingest(catalogue(), counters := Counter[str](), lambda: 0)
+    for first in (10**9, 10**9 + 3):
+        assert ingest.read(TOPIC, encode_symbols(SymbolFrame(1, first - 1, first, bytes(3)))) is None
+    assert counters == {"received": 2, "from_the_future": 2}
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "1000000002 s after this machine's clock, which says 1970-01-01 00:00:00 UTC" in line
+    assert "\n" not in line
 
 
 def test_only_a_birth_is_a_birth() -> None:

@@ -60,7 +60,7 @@ class Bench:
         self.counters: Counter[str] = Counter()
         self.now = 0.0
         config = write_config(folder, *releases, audiences=audiences)
-        opened = open_releases(config, folder / "l.sqlite", self.scene.store, catalogue(policies), lambda: 7)
+        opened = open_releases(config, folder / "l.sqlite", self.scene.store, catalogue(policies), lambda: 2 * 10**15)
         self.ledger, link = opened.ledger, Link(Broker(), client_id="none")
         parts = (opened.jobs, opened.maker, self.scene.recorder, link, self.counters)
         self.schedule = Schedule(*parts, seconds=lambda: self.now)

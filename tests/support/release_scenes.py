@@ -58,13 +58,14 @@ class Bench:
         self.config = write_config(folder, *releases, audiences=audiences)
         self.counters: Counter[str] = Counter()
         self.now = 1000.0
+        self.now_us = 2 * 10**15
         self.scene = Scene(folder / "s.sqlite", 8, fleet)
         self.open()
 
     def open(self) -> None:
         """Open the ledger and begin, with nothing in memory."""
         known = catalogue(self.fleet)
-        opened = open_releases(self.config, self.folder / "l.sqlite", self.scene.store, known, lambda: 7)
+        opened = open_releases(self.config, self.folder / "l.sqlite", self.scene.store, known, lambda: self.now_us)
         self.ledger: Ledger = opened.ledger
         link = Link(Broker(), client_id="none")
         args = (opened.jobs, opened.maker, self.scene.recorder, link, self.counters)
