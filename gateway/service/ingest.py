@@ -232,11 +232,11 @@ class Ingest:
     def _refuse_future(self, device: str, stream: str, frame: AnyFrame) -> None:
         """Refuse ticks that nobody can have drawn yet; say so, because this machine's clock may be the wrong one."""
         clock, now = self._catalogue.policy(device, stream, frame.policy_version).clock, self._now_us()
-        if frame.last <= newest_tick(clock, now):
+        if (last := frame.last - frame.shift) <= newest_tick(clock, now):
             return
         if time.monotonic() - self._said >= _REPEAT_SECONDS:
             self._said = time.monotonic()
-            ahead = (frame.last - tick_at(clock, now)) * clock.period_us // 1_000_000
+            ahead = (last - tick_at(clock, now)) * clock.period_us // 1_000_000
             _log.warning(
                 "a frame of %s/%s is refused: it ends %d s after this machine's clock, which says %s; where that is "
                 "wrong, set it (devices keep what is refused, and send it again)",
