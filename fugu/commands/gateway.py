@@ -37,6 +37,13 @@ class ServiceOptions:
     ledger: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Ledger of the releases (default: beside the store).")
     ] = None
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND=AGE",
+            help="How long symbols, points, windows (400d each) and estimates (30d) are kept; in h or d; repeatable.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +101,13 @@ def run(
       fugu gateway run --fleet home --policies /etc/fugu/policies --store /var/lib/fugu/home.db
       fugu gateway run --fleet home --policies policies --store home.db --broker gw.example:8883 --ca-file ca.pem
       fugu gateway run --fleet home --policies policies --store home.db --releases releases.toml
+      fugu gateway run --fleet home --policies policies --store home.db --keep symbols=90d --keep estimates=12h
       fugu gateway run --fleet home --store home.db --registry fleet.db --root keys/root.envelope \\
           --gateway-key keys/gateway-1a2b3c4d.key --passphrase-file passphrase --operator-username operator \\
           --operator-password-file operator.password
     """
     address = connection.broker(broker)
-    from gateway.service import FleetFiles, GatewaySettings
+    from gateway.service import FleetFiles, GatewaySettings, Keep
     from gateway.service import run as serve
 
     logging.basicConfig(
@@ -113,7 +121,8 @@ def run(
         enrolled = FleetFiles(
             signed.registry, roots, operator.broker(address), signed.gateway_key, signed.passphrase_file
         )
-    return serve(GatewaySettings(**asdict(service), broker=address, enrolled=enrolled))
+    given = asdict(service) | {"keep": Keep.parse(service.keep or ())}
+    return serve(GatewaySettings(**given, broker=address, enrolled=enrolled))
 
 
 @app.command("watch")

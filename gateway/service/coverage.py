@@ -59,6 +59,11 @@ class Coverage:
         index = bisect_left(self._through, last)  # the first interval that reaches `last`
         return index < len(self._after) and self._after[index] < first
 
+    def meets(self, first: int, last: int) -> bool:
+        """Whether any of the ticks first..last is accounted for."""
+        index = bisect_left(self._through, first)  # the first interval that reaches `first`
+        return index < len(self._after) and self._after[index] < last
+
     @property
     def end(self) -> int:
         """The last tick that is accounted for, -1 if none is."""

@@ -3,7 +3,9 @@
 A frame that overlaps a stored one is a `duplicate` if it is the same, else a `conflict`. A conflict is never stored;
 its part stays missing in the watermark unless stored frames account for it, so a device that contradicts itself
 re-sends in vain, and nobody else notices. A frame before one that is stored is late, and what follows from the later
-ones is brought up to date; what follows from a frame is its kind's business.
+ones is brought up to date; what follows from a frame is its kind's business. Of the ticks whose frames are kept no
+longer no frame is stored: one that is accounted for is a `duplicate`, and one that is not is `too_old`, and is
+accounted for from then on, so that its device forgets it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from contract.measure_frames import MeasureFrame
 from contract.window_frames import WindowFrame
 from gateway.service.coverage import Coverage
 from gateway.service.ingest import Received
-from gateway.service.kinds.kind import AnyFrame, Kind, Place
+from gateway.service.kinds.kind import AnyFrame, Kind, Place, Span
 from gateway.service.kinds.points import Points
 from gateway.service.kinds.symbols import Symbols
 from gateway.service.kinds.windows import Windows
@@ -30,10 +32,16 @@ __all__ = ["Recorder"]
 
 @dataclass
 class _Sequence:
-    """What the store says of a sequence of frames, kept in memory; `number` is none while nothing is stored."""
+    """What the store says of a sequence of frames, kept in memory.
+
+    Attributes:
+        number: none while nothing is stored.
+        kept: frames that begin before it are not.
+    """
 
     number: int | None
     coverage: Coverage
+    kept: int = 0
     versions: set[int] = field(default_factory=set)
 
 
@@ -43,7 +51,7 @@ class Recorder:
     Args:
         store: owned by the thread that calls.
         lag: ticks of later symbols that estimates see.
-        counters: counts `stored`, `late`, `duplicate`, `conflict`, and those of each kind.
+        counters: counts `stored`, `late`, `duplicate`, `conflict`, `too_old`, and those of each kind.
 
     Attributes:
         symbols: what is known from symbols.
@@ -107,6 +115,11 @@ class Recorder:
         """Whether no frame of the ticks first..last is missing."""
         return self._load(device, stream).coverage.holds(first, last)
 
+    def removed(self, device: str, sequence: str, kept: int) -> None:
+        """Frames of a sequence that begin before a tick, or a window's index, have been removed from the store."""
+        loaded = self._load(device, sequence)
+        loaded.kept = max(loaded.kept, kept)
+
     def estimates(self, outgoing: Outgoing) -> Iterator[bytes]:
         """The messages that tell what a stored frame determines."""
         if outgoing.window:
@@ -131,14 +144,16 @@ class Recorder:
             if is_late and (stored := kind.overlapping(place, frame)) is not None:
                 counted[kind.counter + ("duplicate" if kind.same(stored, frame) else "conflict")] += 1
                 continue
+            if span.first < sequence.kept:
+                counted[kind.counter + self._dismissed(sequence.coverage, place, span)] += 1
+                continue
             if is_late:
                 late.append(span.first)
             elif late:
                 kind.revise(place, late)
                 late = []
             kind.add(place, frame, counted, late=is_late)
-            if (merge := sequence.coverage.add(span.previous, span.last)) is not None:
-                self._store.merge_coverage(place.number, merge)
+            self._account_for(sequence.coverage, place, span)
             if frame.policy_version not in sequence.versions:
                 policy = self._catalogue.policy(device, stream, frame.policy_version)
                 self._store.add_policy(place.number, frame.policy_version, policy.to_json())
@@ -147,9 +162,23 @@ class Recorder:
         if late:
             kind.revise(place, late)
 
+    def _dismissed(self, coverage: Coverage, place: Place, span: Span) -> str:
+        """What a frame of ticks counts as whose frames are not kept."""
+        if coverage.holds(span.first, span.last):
+            return "duplicate"
+        if coverage.meets(span.first, span.last):
+            return "conflict"
+        self._account_for(coverage, place, span)
+        return "too_old"
+
+    def _account_for(self, coverage: Coverage, place: Place, span: Span) -> None:
+        if (merge := coverage.add(span.previous, span.last)) is not None:
+            self._store.merge_coverage(place.number, merge)
+
     def _load(self, device: str, name: str) -> _Sequence:
         if (loaded := self._sequences.get((device, name))) is None:
             number = self._store.stream_id(device, name)
             intervals = [] if number is None else self._store.coverage(number)
-            loaded = self._sequences[device, name] = _Sequence(number, Coverage(intervals))
+            kept = 0 if number is None else self._store.aged.kept(number)
+            loaded = self._sequences[device, name] = _Sequence(number, Coverage(intervals), kept)
         return loaded

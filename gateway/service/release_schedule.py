@@ -112,6 +112,20 @@ class Schedule:
         """There is a new connection: what waited for it comes now."""
         self._connected = self._seconds()
 
+    def needed(self) -> dict[tuple[str, str], int]:
+        """For device and stream the first tick that a release needs which is still to be made.
+
+        Raises:
+            sqlite3.Error, LedgerError: a file cannot be used.
+        """
+        found: dict[tuple[str, str], int] = {}
+        for job in self._jobs:
+            if (first := self._first(job)) is not None:
+                for device in job.devices:
+                    key = device, job.plan.stream
+                    found[key] = min(first, found.get(key, first))
+        return found
+
     def stored(self) -> None:
         """New symbols are in the store."""
         self._changed = True

@@ -14,8 +14,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from contract.errors import FuguError, Reason
@@ -23,6 +23,7 @@ from contract.frames import MAX_FRAME_TICKS
 from contract.health import Health, encode_health
 from contract.topics import health_topic, status_topic, symbols_topic, window_topic
 from gateway.dphmm.tracking import warm as warm_points
+from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger
 from gateway.service.fleet_service import FleetFiles, FleetService
 from gateway.service.ingest import (
@@ -43,6 +44,7 @@ from gateway.service.publisher import Publisher
 from gateway.service.recorder import Recorder
 from gateway.service.release_schedule import Schedule
 from gateway.service.release_setup import Releases, ledger_beside, open_releases
+from gateway.service.retention import Keep, Retention
 from gateway.service.store import Store, estimates_waiting, hold_store
 from gateway.service.table_sender import TableSender
 from host.systemd import Notifier
@@ -78,6 +80,7 @@ class GatewaySettings:
         releases: configuration of batch releases, none if there are none.
         ledger: path of the releases' ledger; beside the store if not given.
         enrolled: files of a fleet whose devices are sent their policies; none if there is none.
+        keep: how long frames and estimates stay in the store.
     """
 
     fleet: str
@@ -88,6 +91,7 @@ class GatewaySettings:
     releases: Path | None = None
     ledger: Path | None = None
     enrolled: FleetFiles | None = None
+    keep: Keep = field(default_factory=Keep)
 
     def __post_init__(self) -> None:
         """Refuse a lag that estimates cannot state."""
@@ -160,7 +164,11 @@ class Gateway:
             self._publisher = Publisher(self._link, self._settings.fleet, self._store, self._recorder, self.counters)
             sealed = None if self._enrolled is None else self._enrolled.sealed
             self._tables = TableSender(self._store, catalogue, self._recorder, self._link, self.counters, sealed=sealed)
-            self._schedule = self._open_schedule(catalogue)
+            schedule = self._schedule = self._open_schedule(catalogue)
+            self._retention = Retention(
+                *(self._settings.keep, self._store, catalogue, self._recorder),
+                *((lambda: {}) if schedule is None else schedule.needed, self._settings.lag, self.counters),
+            )
             self._monitor = Monitor(fleet, self._settings.store, self._link, self._sources(catalogue))
             self._link.start()
             if self._enrolled is not None:
@@ -303,14 +311,18 @@ class Gateway:
             self._tables.renew()
             self._renew_allowances()
         self._tables.pump()
-        try:
-            self._publisher.pump(idle=not events)
-        except sqlite3.Error as error:
-            self._store_failed(error)
+        self._use_store(lambda: self._publisher.pump(idle=not events))
+        self._use_store(self._retention.pump)
         if self._schedule is not None:
             if batch:
                 self._schedule.stored()
             self._schedule.pump(idle=not events)
+
+    def _use_store(self, pump: Callable[[], None]) -> None:
+        try:
+            pump()
+        except (sqlite3.Error, LedgerError) as error:
+            self._store_failed(error)
 
     def _acknowledged_release(self, event: Acknowledged) -> None:
         try:
@@ -334,7 +346,7 @@ class Gateway:
                 self.counters["unexpected"] += 1
                 _log.error("a frame could not be taken: %s", type(error).__name__)
 
-    def _store_failed(self, error: sqlite3.Error) -> None:
+    def _store_failed(self, error: sqlite3.Error | LedgerError) -> None:
         self.counters["store_errors"] += 1
         if self.counters["store_errors"] == 1:
             _log.error("the store does not take data: %s; devices will send again", error)

@@ -27,8 +27,8 @@ class PointStore:
 
     schema = """
 CREATE TABLE measured (
-    stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, payload BLOB NOT NULL, belief BLOB NOT NULL,
-    PRIMARY KEY (stream, first)) WITHOUT ROWID;
+    stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, policy_version INTEGER NOT NULL,
+    payload BLOB NOT NULL, belief BLOB NOT NULL, PRIMARY KEY (stream, first)) WITHOUT ROWID;
 CREATE TABLE sent_tables (
     stream INTEGER NOT NULL, policy_version INTEGER NOT NULL, number INTEGER NOT NULL, key BLOB NOT NULL,
     message BLOB NOT NULL, PRIMARY KEY (stream, policy_version, number), UNIQUE (stream, policy_version, key));
@@ -75,8 +75,8 @@ CREATE TABLE sent_tables (
 
     def add(self, stream: int, frame: MeasureFrame, belief: Floats) -> None:
         """Store a frame that overlaps no other."""
-        row = (stream, frame.first, frame.last, encode_measure(frame), belief.tobytes())
-        self._db.execute("INSERT INTO measured VALUES (?, ?, ?, ?, ?)", row)
+        row = (stream, frame.first, frame.last, frame.policy_version, encode_measure(frame), belief.tobytes())
+        self._db.execute("INSERT INTO measured VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def set_belief(self, stream: int, first: int, belief: Floats) -> None:
         """Store the belief at a frame's last tick."""

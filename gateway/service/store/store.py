@@ -17,6 +17,7 @@ from typing import NamedTuple, TextIO
 
 from contract.errors import FuguError
 from gateway.service.coverage import Merge
+from gateway.service.store.aged import AgedStore
 from gateway.service.store.points import PointStore
 from gateway.service.store.releases import ReleaseStore
 from gateway.service.store.symbols import SymbolStore
@@ -27,7 +28,8 @@ __all__ = ["Outgoing", "Store", "StoreError", "estimates_waiting", "hold_store"]
 
 _SCHEMA = """
 CREATE TABLE streams (
-    id INTEGER PRIMARY KEY, device TEXT NOT NULL, stream TEXT NOT NULL, UNIQUE (device, stream));
+    id INTEGER PRIMARY KEY, device TEXT NOT NULL, stream TEXT NOT NULL, kept INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (device, stream));
 CREATE TABLE policies (
     stream INTEGER NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, PRIMARY KEY (stream, version))
     WITHOUT ROWID;
@@ -65,17 +67,20 @@ class Store:
 
     Attributes:
         symbols, points, windows: the frames of each kind, and what follows from them.
+        aged: what is kept no longer.
 
     Raises:
         StoreError: if it cannot be opened, is no store, or is of another version.
     """
 
     def __init__(self, path: Path) -> None:
-        self._db = open_database(path, STORE, _SCHEMA + _PARTS, StoreError)
+        settings = ("synchronous=FULL", "secure_delete=ON")
+        self._db = open_database(path, STORE, _SCHEMA + _PARTS, StoreError, settings=settings)
         self.symbols = SymbolStore(self._db)
         self.points = PointStore(self._db)
         self.windows = WindowStore(self._db)
         self.releases = ReleaseStore(self._db)
+        self.aged = AgedStore(self._db)
 
     def close(self) -> None:
         """Close the file."""

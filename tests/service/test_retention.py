@@ -1,0 +1,286 @@
+"""What is kept no longer goes, in small pieces, and nothing else does; what has gone does not come back."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from contract.frames import SymbolFrame
+from contract.measure_frames import MeasureFrame, Released
+from contract.window_frames import WindowFrame
+from contract.windows import Window
+from gateway.service.ingest import Received
+from gateway.service.retention import Keep, KeepError, Retention
+from tests.support.measured import measure_policy
+from tests.support.release_scenes import Bench, scheduled
+from tests.support.scenes import Scene, frames, policy
+
+HOUR = 3600
+SECOND_US = 1_000_000
+WINDOW = Window(name="high", length=600, stride=600, start=0, states=(1,), scale="2")
+
+
+class Keeper:
+    """A scene of hours at one tick a second, and a retention of it at a moment that a test sets."""
+
+    def __init__(self, scene: Scene, *keep: str) -> None:
+        self.scene, self.keep = scene, keep
+        self.now_us, self.seconds = 0, 0.0
+        self.needed: dict[tuple[str, str], int] = {}
+        self.open()
+
+    def open(self) -> None:
+        here = self.scene
+        self.retention = Retention(
+            *(Keep.parse(self.keep), here.store, here.recorder._catalogue, here.recorder, lambda: self.needed),
+            *(here.lag, here.counters, lambda: self.now_us, lambda: self.seconds),
+        )
+
+    def reopen(self) -> None:
+        self.scene.reopen()
+        self.open()
+
+    def run(self, hour: float | None = None) -> None:
+        """What the worker would do in an hour or so."""
+        if hour is not None:
+            self.now_us = round(hour * HOUR * SECOND_US)
+        for _ in range(60):
+            self.seconds += 61.0
+            self.retention.pump()
+
+    def count(self, table: str) -> int:
+        with closing(sqlite3.connect(self.scene.path)) as database:
+            found: int = database.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]
+        return found
+
+    def first(self, table: str, column: str = "first") -> int:
+        with closing(sqlite3.connect(self.scene.path)) as database:
+            found: int = database.execute(f"SELECT MIN({column}) FROM {table}").fetchone()[0]
+        return found
+
+
+def symbols(folder: Path, hours: int, size: int = 600) -> tuple[Scene, list[SymbolFrame]]:
+    """A stream of so many hours, in frames of so many seconds."""
+    scene = Scene(folder / "s.sqlite", lag=8, policies=(policy(1, windows=(WINDOW,)),))
+    made = frames([size] * (hours * HOUR // size))
+    scene.record(*made)
+    return scene, made
+
+
+def test_each_kind_goes_at_its_own_age_to_the_frame(tmp_path: Path) -> None:
+    scene, _made = symbols(tmp_path, 10)
+    scene.recorder.record(
+        [Received("watch", "hr", WindowFrame(1, "high", i - 1, i, 600 * i, 600, 600, (i,))) for i in range(60)]
+    )
+    keeper = Keeper(scene, "symbols=4h", "windows=6h", "estimates=1h")
+    keeper.run(10)
+    assert keeper.first("frames") == 6 * HOUR
+    assert keeper.first("windows") == 4 * HOUR
+    assert keeper.first("estimates", "frame") == 9 * HOUR
+    assert keeper.count("coverage") == 2
+    assert scene.counters["frames_removed"] == 36 + 24
+    assert scene.counters["estimates_removed"] == 54
+    before = keeper.count("frames")
+    keeper.run()
+    assert keeper.count("frames") == before
+
+
+def test_nothing_goes_a_microsecond_too_early(tmp_path: Path) -> None:
+    scene, _made = symbols(tmp_path, 10)
+    keeper = Keeper(scene, "symbols=4h", "estimates=4h")
+    first_end = 600 * SECOND_US
+    keeper.now_us = first_end + 4 * HOUR * SECOND_US - 1
+    keeper.run()
+    assert keeper.first("frames") == 0
+    keeper.now_us += 1
+    keeper.run()
+    assert keeper.first("frames") == 600
+
+
+def test_a_gateway_whose_clock_has_jumped_ahead_removes_nothing_that_is_young(tmp_path: Path) -> None:
+    scene, _made = symbols(tmp_path, 10)
+    keeper = Keeper(scene, "symbols=8h", "estimates=8h")
+    keeper.run(10 + 24 * 365 * 5)
+    assert keeper.first("frames") == 2 * HOUR  # eight hours before the newest tick, as with a clock that is right
+
+
+def test_a_removed_frame_that_is_sent_again_is_a_duplicate_and_not_stored_again(tmp_path: Path) -> None:
+    scene, made = symbols(tmp_path, 10)
+    before = scene.committed()
+    keeper = Keeper(scene, "symbols=4h")
+    keeper.run(10)
+    for restarted in (False, True):
+        if restarted:
+            keeper.reopen()
+        left = keeper.count("frames")
+        scene.record(*made[:36])
+        scene.record(*made)
+        assert keeper.count("frames") == left
+        assert scene.committed() == before  # nothing is asked for again
+    assert scene.counters["stored"] == len(made)
+    assert scene.counters["duplicate"] == 2 * (36 + len(made))
+    assert scene.counters["conflict"] == 0
+
+
+def test_a_frame_that_was_missing_and_is_older_than_what_is_kept_is_acknowledged_and_not_stored(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite", lag=8)
+    made = frames([600] * 60)
+    scene.record(*made[:3], *made[4:])
+    assert scene.committed().streams[0].gaps
+    keeper = Keeper(scene, "symbols=4h")
+    keeper.run(10)
+    left = keeper.count("frames")
+    scene.record(made[3])
+    assert (scene.counters["too_old"], keeper.count("frames")) == (1, left)
+    assert not scene.committed().streams[0].gaps
+    scene.record(made[3])
+    assert scene.counters["duplicate"] == 1
+    keeper.reopen()
+    assert not scene.committed().streams[0].gaps
+
+
+def test_a_device_that_contradicts_what_was_removed_is_in_conflict_and_covers_nothing(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite", lag=8)
+    made = frames([600] * 60)
+    scene.record(*made[:3], *made[4:])
+    keeper = Keeper(scene, "symbols=4h")
+    keeper.run(10)
+    before = scene.committed()
+    scene.record(SymbolFrame(1, 1700, 1750, bytes(100)))  # a part of what was stored, and of what is missing
+    assert scene.counters["conflict"] == 1
+    assert scene.committed() == before
+
+
+def test_a_missing_frame_that_is_young_enough_is_stored_after_those_before_it_have_gone(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite", lag=8)
+    made = frames([600] * 60)
+    scene.record(*made[:30], *made[37:])
+    keeper = Keeper(scene, "symbols=5h")
+    keeper.run(10)
+    assert keeper.first("frames") == made[37].first
+    scene.record(*made[30:37])
+    assert scene.counters["late"] == 7
+    assert keeper.first("frames") == made[30].first
+    assert not scene.committed().streams[0].gaps
+
+
+def test_what_a_release_needs_that_is_still_to_be_made_stays(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scheduled(length=7200))
+    made = frames([600] * 60)
+    bench.scene.record(*made)  # the other device of the release has said nothing yet
+    keeper = Keeper(bench.scene, "symbols=1h")
+    keeper.needed = bench.schedule.needed()
+    keeper.run(10)
+    assert keeper.needed == {("watch", "hr"): 0, ("ring", "hr"): 0}
+    assert keeper.first("frames") == 0
+    bench.scene.record(*frames([600] * 18), device="ring")
+    bench.schedule.stored()
+    bench.work()
+    keeper.needed = bench.schedule.needed()
+    keeper.run(10)
+    assert keeper.needed == {("watch", "hr"): 7200, ("ring", "hr"): 7200}
+    assert keeper.first("frames") == 7200
+
+
+def test_the_newest_frames_stay_and_the_next_estimates_are_as_if_nothing_had_gone(tmp_path: Path) -> None:
+    generator = random.Random(11)
+    sizes = [generator.choice([1, 2, 3, 7]) for _ in range(80)]
+    made = frames([*sizes, 5, 5], gaps=[0, 0, 2, 0, 11])
+    results = []
+    for name in ("kept", "removed"):
+        scene = Scene(tmp_path / f"{name}.sqlite", lag=8)
+        scene.record(*made[:80])
+        other = frames([600] * 24)
+        scene.record(*other, stream="steps")  # whose ticks tell that hours have passed
+        if name == "removed":
+            keeper = Keeper(scene, "symbols=1h")
+            keeper.run(4)
+            assert 0 < keeper.count("frames WHERE stream=1") < 20
+            keeper.reopen()
+        scene.record(made[80])
+        scene.record(made[81])
+        number = scene.store.stream_id("watch", "hr")
+        assert number is not None
+        newest = scene.recorder.symbols.newest("watch", "hr")
+        assert newest is not None
+        runs = [
+            (lag, run.first, run.probabilities.tobytes())
+            for frame in made[80:]
+            for lag, run in scene.store.symbols.estimates(number, frame.first)
+        ]
+        results.append((newest.belief.tobytes(), runs))
+    assert results[0] == results[1]
+
+
+def test_points_go_as_symbols_do(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "p.sqlite", lag=3, policies=(measure_policy(),))  # type: ignore[arg-type]
+    made = [
+        MeasureFrame(1, first - 1, first, 2, tuple(Released(0, (0, 0)) for _ in range(100)))
+        for first in range(0, 10 * HOUR, 100)
+    ]
+    scene.recorder.record([Received("watch", "place", frame) for frame in made])
+    keeper = Keeper(scene, "points=4h")
+    keeper.run(10)
+    assert keeper.first("measured") == 6 * HOUR
+    scene.recorder.record([Received("watch", "place", made[0])])
+    assert scene.counters["duplicate"] == 1
+    scene.recorder.record([Received("watch", "place", MeasureFrame(1, 35_999, 36_000, 2, (Released(0, (1, 1)),)))])
+    assert scene.counters["stored"] == len(made) + 1
+
+
+def test_a_round_removes_a_bounded_number_of_frames_and_the_rest_follows(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite", lag=2)
+    made = frames([4] * 6_000)
+    for begin in range(0, len(made), 1_000):
+        scene.record(*made[begin : begin + 1_000])
+    keeper = Keeper(scene, "symbols=1h", "estimates=1h")
+    keeper.now_us = 24_000 * SECOND_US
+    left = [keeper.count("frames")]
+    for _ in range(30):
+        keeper.seconds += 61.0
+        keeper.retention.pump()
+        left.append(keeper.count("frames"))
+    assert max(before - after for before, after in itertools.pairwise(left)) <= 1_000
+    assert keeper.first("frames") == 24_000 - 3_600
+
+
+def test_what_has_gone_is_not_in_the_file_and_its_room_is_used_again(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite", lag=2)
+    made = frames([600] * 60)
+    needle = made[3].symbols
+    scene.record(*made)
+    keeper = Keeper(scene, "symbols=1h")
+    keeper.run(10)
+    scene.store.close()
+    files = [path.read_bytes() for path in tmp_path.glob("s.sqlite*")]
+    assert not any(needle[100:200] in content for content in files)
+    assert any(made[-1].symbols in content for content in files)
+    size = sum(map(len, files))
+    scene.open()
+    keeper.open()
+    for hour in range(1, 5):
+        some = [
+            SymbolFrame(1, first - 1, first, made[i].symbols)
+            for i, first in enumerate(range(36_000 * hour, 36_000 * (hour + 1), 600))
+        ]
+        scene.record(*some)
+        keeper.run(10 * (hour + 1))
+    scene.store.close()
+    assert sum(len(path.read_bytes()) for path in tmp_path.glob("s.sqlite*")) <= 1.5 * size
+
+
+@pytest.mark.parametrize(
+    "text", ["symbols", "symbols=", "symbols=3", "symbols=0d", "symbols=-1d", "ledger=3d", "points=²d"]
+)
+def test_an_age_that_is_none_is_refused_in_a_line(text: str) -> None:
+    with pytest.raises(KeepError, match="symbols, points, windows, estimates"):
+        Keep.parse([text])
+
+
+def test_ages_that_are_not_given_are_those_of_the_manual() -> None:
+    assert Keep.parse(["symbols=90d", "estimates=12h"]) == Keep(90 * 24, 400 * 24, 400 * 24, 12)
