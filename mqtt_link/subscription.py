@@ -29,6 +29,9 @@ __all__ = [
 
 _POLL_SECONDS = 0.2
 _REMEMBERED_FRAMES = 1024
+_MAX_PAYLOAD = 11 << 20
+"""The largest message: an estimate of 8,192 ticks in 255 states."""
+_MOST_WAITING_BYTES = 1 << 26
 
 
 class SymbolReading(NamedTuple):
@@ -125,7 +128,8 @@ class Subscription:
     Frames that arrive twice are handed out once; symbols of a tick on which the device was not running are left out.
     Of releases, those that the account may read come; the newest of each name at the beginning, because the broker
     keeps it.
-    Payloads that are not valid are counted in `rejected`, by reason, and otherwise ignored.
+    Payloads that are not valid are counted in `rejected`, by reason, and otherwise ignored; so are those for which
+    64 MB of others wait to be iterated over (`not_taken`).
 
         with Subscription(Broker("127.0.0.1", 1883), fleet="home") as readings:
             for reading in readings:
@@ -166,11 +170,13 @@ class Subscription:
             broker,
             client_id=f"subscriber-{secrets.token_hex(6)}",
             subscriptions=tuple(topics),
-            on_message=lambda topic, payload, _retained: self._arrived.put((topic, payload)),
+            max_payload=_MAX_PAYLOAD,
+            on_message=lambda topic, payload, _retained: self._delivered(topic, payload),
         )
         self._timeout = timeout
         self._stream = stream
         self._arrived: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
+        self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
         self._seen: dict[tuple[str, str, int], bytes] = {}
 
     def __enter__(self) -> Self:
@@ -197,7 +203,17 @@ class Subscription:
                     return
                 continue
             waited = 0.0
+            self._bytes_taken += _size(topic, payload)
             yield from self.decode(topic, payload)
+
+    def _delivered(self, topic: str, payload: bytes) -> None:
+        """Keep a message for whoever iterates, unless too many wait; called in the network thread."""
+        size = _size(topic, payload)
+        if self._bytes_delivered + size - self._bytes_taken > _MOST_WAITING_BYTES:
+            self.rejected["not_taken"] += 1
+            return
+        self._bytes_delivered += size
+        self._arrived.put((topic, payload))
 
     def decode(self, topic: str, payload: bytes) -> list[Reading]:
         """The readings in one message; none if it is invalid or was seen before."""
@@ -268,3 +284,8 @@ class Subscription:
         if len(self._seen) > _REMEMBERED_FRAMES:
             del self._seen[next(iter(self._seen))]
         return True
+
+
+def _size(topic: str, payload: bytes) -> int:
+    """About what a message takes while it waits."""
+    return 200 + len(topic) + len(payload)

@@ -201,3 +201,15 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
         last,
     ]
     assert readings.rejected == {"trailing_bytes": 1, "unknown_schema": 1}
+
+
+def test_what_nobody_iterates_over_does_not_pile_up() -> None:
+    readings = Subscription(Broker(port=9), fleet="home", timeout=0.0)
+    payload = b"\x01" + bytes(10 << 20)
+    for _ in range(8):
+        readings._delivered("fugu/2/home/watch/symbols/hr", payload)
+    assert readings.rejected == {"not_taken": 2}
+    assert list(readings) == []
+    assert readings.rejected == {"not_taken": 2, "trailing_bytes": 6}
+    readings._delivered("fugu/2/home/watch/symbols/hr", payload)
+    assert readings.rejected["not_taken"] == 2
