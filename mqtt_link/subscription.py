@@ -25,6 +25,7 @@ __all__ = [
     "Subscription",
     "SymbolReading",
     "WindowReading",
+    "estimate_readings",
 ]
 
 _POLL_SECONDS = 0.2
@@ -120,6 +121,24 @@ class WindowReading(NamedTuple):
 
 
 Reading = SymbolReading | EstimateReading | ReleaseReading | WindowReading | MeasureReading | MeasureEstimateReading
+
+
+def estimate_readings(device: str, stream: str, payload: bytes) -> list[EstimateReading] | list[MeasureEstimateReading]:
+    """The readings in a message about a stream of a device.
+
+    Raises:
+        FuguError: it is no valid estimate.
+    """
+    if payload[:1] == bytes([MEASURE_ESTIMATE]):
+        measured = decode_measure_estimate(payload)
+        rows = zip(measured.means, measured.covariances, measured.protection, strict=True)
+        first, lag = measured.first, measured.lag
+        return [MeasureEstimateReading(device, stream, tick, *row, lag) for tick, row in enumerate(rows, first)]
+    estimate = decode_estimate(payload)
+    return [
+        EstimateReading(device, stream, estimate.first + i, row, estimate.most_likely[i])
+        for i, row in enumerate(estimate.probabilities)
+    ]
 
 
 class Subscription:
@@ -225,14 +244,8 @@ class Subscription:
                 return self._windows(parsed.device, parsed.stream, payload)
             if payload[:1] == bytes([MEASURE]) and parsed.kind == "symbols":
                 return self._points(parsed.device, parsed.stream, payload)
-            if payload[:1] == bytes([MEASURE_ESTIMATE]) and parsed.kind == "estimate":
-                return self._measurements(parsed.device, parsed.stream, payload)
             if parsed.kind == "estimate":
-                estimate = decode_estimate(payload)
-                return [
-                    EstimateReading(parsed.device, parsed.stream, estimate.first + i, row, estimate.most_likely[i])
-                    for i, row in enumerate(estimate.probabilities)
-                ]
+                return [*estimate_readings(parsed.device, parsed.stream, payload)]
             frame = decode_symbols(payload)
         except FuguError as error:
             self.rejected[error.reason] += 1
@@ -252,12 +265,6 @@ class Subscription:
             MeasureReading(device, stream, tick, *released, frame.shift)
             for tick, released in enumerate(frame.released, frame.first)
         ]
-
-    def _measurements(self, device: str, stream: str, payload: bytes) -> list[Reading]:
-        estimate = decode_measure_estimate(payload)
-        rows = zip(estimate.means, estimate.covariances, estimate.protection, strict=True)
-        first, lag = estimate.first, estimate.lag
-        return [MeasureEstimateReading(device, stream, tick, *row, lag) for tick, row in enumerate(rows, first)]
 
     def _releases(self, audience: str, name: str, payload: bytes) -> list[Reading]:
         release = decode_release(payload)

@@ -1,4 +1,4 @@
-"""`fugu gateway run` and `fugu gateway watch`."""
+"""`fugu gateway run`, `watch`, `history` and `forget`."""
 
 from __future__ import annotations
 
@@ -146,3 +146,47 @@ def watch(
     found = watch_store(store, false_alarms)
     answer(as_json, lambda: [one._asdict() for one in found], lambda: show_watched(found, false_alarms))
     return 1 if any(one.alarm is not None for one in found) else 0
+
+
+@app.command("history")
+def history(
+    device: Annotated[str, typer.Argument(help="The device.")],
+    stream: Annotated[str, typer.Argument(help="Its stream.")],
+    store: Annotated[Path, typer.Option(metavar="FILE", help="The gateway's store; its gateway may be running.")],
+    first: Annotated[int, typer.Option(min=0, metavar="TICK", help="The first tick.")] = 0,
+    last: Annotated[int | None, typer.Option(min=0, metavar="TICK", help="The last tick (default: all).")] = None,
+    lag: Annotated[int, typer.Option(min=0, max=4096, help="As the gateway's, for points and windows.")] = 8,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print the estimates of a stream from the store, in tick order, as `fugu subscribe --estimates` does.
+
+    \b
+    examples:
+      fugu gateway history watch hr --store home.db --first 3600 --last 7199
+      fugu gateway history watch hr --store home.db --json
+    """
+    from fugu.view.readings import reading_json, reading_line
+    from gateway.service.history import estimates_between
+
+    for reading in estimates_between(store, device, stream, first, last, lag):
+        print(reading_json(reading) if as_json else reading_line(reading))
+
+
+@app.command("forget")
+def forget(
+    device: Annotated[str, typer.Argument(help="The device.")],
+    store: Annotated[Path, typer.Option(metavar="FILE", help="The gateway's store; its gateway must not be running.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Erase what a device has sent from the store, and its estimates: for good, and never what was charged for it.
+
+    \b
+    examples:
+      fugu gateway forget watch --store home.db
+    """
+    from fugu.view.terminal import say
+    from gateway.service.forgetting import forget_device
+
+    found = forget_device(store, device)
+    text = ", ".join(f"{count} {kind}" for kind, count in found._asdict().items())
+    answer(as_json, found._asdict, lambda: say(f"Erased of {device}, in frames: {text}. The ledger keeps its charges."))

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import islice
 from typing import NoReturn
 
-from contract.release_frames import ReleaseFrame
 from fugu.errors import CommandLineError
-from mqtt_link import (
-    Broker,
-    EstimateReading,
-    MeasureEstimateReading,
-    MeasureReading,
-    ReleaseReading,
-    Subscription,
-    SymbolReading,
-    WindowReading,
-)
-from mqtt_link.subscription import Reading
+from fugu.view.readings import reading_json, reading_line
+from mqtt_link import Broker, Subscription
 
 __all__ = ["HELP", "main"]
 
@@ -34,15 +23,6 @@ _EPILOG = """examples:
   fugu subscribe --fleet home --releases
   fugu subscribe --fleet home --broker gw.example:8883 --ca-file ca.pem --count 100
 """
-
-
-_KINDS: dict[type, str] = {
-    SymbolReading: "symbol",
-    EstimateReading: "estimate",
-    MeasureReading: "point",
-    MeasureEstimateReading: "measurement",
-    WindowReading: "window",
-}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -93,7 +73,7 @@ def _print_readings(options: argparse.Namespace) -> int:
         with subscription as readings:
             for reading in islice(readings, options.count):
                 arrived = True
-                print(_json(reading) if options.json else _line(reading), flush=True)
+                print(reading_json(reading) if options.json else reading_line(reading), flush=True)
     finally:
         _report(subscription)
     return 0 if arrived or not subscription.link.last_error else 1
@@ -106,50 +86,6 @@ def _report(subscription: Subscription) -> None:
     if subscription.rejected:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(subscription.rejected.items()))
         print(f"fugu: invalid messages were left out: {reasons}", file=sys.stderr)
-
-
-def _json(reading: Reading) -> str:
-    """One JSON object: kind, device, stream, and what the kind has; of a release, its frame's fields."""
-    if isinstance(reading, ReleaseReading):
-        return json.dumps({"kind": "release", **asdict(reading.release)}, separators=(",", ":"))
-    return json.dumps({"kind": _KINDS[type(reading)], **reading._asdict()}, separators=(",", ":"))
-
-
-def _line(reading: Reading) -> str:
-    """A line for people."""
-    if isinstance(reading, ReleaseReading):
-        return _release_line(reading.release)
-    if isinstance(reading, WindowReading):
-        return _window_line(reading)
-    where = f"{reading.device}/{reading.stream} tick {reading.tick}"
-    if isinstance(reading, SymbolReading):
-        return f"{where}: symbol {reading.symbol}"
-    if isinstance(reading, MeasureReading):
-        return f"{where}: point {' '.join(map(str, reading.point))}, from table {reading.table}"
-    if isinstance(reading, MeasureEstimateReading):
-        later = f", {reading.lag} ticks later" if reading.lag else ""
-        return f"{where}{later}: measurement {_numbers(reading.mean)}, covariance {_numbers(reading.covariance)}"
-    probabilities = " ".join(f"{p:.4f}" for p in reading.probabilities)
-    return f"{where}: most likely state {reading.most_likely}, probabilities {probabilities}"
-
-
-def _numbers(values: Sequence[float]) -> str:
-    return " ".join(f"{value:.6g}" for value in values)
-
-
-def _window_line(window: WindowReading) -> str:
-    ticks = f"ticks {window.first}..{window.first + window.length - 1}, {window.observed} observed"
-    counts = " ".join(map(str, window.counts))
-    return f"{window.device}/{window.stream} window {window.window}, {ticks}: noisy counts {counts}"
-
-
-def _release_line(release: ReleaseFrame) -> str:
-    labels = release.states if release.query == "histogram" else (f"{release.query} of {','.join(release.states)}",)
-    values = zip(labels, release.values, release.low, release.high, strict=True)
-    text = "; ".join(f"{label} {value:.6g} ({low:.6g}..{high:.6g})" for label, value, low, high in values)
-    ticks = f"{release.stream} ticks {release.first}..{release.last}, {release.devices} device(s)"
-    promise = f"epsilon {release.epsilon:g} by {release.mechanism}, entry {release.entry}"
-    return f"release {release.name}, {ticks}: {text}; {promise}"
 
 
 def _broker(options: argparse.Namespace) -> Broker:

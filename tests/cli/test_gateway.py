@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.command import Fugu
 from tests.support.release_scenes import scheduled, write_config
-from tests.support.scenes import write_policies
+from tests.support.scenes import Scene, frames, write_policies
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,4 +49,37 @@ def test_a_folder_without_policies_is_refused(fugu: Fugu, tmp_path: Path) -> Non
     done = fugu("gateway", "run", "--fleet", "home", "--policies", tmp_path / "none", "--store", tmp_path / "home.db")
     assert done.code == 1
     assert done.err.count("\n") == 1
+    assert not (tmp_path / "home.db").exists()
+
+
+def test_forget_says_what_it_has_erased_and_refuses_in_a_line(tmp_path: Path, fugu: Fugu) -> None:
+    scene = Scene(tmp_path / "s.sqlite", lag=4)
+    scene.record(*frames([10, 10]))
+    scene.store.close()
+    done = fugu("gateway", "forget", "watch", "--store", scene.path, "--json")
+    assert (done.code, done.json()) == (0, {"symbols": 2, "points": 0, "windows": 0, "estimates": 2})
+    assert "0 symbols" in fugu("gateway", "forget", "watch", "--store", scene.path).out
+    done = fugu("gateway", "forget", "clock", "--store", scene.path)
+    assert (done.code, done.err) == (1, "fugu: store s.sqlite has nothing of a device clock\n")
+
+
+def test_history_is_what_was_published_in_tick_order_and_within_its_ticks(tmp_path: Path, fugu: Fugu) -> None:
+    scene = Scene(tmp_path / "s.sqlite", lag=4)
+    for frame in frames([10, 3, 7, 10]):
+        scene.record(frame)
+    done = fugu("gateway", "history", "watch", "hr", "--store", scene.path, "--first", 5, "--last", 12, "--json")
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    assert [row["tick"] for row in rows] == list(range(5, 13))
+    assert {(row["kind"], row["device"], row["stream"]) for row in rows} == {("estimate", "watch", "hr")}
+    lines = fugu("gateway", "history", "watch", "hr", "--store", scene.path).out.splitlines()
+    assert (len(lines), lines[0][:29]) == (26, "watch/hr tick 0: most likely ")
+    done = fugu("gateway", "history", "watch", "gait", "--store", scene.path)
+    assert (done.code, done.err) == (1, "fugu: store s.sqlite has nothing of watch/gait\n")
+
+
+def test_an_age_that_cannot_be_read_is_refused_before_anything_is_made(tmp_path: Path, fugu: Fugu) -> None:
+    files = ("--policies", write_policies(tmp_path / "policies"), "--store", tmp_path / "home.db")
+    done = fugu("gateway", "run", "--fleet", "home", *files, "--keep", "symbols=4")
+    assert done.code == 1
+    assert done.err.startswith("fugu: cannot keep 'symbols=4'")
     assert not (tmp_path / "home.db").exists()

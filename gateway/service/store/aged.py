@@ -1,4 +1,4 @@
-"""The part of the store that removes what is kept no longer.
+"""The part of the store that removes what is kept no longer, or is to be forgotten.
 
 Frames are removed in the order of their ticks, and a sequence's `kept` says up to where. Coverage stays, so that a
 device is never asked again for what was removed. What is removed is overwritten, and its room is used again.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from typing import NamedTuple
 
-__all__ = ["ESTIMATES", "POINTS", "SYMBOLS", "WINDOWS", "Aged", "AgedStore", "Frames", "Sequence"]
+__all__ = ["ESTIMATES", "POINTS", "SYMBOLS", "WINDOWS", "Aged", "AgedStore", "Forgotten", "Frames", "Sequence"]
 
 
 class Sequence(NamedTuple):
@@ -53,6 +53,15 @@ WINDOWS = Frames("windows", "number", "first+length-1")
 ESTIMATES = Frames("estimates", "frame", joined="JOIN frames ON frames.stream=a.stream AND frames.first=frame")
 
 
+class Forgotten(NamedTuple):
+    """How many frames of a device were erased, and of how many of symbols there were estimates."""
+
+    symbols: int
+    points: int
+    windows: int
+    estimates: int
+
+
 class AgedStore:
     """Frames of all kinds, oldest first; used within the store's transactions."""
 
@@ -87,6 +96,29 @@ class AgedStore:
             self._remove(ESTIMATES, number, through)
             self._db.execute("DELETE FROM outbox WHERE stream=? AND frame<=?", (number, through))
             self._db.execute("UPDATE streams SET kept=MAX(kept, ?) WHERE id=?", (kept, number))
+
+    def forget(self, device: str) -> Forgotten | None:
+        """Remove all frames of a device, and what follows from them; none if there never was one.
+
+        What is accounted for stays, so that no frame is asked for again or stored that was before.
+        """
+        mine = "stream IN (SELECT id FROM streams WHERE device=?)"
+        if self._db.execute("SELECT 1 FROM streams WHERE device=?", (device,)).fetchone() is None:
+            return None
+        query = f"SELECT COUNT(*) FROM (SELECT DISTINCT stream, frame FROM estimates WHERE {mine})"
+        (estimates,) = self._db.execute(query, (device,)).fetchone()
+        query = "SELECT MAX(through) FROM coverage WHERE coverage.stream=id"
+        self._db.execute(f"UPDATE streams SET kept=MAX(kept, IFNULL(({query}), -1) + 1) WHERE device=?", (device,))
+        for table in ("estimates", "outbox"):
+            self._db.execute(f"DELETE FROM {table} WHERE {mine}", (device,))
+        # Tables for likely states follow the belief; those whose two sets are the same follow the policy alone.
+        likely = "substr(key, 1, length(key) / 2) != substr(key, length(key) / 2 + 1)"
+        self._db.execute(f"DELETE FROM sent_tables WHERE {mine} AND {likely}", (device,))
+        erased = {
+            kind: self._db.execute(f"DELETE FROM {frames.table} WHERE {mine}", (device,)).rowcount
+            for kind, frames in (("symbols", SYMBOLS), ("points", POINTS), ("windows", WINDOWS))
+        }
+        return Forgotten(**erased, estimates=estimates)
 
     def kept(self, number: int) -> int:
         """Where frames of a sequence begin that are kept: a tick, or a window's index."""

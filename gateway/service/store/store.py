@@ -90,6 +90,17 @@ class Store:
         """All of it becomes durable, or nothing does."""
         return transaction(self._db)
 
+    def rewrite(self) -> None:
+        """Write the file anew, so that what was removed is nowhere in it, nor beside it.
+
+        Raises:
+            sqlite3.Error: there is no room for a second one, or somebody else reads it.
+        """
+        self._db.execute("VACUUM")
+        (blocked, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if blocked:
+            raise sqlite3.OperationalError("somebody else reads it")
+
     def stream_id(self, device: str, stream: str) -> int | None:
         """The number of a stream or of a sequence of windows, none if nothing of it is stored."""
         query = "SELECT id FROM streams WHERE device=? AND stream=?"

@@ -1,0 +1,39 @@
+"""Erases from a store what a device has sent, and what the gateway has made of it.
+
+What stays: which ticks the device has accounted for, its policies, the last tick that was released, and the ledger. So
+the device is not asked for anything again, and nothing is charged or released anew.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from gateway.service.store import Store, StoreError, hold_store
+from gateway.service.store.aged import Forgotten
+
+__all__ = ["forget_device"]
+
+
+def forget_device(path: Path, device: str) -> Forgotten:
+    """Erase a device's symbols, points, windows and estimates, and write the file anew without them.
+
+    Args:
+        path: of the store; its gateway must not be running.
+
+    Raises:
+        StoreError: one line that says what is wrong; it may be done again then, and again after it is done.
+    """
+    if not path.exists():
+        raise StoreError(f"there is no store {path.name}")
+    with hold_store(path), closing(Store(path)) as store:
+        try:
+            with store.transaction():
+                forgotten = store.aged.forget(device)
+            if forgotten is None:
+                raise StoreError(f"store {path.name} has nothing of a device {device}")
+            store.rewrite()
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot erase all of {device} from the store {path.name}: {error}; do it again") from None
+    return forgotten

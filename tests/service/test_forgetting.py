@@ -1,0 +1,171 @@
+"""A device that is forgotten: nothing of what it sent is left in any file, and nothing is charged or asked for anew."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from contract.frames import SymbolFrame
+from contract.measure_frames import MeasureFrame, Released, encode_measure
+from contract.window_frames import WindowFrame
+from contract.windows import Window
+from gateway.service.forgetting import forget_device
+from gateway.service.ingest import Received
+from gateway.service.store import StoreError, hold_store
+from tests.support.measured import measure_policy
+from tests.support.release_scenes import Bench, scheduled
+from tests.support.scenes import Scene, frames, policy
+
+WINDOW = Window(name="high", length=50, stride=50, start=0, states=(1,), scale="2")
+POLICIES = (
+    *(policy(1, windows=(WINDOW,)), measure_policy(), policy(1, device="ring")),
+    policy(1, device="ring", stream="steps"),
+)
+
+
+def lived_in(folder: Path) -> tuple[Scene, list[SymbolFrame], list[MeasureFrame], list[WindowFrame]]:
+    """A store with many frames of two devices, that came in no order, so that its pages were split often."""
+    generator = random.Random(5)
+    scene = Scene(folder / "s.sqlite", lag=4, policies=POLICIES)  # type: ignore[arg-type]
+    made = frames([50] * 200, seed=7)
+    measured = [
+        MeasureFrame(
+            *(1, first - 1, first, 2),
+            tuple(Released(0, (generator.randrange(-(2**31), 2**31), generator.randrange(9))) for _ in range(20)),
+        )
+        for first in range(0, 600, 20)
+    ]
+    counts = [
+        WindowFrame(1, "high", i - 1, i, 50 * i, 50, 50, (generator.randrange(10**8, 10**9),)) for i in range(200)
+    ]
+    batch = [Received("watch", "hr", frame) for frame in [*made, *counts]]
+    batch += [Received("watch", "place", frame) for frame in measured]
+    batch += [Received("ring", stream, frame) for stream in ("hr", "steps") for frame in frames([50] * 200, seed=8)]
+    generator.shuffle(batch)
+    for begin in range(0, len(batch), 40):
+        scene.recorder.record(batch[begin : begin + 40])
+    return scene, made, measured, counts
+
+
+def holds(folder: Path, needle: bytes) -> bool:
+    """Whether the store, or any file beside it, has some bytes anywhere."""
+    return any(needle in path.read_bytes() for path in folder.iterdir() if path.is_file())
+
+
+def test_the_bytes_of_a_forgotten_device_are_in_no_file_and_those_of_others_are(tmp_path: Path) -> None:
+    scene, made, measured, counts = lived_in(tmp_path)
+    number = scene.store.stream_id("watch", "hr")
+    assert number is not None
+    beliefs = [belief.tobytes() for _, belief in scene.store.symbols.following(number, 0) if belief is not None]
+    estimates = [
+        run.probabilities[-8:].tobytes() for f in made for _, run in scene.store.symbols.estimates(number, f.first)
+    ]
+    needles = {
+        "symbols": [frame.symbols for frame in made],
+        "points": [encode_measure(frame)[-200:] for frame in measured],
+        "windows": [json.dumps(frame.counts).encode() for frame in counts],
+        "beliefs": beliefs[20:40],
+        "estimates": estimates[20:40],
+    }
+    others = frames([50] * 200, seed=8)
+    scene.store.close()
+    for kind, some in needles.items():
+        assert all(holds(tmp_path, needle) for needle in some[-20:]), kind
+    erased = forget_device(tmp_path / "s.sqlite", "watch")
+    assert erased == (200, 30, 200, 200)
+    for kind, some in needles.items():
+        assert not any(holds(tmp_path, needle) for needle in some), kind
+    assert all(holds(tmp_path, frame.symbols) for frame in others)
+    scene.open()
+    with closing(sqlite3.connect(scene.path)) as database:
+        for table in ("frames", "estimates", "outbox"):
+            left = database.execute(f"SELECT DISTINCT device FROM {table} JOIN streams ON id={table}.stream").fetchall()
+            assert left == [("ring",)], table
+    assert forget_device(tmp_path / "s.sqlite", "watch") == (0, 0, 0, 0)
+
+
+def test_what_is_sent_again_after_forgetting_is_known_and_not_stored_and_what_is_new_is(tmp_path: Path) -> None:
+    scene, made, measured, counts = lived_in(tmp_path)
+    before = scene.committed()
+    scene.store.close()
+    forget_device(scene.path, "watch")
+    scene.open()
+    assert scene.committed() == before
+    scene.counters.clear()
+    scene.record(*made)
+    scene.recorder.record([Received("watch", "place", frame) for frame in measured])
+    scene.recorder.record([Received("watch", "hr", frame) for frame in counts])
+    assert scene.counters == {"duplicate": len(made) + len(measured), "windows_duplicate": len(counts)}
+    scene.record(SymbolFrame(1, made[-1].last, made[-1].last + 1, bytes(10)))
+    assert scene.counters["stored"] == 1
+    newest = scene.recorder.symbols.newest("watch", "hr")
+    assert newest is not None
+    assert newest.frame.first == made[-1].last + 1
+
+
+def test_a_frame_that_was_missing_when_its_device_was_forgotten_is_acknowledged_and_forgotten(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite", lag=4)
+    made = frames([10] * 10)
+    scene.record(*made[:4], *made[5:])
+    scene.store.close()
+    forget_device(scene.path, "watch")
+    scene.open()
+    assert scene.committed().streams[0].gaps
+    scene.record(made[4])
+    assert scene.counters["too_old"] == 1
+    assert not scene.committed().streams[0].gaps
+    number = scene.store.stream_id("watch", "hr")
+    assert number is not None
+    assert list(scene.store.symbols.following(number, 0)) == []
+
+
+def test_forgetting_changes_no_charge_and_no_window_is_released_twice(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scheduled())
+    for device in ("watch", "ring"):
+        bench.scene.record(*frames([10] * 6), device=device)
+    bench.work()
+    before = [(entry.number, entry.payload, bench.ledger.charges(entry.number)) for entry in bench.ledger.entries()]
+    assert [frame.first for frame in bench.frames] == [0, 20]
+    bench.ledger.close()
+    bench.scene.store.close()
+    forget_device(bench.scene.path, "watch")
+    bench.scene.open()
+    bench.open()
+    for device in ("watch", "ring"):  # which send everything again, and go on
+        bench.scene.record(*frames([10] * 9), device=device)
+    bench.work()
+    after = [(entry.number, entry.payload, bench.ledger.charges(entry.number)) for entry in bench.ledger.entries()]
+    assert after[:2] == before
+    assert [frame.first for frame in bench.frames] == [0, 20, 40, 60]
+
+
+def test_a_store_in_use_or_without_the_device_is_refused_and_nothing_is_erased(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite", lag=4)
+    scene.record(*frames([10]))
+    with hold_store(scene.path), pytest.raises(StoreError, match=r"another gateway runs with the store s.sqlite"):
+        forget_device(scene.path, "watch")
+    with pytest.raises(StoreError, match=r"store s.sqlite has nothing of a device clock"):
+        forget_device(scene.path, "clock")
+    with pytest.raises(StoreError, match="there is no store other"):
+        forget_device(tmp_path / "other.sqlite", "watch")
+    assert not (tmp_path / "other.sqlite").exists()
+    scene.reopen()
+    assert scene.recorder.symbols.newest("watch", "hr") is not None
+
+
+def test_somebody_who_reads_the_store_meanwhile_is_named_and_it_may_be_done_again(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite", lag=4)
+    scene.record(*frames([10, 10]))
+    with closing(sqlite3.connect(scene.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT COUNT(*) FROM frames").fetchone()
+        with pytest.raises(StoreError, match="do it again"):
+            forget_device(scene.path, "watch")
+        reader.execute("COMMIT")
+    assert forget_device(scene.path, "watch").symbols == 0
+    assert not holds(tmp_path, frames([10, 10])[0].symbols)
