@@ -43,8 +43,9 @@ class Sender:
             pass
 
     def connected(self) -> None:
-        """A (new) connection: what was in flight is sent again by the library."""
+        """A (new) connection: the library sends again what was in flight, we soon what the broker may have lost."""
         self._progress = time.monotonic()
+        self._patience = RESEND_SECONDS
 
     def _send_next(self) -> bool:
         """Publish the next frame, if there is one and a connection."""

@@ -279,12 +279,12 @@ acl_file access.acl
 # Nobody can end another's connection or take over its session by using its client id.
 use_username_as_clientid true
 
-# What was acknowledged is on the disk within a second or so, and an offline gateway gets all that was sent to it.
-# Neither is needed for correctness: a device keeps every frame until the gateway has said that it is durable.
+# The database is written when the broker ends in order, and never before: to write it anew with every change, or every
+# so often, wears disks out for nothing. After a power cut devices and the gateway say again what was retained, and a
+# device keeps every frame until the gateway has said that it is durable.
 persistence true
 persistence_location {"./" if settings.in_place else f"{BROKER.state}/"}
-autosave_on_changes true
-autosave_interval 1
+autosave_interval 0
 max_queued_messages 0
 max_queued_bytes {_QUEUED_BYTES}
 persistent_client_expiration 7d

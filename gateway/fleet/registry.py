@@ -13,7 +13,7 @@ The rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -299,17 +299,20 @@ class Registry:
             query = "UPDATE desired SET published=1 WHERE device=? AND version=? AND NOT published"
             self._db.executemany(query, list(some))
 
-    def publish_again(self) -> int:
-        """Publish anew what its device has not answered yet: the broker may have lost what it had.
+    def publish_again(self, held: Mapping[str, int]) -> int:
+        """Publish anew what the broker has lost.
+
+        Args:
+            held: by device, the version of the document that the broker has.
 
         Returns:
             How many documents that are.
         """
         with self.transaction():
-            return self._db.execute(
-                "UPDATE desired SET published=0 WHERE published AND NOT EXISTS (SELECT 1 FROM reported r "
-                "WHERE r.device=desired.device AND (r.in_force=desired.version OR r.version=desired.version))"
-            ).rowcount
+            published = self._db.execute("SELECT device, version FROM desired WHERE published").fetchall()
+            lost = [(device, version) for device, version in published if held.get(device, 0) < version]
+            self._db.executemany("UPDATE desired SET published=0 WHERE device=? AND version=?", lost)
+        return len(lost)
 
     # History
 

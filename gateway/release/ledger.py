@@ -319,6 +319,11 @@ class Ledger:
         """Reserved releases that are not known to be published, oldest first."""
         return self._entries("state='reserved' AND number>? ORDER BY number LIMIT ?", after, limit)
 
+    def newest_published(self, through: int) -> list[int]:
+        """Numbers of the newest entry of each topic that was published, or reserved and is not above a number."""
+        query = "SELECT MAX(number) FROM entries WHERE state='published' OR state='reserved' AND number<=? "
+        return [row[0] for row in self._db.execute(query + "GROUP BY topic ORDER BY 1", (through,))]
+
     def entry(self, number: int) -> Entry | None:
         """An entry, by its number."""
         return next(iter(self._entries("number=?", number)), None)

@@ -39,6 +39,7 @@ CREATE TABLE entries (
     reason TEXT NOT NULL, state TEXT NOT NULL, topic TEXT NOT NULL, payload BLOB NOT NULL, in_group INTEGER NOT NULL);
 CREATE INDEX waiting ON entries (number) WHERE state = 'reserved';
 CREATE INDEX windows ON entries (name, first);
+CREATE INDEX topics ON entries (topic, number, state);
 CREATE TABLE progress (name TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE binding (identity TEXT NOT NULL, store TEXT NOT NULL);
 INSERT INTO binding VALUES (lower(hex(randomblob(16))), '');

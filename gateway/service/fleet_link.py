@@ -3,8 +3,9 @@
 It has credentials of its own, because nobody else may publish policies. Once a second it writes what has arrived into
 the registry, in one transaction, then lets rollouts go on, and publishes what is due, retained and at most so many a
 second, until the broker has acknowledged it. After every new connection it first listens for a while, so that retained
-answers are known before any device is taken for silent, and publishes again what was not answered: a broker may have
-lost what it had. A registry that is locked or full stops nothing: it is tried again, with nothing lost.
+answers are known before any device is taken for silent, and so are the retained documents: those that the broker has
+lost are published again. It can withhold documents and replay them, no more, and their versions stop replay. A registry
+that is locked or full stops nothing: it is tried again, with nothing lost.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from contract.errors import FuguError
 from contract.fleet_frames import JUDGED_BYTES, PolicyStatus, decode_policy_status
 from contract.frames import Status
-from contract.topics import policy_set_topic
+from contract.topics import parse_topic, policy_set_topic
 from gateway.fleet import PolicyReport, Registry, RegistryError, Rollouts, Sighting
 from mqtt_link import Link
 
@@ -37,13 +38,16 @@ class FleetLink:
 
     Args:
         path: of the registry, which must be there.
-        link: a connection with the operator's credentials, for nobody else; started and stopped here.
-        counters: counts `policies_sent`, `policies_acknowledged`, `policies_refused` (by the broker), `fleet_strangers`
-            (devices that are not enrolled), `fleet_dropped`, `fleet_errors`, and every answer that is none by its
-            reason.
+        link: a connection with the operator's credentials, for nobody else; subscribed, started and stopped here.
+        counters: counts `policies_sent`, `policies_acknowledged`, `policies_refused` (by the broker), `policies_lost`
+            (by the broker, which had them), `fleet_strangers` (devices that are not enrolled), `fleet_dropped`,
+            `fleet_errors`, and every answer that is none by its reason.
         messages_per_second: published at most.
         seconds: a clock that only goes forward.
         now_us: the time, in microseconds of Unix time.
+
+    Attributes:
+        connections: how often the broker has accepted the connection.
 
     Raises:
         RegistryError: the registry cannot be opened.
@@ -77,9 +81,16 @@ class FleetLink:
         self._answers: deque[tuple[int, bool]] = deque()
         self._acknowledged: list[tuple[str, int]] = []
         self._not_before: dict[str, float] = {}
-        self._was_connected = False
+        self.connections = 0
+        self._listens = 0
+        self._held: dict[str, bytes] = {}
+        self._held_since = 0.0
         self._ready = 0.0
+        self._compared = False
         self._next_step = 0.0
+        link.subscriptions = (policy_set_topic(self._registry.fleet, "+"),)
+        link.on_connected = self._connected
+        link.on_message = self._delivered
         link.on_published = lambda message_id, accepted: self._answers.append((message_id, accepted))
 
     @property
@@ -181,14 +192,30 @@ class FleetLink:
             }
         return self._judged.get(judged, 0)
 
+    def _connected(self) -> None:
+        """The broker may have forgotten everything; called in the network thread."""
+        self._held = {}
+        self.connections += 1
+
+    def _delivered(self, topic: str, payload: bytes, _retained: bool) -> None:
+        """The broker has a document; called in the network thread."""
+        self._held[parse_topic(topic).device] = hashlib.sha256(payload).digest()[:JUDGED_BYTES]
+        self._held_since = self._seconds()
+
     def _listened(self, now: float, connected: bool) -> bool:
-        """Whether the connections have been there for long enough."""
-        if connected and not self._was_connected:
-            self._registry.publish_again()
+        """Whether the connections have been there for long enough, and the broker has said what it has."""
+        if not connected:
+            self._listens = 0
+            return False
+        if self._listens != self.connections:
+            self._listens, self._compared = self.connections, False
             self._in_flight.clear()
             self._ready = now + self._settle_seconds
-        self._was_connected = connected
-        return connected and now >= self._ready
+        if not self._compared and now >= max(self._ready, self._held_since + _STEP_SECONDS):
+            held = {device: self._version_of(document) for device, document in dict(self._held).items()}
+            self._counters["policies_lost"] += self._registry.publish_again(held)
+            self._compared = True
+        return self._compared
 
     def _send(self, now: float) -> None:
         """Let rollouts go on, and publish the documents that wait longest."""

@@ -222,7 +222,7 @@ class FleetService:
         self._policies.refresh()
         self._refresh_at = self._time_at = 0.0
         self._enrolled = {device.name for device in self._registry.devices()}
-        self._operator_connected = False
+        self._rooted = 0
 
     @staticmethod
     def topics(fleet: str) -> tuple[str, ...]:
@@ -251,6 +251,10 @@ class FleetService:
             return False  # whoever else reads it counts it
         return False
 
+    def connected(self) -> None:
+        """The gateway has a new connection, to a broker that may have forgotten the time."""
+        self._time_at = 0.0
+
     def pump(self) -> bool:
         """Do what is due; whether the catalogue has new policies."""
         now = time.monotonic()
@@ -273,10 +277,9 @@ class FleetService:
 
     def _publish_root(self) -> None:
         """Say which roots there are, after every new connection."""
-        connected = self._operator.connected
-        if connected and not self._operator_connected:
-            connected = self._operator.publish(root_topic(self._fleet), self._chain, retain=True) is not None
-        self._operator_connected = connected
+        connections = self._messages.connections
+        if connections != self._rooted and self._operator.publish(root_topic(self._fleet), self._chain, retain=True):
+            self._rooted = connections
 
     def sealed(self, device: str, stream: str, table: TimedTable) -> bytes:
         """A table as a device believes it: signed, if the device is enrolled."""

@@ -9,6 +9,7 @@ Where a schedule goes on is
 in the ledger, in the same transaction as the release, so that each window is released at most once, whatever happens in
 between. What the ledger refuses, and windows without symbols, are counted and passed over, never tried again. What was
 reserved is published from the ledger until the broker has acknowledged it: again after a restart, with the same bytes.
+So is, at every new connection, the newest release of each topic: the broker may have lost what it retained.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ class Schedule:
         self._pause_until = 0.0
         self._waiting = True
         self._sent_through = 0
+        self._opened = False
+        self._again: deque[int] | None = None
         self._in_flight: dict[int, int] = {}
 
     @property
@@ -130,6 +133,10 @@ class Schedule:
         """New symbols are in the store."""
         self._changed = True
 
+    def connected(self) -> None:
+        """There is a new connection; nothing is published before the first."""
+        self._again, self._opened = None, True
+
     def acknowledged(self, message_id: int, accepted: bool) -> None:
         """The broker has answered for a message.
 
@@ -137,7 +144,7 @@ class Schedule:
             sqlite3.Error: the ledger cannot be used; the release is published again at the next start.
         """
         number = self._in_flight.pop(message_id, None)
-        if number is not None and accepted:
+        if number and accepted:
             self._ledger.mark(number, "published")
             self._counters["releases_published"] += 1
 
@@ -296,8 +303,20 @@ class Schedule:
             found.append(None if number is None else frames.next_first(number, tick))
         return min((frame for frame in found if frame is not None), default=None)
 
+    @property
+    def _has_room(self) -> bool:
+        return self._opened and self._link.connected and len(self._in_flight) < _MAX_IN_FLIGHT
+
     def _publish(self) -> None:
-        while self._waiting and self._link.connected and len(self._in_flight) < _MAX_IN_FLIGHT:
+        """Publish what the broker had before this connection, then what it has never had."""
+        if self._again is None and self._has_room:
+            self._again = deque(self._ledger.newest_published(self._sent_through))
+        while self._again and self._has_room and (entry := self._ledger.entry(self._again[0])) is not None:
+            if (message_id := self._link.publish(entry.topic, entry.payload, retain=True)) is None:
+                return
+            self._again.popleft()
+            self._in_flight[message_id] = 0
+        while self._waiting and not self._again and self._has_room:
             entries = self._ledger.pending(self._sent_through, 1)
             if not entries:
                 self._waiting = False

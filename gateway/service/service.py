@@ -301,6 +301,8 @@ class Gateway:
             elif isinstance(event, Acknowledged):
                 self._publisher.acknowledged(event.message_id)
                 self._acknowledged_release(event)
+            else:
+                self._connected()
         if batch:
             self._monitor.received(batch)
             self._record(batch)
@@ -323,6 +325,13 @@ class Gateway:
             pump()
         except (sqlite3.Error, LedgerError) as error:
             self._store_failed(error)
+
+    def _connected(self) -> None:
+        """The broker may have come back without what was retained: it is told again."""
+        if self._enrolled is not None:
+            self._enrolled.connected()
+        if self._schedule is not None:
+            self._schedule.connected()
 
     def _acknowledged_release(self, event: Acknowledged) -> None:
         try:

@@ -131,13 +131,14 @@ def test_documents_go_only_where_they_are_addressed(registry: Registry) -> None:
     assert registry.unpublished(10) == [Due("d000", 5, b"signed 5"), Due("d001", 4, b"signed 4")]
 
 
-def test_what_is_not_answered_is_published_again_and_the_rest_is_not(registry: Registry) -> None:
+def test_what_the_broker_has_lost_is_published_again_and_the_rest_is_not(registry: Registry) -> None:
     registry.desire(names(3), 2, who="ann", time_us=START)
     registry.published((name, 2) for name in names(3))
     registry.reported([PolicyReport("d000", 2, "accepted", "", START), PolicyReport("d001", 2, "refused", "x", START)])
+    assert registry.publish_again({"d000": 2, "d001": 2, "d002": 3}) == 0
     assert registry.unpublished(10) == []
-    assert registry.publish_again() == 1
-    assert registry.unpublished(10) == [Due("d002", 2, b"signed 2")]
+    assert registry.publish_again({"d000": 2, "d001": 1}) == 2
+    assert registry.unpublished(10) == [Due("d001", 2, b"signed 2"), Due("d002", 2, b"signed 2")]
 
 
 def test_answers_and_the_refusals_that_stay(registry: Registry) -> None:

@@ -162,7 +162,7 @@ def test_while_nobody_listens_no_rollout_goes_on(broker: Mosquitto, path: Path, 
     operator.link.stop()
 
 
-def test_a_broker_that_lost_everything_gets_again_what_was_not_answered(
+def test_a_broker_that_lost_everything_gets_again_what_it_had_whether_it_was_answered_or_not(
     broker: Mosquitto, path: Path, registry: Registry
 ) -> None:
     registry.desire(names(3), 1, **WHO)
@@ -177,11 +177,49 @@ def test_a_broker_that_lost_everything_gets_again_what_was_not_answered(
     operator.pass_seconds()
     broker.start()
     wait_until(lambda: operator.connection.connected)
-    operator.until(lambda: operator.counters["policies_acknowledged"] == 4)
+    operator.until(lambda: operator.counters["policies_acknowledged"] == 6)
     devices = Devices(broker)
-    wait_until(lambda: devices.got == [("d002", b"signed 1", True)])
+    wait_until(lambda: sorted(devices.got) == [(name, b"signed 1", True) for name in names(3)])
     operator.pass_seconds(5)
-    assert operator.counters["policies_sent"] == 4
+    assert (operator.counters["policies_sent"], operator.counters["policies_lost"]) == (6, 3)
+    operator.link.stop()
+    devices.link.stop()
+
+
+def test_a_broker_that_came_back_with_everything_gets_nothing_again(
+    broker: Mosquitto, path: Path, registry: Registry
+) -> None:
+    registry.desire(names(3), 1, **WHO)
+    operator = Operator(path, broker)
+    operator.until(lambda: operator.counters["policies_acknowledged"] == 3)
+    before = operator.link.connections
+    broker.restart()
+    wait_until(lambda: operator.link.connections > before)
+    wait_until(lambda: len(operator.link._held) == 3)
+    operator.until(lambda: operator.link._compared)
+    operator.pass_seconds(5)
+    assert (operator.counters["policies_sent"], operator.counters["policies_lost"]) == (3, 0)
+    operator.link.stop()
+
+
+def test_a_broker_that_is_put_back_from_a_copy_gets_the_newer_document_again(
+    broker: Mosquitto, path: Path, registry: Registry
+) -> None:
+    """As after a power cut: what it has is what it had when it last ended in order."""
+    database = broker.folder / "mosquitto.db"
+    operator = Operator(path, broker)
+    registry.desire(["d000"], 1, **WHO)
+    operator.until(lambda: operator.counters["policies_acknowledged"] == 1)
+    broker.restart()
+    assert b"signed 1" in database.read_bytes()
+    registry.desire(["d000"], 2, **WHO)
+    operator.until(lambda: operator.counters["policies_acknowledged"] == 2)
+    broker.kill()
+    broker.start()
+    operator.until(lambda: operator.counters["policies_acknowledged"] == 3)
+    assert operator.counters["policies_lost"] == 1
+    devices = Devices(broker)
+    wait_until(lambda: devices.got == [("d000", b"signed 2", True)])
     operator.link.stop()
     devices.link.stop()
 

@@ -100,6 +100,7 @@ class Client:
         will: topic of a retained last will.
         context: TLS settings other than those of the address.
         version: of MQTT.
+        durable: whether the broker keeps the session for a while, and what is sent to it.
     """
 
     def __init__(
@@ -110,8 +111,14 @@ class Client:
         will: str | None = None,
         context: ssl.SSLContext | None = None,
         version: int = mqtt.MQTTv5,
+        durable: bool = False,
     ) -> None:
         self._broker = broker
+        self._session: dict[str, Any] = {}
+        if durable:
+            properties = mqtt.Properties(mqtt.PacketTypes.CONNECT)
+            properties.SessionExpiryInterval = 3600
+            self._session = {"clean_start": False, "properties": properties}
         self.reason: int | None = None
         self.lost = 0
         self.received: list[tuple[str, bytes]] = []
@@ -131,7 +138,7 @@ class Client:
 
     def __enter__(self) -> Self:
         """Connect, and wait for the answer."""
-        self._client.connect(self._broker.host, self._broker.port, 30)
+        self._client.connect(self._broker.host, self._broker.port, 30, **self._session)
         self._until(lambda: self.reason is not None or self.lost, "an answer to CONNECT")
         return self
 

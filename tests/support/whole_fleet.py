@@ -17,7 +17,7 @@ from contract.topics import parse_topic
 from contract.windows import Window
 from firmware_sim.devices import AgentProcess
 from gateway.fleet import Registry
-from mqtt_link import Link
+from mqtt_link import Broker, Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add
 from tests.support.measured import measure_policy
@@ -35,7 +35,7 @@ class Everything:
         self.messages: list[tuple[str, bytes]] = []
         connected = threading.Event()
         self.link = Link(
-            broker.broker,
+            broker.address("site"),
             client_id="everything",
             subscriptions=("#",),
             on_connected=connected.set,
@@ -49,11 +49,30 @@ class Everything:
         return {parse_topic(topic).kind for topic, _ in list(self.messages)}
 
 
+def _credentials(broker: Broker) -> dict[str, str]:
+    names = ("username", "password_file", "ca_file", "cert_file", "key_file")
+    return {name: str(getattr(broker, name)) for name in names if getattr(broker, name) is not None}
+
+
+def _toml(broker: Broker) -> str:
+    """How an agent connects."""
+    fields = [f'{name} = "{value}"\n' for name, value in _credentials(broker).items()]
+    return "".join([f"port = {broker.port}\nmax_backoff = 1\n", *fields])
+
+
+def _words(broker: Broker, prefix: str) -> list[str]:
+    """How a gateway does; the operator's connection trusts the same authority."""
+    fields = _credentials(broker)
+    if prefix != "--":
+        fields.pop("ca_file", None)
+    return [word for name, value in fields.items() for word in (prefix + name.replace("_", "-"), value)]
+
+
 class WholeFleet:
     """Runs within a context.
 
     Args:
-        broker: its broker.
+        broker: its broker; one with accounts has `watch`, `gateway`, `gateway-rollout` and `site`.
         folder: for all its files; the readings are in `readings.csv`.
         readings: of the streams `hr` and `place`, again and again.
 
@@ -73,7 +92,7 @@ class WholeFleet:
         (folder / "readings.csv").write_text("\n".join(["value,place", *(f"{x},{y}" for x, y in readings)]) + "\n")
         (folder / "agent.toml").write_text(
             'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
-            f"status_seconds = 0.5\n[broker]\nport = {broker.port}\nmax_backoff = 1\n"
+            f"status_seconds = 0.5\n[broker]\n{_toml(broker.address('watch'))}"
             '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
             '[[streams]]\nstream = "place"\nsensor = {kind = "replay", file = "readings.csv", column = "place"}\n'
         )
@@ -100,7 +119,10 @@ class WholeFleet:
         """Start."""
         folder = self._folder
         self.heard = Everything(self._broker)
-        self.gateway = Gateway(folder, self._broker.port, "--releases", str(folder / "releases.toml"))
+        words = _words(self._broker.address("gateway"), "--") + _words(
+            self._broker.address("gateway-rollout"), "--operator-"
+        )
+        self.gateway = Gateway(folder, self._broker.port, "--releases", str(folder / "releases.toml"), *words)
         self.agent = AgentProcess(folder / "agent.toml", folder / "agent.log")
         return self
 

@@ -1,0 +1,113 @@
+"""What the broker writes for each frame that waits while the gateway is away, with the configuration that is shipped.
+
+Usage: python benchmarks/broker.py [--json]      (needs mosquitto)
+
+Mosquitto with TLS and passwords, as `fugu deploy broker` writes it; one device publishes frames of 74 bytes to the
+gateway's session. What is written is `write_bytes` of /proc/PID/io while it runs, which counts what goes to a disk and
+nothing on a tmpfs, and the database that it leaves when it ends. Beside it: a database that is written with every
+change, as this configuration said before. Ratios do not depend on the machine; times would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gateway.deployment.accounts import Account
+from gateway.deployment.broker_files import BrokerFolder, Settings, create_broker
+from mqtt_link import Broker, Link
+
+FRAME = 74
+SHIPPED = "autosave_interval 0\n"
+BEFORE = "autosave_on_changes true\nautosave_interval 1\n"
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    figures = {
+        f"{name}: bytes written per frame byte, {frames} frames waiting": round(written(saving, frames), 2)
+        for name, saving, sizes in (("shipped", SHIPPED, (1000, 4000, 16000)), ("before", BEFORE, (500, 1000, 2000)))
+        for frames in sizes
+    }
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        for name, value in figures.items():
+            print(f"{name:70} {value:10g}")
+    return 0
+
+
+def written(saving: str, frames: int) -> float:
+    """Bytes that a broker writes for so many frames that wait, over their size."""
+    with tempfile.TemporaryDirectory(dir=".") as place:
+        folder = Path(place).resolve()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        settings = Settings(fleet="home", hosts=("127.0.0.1",), port=port, bind="127.0.0.1", in_place=True)
+        deployed = create_broker(folder / "broker", settings, datetime.now(UTC))
+        clients = {role: _account(folder, deployed, role) for role in ("gateway", "watch")}
+        configuration = deployed.path / "mosquitto.conf"
+        text = configuration.read_text()
+        assert text.count(SHIPPED) == 1
+        configuration.write_text(text.replace(SHIPPED, saving))
+        program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin") or "mosquitto"
+        with subprocess.Popen(
+            [program, "-c", "mosquitto.conf"], cwd=deployed.path, stderr=subprocess.DEVNULL
+        ) as broker:
+            topic = "fugu/2/home/watch/symbols/heart-rate"
+            _connected(Link(clients["gateway"], "gateway", ("fugu/2/home/+/symbols/+",), durable=True)).stop()
+            acknowledged: list[bool] = []
+            watch = Link(clients["watch"], "watch", on_published=lambda _id, taken: acknowledged.append(taken))
+            _connected(watch)
+            before = _written(broker.pid)
+            for number in range(frames):
+                while number - len(acknowledged) > 50:
+                    time.sleep(0.001)
+                watch.publish(topic, os.urandom(FRAME))
+            while len(acknowledged) < frames:
+                time.sleep(0.001)
+            running = _written(broker.pid) - before
+            watch.stop()
+            broker.terminate()
+            broker.wait()
+        return (running + (deployed.path / "mosquitto.db").stat().st_size) / (FRAME * frames)
+
+
+def _account(folder: Path, deployed: BrokerFolder, role: str) -> Broker:
+    """Add an account; how it connects."""
+    account = Account(name="gateway", role="gateway") if role == "gateway" else Account(name=role, role="device")
+    made = deployed.add(account, datetime.now(UTC))
+    files = made.write(folder, f"{role}-")
+    broker = Broker("127.0.0.1", deployed.settings.port, ca_file=str(deployed.path / "ca.pem"), max_backoff=1)
+    return replace(broker, username=files["username"], password_file=str(folder / files["password_file"]))
+
+
+def _connected(link: Link) -> Link:
+    """Start a connection, and wait until its subscription must have arrived."""
+    link.start()
+    while not link.connected:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    return link
+
+
+def _written(process: int) -> int:
+    lines = Path(f"/proc/{process}/io").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("write_bytes:")).split()[1])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
