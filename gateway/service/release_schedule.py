@@ -92,7 +92,6 @@ class Schedule:
         self._pause_until = 0.0
         self._waiting = True
         self._sent_through = 0
-        self._opened = False
         self._again: deque[int] | None = None
         self._in_flight: dict[int, int] = {}
 
@@ -112,8 +111,9 @@ class Schedule:
         return dict(self._next)
 
     def connected(self) -> None:
-        """There is a new connection: what waited for it comes now."""
+        """There is a new connection: what waited for it comes now; nothing is published before the first."""
         self._connected = self._seconds()
+        self._again = None
 
     def needed(self) -> dict[tuple[str, str], int]:
         """For device and stream the first tick that a release needs which is still to be made.
@@ -132,10 +132,6 @@ class Schedule:
     def stored(self) -> None:
         """New symbols are in the store."""
         self._changed = True
-
-    def connected(self) -> None:
-        """There is a new connection; nothing is published before the first."""
-        self._again, self._opened = None, True
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
         """The broker has answered for a message.
@@ -305,7 +301,7 @@ class Schedule:
 
     @property
     def _has_room(self) -> bool:
-        return self._opened and self._link.connected and len(self._in_flight) < _MAX_IN_FLIGHT
+        return self._connected > float("-inf") and self._link.connected and len(self._in_flight) < _MAX_IN_FLIGHT
 
     def _publish(self) -> None:
         """Publish what the broker had before this connection, then what it has never had."""

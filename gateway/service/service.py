@@ -295,9 +295,6 @@ class Gateway:
                     self.counters["births"] += 1
                     self._publisher.owe(meaning.device)
                     self._tables.born(meaning.device)
-            elif isinstance(event, Connected):
-                if self._schedule is not None:
-                    self._schedule.connected()
             elif isinstance(event, Acknowledged):
                 self._publisher.acknowledged(event.message_id)
                 self._acknowledged_release(event)
