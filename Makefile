@@ -24,7 +24,7 @@ quick: setup-test lint
 	.venv/bin/python -m pytest $(TWO) -m 'not soak and not processes and not long'
 
 soak:
-	deploy/bootstrap.sh fuzz mosquitto=mosquitto
+	deploy/bootstrap.sh fuzz mosquitto=mosquitto faketime=faketime
 	.venv/bin/python -m pytest -m soak --timeout 7200
 
 bench:
@@ -46,4 +46,4 @@ setup-demo:
 	deploy/bootstrap.sh demo
 
 setup-test:
-	deploy/bootstrap.sh dev mosquitto=mosquitto
+	deploy/bootstrap.sh dev mosquitto=mosquitto faketime=faketime

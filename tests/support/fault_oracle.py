@@ -1,0 +1,198 @@
+"""What must be true of a fleet when all faults are over, judged from everything that was ever said and is kept.
+
+It knows every frame that has left a device, from the lines (also those that no broker ever got), what the gateway has
+stored, what the outboxes still hold, every release that has left the gateway, and the ledger. Frames name the one
+before them, so that a frame that was sealed and never seen anywhere is missed as well.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from contract.frames import SymbolFrame, decode_symbols
+from contract.release_frames import ReleaseFrame, decode_release
+from contract.topics import parse_topic
+from contract.window_frames import WindowFrame, decode_window, sequence_name
+from edge_agent.outbox import Outbox
+from gateway.release.charges import nats
+from gateway.release.entries import SITE, Key
+from gateway.release.ledger import Ledger
+from gateway.service.store import Store
+from tests.support.fault_world import World
+from tests.support.outboxes import symbol_frames, window_frames
+
+__all__ = ["Verdict", "judge"]
+
+STREAM, WINDOW = "hr", "high"
+
+
+@dataclass
+class Verdict:
+    """What was found.
+
+    Attributes:
+        problems: one line each; none if all is well.
+        figures: how much was looked at.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    figures: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def __str__(self) -> str:
+        """For the log."""
+        shown = ", ".join(f"{number} {name}" for name, number in self.figures.items())
+        return "\n".join([shown, *self.problems[:50]])
+
+
+@dataclass
+class _Device:
+    """What is known of one: from the lines, from the store, and from its outbox."""
+
+    said: list[SymbolFrame] = field(default_factory=list)
+    stored: list[SymbolFrame] = field(default_factory=list)
+    kept: list[SymbolFrame] = field(default_factory=list)
+    windows_said: list[WindowFrame] = field(default_factory=list)
+    windows_stored: list[WindowFrame] = field(default_factory=list)
+    windows_kept: list[WindowFrame] = field(default_factory=list)
+
+
+def judge(world: World) -> Verdict:
+    """Everything that must hold; nothing of the world runs any more."""
+    verdict = Verdict()
+    devices = {name: _Device() for name in world.names}
+    releases: dict[bytes, str] = {}
+    for (topic, payload), times in world.said().items():
+        parsed = parse_topic(topic)
+        verdict.figures["publications"] += times
+        if parsed.kind == "release":
+            releases[payload] = topic
+        elif parsed.kind == "symbols":
+            devices[parsed.device].said.append(decode_symbols(payload))
+        else:
+            devices[parsed.device].windows_said.append(decode_window(payload))
+    with closing(Store(world.store)) as store:
+        for name, device in devices.items():
+            _load(store, name, device)
+    for name, device in devices.items():
+        with closing(Outbox(world.disks[name].folder / "outbox.sqlite", "home", name)) as outbox:
+            device.kept, device.windows_kept = symbol_frames(outbox), window_frames(outbox)
+        _judge_device(name, device, verdict)
+    with closing(Ledger(world.ledger, create=False)) as ledger:
+        _judge_releases(releases, ledger, verdict)
+    _judge_ledger(world, verdict)
+    _judge_logs(world, verdict)
+    return verdict
+
+
+def _load(store: Store, name: str, device: _Device) -> None:
+    if (number := store.stream_id(name, STREAM)) is not None:
+        device.stored = [frame for frame, _ in store.symbols.following(number, 0)]
+    if (number := store.stream_id(name, sequence_name(STREAM, WINDOW))) is not None:
+        device.windows_stored = store.windows.within(number, 0, 2**53)
+
+
+def _judge_device(name: str, device: _Device, verdict: Verdict) -> None:
+    problems, figures = verdict.problems, verdict.figures
+    symbols: dict[int, int] = {}
+    for frame in (*device.said, *device.stored, *device.kept):
+        for tick, symbol in enumerate(frame.symbols, frame.first):
+            if symbols.setdefault(tick, symbol) != symbol:
+                problems.append(f"{name}: tick {tick} has two symbols")
+    figures["ticks"] += len(symbols)
+    durable = {(frame.first, frame.symbols) for frame in (*device.stored, *device.kept)}
+    for frame in device.said:
+        if (frame.first, frame.symbols) not in durable:
+            problems.append(f"{name}: the frame of ticks {frame.first}..{frame.last} was sent and is nowhere")
+    figures["frames stored"] += len(device.stored)
+    figures["frames in outboxes"] += len(device.kept)
+    problems += _breaks(name, [(f.previous, f.first, f.last) for f in (*device.stored, *device.kept)])
+    counted: dict[int, tuple[int, ...]] = {}
+    for window in (*device.windows_said, *device.windows_stored, *device.windows_kept):
+        if counted.setdefault(window.index, window.counts) != window.counts:
+            problems.append(f"{name}: window {window.index} was released twice")
+    held = {window.index for window in (*device.windows_stored, *device.windows_kept)}
+    problems += [f"{name}: window {index} was sent and is nowhere" for index in sorted(counted.keys() - held)]
+    figures["windows of devices"] += len(counted)
+    indices = [(w.previous, w.index, w.index) for w in (*device.windows_stored, *device.windows_kept)]
+    problems += _breaks(f"{name}, windows", indices)
+
+
+def _breaks(name: str, spans: Iterable[tuple[int, int, int]]) -> list[str]:
+    """Where a sequence of (previous, first, last) misses one: each names the end of the one before it."""
+    before = -1
+    found = []
+    for previous, first, last in sorted(set(spans)):
+        if previous != before:
+            found.append(f"{name}: what ends with {previous} is missing before {first}; there is only {before}")
+        before = last
+    return found
+
+
+def _judge_releases(releases: dict[bytes, str], ledger: Ledger, verdict: Verdict) -> None:
+    problems = verdict.problems
+    verdict.figures["releases published"] += len(releases)
+    frames = {payload: decode_release(payload) for payload in releases}
+    windows: dict[tuple[str, int], bytes] = {}
+    for payload, frame in frames.items():
+        if windows.setdefault((releases[payload], frame.first), payload) != payload:
+            problems.append(f"{releases[payload]}: the window from tick {frame.first} was released twice")
+    told: dict[Key, list[tuple[int, int, int]]] = defaultdict(list)
+    for payload, frame in frames.items():
+        entry = ledger.entry(frame.entry)
+        if entry is None or entry.payload != payload:
+            problems.append(f"{releases[payload]}: what was published of tick {frame.first} is not in the ledger")
+            continue
+        charges = ledger.charges(frame.entry)
+        if frame.audience != SITE:
+            problems += _uncharged(frame, charges)
+            for device, units in charges.items():
+                told[Key(device, frame.stream, frame.audience)].append((frame.first, frame.last, units))
+    for key, spans in told.items():
+        problems += _under_counts(key, spans, ledger)
+
+
+def _uncharged(frame: ReleaseFrame, charges: dict[str, int]) -> list[str]:
+    if frame.noise == "discrete-laplace" and (not charges or min(charges.values()) <= 0):
+        return [f"release {frame.name} from tick {frame.first}: charges nothing"]
+    if frame.noise == "discrete-laplace" and nats(max(charges.values())) < frame.charge:
+        return [f"release {frame.name} from tick {frame.first}: says that it charges more than the ledger has"]
+    return []
+
+
+def _under_counts(key: Key, spans: Sequence[tuple[int, int, int]], ledger: Ledger) -> list[str]:
+    """Ticks of an account of which more was published than the ledger has charged; added up tick by tick."""
+    end = max(last for _, last, _ in spans) + 1
+    published, charged = np.zeros(end + 1, dtype=object), np.zeros(end + 1, dtype=object)
+    for first, last, units in spans:
+        published[first] += units
+        published[last + 1] -= units
+    for run in ledger.spent(key, 0, end - 1):
+        charged[run.first : min(run.last, end - 1) + 1] += run.charge
+    under = np.flatnonzero(np.cumsum(published)[:-1] > charged[:-1])
+    return [f"{key}: {len(under)} ticks from {under[0]} on are charged less than was published"] if len(under) else []
+
+
+def _judge_ledger(world: World, verdict: Verdict) -> None:
+    words = ["ledger", "verify", "--ledger", str(world.ledger), "--store", str(world.store)]
+    done = subprocess.run([sys.executable, "-m", "fugu", *words], capture_output=True, text=True)
+    if done.returncode != 0:
+        verdict.problems.append(f"fugu ledger verify: {done.stdout}{done.stderr}")
+
+
+def _judge_logs(world: World, verdict: Verdict) -> None:
+    for name, program in world.programs.items():
+        text = program.log.read_text()
+        verdict.figures["starts"] += program.starts
+        if "Traceback" in text:
+            verdict.problems.append(f"{name}: {text[text.index('Traceback') :][:2000]}")
+        if " conflict=" in text:
+            verdict.problems.append(f"{name} has counted a conflict")
+        if program.deaths:
+            verdict.problems.append(f"{name} has ended by itself, with {program.deaths}: {text[-500:]}")

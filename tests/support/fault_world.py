@@ -1,0 +1,417 @@
+"""A fleet of real processes on the shipped broker; every one can be disturbed, and comes back as its unit says.
+
+Agents are enrolled, get their policy signed, and run on clocks that can be set; outboxes, store and ledger are on small
+file systems in memory, where the machine permits. Between everybody and the broker are lines that hear everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from contract.frames import decode_committed, decode_symbols
+from contract.topics import parse_topic
+from contract.windows import Window
+from gateway.fleet import Registry
+from tests.support.brokers import PATIENCE, wait_until
+from tests.support.faulty_lines import Line, Lines, Opened
+from tests.support.processes import policy
+from tests.support.shipped import Shipped, fugu
+
+__all__ = ["GATEWAY", "Program", "World", "clocks_can_be_set", "disks_can_be_small"]
+
+GATEWAY = "gateway"
+_FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+_AGENT_DISK = 16 << 20
+_GATEWAY_DISK = 1 << 30
+_RESTART_SECONDS = 0.3
+_EXCUSED_SECONDS = 10.0
+_RELEASES = """
+[audiences.public]
+epsilon = 1.0
+adversary = "informed"
+[audiences.street]
+epsilon = 2.0
+adversary = "informed"
+[[releases]]
+name = "all"
+stream = "hr"
+query = "count"
+states = ["high"]
+length = {length}
+patience = {patience}
+audience = "public"
+share = 1.0
+[[releases]]
+name = "each"
+stream = "hr"
+query = "count"
+states = ["high"]
+length = {length}
+patience = {patience}
+audience = "street"
+source = "symbols"
+share = 0.5
+per_device = true
+[[releases]]
+name = "overlapping"
+stream = "hr"
+query = "frequency"
+states = ["high"]
+length = {length}
+stride = {half}
+audience = "street"
+source = "symbols"
+share = 0.25
+devices = ["d00"]
+"""
+
+
+def clocks_can_be_set() -> bool:
+    """Whether processes can be given clocks of their own."""
+    return _FAKETIME.exists()
+
+
+@cache
+def disks_can_be_small() -> bool:
+    """Whether file systems can be mounted here."""
+    if os.geteuid() != 0:
+        return False
+    probe = ["unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=1m none /mnt && mount -o remount,size=512k /mnt"]
+    return subprocess.run(probe, capture_output=True).returncode == 0
+
+
+class Disk:
+    """A folder with an end: a file system in memory, which is full whenever one wants it to be."""
+
+    def __init__(self, folder: Path, most: int) -> None:
+        self.folder = folder
+        self._most = most
+        self._mounted = disks_can_be_small()
+        self._full_until = 0.0
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._mounted:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={most}", "none", folder], check=True)
+
+    def fill(self) -> None:
+        """Leave no room at all."""
+        if self._mounted:
+            self._full_until = math.inf
+            used = os.statvfs(self.folder)
+            self._resize(max(used.f_blocks - used.f_bfree, 1) * used.f_frsize)
+
+    def clear(self) -> None:
+        """There is room again."""
+        if self._mounted:
+            self._resize(self._most)
+            self._full_until = time.monotonic() + _EXCUSED_SECONDS
+
+    def was_full(self) -> bool:
+        """Whether it is full, or was of late."""
+        return time.monotonic() < self._full_until
+
+    def close(self) -> None:
+        """Take it away."""
+        if self._mounted:
+            subprocess.run(["umount", "-l", self.folder], check=False)
+            self._mounted = False
+
+    def _resize(self, size: int) -> None:
+        # More may have been written since it was looked at: then it has a little room, as full disks do.
+        subprocess.run(["mount", "-o", f"remount,size={size}", self.folder], check=False, capture_output=True)
+
+
+class Program:
+    """A process that comes back when it has ended by itself, as its unit says, and is ended by faults.
+
+    Args:
+        excused: whether it may end by itself just now, with an error: its disk is full.
+
+    Attributes:
+        deaths: exit codes of the times that it ended with an error, and was not excused.
+        starts: how often it was started.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        excused: Callable[[], bool],
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self.excused = excused
+        self._command = command
+        self.log = log
+        self._environment = {**os.environ, **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._wanted = False
+        self._back_at = 0.0
+        self.deaths: list[int] = []
+        self.starts = 0
+
+    def start(self) -> None:
+        """Let it run from now on."""
+        self._wanted = True
+        if self._process is None:
+            self.starts += 1
+            with self.log.open("ab") as log:
+                self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
+
+    def kill(self) -> None:
+        """End it as a power cut would, until it is started again."""
+        self._wanted = False
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self, patience: float) -> int:
+        """End it in order; returns its exit code."""
+        self._wanted = False
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.terminate()
+        return process.wait(patience)
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, if it runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def supervise(self) -> None:
+        """Start it again if it has ended by itself."""
+        now = time.monotonic()
+        if self._process is not None and (code := self._process.poll()) is not None:
+            if code and not self.excused():
+                self.deaths.append(code)
+            self._process = None
+            self._back_at = now + _RESTART_SECONDS
+        if self._wanted and self._process is None and now >= self._back_at:
+            self.start()
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process, if it runs."""
+        return None if self._process is None else self._process.pid
+
+
+class World:
+    """Runs within a context.
+
+    Args:
+        folder: for everything.
+        devices: how many.
+        period_us: of their ticks, which stand for seconds.
+        frame_ticks: how many are sent together.
+        window_ticks: over how many there are counts, by devices and in releases.
+    """
+
+    def __init__(
+        self, folder: Path, *, devices: int, period_us: int, frame_ticks: int = 25, window_ticks: int = 100
+    ) -> None:
+        self.folder = folder
+        self.names = [f"d{number:02}" for number in range(devices)]
+        self.period_us = period_us
+        self.window_ticks = window_ticks
+        self.epoch_us = time.time_ns() // 1000
+        self.broker = Shipped(folder)
+        self.broker.add("gateway", GATEWAY, "--rollout")
+        window = Window(name="high", length=window_ticks, stride=window_ticks, states=("high",), scale="200")
+        self.policy = policy(
+            epoch_us=self.epoch_us,
+            period_us=period_us,
+            frame_ticks=frame_ticks,
+            windows=(window,),
+            epsilon=4.0,
+        )
+        (folder / "policy.json").write_text(self.policy.to_json())
+        rows = "\n".join("1" if number % 7 < 3 else "0" for number in range(997))
+        (folder / "readings.csv").write_text(f"value\n{rows}\n")
+        self._make_fleet()
+        self.lines = Lines(self.broker.port, Opened.of(self.broker.folder), self._is_kept)
+        self.disks: dict[str, Disk] = {}
+        self.programs: dict[str, Program] = {}
+
+    @staticmethod
+    def _is_kept(topic: str) -> bool:
+        return parse_topic(topic).kind in ("symbols", "window", "release")
+
+    @property
+    def time_factor(self) -> float:
+        """How much faster than life it runs: a tick stands for a second."""
+        return 1e6 / self.period_us
+
+    def _make_fleet(self) -> None:
+        folder = self.folder
+        for name in ("secret", "gateway-secret"):
+            (folder / name).write_text("correct horse\n")
+            (folder / name).chmod(0o600)
+        words = ("--passphrase-file", folder / "secret", "--gateway-passphrase-file", folder / "gateway-secret")
+        fugu("fleet", "init", "--fleet", "home", "--keys", folder / "keys", *words)
+        self.registry = folder / "fleet.sqlite"
+        for name in self.names:
+            self.broker.add("device", name, "--in-place")
+            self._enrol(name)
+        signing = ("--keys", folder / "keys", "--passphrase-file", folder / "secret", "--registry", self.registry)
+        document = folder / "first.envelope"
+        fugu("fleet", "sign", folder / "policy.json", "--to", "everyone", "--version", "next", *signing, "-o", document)
+        root = folder / "keys" / "root.envelope"
+        fugu("fleet", "push", document, "--registry", self.registry, "--root", root)
+
+    def _enrol(self, name: str) -> None:
+        folder = self.folder
+        pinned = folder / f"{name}-pin.json"
+        pinned.write_text(self.policy.model_copy(update={"device": name}).to_json())
+        words = ("--root", folder / "keys" / "root.envelope", "--device", name, "--ceiling", 4)
+        enrolment = folder / name / "enrolment.json"
+        fugu("fleet", "enrol", *words, "--policy", pinned, "--registry", self.registry, "-o", enrolment)
+
+    def __enter__(self) -> Self:
+        """Start everything."""
+        self.lines.__enter__()
+        self.broker.start()
+        self._add_gateway()
+        for name in self.names:
+            self._add_agent(name)
+        for program in self.programs.values():
+            program.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End everything."""
+        for program in self.programs.values():
+            program.kill()
+        self.broker.kill()
+        self.lines.__exit__(kind, value, trace)
+        for disk in self.disks.values():
+            disk.close()
+
+    def _add_agent(self, name: str) -> None:
+        line = self.lines.add(name)
+        folder = self.folder / name
+        disk = self.disks[name] = Disk(folder / "state", _AGENT_DISK)
+        (folder / "agent.toml").write_text(
+            f'fleet = "home"\ndevice = "{name}"\noutbox = "{disk.folder}/outbox.sqlite"\n'
+            f'enrolment = "enrolment.json"\ntrust = "{disk.folder}/trust.json"\nstatus_seconds = 1.0\n'
+            f'drain_seconds = 60.0\n[broker]\nhost = "127.0.0.1"\nport = {line.port}\nusername = "{name}"\n'
+            'password_file = "password"\nca_file = "ca.pem"\nkeepalive = 5\nmax_backoff = 1\n'
+            '[[streams]]\nstream = "hr"\n'
+            f'sensor = {{kind = "replay", file = "{self.folder}/readings.csv"}}\n'
+        )
+        environment = {}
+        if clocks_can_be_set():
+            self.set_clock(name, 0.0)
+            environment = {
+                "LD_PRELOAD": str(_FAKETIME),
+                "FAKETIME_TIMESTAMP_FILE": str(folder / "clock"),
+                "FAKETIME_NO_CACHE": "1",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+                "PYTHONPATH": str(Path(__file__).with_name("faked_clock")),
+            }
+        command = [sys.executable, "-m", "edge_agent", str(folder / "agent.toml")]
+        self.programs[name] = Program(command, self.folder / f"{name}.log", disk.was_full, environment)
+
+    def _add_gateway(self) -> None:
+        line = self.lines.add(GATEWAY)
+        disk = self.disks[GATEWAY] = Disk(self.folder / "gateway-state", _GATEWAY_DISK)
+        self.store, self.ledger = disk.folder / "store.sqlite", disk.folder / "ledger.sqlite"
+        length = self.window_ticks
+        releases = self.folder / "releases.toml"
+        releases.write_text(_RELEASES.format(length=length, patience=20 * length, half=length // 2))
+        (key,) = (self.folder / "keys").glob("gateway-*.key")
+        credentials = self.folder / GATEWAY
+        words: list[object] = ["--fleet", "home", "--store", self.store, "--broker", f"127.0.0.1:{line.port}"]
+        words += ["--username", GATEWAY, "--password-file", credentials / "password"]
+        words += ["--ca-file", credentials / "ca.pem", "--operator-username", f"{GATEWAY}-rollout"]
+        words += ["--operator-password-file", credentials / "rollout-password", "--registry", self.registry]
+        words += ["--root", self.folder / "keys" / "root.envelope", "--gateway-key", key]
+        words += ["--passphrase-file", self.folder / "gateway-secret", "--verbose"]
+        words += ["--releases", releases, "--ledger", self.ledger]
+        command = [sys.executable, "-m", "fugu", "gateway", "run", *map(str, words)]
+        self.programs[GATEWAY] = Program(command, self.folder / "gateway.log", disk.was_full)
+
+    def set_clock(self, name: str, ahead: float) -> None:
+        """Let a device's clock be so many seconds ahead of the right time."""
+        path = self.folder / name / "clock"
+        beside = path.with_suffix(".new")
+        beside.write_text(f"{ahead:+.3f}\n")
+        beside.replace(path)
+
+    def line(self, name: str) -> Line:
+        """Of a device or of the gateway."""
+        return self.lines.lines[name]
+
+    def supervise(self) -> None:
+        """Start what has ended by itself."""
+        for program in self.programs.values():
+            program.supervise()
+
+    def lose_broker_database(self) -> None:
+        """Everything that the broker remembered is gone; it must not run."""
+        for path in self.broker.folder.glob("mosquitto.db*"):
+            path.unlink()
+
+    def start_broker(self) -> None:
+        """Let the broker run again, unless it does."""
+        if self.broker._process is None:
+            self.broker.start()
+
+    def suspend_broker(self, on: bool) -> None:
+        """Stop the broker's process where it is, or let it go on."""
+        with contextlib.suppress(AttributeError, ProcessLookupError):
+            self.broker._process.send_signal(signal.SIGSTOP if on else signal.SIGCONT)  # type: ignore[union-attr]
+
+    def said(self) -> Counter[tuple[str, bytes]]:
+        """Every publication of frames and of releases that has left anybody, however often."""
+        found: Counter[tuple[str, bytes]] = Counter()
+        for line in self.lines.lines.values():
+            found += line.said
+        return found
+
+    def wait_for_policies(self) -> None:
+        """Wait until all devices have taken the first policy."""
+        registry = Registry(self.registry)
+        try:
+            for name in self.names:
+                wait_until(lambda name=name: self._in_force(registry, name), f"the policy of {name}")  # type: ignore[misc]
+        finally:
+            registry.close()
+
+    def recover(self) -> None:
+        """Wait until all is well again: what every device had sent is durable, and it goes on; then end in order."""
+        sent = {name: self._newest_sent(name) for name in self.names}
+        for name in self.names:
+            wait_until(lambda name=name: self._went_on(name, sent[name]), f"{name} to go on after tick {sent[name]}")  # type: ignore[misc]
+        for name in [*self.names, GATEWAY]:
+            code = self.programs[name].stop(PATIENCE)
+            assert code == 0, f"{name}: {code}, {self.programs[name].log.read_text()[-2000:]}"
+
+    def _newest_sent(self, name: str) -> int:
+        ticks = [decode_symbols(payload).last for topic, payload in list(self.line(name).said) if "/symbols/" in topic]
+        return max(ticks, default=-1)
+
+    def _went_on(self, name: str, tick: int) -> bool:
+        """Whether what was sent up to a tick is durable, and more."""
+        self.supervise()
+        said = [one for up, one in list(self.line(name).lately) if not up and one.topic.endswith("/committed")]
+        found = [one for message in said[-5:] for one in decode_committed(message.payload).streams]
+        return any(one.stream == "hr" and one.through > tick and not one.gaps for one in found)
+
+    def _in_force(self, registry: Registry, name: str) -> bool:
+        self.supervise()
+        reported = registry.device(name).reported
+        return reported is not None and reported.in_force > 0

@@ -1,0 +1,46 @@
+"""Whatever dies, stops, fills up, lies about the time or repeats itself: nothing is lost, and nothing is told twice."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.support.fault_oracle import judge
+from tests.support.fault_schedule import draw, inflict
+from tests.support.fault_world import World
+
+DAY = 86_400
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [20261122, None], ids=["known", "new"])
+def test_forty_random_faults_lose_nothing_and_tell_nothing_twice(tmp_path: Path, seed: int | None) -> None:
+    seed = int(os.environ.get("FAULTS_SEED", random.SystemRandom().randrange(2**32))) if seed is None else seed
+    run(tmp_path, seed, devices=5, period_us=20_000, faults=40, seconds=20.0)
+
+
+@pytest.mark.soak
+def test_two_thousand_random_faults_in_a_day_of_twenty_devices(tmp_path: Path) -> None:
+    seed = int(os.environ.get("FAULTS_SEED", random.SystemRandom().randrange(2**32)))
+    period_us = int(os.environ.get("FAULTS_PERIOD_US", 20_000))
+    run(tmp_path, seed, devices=20, period_us=period_us, faults=2000, seconds=DAY * period_us / 1e6)
+
+
+def run(folder: Path, seed: int, *, devices: int, period_us: int, faults: int, seconds: float) -> None:
+    """Build a fleet, let the faults of a seed happen to it, and judge what is left."""
+    world = World(folder, devices=devices, period_us=period_us)
+    drawn = draw(seed, faults, world.names, seconds)
+    print(f"FAULTS_SEED={seed}: {len(drawn)} faults in {seconds:.0f} s; time factor {world.time_factor:g}")
+    with world:
+        world.wait_for_policies()
+        inflict(world, drawn, print)
+        world.recover()
+        verdict = judge(world)
+    print(verdict)
+    assert not verdict.problems, str(verdict)
+    assert verdict.figures["frames in outboxes"] == 0, str(verdict)
+    assert verdict.figures["ticks"] > seconds * 1e6 / period_us * devices / 4, f"hardly anything happened: {verdict}"
+    assert verdict.figures["releases published"] > 0, str(verdict)
