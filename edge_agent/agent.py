@@ -10,6 +10,7 @@ import logging
 import queue
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -49,6 +50,9 @@ class Agent:
     Args:
         sensors: one for each of the plan's streams.
         entropy: fills a buffer with the operating system's randomness.
+
+    Attributes:
+        refused: how many messages were of no use, by reason.
     """
 
     def __init__(
@@ -97,8 +101,7 @@ class Agent:
         self._local = LocalStatus(plan.outbox, f"{plan.fleet}/{plan.device}")
         self._watched = LocalWatch(plan.outbox)
         self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
-        self.rejected = 0
-        self.dropped = 0
+        self.refused = Counter(too_many=0)  # the network thread changes what is there, and adds nothing
 
     def _enrolled(self, managed: Managed) -> FleetPolicy:
         from edge_agent.fleet_policy import FleetPolicy  # an agent with policies of its own does not need it
@@ -142,7 +145,7 @@ class Agent:
         """Keep a message for the loop, unless too many wait; called in the network thread."""
         waiting = self._bytes_delivered - self._bytes_taken
         if waiting + len(payload) > MOST_WAITING_BYTES or self._events.qsize() >= MOST_WAITING:
-            self.dropped += 1
+            self.refused["too_many"] += 1
             return
         self._bytes_delivered += len(payload)
         self._later(lambda: self._arrived(topic, payload))
@@ -192,12 +195,12 @@ class Agent:
         if topic == self._committed_topic:
             try:
                 self._sender.committed(decode_committed(payload))
-            except FrameError:
-                self.rejected += 1
+            except FrameError as error:
+                self.refused[error.reason] += 1
         elif self._fleet is not None:
             self._fleet.arrived(topic, payload)
         elif (stream := self._tables.get(topic)) is None or not stream.offer_table(payload):
-            self.rejected += 1
+            self.refused["table"] += 1
 
     def _codes(self) -> tuple[StatusCode, ...]:
         """What is wrong with link, storage, clock and policy; nothing here may depend on a reading."""
@@ -235,6 +238,7 @@ class Agent:
             connected=self._link.connected,
             depth=self._outbox.depth(),
             codes=self._codes(),
+            refused=self.refused + (Counter() if self._fleet is None else self._fleet.refused),
             streams=self._ticks.streams,
         )
 

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,9 @@ class FleetPolicy:
     Args:
         switch: see `Switch`; FuguErrors refuse the document.
         offer_table: takes a stream's table; whether it was taken.
+
+    Attributes:
+        refused: how many messages were of no use, by reason.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class FleetPolicy:
         self._reason = ""
         self._detail = ""
         self._refused = 0
+        self.refused: Counter[str] = Counter()
         self._policy = b"", ""
         self._again: dict[str, tuple[float, bytes]] = {}
         self._newest_refused = b""
@@ -88,7 +93,12 @@ class FleetPolicy:
             return False
         repeated = kind == "policy" and _name(payload) == self._policy[0] and self._policy[1] not in _PASSING
         room = kind != "table" or topic in self._waiting or len(self._waiting) < MOST_WAITING
-        if payload and not repeated and room:
+        if repeated or not payload:
+            self.refused["repeated" if repeated else "empty"] += 1
+        elif not room:
+            self.refused["too_many"] += 1
+        else:
+            self.refused["superseded"] += topic in self._waiting
             self._waiting[topic] = payload
             if kind == "root":
                 self._waiting = {topic: self._waiting.pop(topic), **self._waiting}
@@ -183,6 +193,7 @@ class FleetPolicy:
         self._next()
 
     def _refuse(self, kind: str, payload: bytes, reason: str, detail: str) -> None:
+        self.refused[reason] += 1
         name, topic = _name(payload), next(topic for topic, one in self._kinds.items() if one == kind)
         self._refused += kind != "policy" or (name, reason) != self._policy
         self._judged, self._reason, self._detail = name, reason[:32], detail[:MAX_TEXT]
@@ -198,6 +209,7 @@ class FleetPolicy:
         if answer["kind"] == "table":
             if not self._offer_table(answer["stream"], base64.b64decode(answer["table"])):
                 self._refused += 1
+                self.refused["table"] += 1
             return
         if answer["news"]:
             running = self.managed.version

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,21 @@ class LocalStatus:
         self._device = device
 
     def write(
-        self, now: float, *, connected: bool, depth: int, codes: Sequence[StatusCode], streams: Sequence[Stream]
+        self,
+        now: float,
+        *,
+        connected: bool,
+        depth: int,
+        codes: Sequence[StatusCode],
+        refused: Mapping[str, int],
+        streams: Sequence[Stream],
     ) -> None:
         """Replace the file as a whole; a disk that does not take it changes nothing.
 
         Args:
             now: Unix time in seconds.
             codes: the troubles that the published status names.
+            refused: messages that were of no use, by reason.
         """
         document = {
             "device": self._device,
@@ -48,6 +56,7 @@ class LocalStatus:
             "connected": connected,
             "outbox_depth": depth,
             "codes": list(codes),
+            "refused": dict(refused),
             "streams": [
                 {
                     "stream": stream.plan.stream,
@@ -94,6 +103,9 @@ def _lines(found: dict[str, Any], now: float) -> list[str]:
     lines = [f"{found['device']}: {age} s ago {link}, {found['outbox_depth']} frames in the outbox"]
     if found["codes"]:
         lines.append(f"  trouble: {', '.join(found['codes'])}")
+    if found["refused"]:
+        counts = ", ".join(f"{number} {reason}" for reason, number in sorted(found["refused"].items()))
+        lines.append(f"  messages that were of no use: {counts}")
     for stream in found["streams"]:
         lines.append(
             f"  stream {stream['stream']}: policy version {stream['policy_version']}, next tick {stream['next_tick']}; "

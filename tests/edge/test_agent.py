@@ -131,7 +131,7 @@ def test_only_what_the_gateway_has_is_forgotten_and_gaps_are_sent_again(broker: 
     say(30, Gap(10, 20))
     wait_until(lambda: len(recorder.payloads) == 5)
     assert recorder.payloads[4] == recorder.payloads[1], "the same bytes"
-    assert agent.rejected == 1
+    assert agent.refused.total() == 1
     say(1000)
     thread.join(PATIENCE)
     assert not thread.is_alive()

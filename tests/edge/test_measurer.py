@@ -401,7 +401,7 @@ def test_a_refused_table_is_said_so_and_a_good_one_is_used(broker: Mosquitto, tm
             wait_until(lambda text=text: text in running.stream.refusal)  # type: ignore[misc]
         running.agent._arrived("no/topic/of/ours", b"\x02")
         running.agent._arrived(committed_topic("home", "other"), b"\x02")
-        assert running.agent.rejected == 7
+        assert running.agent.refused.total() == 7
         running.say(message(FULL))
         wait_until(lambda: not running.codes())
         seen = len(running.frames.payloads)
@@ -420,13 +420,13 @@ def test_a_flood_of_messages_neither_fills_the_memory_nor_stops_the_ticks(tmp_pa
     plan = agent_plan(tmp_path, Broker(port=9), measured_plan(policy), forget="committed", drain_seconds=0.0)
     agent = Agent(plan, [ReplaySensor(["c0"], loop=True)], system_entropy(), clock := JumpingClock(0))
     agent._delivered(table_topic("home", "watch", "place"), bytes(MOST_WAITING_BYTES + 1))
-    assert (agent.dropped, agent._events.qsize()) == (1, 0)
+    assert (agent.refused["too_many"], agent._events.qsize()) == (1, 0)
     for _ in range(MOST_WAITING + 5):
         agent._delivered(table_topic("home", "watch", "place"), message(MARKED))
-    assert (agent.dropped, agent._events.qsize()) == (6, MOST_WAITING)
+    assert (agent.refused["too_many"], agent._events.qsize()) == (6, MOST_WAITING)
     thread = threading.Thread(target=agent.run)
     thread.start()
-    wait_until(lambda: agent.rejected == MOST_WAITING and clock.now > 30 * SECOND)
+    wait_until(lambda: agent.refused["table"] == MOST_WAITING and clock.now > 30 * SECOND)
     agent.stop()
     thread.join(PATIENCE)
     assert not thread.is_alive()
