@@ -54,6 +54,14 @@ class Coverage:
         self._through[low:high] = [through]
         return Merge(absorbed, after, through)
 
+    def joins(self, after: int, through: int) -> bool:
+        """Whether the ticks (after, through] touch any that are accounted for, rather than stand alone."""
+        return bisect_left(self._through, after) < bisect_right(self._after, through)
+
+    def __len__(self) -> int:
+        """How many intervals there are."""
+        return len(self._after)
+
     def holds(self, first: int, last: int) -> bool:
         """Whether all ticks first..last are accounted for."""
         index = bisect_left(self._through, last)  # the first interval that reaches `last`

@@ -5,7 +5,8 @@ its part stays missing in the watermark unless stored frames account for it, so 
 re-sends in vain, and nobody else notices. A frame before one that is stored is late, and what follows from the later
 ones is brought up to date; what follows from a frame is its kind's business. Of the ticks whose frames are kept no
 longer no frame is stored: one that is accounted for is a `duplicate`, and one that is not is `too_old`, and is
-accounted for from then on, so that its device forgets it.
+accounted for from then on, so that its device forgets it. Where a sequence has very many gaps, a frame that would make
+another is `scattered`, and not taken until some are filled.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ from gateway.service.kinds.windows import Windows
 from gateway.service.policies import Catalogue
 from gateway.service.store import Outgoing, Store
 
-__all__ = ["Recorder"]
+__all__ = ["MOST_INTERVALS", "Recorder"]
+
+MOST_INTERVALS = 4096
+"""Of a sequence's ticks that are accounted for, at most: a device fills its gaps from the lowest on."""
 
 
 @dataclass
@@ -51,7 +55,7 @@ class Recorder:
     Args:
         store: owned by the thread that calls.
         lag: ticks of later symbols that estimates see.
-        counters: counts `stored`, `late`, `duplicate`, `conflict`, `too_old`, and those of each kind.
+        counters: counts `stored`, `late`, `duplicate`, `conflict`, `too_old`, `scattered`, and those of each kind.
 
     Attributes:
         symbols: what is known from symbols.
@@ -146,6 +150,9 @@ class Recorder:
                 continue
             if span.first < sequence.kept:
                 counted[kind.counter + self._dismissed(sequence.coverage, place, span)] += 1
+                continue
+            if len(sequence.coverage) >= MOST_INTERVALS and not sequence.coverage.joins(span.previous, span.last):
+                counted[kind.counter + "scattered"] += 1
                 continue
             if is_late:
                 late.append(span.first)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sqlite3
 from typing import NamedTuple
 
+from gateway.service.store.points import LIKELY
+
 __all__ = ["ESTIMATES", "POINTS", "SYMBOLS", "WINDOWS", "Aged", "AgedStore", "Forgotten", "Frames", "Sequence"]
 
 
@@ -111,9 +113,7 @@ class AgedStore:
         self._db.execute(f"UPDATE streams SET kept=MAX(kept, IFNULL(({query}), -1) + 1) WHERE device=?", (device,))
         for table in ("estimates", "outbox"):
             self._db.execute(f"DELETE FROM {table} WHERE {mine}", (device,))
-        # Tables for likely states follow the belief; those whose two sets are the same follow the policy alone.
-        likely = "substr(key, 1, length(key) / 2) != substr(key, length(key) / 2 + 1)"
-        self._db.execute(f"DELETE FROM sent_tables WHERE {mine} AND {likely}", (device,))
+        self._db.execute(f"DELETE FROM sent_tables WHERE {mine} AND {LIKELY}", (device,))
         erased = {
             kind: self._db.execute(f"DELETE FROM {frames.table} WHERE {mine}", (device,)).rowcount
             for kind, frames in (("symbols", SYMBOLS), ("points", POINTS), ("windows", WINDOWS))

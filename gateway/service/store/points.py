@@ -12,7 +12,12 @@ from contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, decode_meas
 from contract.measure_table import TimedTable, decode_table, encode_table
 from gateway.chain.arrays import Floats
 
-__all__ = ["Measured", "PointStore"]
+__all__ = ["LIKELY", "MOST_LIKELY", "Measured", "PointStore"]
+
+
+MOST_LIKELY = 1_000
+LIKELY = "substr(key, 1, length(key) / 2) != substr(key, length(key) / 2 + 1)"
+"""Tables for likely states follow the belief; those whose two sets of states are the same, few, follow the policy."""
 
 
 class Measured(NamedTuple):
@@ -99,9 +104,12 @@ CREATE TABLE sent_tables (
         return least if largest is None else max(least, largest + 1)
 
     def put_table(self, stream: int, key: bytes, table: TimedTable) -> None:
-        """Keep a table, before it is sent."""
+        """Keep a table, before it is sent; of those for likely states, the newest `MOST_LIKELY` of the stream."""
         row = (stream, table.policy_version, table.number, key, encode_table(table))
         self._db.execute("INSERT OR REPLACE INTO sent_tables VALUES (?, ?, ?, ?, ?)", row)
+        likely = f"FROM sent_tables WHERE stream=? AND {LIKELY}"
+        oldest = f"SELECT rowid {likely} ORDER BY rowid DESC LIMIT 1 OFFSET {MOST_LIKELY}"
+        self._db.execute(f"DELETE {likely} AND rowid<=({oldest})", (stream, stream))
 
     def _frame(self, query: str, *values: int) -> Measured | None:
         row = self._db.execute(query, values).fetchone()

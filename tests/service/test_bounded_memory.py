@@ -1,0 +1,108 @@
+"""Whatever is sent, and by however many names: what the gateway holds in memory is bounded by its configuration."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from contract.frames import Status, SymbolFrame, encode_status, encode_symbols
+from contract.topics import status_topic, symbols_topic, window_topic
+from contract.window_frames import WindowFrame, encode_window
+from gateway.service import Gateway, GatewaySettings
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.containers import held
+from tests.support.gateway_service import Device
+from tests.support.scenes import Scene, frames, write_policies
+
+FRAME = frames([10])[0]
+BIRTH = encode_status(Status(True, "1.0", 0, (), ()))
+
+
+@pytest.fixture
+def gateway(broker: Mosquitto, tmp_path: Path) -> Iterator[Gateway]:
+    """A gateway in this process."""
+    folder = write_policies(tmp_path / "policies")
+    running = Gateway(GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", folder))
+    running.start()
+    yield running
+    running.stop()
+    assert not running.failed.is_set()
+
+
+def flood(name: str, seed: int) -> Iterator[tuple[str, bytes]]:
+    """A message of each kind under names that nobody knows, and of a device that is known about what is not."""
+    generator, frame = random.Random(seed), encode_symbols(FRAME)
+    counts = WindowFrame(1, f"w{name}", -1, 0, 0, 10, 10, (3,))
+    yield symbols_topic("home", name, "hr"), frame
+    yield symbols_topic("home", name, name), generator.randbytes(50)
+    yield symbols_topic("home", "watch", name), frame
+    yield symbols_topic("home", "watch", "hr"), encode_symbols(replace(FRAME, policy_version=2**31 + seed))
+    yield symbols_topic("home", "watch", "hr"), encode_symbols(replace(FRAME, first=2**40 + seed))
+    yield symbols_topic("home", "watch", "hr"), generator.randbytes(100)
+    yield window_topic("home", "watch", "hr"), encode_window(counts)
+    yield window_topic("home", name, "hr"), encode_window(counts)
+    yield status_topic("home", name), BIRTH
+    yield status_topic("home", "watch"), BIRTH
+    yield status_topic("home", "ring"), encode_status(Status(True, name, seed, (), ()))
+
+
+def heard(gateway: Gateway, sent: int) -> bool:
+    """Whether so many messages have been read."""
+    return gateway.counters["received"] >= sent
+
+
+def test_a_flood_of_unknown_names_grows_nothing_in_the_gateway(broker: Mosquitto, gateway: Gateway) -> None:
+    device = Device(broker)
+    device.say_birth()
+    wait_until(device.answered_after(0))
+    device.send(frames([10]))
+    wait_until(lambda: not device.outbox)
+    sizes, sent = [], gateway.counters["received"]
+    for part in (range(220), range(220, 280), range(280, 340)):  # more names first than alarms tell apart
+        for number in part:
+            for topic, payload in flood(f"nobody{number}", number):
+                device.say(topic, payload)
+                sent += 1
+        wait_until(partial(heard, gateway, sent))
+        wait_until(lambda: gateway._publisher.finished and not gateway._monitor._notes.qsize())
+        sizes.append(held(gateway))
+    assert len(sizes[0]) > 50
+    grown = {where: (n, sizes[2][where]) for where, n in sizes[1].items() if sizes[2].get(where, 0) > n}
+    assert grown == {}
+    assert gateway.counters["unknown_device"] >= 340
+    device.stop()
+
+
+def test_a_stream_that_is_sent_for_long_grows_nothing_in_the_gateway(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    made = frames([10] * 600, gaps=[0, 0, 3])
+    sizes = []
+    for begin in range(0, 600, 200):
+        scene.record(*made[begin : begin + 200])
+        scene.committed()
+        sizes.append(held(scene.recorder))
+    assert sizes[0] == sizes[1] == sizes[2]
+
+
+def test_a_device_that_scatters_its_frames_makes_no_endless_list_of_gaps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.service.recorder.MOST_INTERVALS", 50)
+    scene = Scene(tmp_path / "s.sqlite")
+    scattered = [SymbolFrame(1, 10 * i - 1, 10 * i, b"\x01") for i in range(200)]
+    scene.record(*scattered)
+    assert scene.counters == {"stored": 50, "scattered": 150}
+    assert len(scene.store.coverage(1)) == 50
+    through = scene.committed().streams[0].through
+    assert through <= 490  # what was not taken is not said to be safe
+    filling = [SymbolFrame(1, 10 * i, 10 * i + 1, bytes(9)) for i in range(49)]
+    scene.record(*filling)  # gaps are filled, and there is room again
+    assert scene.counters["stored"] == 99
+    scene.record(*scattered)
+    assert scene.counters["stored"] == 99 + 49
+    assert scene.counters["duplicate"] == 50
