@@ -23,6 +23,7 @@ from contract.pins import Pins
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 from contract.topics import NAME_PATTERN
+from contract.watermark import KEY_BYTES
 
 __all__ = [
     "Address",
@@ -205,6 +206,8 @@ class Enrolment(DocumentFile):
         fresh_seconds: how old the newest signed time may be before the device calls itself stale; none means any age.
         pins: for each stream what its policy may not change. If there are any, streams that are not among them are
             refused; if there are none, whoever signs policies may change everything that keeps to the ceilings.
+        key: by which it knows its gateway's watermarks (`contract.watermark`), as hexadecimal digits; a secret. None if
+            the gateway does not know the device.
     """
 
     remedy: ClassVar[str] = "enrol the device anew"
@@ -218,6 +221,7 @@ class Enrolment(DocumentFile):
     adversaries: tuple[Adversary, ...] | None = None
     fresh_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
     pins: dict[Name, Pins] = Field(default_factory=dict, max_length=64)
+    key: Annotated[str, Field(pattern=f"^[0-9a-f]{{{2 * KEY_BYTES}}}$", repr=False)] | None = None
 
 
 _Read = TypeVar("_Read", bound=Document)

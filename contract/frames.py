@@ -12,6 +12,8 @@ from functools import cache
 from itertools import product
 from typing import Any
 
+import msgpack
+
 from contract._wire import array, binary, each, fields, identity, integer, kind, length, pack, text
 from contract.errors import ClockEpochError, FrameLengthError, FrameRangeError, FrameTypeError, StatusCode, ordered
 
@@ -33,6 +35,7 @@ __all__ = [
     "encode_estimate",
     "encode_status",
     "encode_symbols",
+    "packed_streams",
     "refuse_other_clock",
     "symbol_bits",
 ]
@@ -140,7 +143,7 @@ class Committed:
     Attributes:
         streams: what is durable of each.
         counter: above that of every message before.
-        tag: room for the authentication of all of it: empty until device and gateway share a key.
+        tag: HMAC-SHA256 of all of it (`contract.watermark`); empty where device and gateway share no key.
     """
 
     streams: tuple[StreamCommit, ...]
@@ -306,8 +309,17 @@ def decode_symbols(payload: bytes) -> SymbolFrame:
 
 def encode_committed(message: Committed) -> bytes:
     """Bytes of a watermark message."""
-    rows = [[c.stream, c.through, [[g.after, g.through] for g in c.gaps]] for c in message.streams]
-    return pack(COMMITTED, [message.counter, message.tag, rows])
+    return pack(COMMITTED, [message.counter, message.tag, _rows(message)])
+
+
+def packed_streams(message: Committed) -> bytes:
+    """The streams of a watermark message as they are packed in it: its last bytes."""
+    packed: bytes = msgpack.packb(_rows(message))
+    return packed
+
+
+def _rows(message: Committed) -> list[Any]:
+    return [[c.stream, c.through, [[g.after, g.through] for g in c.gaps]] for c in message.streams]
 
 
 def decode_committed(payload: bytes) -> Committed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tupl
         "on_expiry": "hold",
         "time": trust.state.time,
         "fresh_seconds": trust.enrolment.fresh_seconds,
+        "key": trust.enrolment.key,
     }
     if (verdict := trust.in_force()) is None:
         return managed, []
@@ -74,14 +76,28 @@ def open_trust(config: AgentConfig, folder: Path) -> Trust:
         TrustError: what was kept is damaged.
     """
     assert config.enrolment is not None
+    path = folder / config.enrolment
     try:
-        enrolment = read_enrolment((folder / config.enrolment).read_bytes())
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            enrolment = read_enrolment(file.read())
     except OSError as error:
         raise ConfigError(f"cannot read enrolment {config.enrolment}: {error.strerror}") from None
+    if enrolment.key is not None and mode & 0o077 and not _of_systemd(path):
+        raise ConfigError(
+            f"enrolment {config.enrolment} holds a secret that others may read (mode {mode & 0o777:04o}): chmod 600 it, "
+            "and if others may have read it, enrol the device anew"
+        )
     if (enrolment.fleet, enrolment.device) != (config.fleet, config.device):
         raise ConfigError(f"the enrolment is that of {enrolment.fleet}/{enrolment.device}, not of this device")
     sensors = {stream.stream or "": stream.sensor.model_dump_json() for stream in config.streams}
     return Trust(enrolment, _kept(folder / config.trust), sensors)
+
+
+def _of_systemd(path: Path) -> bool:
+    """Whether systemd has handed a file over as a credential: others may not read it, whatever its mode seems to say."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    return folder is not None and path.resolve().parent == Path(folder).resolve()
 
 
 def _kept(path: Path) -> TrustState | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from contract.noise_table import NoiseTable
@@ -141,6 +141,7 @@ class Managed:
         on_expiry: what is done from then on, "hold" or "stop".
         time: the newest time that the gateway has signed.
         fresh_seconds: how old that may be before the device calls itself stale; none means any age.
+        key: by which the gateway's watermarks are known, as hexadecimal digits; none takes those of anybody.
     """
 
     streams: tuple[str, ...]
@@ -151,6 +152,7 @@ class Managed:
     on_expiry: Literal["hold", "stop"]
     time: int
     fresh_seconds: int | None
+    key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

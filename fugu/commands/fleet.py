@@ -29,7 +29,7 @@ from fugu.errors import CommandError, CommandLineError
 from fugu.view import fleet as view
 from fugu.view.fleet import read_document, warn_of_clocks
 from fugu.view.terminal import answer, say, show_table, warn
-from gateway.files import write_public
+from gateway.files import write_secret
 from gateway.fleet import Registry
 from gateway.fleet.documents import check_new, enter, reached
 from gateway.fleet.roots import read_root
@@ -79,11 +79,18 @@ def enrol(
         int | None, typer.Option(metavar="N", help="It calls itself stale without a signed time for so long.")
     ] = None,
     registry: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Enter it into this registry; made if it is not there.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Enter it into this registry, made if it is not there, with a key by which it knows its gateway's "
+            "watermarks; without, it takes those of anybody whom the broker lets publish.",
+        ),
     ] = None,
     operator: AsOption = None,
 ) -> None:
     """Write what a device has to know before anything is sent to it; its owner decides on ceilings and pins.
+
+    The file is a secret between the device and its gateway. After `fugu fleet remove`, a new enrolment has a new key.
 
     Without --policy, whoever holds the policy keys may redefine what a guarantee is about, such as its class of chains.
 
@@ -112,19 +119,22 @@ def enrol(
         pins=read_pins(policy or (), found.document.fleet),
     )
     Trust(made)
-    text = made.model_dump_json(indent=None if made.pins else 2, exclude_none=True) + "\n"
     if registry is None:
-        write_public(output, text)
+        write_secret(output, _text(made))
     else:
         with closing(Registry(registry, fleet=made.fleet)) as opened, opened.transaction():
-            opened.enrol(device, made.groups, who=user(operator), time_us=now_us())
-            write_public(output, text)
+            key = opened.enrol(device, made.groups, who=user(operator), time_us=now_us())
+            write_secret(output, _text(made.model_copy(update={"key": key.hex()})))
     say(f"{output}: device {device} of fleet {made.fleet}; it goes onto the device, from hand to hand")
     if not made.pins:
         warn(
             "nothing is pinned (--policy): whoever holds the policy keys chooses what states, ticks and chains an "
             "epsilon is about, or which pairs a point hides; only the ceilings bind them"
         )
+
+
+def _text(enrolment: Enrolment) -> str:
+    return enrolment.model_dump_json(indent=None if enrolment.pins else 2, exclude_none=True) + "\n"
 
 
 @app.command("remove")

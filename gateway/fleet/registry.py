@@ -13,10 +13,12 @@ The rules:
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from contract.watermark import KEY_BYTES
 from gateway.fleet.entries import (
     Device,
     Document,
@@ -76,8 +78,11 @@ class Registry:
 
     # Devices
 
-    def enrol(self, device: str, groups: Iterable[str] = (), *, who: str, time_us: int) -> None:
+    def enrol(self, device: str, groups: Iterable[str] = (), *, who: str, time_us: int) -> bytes:
         """Add a device.
+
+        Returns:
+            Its new key, for its enrolment.
 
         Raises:
             UnknownNameError: a name cannot be one, or is taken.
@@ -86,9 +91,11 @@ class Registry:
         with self.transaction():
             if self._db.execute("SELECT 1 FROM devices WHERE name=?", (checked_name(device, "device"),)).fetchone():
                 raise UnknownNameError(f"device {device} is enrolled already")
-            self._db.execute("INSERT INTO devices (name, enrolled_us) VALUES (?, ?)", (device, time_us))
+            key = secrets.token_bytes(KEY_BYTES)
+            self._db.execute("INSERT INTO devices (name, enrolled_us, key) VALUES (?, ?, ?)", (device, time_us, key))
             self._put_groups(device, chosen)
             self.record(who, "enrol", device, " ".join(chosen), time_us=time_us)
+        return key
 
     def remove(self, device: str, *, who: str, time_us: int) -> None:
         """Forget a device; its refusals and the history stay.
@@ -136,6 +143,11 @@ class Registry:
             if group is None:
                 return self._devices("ORDER BY name")
             return self._devices("WHERE name IN (SELECT device FROM members WHERE in_group=?) ORDER BY name", group)
+
+    def keys(self) -> dict[str, bytes]:
+        """The key of every device, with which watermarks are authenticated."""
+        with self.snapshot():
+            return dict(self._db.execute("SELECT name, key FROM devices"))
 
     def groups(self) -> dict[str, int]:
         """Every group, and how many devices it has."""

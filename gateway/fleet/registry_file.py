@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -34,7 +35,7 @@ CREATE TRIGGER {table}_last BEFORE DELETE ON {table}
 _SCHEMA = """
 CREATE TABLE fleet (id INTEGER PRIMARY KEY CHECK (id = 1), name TEXT NOT NULL);
 CREATE TABLE devices (
-    name TEXT PRIMARY KEY, enrolled_us INTEGER NOT NULL, last_seen_us INTEGER NOT NULL DEFAULT 0,
+    name TEXT PRIMARY KEY, enrolled_us INTEGER NOT NULL, key BLOB NOT NULL, last_seen_us INTEGER NOT NULL DEFAULT 0,
     online INTEGER NOT NULL DEFAULT 0, outbox_depth INTEGER NOT NULL DEFAULT 0, codes TEXT NOT NULL DEFAULT '',
     agent_version TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
 CREATE TABLE members (
@@ -68,7 +69,7 @@ CREATE TABLE rollout_devices (
 
 
 def open_registry(path: Path, fleet: str | None, busy_seconds: float = BUSY_SECONDS) -> tuple[sqlite3.Connection, str]:
-    """Open a registry's file.
+    """Open a registry's file; it holds the keys of devices, and is readable by its owner only from its creation.
 
     Args:
         fleet: make it for this fleet if it is not there; if it is, it must be this fleet's. None: it must be there.
@@ -82,6 +83,8 @@ def open_registry(path: Path, fleet: str | None, busy_seconds: float = BUSY_SECO
     """
     first = "" if fleet is None else f"INSERT INTO fleet VALUES (1, '{checked_name(fleet, 'fleet')}');"
     schema = _SCHEMA + first  # a checked name holds no quote
+    if fleet is not None:
+        _create_private(path)
     db = open_database(path, REGISTRY, schema, RegistryError, create=fleet is not None, wait_seconds=busy_seconds)
     try:
         (found,) = db.execute("SELECT name FROM fleet").fetchone()
@@ -94,6 +97,14 @@ def open_registry(path: Path, fleet: str | None, busy_seconds: float = BUSY_SECO
         db.close()
         raise
     return db, str(found)
+
+
+def _create_private(path: Path) -> None:
+    """Make an empty file that nobody else may read, unless there is one; SQLite's files beside it get the same mode."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise RegistryError(f"cannot open the fleet registry {path.name}: {error.strerror}") from None
 
 
 def writing(db: sqlite3.Connection) -> AbstractContextManager[None]:

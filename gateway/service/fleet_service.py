@@ -221,7 +221,7 @@ class FleetService:
         self._policies = FleetPolicies(self._registry, [root for root, _ in roots], catalogue, counters)
         self._policies.refresh()
         self._refresh_at = self._time_at = 0.0
-        self._enrolled = {device.name for device in self._registry.devices()}
+        self._keys = self._registry.keys()
         self._rooted = 0
 
     @staticmethod
@@ -267,7 +267,7 @@ class FleetService:
             return False
         self._refresh_at = now + _REFRESH_SECONDS
         try:
-            self._enrolled = {device.name for device in self._registry.devices()}
+            self._keys = self._registry.keys()
             return self._policies.refresh()
         except RegistryError as error:
             self._counters["fleet_errors"] += 1
@@ -281,9 +281,13 @@ class FleetService:
         if connections != self._rooted and self._operator.publish(root_topic(self._fleet), self._chain, retain=True):
             self._rooted = connections
 
+    def key(self, device: str) -> bytes | None:
+        """The key that an enrolled device knows its watermarks by."""
+        return self._keys.get(device)
+
     def sealed(self, device: str, stream: str, table: TimedTable) -> bytes:
         """A table as a device believes it: signed, if the device is enrolled."""
-        if self._signer is None or device not in self._enrolled:
+        if self._signer is None or device not in self._keys:
             return encode_table(table)
         return self._signer.table(device, stream, table)
 

@@ -7,15 +7,17 @@ watermark is said again whenever its device gives a sign of life.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from contract.frames import encode_committed
 from contract.topics import committed_topic, estimate_topic
+from contract.watermark import sign_committed
 from gateway.service.recorder import Recorder
 from gateway.service.store import Outgoing, Store
 from gateway.service.waiting import Waiting
+from gateway.service.watermark_counter import WatermarkCounter
 from mqtt_link import Link
 
 __all__ = ["Publisher"]
@@ -38,11 +40,21 @@ class Publisher:
     """Publishes as much as the connection takes, and remembers the rest.
 
     Args:
+        key: the key that a device knows its watermarks by, none if it has none; none if nobody has one.
         counters: counts `committed`, `estimates` (messages), and `coalesced` (frames whose estimates are not published,
             because too many newer ones of their stream waited).
     """
 
-    def __init__(self, link: Link, fleet: str, store: Store, recorder: Recorder, counters: Counter[str]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        fleet: str,
+        store: Store,
+        recorder: Recorder,
+        counters: Counter[str],
+        *,
+        key: Callable[[str], bytes | None] | None = None,
+    ) -> None:
         self._link = link
         self._fleet = fleet
         self._store = store
@@ -54,7 +66,8 @@ class Publisher:
         self._waiting = Waiting()
         self._read_through = 0
         self._done: list[int] = []
-        self._counter = time.time_ns() // 1000
+        self._counter = WatermarkCounter(store)
+        self._key = key
 
     def owe(self, device: str) -> None:
         """Publish the device's watermark at the next opportunity."""
@@ -89,9 +102,11 @@ class Publisher:
         while self._owed and self._link.connected and len(self._watermarks) < MAX_IN_FLIGHT:
             device = next(iter(self._owed))
             for message in self._recorder.committed(device):
-                self._counter += 1  # above those of every earlier start, whose messages were fewer than microseconds
-                payload = encode_committed(replace(message, counter=self._counter))
-                if (message_id := self._link.publish(committed_topic(self._fleet, device), payload)) is None:
+                said = replace(message, counter=self._counter.next())
+                if self._key is not None and (key := self._key(device)) is not None:
+                    said = sign_committed(key, self._fleet, device, said)
+                topic = committed_topic(self._fleet, device)
+                if (message_id := self._link.publish(topic, encode_committed(said))) is None:
                     return
                 self._watermarks.add(message_id)
                 self._counters["committed"] += 1

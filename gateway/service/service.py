@@ -161,8 +161,8 @@ class Gateway:
                 warm_points()
             self._ingest = Ingest(catalogue, self.counters)
             self._recorder = Recorder(self._store, catalogue, self._settings.lag, self.counters)
-            self._publisher = Publisher(self._link, self._settings.fleet, self._store, self._recorder, self.counters)
-            sealed = None if self._enrolled is None else self._enrolled.sealed
+            sealed, key = (None, None) if self._enrolled is None else (self._enrolled.sealed, self._enrolled.key)
+            self._publisher = Publisher(self._link, fleet, self._store, self._recorder, self.counters, key=key)
             self._tables = TableSender(self._store, catalogue, self._recorder, self._link, self.counters, sealed=sealed)
             schedule = self._schedule = self._open_schedule(catalogue)
             self._retention = Retention(

@@ -36,6 +36,8 @@ CREATE TABLE policies (
 CREATE TABLE coverage (
     stream INTEGER NOT NULL, after INTEGER NOT NULL, through INTEGER NOT NULL, PRIMARY KEY (stream, after))
     WITHOUT ROWID;
+CREATE TABLE watermarks (reserved INTEGER NOT NULL);
+INSERT INTO watermarks VALUES (0);
 CREATE TABLE outbox (
     serial INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL, frame INTEGER NOT NULL, UNIQUE (stream, frame));
 """
@@ -135,6 +137,15 @@ class Store:
         gone = [(stream, after) for after in merge.absorbed]
         self._db.executemany("DELETE FROM coverage WHERE stream=? AND after=?", gone)
         self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, merge.after, merge.through))
+
+    def reserved_counter(self) -> int:
+        """The number of the newest watermark that may have been said, 0 if there was none."""
+        (reserved,) = self._db.execute("SELECT reserved FROM watermarks").fetchone()
+        return int(reserved)
+
+    def reserve_counter(self, number: int) -> None:
+        """Remember that watermarks up to this number may be said."""
+        self._db.execute("UPDATE watermarks SET reserved=max(reserved, ?)", (number,))
 
     def queue_estimates(self, stream: int, frame: int) -> None:
         """Put what a frame determines into the outbox, under a new serial if it waits there already."""
