@@ -221,7 +221,7 @@ class Enrolment(DocumentFile):
     adversaries: tuple[Adversary, ...] | None = None
     fresh_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
     pins: dict[Name, Pins] = Field(default_factory=dict, max_length=64)
-    key: Annotated[str, Field(pattern=f"^[0-9a-f]{{{2 * KEY_BYTES}}}$", repr=False)] | None = None
+    key: str | None = Field(default=None, pattern=f"^[0-9a-f]{{{2 * KEY_BYTES}}}$", repr=False)
 
 
 _Read = TypeVar("_Read", bound=Document)

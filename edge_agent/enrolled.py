@@ -85,8 +85,8 @@ def open_trust(config: AgentConfig, folder: Path) -> Trust:
         raise ConfigError(f"cannot read enrolment {config.enrolment}: {error.strerror}") from None
     if enrolment.key is not None and mode & 0o077 and not _of_systemd(path):
         raise ConfigError(
-            f"enrolment {config.enrolment} holds a secret that others may read (mode {mode & 0o777:04o}): chmod 600 it, "
-            "and if others may have read it, enrol the device anew"
+            f"enrolment {config.enrolment} holds a secret that others may read (mode {mode & 0o777:04o}): "
+            "chmod 600 it, and if others may have read it, enrol the device anew"
         )
     if (enrolment.fleet, enrolment.device) != (config.fleet, config.device):
         raise ConfigError(f"the enrolment is that of {enrolment.fleet}/{enrolment.device}, not of this device")
@@ -95,7 +95,7 @@ def open_trust(config: AgentConfig, folder: Path) -> Trust:
 
 
 def _of_systemd(path: Path) -> bool:
-    """Whether systemd has handed a file over as a credential: others may not read it, whatever its mode seems to say."""
+    """Whether systemd has handed a file over: others may not read it then, whatever its mode seems to say."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     return folder is not None and path.resolve().parent == Path(folder).resolve()
 

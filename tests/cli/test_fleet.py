@@ -49,12 +49,28 @@ def test_an_enrolment_is_what_a_device_can_begin_with(fugu: Fugu, tmp_path: Path
     enrolment = read_enrolment(out.read_bytes())
     assert enrolment == KEYS.enrolment(
         **{"total_ceiling": 1.5, "measurement_ceiling": 2.0, "adversaries": ("informed", "universal")},
-        **{"fresh_seconds": 3600, "root": enrolment.root},
+        **{"fresh_seconds": 3600, "root": enrolment.root, "key": enrolment.key},
     )
+    assert out.stat().st_mode & 0o777 == registry.stat().st_mode & 0o777 == 0o600
     assert Trust(enrolment).root == KEYS.root_document()
     opened = Registry(registry)
     assert opened.device("watch").groups == {"wrists"}
+    assert opened.keys() == {"watch": bytes.fromhex(enrolment.key or "")}
     assert [(one.who, one.what, one.subject) for one in opened.history()] == [("anna", "enrol", "watch")]
+
+
+def test_a_device_that_is_enrolled_anew_has_a_new_key(fugu: Fugu, home: Home) -> None:
+    before = home.registry.keys()["watch"]
+    assert fugu("fleet", "remove", "watch", "--registry", home.path).code == 0
+    out = home.folder / "watch.json"
+    words = ("--root", home.root, "--device", "watch", "--ceiling", 1, "--registry", home.path, "-o", out)
+    assert fugu("fleet", "enrol", *words).code == 0
+    key = read_enrolment(out.read_bytes()).key or ""
+    assert bytes.fromhex(key) == home.registry.keys()["watch"] != before
+    assert key not in repr(read_enrolment(out.read_bytes()))
+    without = home.folder / "pen.json"
+    assert fugu("fleet", "enrol", "--root", home.root, "--device", "pen", "--ceiling", 1, "-o", without).code == 0
+    assert read_enrolment(without.read_bytes()).key is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,72 @@
+"""Authenticated watermarks: what the tag covers, bit by bit, and golden bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from contract.errors import FrameError, FrameLengthError
+from contract.frames import Committed, Gap, StreamCommit, decode_committed, encode_committed
+from contract.watermark import is_authentic, sign_committed
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "frames" / "committed_tagged.hex"
+KEY = bytes(range(32))
+BARE = Committed((StreamCommit("hr", 1000, (Gap(-1, 3), Gap(500, 600))), StreamCommit("power", -1, ())), 2**40 + 5)
+TAGGED = sign_committed(KEY, "home", "watch", BARE)
+
+
+def test_golden_bytes() -> None:
+    assert encode_committed(TAGGED).hex() == GOLDEN.read_text().strip()
+
+
+def test_the_tag_is_hmac_sha256_of_names_counter_and_the_rest_of_the_payload() -> None:
+    rest = encode_committed(TAGGED).partition(TAGGED.tag)[2]
+    told = b"fugu/2 committed\0home\0watch\0" + (2**40 + 5).to_bytes(8, "big") + rest
+    inner, outer = (bytes(byte ^ pad for byte in KEY.ljust(64, b"\0")) for pad in (0x36, 0x5C))
+    assert TAGGED.tag == hashlib.sha256(outer + hashlib.sha256(inner + told).digest()).digest()
+
+
+def test_a_bit_flipped_watermark_is_not_authentic() -> None:
+    payload = encode_committed(TAGGED)
+    assert is_authentic(KEY, "home", "watch", decode_committed(payload))
+    decoded = 0
+    for bit in range(8 * len(payload)):
+        flipped = bytearray(payload)
+        flipped[bit // 8] ^= 1 << bit % 8
+        try:
+            message = decode_committed(bytes(flipped))
+        except FrameError:
+            continue
+        decoded += 1
+        assert not is_authentic(KEY, "home", "watch", message), f"bit {bit}"
+    assert decoded > 8 * 32
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        BARE,
+        replace(TAGGED, tag=bytes(32)),
+        replace(TAGGED, counter=TAGGED.counter + 1),
+        replace(TAGGED, streams=TAGGED.streams[:1]),
+        replace(TAGGED, streams=TAGGED.streams[::-1]),
+        replace(TAGGED, streams=(StreamCommit("hr", 1001, TAGGED.streams[0].gaps), TAGGED.streams[1])),
+        replace(TAGGED, streams=(StreamCommit("hr", 1000, ()), TAGGED.streams[1])),
+        sign_committed(bytes(32), "home", "watch", BARE),
+        sign_committed(KEY, "home", "ring", BARE),
+        sign_committed(KEY, "away", "watch", BARE),
+        sign_committed(KEY, "homew", "atch", BARE),
+    ],
+    ids=["bare", "zeros", "counter", "fewer", "order", "further", "no gaps", "key", "device", "fleet", "names"],
+)
+def test_a_forged_watermark_is_not_authentic(message: Committed) -> None:
+    assert not is_authentic(KEY, "home", "watch", message)
+
+
+@pytest.mark.parametrize("key", [b"", bytes(31), bytes(33)])
+def test_a_key_has_32_bytes(key: bytes) -> None:
+    with pytest.raises(FrameLengthError, match="key"):
+        sign_committed(key, "home", "watch", BARE)

@@ -1,0 +1,122 @@
+"""The numbers of watermarks go up, whatever the clock does and whatever becomes of a gateway."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from contract.frames import SymbolFrame, decode_committed
+from contract.topics import committed_topic
+from contract.watermark import is_authentic
+from gateway.service.publisher import Publisher
+from gateway.service.store import Store
+from gateway.service.watermark_counter import RESERVED_US, WatermarkCounter
+from tests.support.scenes import Scene, policy
+
+YEAR_US = 365 * 86_400 * 1_000_000
+NOW_US = 55 * YEAR_US
+
+
+class Elapsed:
+    """A monotonic clock that stands still until it is told."""
+
+    def __init__(self) -> None:
+        self.us = 5
+
+    def __call__(self) -> int:
+        return self.us
+
+
+@contextmanager
+def counting(path: Path, now_us: int) -> Iterator[tuple[WatermarkCounter, Elapsed]]:
+    """A gateway that starts with a store at some time."""
+    elapsed = Elapsed()
+    with closing(Store(path)) as store:
+        yield WatermarkCounter(store, lambda: now_us, elapsed), elapsed
+
+
+def test_a_clock_that_goes_back_makes_no_device_deaf(tmp_path: Path) -> None:
+    said: list[int] = []
+    for now_us in (NOW_US, NOW_US - YEAR_US, 0, NOW_US - 1, NOW_US + 3600_000_000, NOW_US):
+        with counting(tmp_path / "s.sqlite", now_us) as (counter, elapsed):
+            for _ in range(3):
+                said.append(counter.next())
+                elapsed.us += 2 * RESERVED_US
+            said += [counter.next() for _ in range(1000)]
+    assert said == sorted(set(said))
+
+
+def test_a_gateway_with_a_new_store_is_above_the_one_before(tmp_path: Path) -> None:
+    with counting(tmp_path / "lost.sqlite", NOW_US) as (counter, elapsed):
+        elapsed.us += 3_600_000_000
+        last = counter.next()
+    with counting(tmp_path / "new.sqlite", NOW_US + 3_600_000_001) as (counter, _):
+        assert counter.next() > last
+
+
+def test_two_gateways_that_take_turns_are_above_each_other(tmp_path: Path) -> None:
+    """Neither is started anew: each counts on with the time that goes by."""
+    with (
+        counting(tmp_path / "a.sqlite", NOW_US) as (first, first_elapsed),
+        counting(tmp_path / "b.sqlite", NOW_US + 60_000_000) as (second, second_elapsed),
+    ):
+        first_elapsed.us += 60_000_000
+        said = []
+        for _ in range(20):
+            for one in (first, second):
+                said.append(one.next())
+                first_elapsed.us += 1_000
+                second_elapsed.us += 1_000
+    assert said == sorted(set(said))
+
+
+def test_a_number_that_cannot_be_reserved_is_not_said(tmp_path: Path) -> None:
+    with counting(tmp_path / "s.sqlite", NOW_US) as (counter, _):
+        counter._store._db.execute("PRAGMA query_only=1")
+        with pytest.raises(sqlite3.OperationalError):
+            counter.next()
+        counter._store._db.execute("PRAGMA query_only=0")
+        number = counter.next()
+    with counting(tmp_path / "s.sqlite", 0) as (counter, _):
+        assert counter.next() > number
+
+
+class Link:
+    """Keeps what is published."""
+
+    connected = True
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, bytes]] = []
+
+    def publish(self, topic: str, payload: bytes) -> int:
+        self.sent.append((topic, payload))
+        return len(self.sent)
+
+
+def test_each_device_s_watermark_has_a_tag_under_its_own_key(tmp_path: Path) -> None:
+    keys = {"watch": bytes(range(32)), "ring": bytes(32)}
+    names = (*keys, "pen")
+    scene = Scene(tmp_path / "s.sqlite", policies=tuple(policy(1, device=name) for name in names))
+    link = Link()
+    publisher = Publisher(link, "home", scene.store, scene.recorder, scene.counters, key=keys.get)  # type: ignore[arg-type]
+    for name in names:
+        scene.record(SymbolFrame(1, -1, 0, b"\1"), device=name)
+        publisher.owe(name)
+    publisher.pump(idle=False)
+    told = {
+        topic: decode_committed(payload)
+        for topic, payload in link.sent
+        if topic in {committed_topic("home", name) for name in names}
+    }
+    for name in names:
+        message = told[committed_topic("home", name)]
+        assert message.streams[0].through == 0
+        taken = {one for one, key in keys.items() if is_authentic(key, "home", name, message)}
+        assert taken == {name} & keys.keys()
+    assert told[committed_topic("home", "pen")].tag == b""
+    assert len({message.counter for message in told.values()}) == 3
