@@ -60,7 +60,6 @@ class Reason(StrEnum):
     WRONG_LENGTH = "wrong_length"
     OUT_OF_RANGE = "out_of_range"
     TRAILING_BYTES = "trailing_bytes"
-    UNKNOWN_CLOCK_EPOCH = "unknown_clock_epoch"
 
     # Messages that a gateway does not expect
     OVERSIZED = "oversized"
@@ -74,6 +73,7 @@ class Reason(StrEnum):
     UNKNOWN_WINDOW = "unknown_window"
     WINDOW_MISMATCH = "window_mismatch"
     FROM_THE_FUTURE = "from_the_future"
+    SHIFT_FELL = "shift_fell"
 
     # Documents: the rules of `contract.trust`, in their order
     WRONG_ROLE = "wrong_role"
@@ -151,10 +151,6 @@ class FrameRangeError(FrameError, reason=Reason.OUT_OF_RANGE):
 
 class TrailingBytesError(FrameError, reason=Reason.TRAILING_BYTES):
     """Bytes follow the end of the message."""
-
-
-class ClockEpochError(FrameError, reason=Reason.UNKNOWN_CLOCK_EPOCH):
-    """The ticks of a frame are counted by a clock that the receiver does not know."""
 
 
 class TrustError(FuguError):

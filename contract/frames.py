@@ -15,7 +15,7 @@ from typing import Any
 import msgpack
 
 from contract._wire import array, binary, each, fields, identity, integer, kind, length, pack, text
-from contract.errors import ClockEpochError, FrameLengthError, FrameRangeError, FrameTypeError, StatusCode, ordered
+from contract.errors import FrameLengthError, FrameRangeError, FrameTypeError, StatusCode, ordered
 
 __all__ = [
     "MAX_FRAME_TICKS",
@@ -36,7 +36,6 @@ __all__ = [
     "encode_status",
     "encode_symbols",
     "packed_streams",
-    "refuse_other_clock",
     "symbol_bits",
 ]
 
@@ -244,16 +243,6 @@ class Estimate:
 # Symbol frames of a stream have one size, whatever the numbers in them: the integers are written in msgpack's widest
 # forms (0xcc, 0xcd, 0xce: 8, 16, 32 bits unsigned, 0xd3: 64 bits signed, 0xc5: byte string of 16-bit length).
 _HEADER = struct.Struct(">BBBIBqBqBqBBBHBHBH")
-
-
-def refuse_other_clock(shift: int) -> None:
-    """Refuse a frame whose ticks are not those of the wall clock.
-
-    Raises:
-        ClockEpochError: the shift is not 0.
-    """
-    if shift:
-        raise ClockEpochError(f"shift {shift} is not known")
 
 
 def symbol_bits(symbols: int) -> int:

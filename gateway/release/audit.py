@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from contract.errors import FrameError
 from contract.release_frames import RELEASE, decode_release
-from gateway.release.charges import Run, clipped, nats, overlay, peak_of_sum
+from gateway.release.charges import Run, beside, clipped, nats, overlay, peak_of_sum
 from gateway.release.entries import SITE, Key, uncharged
 from gateway.release.ledger import Ledger
 from gateway.release.ledger_file import LedgerRows
@@ -46,6 +46,7 @@ class _Account:
     allowance: int = 0
     base: int = 0
     exclusive: int = 0
+    shifted: bool = False
     named: frozenset[Stream] = frozenset()
     runs: list[Run] = field(default_factory=list)
 
@@ -83,13 +84,15 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
         changes[after].append(tuple(change))
     by_key = {account.key: account for account in accounts.values()}
     members: dict[int, dict[str, int]] = defaultdict(dict)
-    for group, device, charge in rows.members():
+    shifts: dict[tuple[int, str], int] = {}
+    for group, device, charge, shift in rows.members():
         members[group][device] = charge
+        shifts[group, device] = shift
     together = _Together(rows, accounts.values())
     together.change(0)
     problems += _change(accounts, changes.pop(0, []))
     for expected, row in enumerate(rows.entries(), start=1):
-        number, audience, stream, first, last = (row[k] for k in ("number", "audience", "stream", "first", "last"))
+        number, audience, stream = (row[k] for k in ("number", "audience", "stream"))
         exclusive = row["exclusive"]
         if number != expected and not problems:
             problems.append(f"entry {expected}: is missing")
@@ -98,6 +101,8 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
         if problem := uncharged(audience, row["topic"], charges.values(), row["noise"]):
             problems.append(f"entry {number}: {problem}")
         for device, charge in charges.items():
+            shift = shifts[row["in_group"], device]
+            first, last = row["first"] + shift, row["last"] + shift
             if charge == 0:
                 problems += [] if row["reason"] else [f"entry {number}: charges nothing and does not say why"]
             if charge == 0 and audience == SITE:
@@ -108,8 +113,7 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
                 continue
             if account.mechanism != row["mechanism"]:
                 problems.append(f"entry {number}: {account.key}: is charged by another mechanism than its account")
-            beside = together.beside(account.key)
-            every = (account, *beside)
+            every = (account, *together.beside(account.key))
             if not account.named <= {one.key[:2] for one in every} | together.members(account.key):
                 problems.append(f"entry {number}: {account.key}: is not charged with {together_name(account.named)}")
             if any(one.exclusive for one in every) or (exclusive and (account.base or any(one.runs for one in every))):
@@ -120,7 +124,8 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
             elif not account.base:
                 problems.append(f"entry {number}: {account.key}: its device releases no windows")
             account.exclusive = number if exclusive else account.exclusive
-            near = [run for one in every for run in clipped(one.runs[one.near(first, last)], first, last)]
+            account.shifted |= charge > 0 and shift != 0
+            near = [run for one in every for run in _told(one, first, last, shift, account.key.device)]
             reached = peak_of_sum(near) + account.base
             if reached > account.allowance:
                 allowed = f"{nats(reached):.12g} of {nats(account.allowance):.12g} allowed"
@@ -128,6 +133,13 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
         together.change(number)
         problems += _change(accounts, changes.pop(number, []))
     return problems
+
+
+def _told(one: _Account, first: int, last: int, shift: int, device: str) -> list[Run]:
+    """What an account is charged at ticks of a device; of another device by wall time, as far as that is known."""
+    if one.key.device == device:
+        return clipped(one.runs[one.near(first, last)], first, last)
+    return beside(one.runs, first, last, None if one.shifted else shift)
 
 
 class _Together:
@@ -199,12 +211,14 @@ def _compare(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
     stored: dict[int, list[Run]] = defaultdict(list)
     for number, *run in rows.runs():
         stored[number].append(Run(*run))
-    for number, *_, allowance, base, _, exclusive in rows.accounts():
+    for number, *_, allowance, base, _, exclusive, shifted in rows.accounts():
         account = accounts[number]
         if stored.pop(number, []) != account.runs:
             problems.append(f"{account.key}: its charges are not those of its entries")
         if (allowance, base) != (account.allowance, account.base):
             problems.append(f"{account.key}: its allowance is not the last one recorded")
+        if bool(shifted) != account.shifted:
+            problems.append(f"{account.key}: whether its device's clock was set is not what its entries say")
         if exclusive != account.exclusive:
             problems.append(f"{account.key}: its exclusive release is not that of its entries")
     return problems + [f"account {number}: has charges and does not exist" for number in stored]

@@ -13,7 +13,18 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple
 
-__all__ = ["PER_NAT", "Run", "clipped", "nats", "overlay", "peak", "peak_of_sum", "units_above", "units_below"]
+__all__ = [
+    "PER_NAT",
+    "Run",
+    "beside",
+    "clipped",
+    "nats",
+    "overlay",
+    "peak",
+    "peak_of_sum",
+    "units_above",
+    "units_below",
+]
 
 PER_NAT = 10**12
 _MOST_NATS = 10**6  # far above what any table can lose, and far within SQLite's 64-bit integers
@@ -83,6 +94,20 @@ def overlay(runs: Iterable[Run], first: int, last: int, charge: int) -> list[Run
 def clipped(runs: Iterable[Run], first: int, last: int) -> list[Run]:
     """What of the runs lies in first..last."""
     return [Run(max(r.first, first), min(r.last, last), r.charge) for r in runs if r.first <= last and r.last >= first]
+
+
+def beside(runs: Iterable[Run], first: int, last: int, ahead: int | None) -> list[Run]:
+    """What another device is charged at the wall ticks of the ticks first..last of a device.
+
+    Args:
+        runs: of the other one, in its own numbers.
+        ahead: by how much these numbers are ahead of the other's; none if that is not known, as after its clock was
+            set: then the largest charge of all counts for every tick.
+    """
+    if ahead is None:
+        most = peak(list(runs))
+        return [Run(first, last, most)] if most else []
+    return [Run(r.first + ahead, r.last + ahead, r.charge) for r in clipped(runs, first - ahead, last - ahead)]
 
 
 def peak(runs: Sequence[Run]) -> int:

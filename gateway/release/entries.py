@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from contract.chains import ChainClass
@@ -109,7 +109,9 @@ class Release:
 
     Attributes:
         name: of the release; together with `first` it says which window of which schedule this is.
-        charges: for each device, what every tick first..last is charged.
+        first, last: wall ticks.
+        charges: for each device, what every one of these ticks is charged.
+        shifts: by how much a device's tick numbers, which are charged, are ahead of the wall ticks; 0 if not given.
         mechanism: by whose rule it is charged.
         noise, scale: who adds it, and how much.
         topic: where the release is published.
@@ -129,11 +131,14 @@ class Release:
     topic: str
     reason: str = ""
     basis: str = ""
+    shifts: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be accounted for."""
         if not 0 <= self.first <= self.last:
             raise LedgerError(f"release {self.name}: ticks {self.first}..{self.last} are none")
+        if min(self.shifts.values(), default=0) < 0:
+            raise LedgerError(f"release {self.name}: tick numbers are never behind the wall clock")
         if not self.charges or min(self.charges.values()) < 0:
             raise LedgerError(f"release {self.name}: every device needs a charge of at least 0, and there must be one")
         if min(self.charges.values()) == 0 and (not self.reason or self.exclusive):

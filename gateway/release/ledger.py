@@ -7,8 +7,10 @@ from the stored bytes or abandoned, never drawn again.
 
 An account is a device's stream and an audience. Its charges per tick are run-length encoded, and neighbours of equal
 charge merge, so that an endless stream of windows side by side takes one row. Charges of releases add up tick by tick,
-on top of the account's base; so do those to streams that move together. Source: docs/privacy.md;
-gateway.release.amplification for releases over symbols.
+on top of the account's base; so do those to streams that move together. A release is about wall ticks; what is charged
+are each device's own tick numbers, which are ahead of them once its clock was set. From then on nobody knows which of
+them fall together with ticks of another device that moves with it, and its largest charge counts for them all.
+Source: docs/privacy.md; gateway.release.amplification for releases over symbols.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.release.charges import Run, clipped, overlay, peak, peak_of_sum
+from gateway.release.charges import Run, beside, clipped, overlay, peak, peak_of_sum
 from gateway.release.entries import SITE, Account, Allowance, Entry, Key, LedgerError, Release, State, refusal
 from gateway.release.ledger_file import LedgerRows, open_ledger
 from gateway.release.together import Stream, together_name
@@ -167,13 +169,8 @@ class Ledger:
         with self.transaction():
             if progress is not None:
                 self._refuse_again(release)
-            begun = self.beginning(release.charges, release.stream)
-            if release.first < begun:
-                raise LedgerError(
-                    f"release {release.name}: ticks {release.first}..{release.last} are refused, because this ledger "
-                    f"begins with tick {begun} of stream {release.stream}: what was told before is not in it"
-                )
             for device, charge in release.charges.items():
+                self._refuse_before(release, device)
                 if charge or release.audience != SITE:
                     self._charge(Key(device, release.stream, release.audience), release, charge)
             cursor = self._db.execute(
@@ -205,12 +202,26 @@ class Ledger:
                 "has released a window that begins there"
             )
 
+    def _refuse_before(self, release: Release, device: str) -> None:
+        """Refuse ticks of a device, or of those that move with it, from before a ledger that was lost."""
+        query = "SELECT first FROM beginnings WHERE device=? AND stream=?"
+        for member in self._together(device, release.stream)[1]:
+            row = self._one(query, *member)
+            first = release.first + (release.shifts.get(device, 0) if member[0] == device else 0)
+            if row and first < row[0]:
+                last = first + release.last - release.first
+                raise LedgerError(
+                    f"release {release.name}: ticks {first}..{last} are refused, because this ledger begins with tick "
+                    f"{row[0]} of stream {release.stream}: what was told before is not in it"
+                )
+
     def _charge(self, key: Key, release: Release, charge: int) -> None:
         """Charge one account, or raise."""
-        account, allowance, base, exclusive, mechanism = self._account(key)
-        first, last = release.first, release.last
-        together, beside = self._beside(key)
-        exclusive = next(filter(None, (exclusive, *(one[3] for one in beside))), 0)
+        account, allowance, base, exclusive, mechanism, _, _ = self._account(key)
+        shift = release.shifts.get(key.device, 0)
+        first, last = release.first + shift, release.last + shift
+        together, others = self._beside(key)
+        exclusive = next(filter(None, (exclusive, *(one[3] for one in others))), 0)
         if release.mechanism != mechanism:
             raise LedgerError(
                 f"{key}: ticks {first}..{last} are refused, because mechanism {release.mechanism} keeps no promise "
@@ -221,7 +232,7 @@ class Ledger:
                 f"{key}: ticks {first}..{last} are refused, because entry {exclusive} does not compose with any other "
                 f"release of {together or 'this stream'}"
             )
-        ids = (account, *(one[0] for one in beside))
+        ids = (account, *(one[0] for one in others))
         if release.exclusive and (base or any(self._one("SELECT 1 FROM runs WHERE account=?", one) for one in ids)):
             raise LedgerError(
                 f"{key}: ticks {first}..{last} are refused, because mechanism {release.mechanism} does not compose and "
@@ -233,8 +244,8 @@ class Ledger:
         before = self._near(account, first, last)
         after = overlay(before, first, last, charge) if charge else before
         told = clipped(after, first, last) if charge else [Run(first, last, peak(clipped(before, first, last)))]
-        for other in ids[1:]:
-            for run in clipped(self._near(other, first, last), first, last):
+        for other, *_, shifted, device in others:
+            for run in self._runs_beside(other, first, last, None if shifted else shift, same=device == key.device):
                 told = overlay(told, *run)
         above = [run for run in told if run.charge + base > allowance]
         if above:
@@ -242,6 +253,8 @@ class Ledger:
         gone, new = set(before) - set(after), set(after) - set(before)
         self._db.executemany("DELETE FROM runs WHERE account=? AND first=?", [(account, run.first) for run in gone])
         self._db.executemany("INSERT INTO runs VALUES (?, ?, ?, ?)", [(account, *run) for run in new])
+        if charge and shift:
+            self._db.execute("UPDATE accounts SET shifted=1 WHERE id=?", (account,))
 
     def _beside(self, key: Key) -> tuple[str, list[Any]]:
         """What a stream is charged with, and the audience's other accounts of these streams, as `_account` has them."""
@@ -249,6 +262,17 @@ class Ledger:
         others = sorted(members - {(key.device, key.stream)})
         found = [self._find(Key(*stream, key.audience)) for stream in others]
         return name, [row for row in found if row is not None]
+
+    def _runs_beside(self, account: int, first: int, last: int, ahead: int | None, *, same: bool) -> list[Run]:
+        """What another account is charged at ticks of one that moves with it; one device has one clock for both."""
+        if same:
+            return clipped(self._near(account, first, last), first, last)
+        runs = self._runs(account) if ahead is None else self._near(account, first - ahead, last - ahead)
+        return beside(runs, first, last, ahead)
+
+    def _runs(self, account: int) -> list[Run]:
+        query = "SELECT first, last, charge FROM runs WHERE account=?"
+        return [Run._make(row) for row in self._db.execute(query, (account,))]
 
     def _near(self, account: int, first: int, last: int) -> list[Run]:
         """The runs that overlap or touch the ticks; at most one of them begins before the first."""
@@ -261,13 +285,13 @@ class Ledger:
 
     def _group(self, release: Release) -> int:
         """The number of a set of devices with their charges; equal sets are kept once."""
-        members = sorted(release.charges.items())
+        members = sorted((device, charge, release.shifts.get(device, 0)) for device, charge in release.charges.items())
         digest = hashlib.sha256(json.dumps(members).encode()).hexdigest()
         row = self._one("SELECT id FROM groups WHERE digest=?", digest)
         if row:
             return int(row[0])
         group = int(self._db.execute("INSERT INTO groups (digest) VALUES (?)", (digest,)).lastrowid or 0)
-        self._db.executemany("INSERT INTO members VALUES (?, ?, ?)", [(group, *member) for member in members])
+        self._db.executemany("INSERT INTO members VALUES (?, ?, ?, ?)", [(group, *member) for member in members])
         return group
 
     @property
@@ -306,8 +330,11 @@ class Ledger:
         return max((row[0] for member in members if (row := self._one(query, *member))), default=0)
 
     def released(self) -> list[tuple[str, str, int]]:
-        """Device, stream and the last tick of any entry about them."""
-        query = "SELECT device, stream, MAX(last) FROM entries JOIN members USING (in_group) GROUP BY device, stream"
+        """Device, stream and the last of its ticks that any entry is about."""
+        query = (
+            "SELECT device, stream, MAX(last + shift) FROM entries JOIN members USING (in_group) "
+            "GROUP BY device, stream"
+        )
         return self._db.execute(query).fetchall()
 
     def mark(self, number: int, state: State) -> None:
@@ -335,6 +362,11 @@ class Ledger:
     def charges(self, number: int) -> dict[str, int]:
         """For each device of an entry, what its ticks were charged."""
         query = "SELECT device, charge FROM members JOIN entries USING (in_group) WHERE number=? ORDER BY device"
+        return dict(self._db.execute(query, (number,)).fetchall())
+
+    def shifts(self, number: int) -> dict[str, int]:
+        """For each device of an entry, by how much its ticks are ahead of the entry's wall ticks."""
+        query = "SELECT device, shift FROM members JOIN entries USING (in_group) WHERE number=? ORDER BY device"
         return dict(self._db.execute(query, (number,)).fetchall())
 
     def progress(self, name: str) -> int | None:
@@ -383,12 +415,14 @@ class Ledger:
         Raises:
             LedgerError: there is no such account.
         """
-        account, allowance, base, exclusive, _ = self._account(key)
-        _, beside = self._beside(key)
-        if exclusive or any(one[3] for one in beside):
+        account, allowance, base, exclusive, _, shifted, _ = self._account(key)
+        _, others = self._beside(key)
+        if exclusive or any(one[3] for one in others):
             return 0
-        near = [run for one in (account, *(one[0] for one in beside)) for run in self._near(one, first, last)]
-        return int(max(allowance - base - peak_of_sum(clipped(near, first, last)), 0))
+        near = clipped(self._near(account, first, last), first, last)
+        for other, *_, set_too, device in others:
+            near += self._runs_beside(other, first, last, None if shifted or set_too else 0, same=device == key.device)
+        return int(max(allowance - base - peak_of_sum(near), 0))
 
     def _account(self, key: Key) -> Any:
         if (row := self._find(key)) is None:
@@ -396,7 +430,7 @@ class Ledger:
         return row
 
     def _find(self, key: Key) -> Any:
-        columns = "id, allowance, base, exclusive, mechanism"
+        columns = "id, allowance, base, exclusive, mechanism, shifted, device"
         return self._one(f"SELECT {columns} FROM accounts WHERE (device, stream, audience)=(?, ?, ?)", *key)
 
     def _accounts(self, where: str, *values: object) -> list[Account]:
@@ -410,13 +444,14 @@ class Ledger:
 
     def _spent_together(self, account: Account) -> Account:
         """An account with what all streams have been told that move with its own."""
-        name, beside = self._beside(account.key)
-        if not beside:
+        name, others = self._beside(account.key)
+        if not others:
             return account._replace(together=name, spent_together=account.spent)
-        ids = (self._account(account.key)[0], *(one[0] for one in beside))
-        query = "SELECT first, last, charge FROM runs WHERE account=?"
-        spent = peak_of_sum(Run._make(row) for one in ids for row in self._db.execute(query, (one,)))
-        return account._replace(together=name, spent_together=spent)
+        every = (self._account(account.key), *others)
+        by_clock: dict[str, list[Run]] = {}
+        for one, *_, shifted, device in every:
+            by_clock.setdefault(device if shifted else "", []).extend(self._runs(one))
+        return account._replace(together=name, spent_together=sum(map(peak_of_sum, by_clock.values())))
 
     def _set_progress(self, name: str, following: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO progress VALUES (?, ?)", (name, following))

@@ -16,7 +16,7 @@ _SCHEMA = """
 CREATE TABLE accounts (
     id INTEGER PRIMARY KEY, device TEXT NOT NULL, stream TEXT NOT NULL, audience TEXT NOT NULL,
     allowance INTEGER NOT NULL, base INTEGER NOT NULL, mechanism TEXT NOT NULL, exclusive INTEGER NOT NULL DEFAULT 0,
-    UNIQUE (device, stream, audience));
+    shifted INTEGER NOT NULL DEFAULT 0, UNIQUE (device, stream, audience));
 CREATE TABLE allowances (
     serial INTEGER PRIMARY KEY AUTOINCREMENT, account INTEGER NOT NULL, allowance INTEGER NOT NULL,
     base INTEGER NOT NULL, epsilon REAL NOT NULL, adversary TEXT NOT NULL, mechanism TEXT NOT NULL,
@@ -30,8 +30,8 @@ CREATE TABLE runs (
     PRIMARY KEY (account, first)) WITHOUT ROWID;
 CREATE TABLE groups (id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE);
 CREATE TABLE members (
-    in_group INTEGER NOT NULL, device TEXT NOT NULL, charge INTEGER NOT NULL, PRIMARY KEY (in_group, device))
-    WITHOUT ROWID;
+    in_group INTEGER NOT NULL, device TEXT NOT NULL, charge INTEGER NOT NULL, shift INTEGER NOT NULL,
+    PRIMARY KEY (in_group, device)) WITHOUT ROWID;
 CREATE TABLE entries (
     number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, audience TEXT NOT NULL, stream TEXT NOT NULL,
     time_us INTEGER NOT NULL, mechanism TEXT NOT NULL, noise TEXT NOT NULL, scale TEXT NOT NULL,
@@ -78,8 +78,8 @@ class LedgerRows:
         self._db = db
 
     def accounts(self) -> _Rows:
-        """Number, device, stream, audience, allowance, base, mechanism and exclusive entry of each account."""
-        columns = "id, device, stream, audience, allowance, base, mechanism, exclusive"
+        """Number, device, stream, audience, allowance, base, mechanism, exclusive entry, shifted, of each account."""
+        columns = "id, device, stream, audience, allowance, base, mechanism, exclusive, shifted"
         return self._db.execute(f"SELECT {columns} FROM accounts")
 
     def allowances(self) -> _Rows:
@@ -94,8 +94,8 @@ class LedgerRows:
         return self._db.execute("SELECT after_entry, device, stream, name FROM together ORDER BY serial")
 
     def members(self) -> _Rows:
-        """Group, device and charge of each member of a group."""
-        return self._db.execute("SELECT in_group, device, charge FROM members")
+        """Group, device, charge and shift of each member of a group."""
+        return self._db.execute("SELECT in_group, device, charge, shift FROM members")
 
     def entries(self) -> Iterator[dict[str, Any]]:
         """The entries, oldest first, as mappings from their columns."""

@@ -94,7 +94,7 @@ def _watched(versions: dict[int, Policy], frames: Iterable[SymbolFrame], thresho
     year = begun = -1
     kept = evidence = 0.0
     bets: Bets | None = None
-    version, after, alarm = 0, 0, None
+    version, after, shift, alarm = 0, 0, 0, None
     for frame in frames:
         this_week = frame.first // week
         if this_week // WEEKS != year:
@@ -109,12 +109,12 @@ def _watched(versions: dict[int, Policy], frames: Iterable[SymbolFrame], thresho
         if this_week != begun:
             begun = this_week
             bets.invest(1.0 / WEEKS)
-        if frame.first > after + _LONG_GAP:
+        if frame.first > after + _LONG_GAP or frame.shift != shift:
             bets.forget()
         elif frame.first > after:
             bets.observe(np.full(frame.first - after, -1))
         bets.observe(np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64))
-        after = frame.first + len(frame.symbols)
+        after, shift = frame.first + len(frame.symbols), frame.shift
         evidence = max(evidence, kept + bets.least)
         if alarm is None and evidence >= threshold:
             alarm = frame.first

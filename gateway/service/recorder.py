@@ -26,6 +26,7 @@ from gateway.service.kinds.points import Points
 from gateway.service.kinds.symbols import Symbols
 from gateway.service.kinds.windows import Windows
 from gateway.service.policies import Catalogue
+from gateway.service.shifts import ShiftError, Shifts
 from gateway.service.store import Outgoing, Store
 
 __all__ = ["MOST_INTERVALS", "Recorder"]
@@ -45,6 +46,7 @@ class _Sequence:
 
     number: int | None
     coverage: Coverage
+    shifts: Shifts
     kept: int = 0
     versions: set[int] = field(default_factory=set)
 
@@ -115,6 +117,10 @@ class Recorder:
         names = (name for stream in streams for name in self._catalogue.sequences(device, stream))
         return any(self._load(device, name).coverage.end >= 0 for name in names)
 
+    def shifts(self, device: str, name: str) -> Shifts:
+        """By how much the numbers of a stream, or of a sequence of windows, are ahead of the wall clock."""
+        return self._load(device, name).shifts
+
     def complete(self, device: str, stream: str, first: int, last: int) -> bool:
         """Whether no frame of the ticks first..last is missing."""
         return self._load(device, stream).coverage.holds(first, last)
@@ -154,6 +160,12 @@ class Recorder:
             if len(sequence.coverage) >= MOST_INTERVALS and not sequence.coverage.joins(span.previous, span.last):
                 counted[kind.counter + "scattered"] += 1
                 continue
+            try:
+                changed = sequence.shifts.add(frame.shift, span.first, span.last, sequence.coverage.end)
+            except ShiftError as error:
+                counted[error.reason] += 1
+                continue
+            self._store.put_shifts(place.number, changed)
             if is_late:
                 late.append(span.first)
             elif late:
@@ -187,5 +199,6 @@ class Recorder:
             number = self._store.stream_id(device, name)
             intervals = [] if number is None else self._store.coverage(number)
             kept = 0 if number is None else self._store.aged.kept(number)
-            loaded = self._sequences[device, name] = _Sequence(number, Coverage(intervals), kept)
+            sequence = _Sequence(number, Coverage(intervals), self._store.shifts(number), kept)
+            loaded = self._sequences[device, name] = sequence
         return loaded

@@ -61,7 +61,7 @@ class Maker:
 
         Args:
             job: what to release.
-            first: first tick of the window.
+            first: first wall tick of the window.
             progress: where the schedule goes on, if this is part of one.
 
         Raises:
@@ -70,7 +70,7 @@ class Maker:
             LedgerError: the ledger refuses.
             sqlite3.Error: a file cannot be used.
         """
-        made = _Made(Tally(job.query), Tally(job.query), {}, {}, {})
+        made = _Made(Tally(job.query), Tally(job.query), {}, {}, {}, {})
         for device in job.devices:
             self._count(job, device, first, made)
             yield
@@ -97,6 +97,7 @@ class Maker:
             first=first,
             last=first + job.plan.length - 1,
             charges=charges,
+            shifts=made.shifts,
             mechanism=job.mechanism,
             noise=made.noise,
             scale=str(largest),
@@ -113,15 +114,17 @@ class Maker:
 
     def _count(self, job: Job, device: str, first: int, made: _Made) -> None:
         """Count a device's windows, or its symbols, those of each table apart, or both."""
-        symbols = device_symbols(self.store, self.catalogue, job, device, first)
+        symbols, shift = device_symbols(self.store, self.catalogue, job, device, first)
         windows = device_windows(self.store, self.catalogue, job, device, first)
         both = job.plan.source == "both" and windows is not None and windows.addend.ticks == observed(symbols)
         if windows is not None and (both or better(job, windows, symbols)):
             made.windows[device] = windows
+            made.shifts[device] = windows.shift
             if not both:
                 return
         if symbols:
             made.tables[device] = set(symbols)
+            made.shifts[device] = shift
             if job.mechanism == "wasserstein":
                 made.counted[device] = self._counted(job, device, symbols)
             for table, laid_out in symbols.items():
@@ -215,6 +218,7 @@ class _Made(NamedTuple):
         beside: symbols of devices whose windows are used as well.
         windows, tables: by device, its windows that are used, and the tables of its symbols that are.
         counted: by device, what the law of its count follows from, for the mechanism that needs it.
+        shifts: by device, by how much its tick numbers are ahead of the window's wall ticks.
     """
 
     tally: Tally
@@ -222,6 +226,7 @@ class _Made(NamedTuple):
     windows: dict[str, DeviceWindows]
     tables: dict[str, set[NoiseTable]]
     counted: dict[str, CountedSymbols]
+    shifts: dict[str, int]
 
     @property
     def sensitivity(self) -> int:

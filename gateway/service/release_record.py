@@ -108,8 +108,8 @@ class ReleaseRecord:
         with self._store.transaction():
             for entry in ledger.entries(noted):
                 if entry.number <= number:
-                    devices = ledger.charges(entry.number)
-                    self._releases.note(Released(device, entry.stream, entry.last) for device in devices)
+                    shifts = ledger.shifts(entry.number).items()
+                    self._releases.note(Released(device, entry.stream, entry.last + by) for device, by in shifts)
             self._releases.note_entry(number)
 
     def resume(self, ledger: Ledger, after: int = -1) -> list[Beginning]:

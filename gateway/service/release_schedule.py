@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from contract.errors import FuguError
 from contract.window_frames import sequence_name
+from contract.windows import Window
 from gateway.release.entries import Entry, LedgerError
 from gateway.service.recorder import Recorder
 from gateway.service.release_jobs import Job
@@ -225,12 +226,19 @@ class Schedule:
                 found := self._next_frame(job, 0)
             ) is None:
                 return None
-            begun = self._ledger.beginning(job.devices, job.plan.stream)
+            begun = max(self._begun(job, device) for device in job.devices)
             if job.plan.once is None or begun > found:
                 found = -(-max(found, begun) // job.plan.step) * job.plan.step
             if kept is not None:  # until the first window is done, an earlier symbol may still come
                 self._next[job.name] = found
         return None if job.plan.once is not None and found > job.plan.once else found
+
+    def _begun(self, job: Job, device: str) -> int:
+        """The wall tick that the ledger begins with, for a device."""
+        number = self._ledger.beginning([device], job.plan.stream)
+        name, window = self._sequence(job, device)
+        shifts = self._recorder.shifts(device, name)
+        return number - (shifts if window is None else shifts.in_ticks(window)).at(number)
 
     def _is_past(self, job: Job, first: int) -> bool:
         end = first + job.plan.length - 1
@@ -257,23 +265,36 @@ class Schedule:
         return min(max(reached), tick_at(job.clock, self._maker.now_us())) - job.plan.patience
 
     def _reached(self, job: Job, device: str) -> int:
-        """The newest tick of a device; of one that has windows only, the tick after the last one that it counted."""
-        if device not in job.silent:
-            return self._recorder.reached(device, job.plan.stream)
-        window = job.windows[device]
-        index = self._recorder.reached(device, sequence_name(job.plan.stream, window.name))
-        return -1 if index < 0 else window.start + index * window.stride + window.length
+        """The newest wall tick of a device; of one with windows only, that after the last one that it counted."""
+        name, window = self._sequence(job, device)
+        number = self._recorder.reached(device, name)
+        if window is not None and number >= 0:
+            number = window.start + number * window.stride + window.length
+        return number - self._recorder.shifts(device, name).newest
 
     def _complete(self, job: Job, device: str, first: int, end: int) -> bool:
         """Whether no frame of a device is missing, neither of its symbols nor of the windows that answer the query."""
         stream, window = job.plan.stream, job.windows.get(device)
-        if device not in job.silent and not self._recorder.complete(device, stream, first, end):
-            return False
+        if device not in job.silent:
+            shift, begun = self._recorder.shifts(device, stream).owner(first, end)
+            low, high = (begun - 1, begun - 1) if shift is None else (first + shift, end + shift)
+            if not self._recorder.complete(device, stream, low, high):
+                return False
         if window is None:
             return True
+        name = sequence_name(stream, window.name)
+        shift, begun = self._recorder.shifts(device, name).in_ticks(window).owner(first, end)
+        first, end = (begun - 1, begun - 1) if shift is None else (first + shift, end + shift)
         low = max(0, (first - window.start) // window.stride)
         high = (end + 1 - window.length - window.start) // window.stride
-        return self._recorder.complete(device, sequence_name(stream, window.name), low, max(low, high))
+        return self._recorder.complete(device, name, low, max(low, high))
+
+    def _sequence(self, job: Job, device: str) -> tuple[str, Window | None]:
+        """The sequence that says how far a device is, and the window that its numbers are indices of, if they are."""
+        if device not in job.silent:
+            return job.plan.stream, None
+        window = job.windows[device]
+        return sequence_name(job.plan.stream, window.name), window
 
     def _waited(self, job: Job) -> bool:
         """Whether the frames that a schedule's next window misses have been waited for long enough."""
@@ -290,14 +311,17 @@ class Schedule:
         return max(following, ((frame - job.plan.length) // step + 1) * step)
 
     def _next_frame(self, job: Job, tick: int) -> int | None:
+        """The first wall tick of the first stored frame of any device that ends at a wall tick or later."""
         found = []
         for device in job.devices:
-            stream = job.plan.stream
-            name = sequence_name(stream, job.windows[device].name) if device in job.silent else stream
-            frames = self._store.windows if device in job.silent else self._store.symbols
-            number = self._store.stream_id(device, name)
-            found.append(None if number is None else frames.next_first(number, tick))
-        return min((frame for frame in found if frame is not None), default=None)
+            name, window = self._sequence(job, device)
+            frames = self._store.symbols if window is None else self._store.windows
+            number, shifts = self._store.stream_id(device, name), self._recorder.shifts(device, name)
+            for low, high, shift in shifts.owned(tick) if window is None else shifts.in_ticks(window).owned(tick):
+                first = None if number is None else frames.next_first(number, low)
+                if first is not None and first <= high:
+                    found.append(first - shift)
+        return min(found, default=None)
 
     @property
     def _has_room(self) -> bool:

@@ -18,27 +18,42 @@ from gateway.service.policies import Catalogue
 from gateway.service.release_jobs import Job, answers
 from gateway.service.store import Store
 
-__all__ = ["DeviceWindows", "better", "device_symbols", "device_windows", "observed"]
+__all__ = ["DeviceSymbols", "DeviceWindows", "better", "device_symbols", "device_windows", "observed"]
 
 
 class DeviceWindows(NamedTuple):
-    """What a device's own windows answer, the largest scale of their noise, and how long a start leaves no states."""
+    """What a device's own windows answer, the largest scale of their noise, and how long a start leaves no states.
+
+    `shift` is by how much their tick numbers are ahead of the release's wall ticks.
+    """
 
     addend: Addend
     scale: Fraction
     beginning: int = 0
+    shift: int = 0
 
 
-def device_symbols(store: Store, catalogue: Catalogue, job: Job, device: str, first: int) -> dict[NoiseTable, Ints]:
-    """A device's symbols of a release's ticks, (length,) for each table, -1 where it made none.
+class DeviceSymbols(NamedTuple):
+    """A device's symbols of a release's ticks, (length,) for each table, -1 where it made none; `shift` as above."""
+
+    tables: dict[NoiseTable, Ints]
+    shift: int = 0
+
+
+def device_symbols(store: Store, catalogue: Catalogue, job: Job, device: str, wall: int) -> DeviceSymbols:
+    """A device's symbols of a release's wall ticks; none if its clock was set within them.
 
     Raises:
         ReleaseError: some are of other states.
     """
     stream, length = job.plan.stream, job.plan.length
     number = store.stream_id(device, stream)
+    shift, _ = store.shifts(number).owner(wall, wall + length - 1)
+    if number is None or shift is None:
+        return DeviceSymbols({})
+    first = wall + shift
     ticks: dict[NoiseTable, Ints] = {}
-    for frame in [] if number is None else store.symbols.holding(number, first, first + length - 1):
+    for frame in store.symbols.holding(number, first, first + length - 1):
         policy = catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy
         if policy.discretiser.states != job.labels:
             raise ReleaseError(
@@ -49,17 +64,20 @@ def device_symbols(store: Store, catalogue: Catalogue, job: Job, device: str, fi
         low, high = max(frame.first, first), min(frame.last, first + length - 1)
         of_table = ticks.setdefault(policy.table, np.full(length, -1, dtype=np.int64))
         of_table[low - first : high - first + 1] = symbols[low - frame.first : high - frame.first + 1]
-    return {table: laid_out for table, laid_out in ticks.items() if laid_out.max() >= 0}
+    return DeviceSymbols({table: laid_out for table, laid_out in ticks.items() if laid_out.max() >= 0}, shift)
 
 
-def device_windows(store: Store, catalogue: Catalogue, job: Job, device: str, first: int) -> DeviceWindows | None:
-    """What a device's windows answer of a release's ticks; none without such windows, or if they have counted none."""
+def device_windows(store: Store, catalogue: Catalogue, job: Job, device: str, wall: int) -> DeviceWindows | None:
+    """What a device's windows answer of a release's wall ticks; none without such windows, or if they counted none."""
     wanted = job.windows.get(device)
     if wanted is None:
         return None
     number = store.stream_id(device, sequence_name(job.plan.stream, wanted.name))
-    last = first + job.plan.length - 1
-    frames = [] if number is None else store.windows.within(number, first, last)
+    shift, _ = store.shifts(number).in_ticks(wanted).owner(wall, wall + job.plan.length - 1)
+    if number is None or shift is None:
+        return None
+    first = wall + shift
+    frames = store.windows.within(number, first, first + job.plan.length - 1)
     counts, scales, rows, beginning = [], [], np.ones((1, 1), dtype=np.int64), 0
     used: list[WindowFrame] = []
     for frame in frames:
@@ -78,7 +96,7 @@ def device_windows(store: Store, catalogue: Catalogue, job: Job, device: str, fi
         return None
     ticks = sum(frame.observed for frame in used)
     addend = windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks, job.plan.confidence)
-    return DeviceWindows(addend, max(scales), beginning)
+    return DeviceWindows(addend, max(scales), beginning, shift)
 
 
 def observed(symbols: dict[NoiseTable, Ints]) -> int:

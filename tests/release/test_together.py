@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from fractions import Fraction
 from itertools import combinations, product
 from pathlib import Path
@@ -20,7 +22,7 @@ from gateway.release.audit import verify
 from gateway.release.charges import Run, peak_of_sum, units_above
 from gateway.release.entries import Allowance, LedgerError, Release
 from gateway.release.ledger import Ledger
-from tests.support.ledgers import ALLOWED, FREE, key, release, reserve
+from tests.support.ledgers import ALLOWED, FREE, key, open_ledger, release, reserve
 from tests.support.released import paths_of
 
 Floats = NDArray[np.float64]
@@ -218,3 +220,35 @@ def test_the_peak_of_a_sum() -> None:
     assert peak_of_sum(runs) == 9
     assert peak_of_sum(runs[:2]) == 7
     assert peak_of_sum([]) == 0
+
+
+def test_of_two_devices_together_no_wall_tick_is_told_too_much_whatever_their_clocks_do(tmp_path: Path) -> None:
+    """By brute force over all pairs of numbers that may have been drawn at one wall tick."""
+    generator, taken, refused = random.Random(5), 0, 0
+    for case in range(12):
+        ledger = open_ledger(tmp_path / f"{case}.sqlite", "watch", "ring")
+        ledger.charge_together([(("watch", "hr"), ("ring", "hr"))], time_us=1)
+        told: dict[str, Counter[int]] = {"watch": Counter(), "ring": Counter()}
+        shifts = dict.fromkeys(told, 0)
+        for _ in range(16):
+            device = generator.choice(list(told))
+            shifts[device] += generator.choice([0, 0, 0, 0, 100])
+            first, part = generator.randrange(20), int(generator.choice([0.2, 0.4, 0.6]) * ALLOWED)
+            try:
+                reserve(ledger, release(first, first + 4, part, device, shifts={device: shifts[device]}))
+            except LedgerError:
+                refused += 1
+                continue
+            taken += 1
+            told[device].update({tick + shifts[device]: part for tick in range(first, first + 5)})
+            assert all(
+                one + other <= ALLOWED
+                for (n, one), (m, other) in product(told["watch"].items(), told["ring"].items())
+                if n % 100 == m % 100
+            )
+        assert verify(ledger).problems == ()
+        for device, spent in told.items():
+            runs = ledger.spent(key(device), 0, 10**6)
+            assert {tick: run.charge for run in runs for tick in range(run.first, run.last + 1)} == spent
+        ledger.close()
+    assert taken > 40 < refused

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,11 @@ def steady(first: int, last: int, size: int = 5) -> list[SymbolFrame]:
     return [SymbolFrame(1, tick - 1, tick, bytes(size)) for tick in range(first, last + 1, size)]
 
 
+@pytest.mark.parametrize("shifted", [False, True])
 def test_one_frame_from_the_far_future_does_not_end_the_releases_of_the_fleet(
-    broker: Mosquitto, tmp_path: Path
+    broker: Mosquitto, tmp_path: Path, shifted: bool
 ) -> None:
+    """A tick of 2^52 is refused; one that says that it is of now, because a clock was set, is what it says."""
     settings = GatewaySettings(
         "home",
         broker.broker,
@@ -52,13 +55,17 @@ def test_one_frame_from_the_far_future_does_not_end_the_releases_of_the_fleet(
     for device in devices:
         device.send(steady(now, now + 44))
     wait_until(lambda: len(public.frames) == 2)
-    devices[1].send([SymbolFrame(1, now + 44, FAR, bytes(5))])
-    wait_until(lambda: gateway.counters["from_the_future"] == 1)
-    for device in devices:
-        device.send(steady(now + 45, now + 104))
+    far = SymbolFrame(1, now + 44, FAR, bytes(5), shift=FAR - now - 45 if shifted else 0)
+    devices[1].send([far])
+    wait_until(lambda: gateway.counters["from_the_future"] == (not shifted) and bool(devices[1].outbox) != shifted)
+    devices[0].send(steady(now + 45, now + 104))
+    more = steady(now + 45, now + 104) if not shifted else steady(FAR + 5, FAR + 59)
+    devices[1].send([replace(frame, shift=far.shift) for frame in more])
     wait_until(lambda: len(public.frames) == 5)
-    assert [(frame.first, frame.devices) for frame in public.frames] == [(now + 20 * i, 2) for i in range(5)]
-    wait_until(lambda: devices[1].outbox == [SymbolFrame(1, now + 44, FAR, bytes(5))])  # refused: kept, and sent again
+    taking_part = [2, 2, 1 if shifted else 2, 2, 2]  # the clock was set in the third window
+    assert [frame.first for frame in public.frames] == [now + 20 * i for i in range(5)]
+    assert [frame.devices for frame in public.frames] == taking_part
+    wait_until(lambda: devices[1].outbox == ([] if shifted else [far]))  # what is refused is kept, and sent again
     for one in (public.link, *devices):
         one.stop()
     gateway.stop()

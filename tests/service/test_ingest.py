@@ -43,7 +43,6 @@ WRONG = [
     ("unknown_policy_version", TOPIC, encode_symbols(SymbolFrame(9, -1, 0, b"\x00"))),
     ("symbol_out_of_range", TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\x00\x01", bits=2))),
     ("symbol_out_of_range", TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\xfe", bits=8))),
-    ("unknown_clock_epoch", TOPIC, encode_symbols(SymbolFrame(1, -1, 1, b"\x00", shift=1))),
     ("wrong_fleet", "fugu/2/away/watch/symbols/hr", GOOD),
     ("wrong_fleet", "fugu/2/away/watch/status", BIRTH),
     ("oversized", TOPIC, bytes(MAX_PAYLOAD_BYTES + 1)),

@@ -404,12 +404,12 @@ def test_frames_of_a_retired_policy_are_still_estimated(tmp_path: Path) -> None:
         (
             symbols_topic("home", "watch", "place"),
             encode_measure(MeasureFrame(1, -1, MAX_TICK, 2, (Released(0, (0, 0)),))),
-            None,
+            "from_the_future",
         ),
         (
             symbols_topic("home", "watch", "place"),
-            encode_measure(replace(FRAMES[0], first=3, shift=3)),
-            "unknown_clock_epoch",
+            encode_measure(MeasureFrame(1, -1, MAX_TICK, 2, (Released(0, (0, 0)),), shift=MAX_TICK)),
+            None,
         ),
     ],
 )

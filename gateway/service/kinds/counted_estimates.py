@@ -125,7 +125,7 @@ class CountedEstimates:
         number = self._store.stream_id(place.device, place.stream)
         last, end = frame.first + frame.length - 1, frame.first + frame.length - 1 + self._lag
         found = [] if number is None else self._store.symbols.holding(number, frame.first, end)
-        same = [one for one in found if one.policy_version == frame.policy_version]
+        same = [one for one in found if (one.policy_version, one.shift) == (frame.policy_version, frame.shift)]
         if number is None or not same or same[0].first > frame.first or found[-1].last < end:
             return None
         start = same[0].first
@@ -139,7 +139,7 @@ class CountedEstimates:
         if (before := self._store.symbols.belief_at(number, start - 1)) is not None:
             version = before.frame.policy_version
             other = self._catalogue.recall(place.device, place.stream, version, SymbolModel).numbers
-            if other.meaning == model.meaning:
+            if other.meaning == model.meaning and before.frame.shift == same[0].shift:
                 law = prior(model, before.belief, start - before.frame.last)
         return _Laid(start, symbols, law)
 

@@ -18,7 +18,6 @@ from dataclasses import replace
 from functools import partial
 
 from contract.errors import FuguError, Reason
-from contract.frames import refuse_other_clock
 from contract.measure_frames import MeasureEstimate, MeasureFrame, Released, decode_measure, encode_measure_estimate
 from contract.measure_table import TimedTable
 from gateway.chain.arrays import Floats
@@ -59,7 +58,6 @@ class Points(Kind[MeasureFrame]):
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: MeasureFrame) -> None:
         """Check that the points have the policy's dimensions."""
-        refuse_other_clock(frame.shift)
         model = catalogue.find(device, stream, frame.policy_version, MeasureModel)
         if frame.dimensions != len(model.policy.resolution):
             raise PointMismatchError(f"points of {frame.dimensions} dimensions")
@@ -135,7 +133,7 @@ class Points(Kind[MeasureFrame]):
             ticks = slice(max(low - frame.first, 0), min(high, frame.last) - frame.first + 1)
             later: list[Released | None] = [None] * max(frame.first + ticks.stop - 1 + self._lag - frame.last, 0)
             for one in self._frames.holding(place.number, frame.last + 1, frame.last + len(later)):
-                if one.policy_version == frame.policy_version:
+                if (one.policy_version, one.shift) == (frame.policy_version, frame.shift):
                     some = one.released[: frame.last + len(later) - one.first + 1]
                     later[one.first - frame.last - 1 : one.first - frame.last - 1 + len(some)] = some
             law, tables = self._law(place, frame), self._tables(place, model)
@@ -173,7 +171,11 @@ class Points(Kind[MeasureFrame]):
         """The law of a frame's first tick, given all frames before it."""
         model = self._model(place, frame.policy_version)
         before = self._frames.before(place.number, frame.first)
-        if before is None or self._model(place, before.frame.policy_version).meaning != model.meaning:
+        if (
+            before is None
+            or before.frame.shift != frame.shift
+            or self._model(place, before.frame.policy_version).meaning != model.meaning
+        ):
             return model.start(frame.first)
         return model.ahead(before.belief, before.frame.last, frame.first - before.frame.last)
 

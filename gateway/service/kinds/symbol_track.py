@@ -13,7 +13,8 @@ the frames after it, until the stored beliefs agree bit for bit and nothing late
 A *segment* is a run of ticks that one window of the model can hold. A new one begins where the ticks without a frame
 are as many as the lag (they are crossed by a power of the transition matrix, and get no estimates), and where the
 model changes: then the belief carries over if the states and the clock mean the same, and the stationary law of the
-new model stands in if not; symbols of the new model do not count for ticks of the old one.
+new model stands in if not; symbols of the new model do not count for ticks of the old one. It stands in, too, where
+the device's clock was set: how much time lies between the two numbers, nobody knows.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class Track:
     def _place(self, segments: list[_Segment], before: Tracked | None, frame: SymbolFrame, model: Model) -> None:
         """Make the last segment the one that the frame belongs to, up to the tick before it."""
         old = None if before is None else self._models(before.frame.policy_version)
-        if before is None or old is None or old.meaning != model.meaning:
+        if before is None or old is None or old.meaning != model.meaning or before.frame.shift != frame.shift:
             segments.append(_Segment(model, model.initial, frame.first))
             return
         gap = frame.first - before.frame.last - 1

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from contract.errors import FuguError, Reason
-from contract.frames import MAX_FRAME_TICKS, Estimate, SymbolFrame, decode_symbols, encode_estimate, refuse_other_clock
+from contract.frames import MAX_FRAME_TICKS, Estimate, SymbolFrame, decode_symbols, encode_estimate
 from gateway.service.kinds.counted_estimates import CountedEstimates
 from gateway.service.kinds.kind import Kind, Place
 from gateway.service.kinds.symbol_model import Model, SymbolModel, told
@@ -53,7 +53,6 @@ class Symbols(Kind[SymbolFrame]):
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: SymbolFrame) -> None:
         """Check that the symbols are those of the policy's table, in as many bits as they take there."""
-        refuse_other_clock(frame.shift)
         known = catalogue.find(device, stream, frame.policy_version, SymbolModel)
         if not known.allowed:
             raise WrongKindError(f"{device}/{stream} has windows only under policy version {frame.policy_version}")

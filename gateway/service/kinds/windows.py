@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from contract.errors import FuguError, Reason
-from contract.frames import refuse_other_clock
 from contract.window_frames import WindowFrame, decode_window, sequence_name
 from gateway.service.kinds.kind import Kind, Place, Span
 from gateway.service.kinds.symbol_model import SymbolModel
@@ -43,7 +42,6 @@ class Windows(Kind[WindowFrame]):
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: WindowFrame) -> None:
         """Check that the policy has this window, with these ticks and so many counts."""
-        refuse_other_clock(frame.shift)
         policy = catalogue.find(device, stream, frame.policy_version, SymbolModel).policy
         if (window := policy.window(frame.window)) is None:
             raise UnknownWindowError(f"policy version {policy.version} has no window {frame.window}")

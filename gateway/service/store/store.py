@@ -17,6 +17,7 @@ from typing import NamedTuple, TextIO
 
 from contract.errors import FuguError
 from gateway.service.coverage import Merge
+from gateway.service.shifts import Shifts, Span
 from gateway.service.store.aged import AgedStore
 from gateway.service.store.points import PointStore
 from gateway.service.store.releases import ReleaseStore
@@ -38,6 +39,9 @@ CREATE TABLE coverage (
     WITHOUT ROWID;
 CREATE TABLE watermarks (reserved INTEGER NOT NULL);
 INSERT INTO watermarks VALUES (0);
+CREATE TABLE shifts (
+    stream INTEGER NOT NULL, shift INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    PRIMARY KEY (stream, shift)) WITHOUT ROWID;
 CREATE TABLE outbox (
     serial INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL, frame INTEGER NOT NULL, UNIQUE (stream, frame));
 """
@@ -127,6 +131,14 @@ class Store:
     def coverage(self, stream: int) -> list[tuple[int, int]]:
         """The intervals of ticks that are accounted for."""
         return self._db.execute("SELECT after, through FROM coverage WHERE stream=?", (stream,)).fetchall()
+
+    def shifts(self, stream: int | None) -> Shifts:
+        """By how much the numbers of a sequence are ahead of the wall clock."""
+        return Shifts(self._db.execute("SELECT shift, first, last FROM shifts WHERE stream=?", (stream,)))
+
+    def put_shifts(self, stream: int, spans: Iterable[Span]) -> None:
+        """Follow a change of the shifts."""
+        self._db.executemany("INSERT OR REPLACE INTO shifts VALUES (?, ?, ?, ?)", [(stream, *span) for span in spans])
 
     def merge_coverage(self, stream: int, merge: Merge) -> None:
         """Follow a change of the coverage."""

@@ -15,7 +15,7 @@ from gateway.service.kinds.symbol_track import Run, Tracked, Update
 __all__ = ["SymbolStore"]
 
 _CHUNK = 64
-_FRAME = "policy_version, previous, first, symbols, bits, belief"
+_FRAME = "policy_version, previous, first, symbols, bits, shift, belief"
 
 
 class SymbolStore:
@@ -24,8 +24,8 @@ class SymbolStore:
     schema = """
 CREATE TABLE frames (
     stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, previous INTEGER NOT NULL,
-    policy_version INTEGER NOT NULL, symbols BLOB NOT NULL, bits INTEGER NOT NULL, belief BLOB,
-    PRIMARY KEY (stream, first)) WITHOUT ROWID;
+    policy_version INTEGER NOT NULL, symbols BLOB NOT NULL, bits INTEGER NOT NULL, shift INTEGER NOT NULL,
+    belief BLOB, PRIMARY KEY (stream, first)) WITHOUT ROWID;
 CREATE TABLE estimates (
     stream INTEGER NOT NULL, frame INTEGER NOT NULL, first INTEGER NOT NULL, lag INTEGER NOT NULL,
     states INTEGER NOT NULL, probabilities BLOB NOT NULL, PRIMARY KEY (stream, frame, first)) WITHOUT ROWID;
@@ -44,8 +44,9 @@ CREATE TABLE estimates (
     def add(self, stream: int, frame: SymbolFrame, belief: Beliefs | None) -> None:
         """Store a frame that overlaps no other; the belief may follow in the same transaction."""
         blob = None if belief is None else belief.tobytes()
-        row = (stream, frame.first, frame.last, frame.previous, frame.policy_version, frame.symbols, frame.bits, blob)
-        self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        ticks = (frame.first, frame.last, frame.previous)
+        row = (stream, *ticks, frame.policy_version, frame.symbols, frame.bits, frame.shift, blob)
+        self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def set_belief(self, stream: int, first: int, belief: Beliefs) -> None:
         """Store the belief at a frame's last tick."""
@@ -133,6 +134,6 @@ def _rows(stream: int, update: Update, lag: int) -> list[tuple[int, int, int, in
 
 
 def _tracked(row: Any) -> tuple[SymbolFrame, Beliefs | None]:
-    version, previous, first, symbols, bits, belief = row
-    frame = SymbolFrame(version, previous, first, symbols, bits=bits)
+    version, previous, first, symbols, bits, shift, belief = row
+    frame = SymbolFrame(version, previous, first, symbols, bits=bits, shift=shift)
     return frame, None if belief is None else np.frombuffer(belief, dtype="<f8").copy()

@@ -17,7 +17,7 @@ class WindowStore:
 CREATE TABLE windows (
     stream INTEGER NOT NULL, number INTEGER NOT NULL, previous INTEGER NOT NULL, policy_version INTEGER NOT NULL,
     first INTEGER NOT NULL, length INTEGER NOT NULL, observed INTEGER NOT NULL, counts TEXT NOT NULL,
-    PRIMARY KEY (stream, number)) WITHOUT ROWID;
+    shift INTEGER NOT NULL, PRIMARY KEY (stream, number)) WITHOUT ROWID;
 """
 
     def __init__(self, database: sqlite3.Connection) -> None:
@@ -39,14 +39,16 @@ CREATE TABLE windows (
 
     def _frames(self, where: str, sequence: int, *values: int) -> list[WindowFrame]:
         query = (
-            "SELECT policy_version, streams.stream, previous, number, first, length, observed, counts FROM windows "
-            f"JOIN streams ON id=windows.stream WHERE windows.stream=? AND {where}"
+            "SELECT policy_version, streams.stream, previous, number, first, length, observed, counts, shift "
+            f"FROM windows JOIN streams ON id=windows.stream WHERE windows.stream=? AND {where}"
         )
         return [
             WindowFrame(
-                version, name.partition("/")[2], previous, index, first, length, observed, tuple(json.loads(counts))
+                *(version, name.partition("/")[2], previous, index, first, length, observed),
+                tuple(json.loads(counts)),
+                shift,
             )
-            for version, name, previous, index, first, length, observed, counts in self._db.execute(
+            for version, name, previous, index, first, length, observed, counts, shift in self._db.execute(
                 query, (sequence, *values)
             )
         ]
@@ -55,4 +57,5 @@ CREATE TABLE windows (
         """Store the frame of a window that is not there yet."""
         counts = json.dumps(frame.counts)
         place = (sequence, frame.index, frame.previous, frame.policy_version, frame.first, frame.length)
-        self._db.execute("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*place, frame.observed, counts))
+        row = (*place, frame.observed, counts, frame.shift)
+        self._db.execute("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
