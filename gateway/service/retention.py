@@ -171,7 +171,7 @@ class Retention:
         needed = None if frames is ESTIMATES else self._needed.get((sequence.device, sequence.stream))
 
         def removable(one: Aged) -> bool:
-            return self._ends_us(sequence, one) <= before_us and (needed is None or one.last < needed)
+            return self._ends_us(sequence, one) <= before_us and (needed is None or self._last(sequence, one) < needed)
 
         if not any(removable(one) for one in aged.oldest(frames, number, 1)):
             return None
@@ -187,4 +187,8 @@ class Retention:
     def _ends_us(self, sequence: Sequence, one: Aged) -> int:
         """When a frame ended, in microseconds of Unix time."""
         clock = self._catalogue.policy(sequence.device, sequence.stream, one.version).clock
-        return clock.epoch_us + (one.last + 1) * clock.period_us
+        return clock.epoch_us + (self._last(sequence, one) + 1) * clock.period_us
+
+    def _last(self, sequence: Sequence, one: Aged) -> int:
+        """The wall tick that a frame ended with."""
+        return one.last - self._recorder.shifts(sequence.device, sequence.name).at(one.key)
