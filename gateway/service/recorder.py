@@ -165,7 +165,8 @@ class Recorder:
             except ShiftError as error:
                 counted[error.reason] += 1
                 continue
-            self._store.put_shifts(place.number, changed)
+            if changed:
+                self._store.put_shifts(place.number, changed, sequence.shifts.oldest)
             if is_late:
                 late.append(span.first)
             elif late:

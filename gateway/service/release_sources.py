@@ -60,6 +60,8 @@ def device_symbols(store: Store, catalogue: Catalogue, job: Job, device: str, wa
                 f"release {job.name}: ticks {frame.first}..{frame.last} of {device}/{stream} have other states"
             )
         assert policy.table is not None  # it made these
+        if frame.shift != shift:
+            continue
         symbols = np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
         low, high = max(frame.first, first), min(frame.last, first + length - 1)
         of_table = ticks.setdefault(policy.table, np.full(length, -1, dtype=np.int64))
@@ -86,7 +88,7 @@ def device_windows(store: Store, catalogue: Catalogue, job: Job, device: str, wa
         known = None if window is None else answers(window, policy.discretiser.states, job.query)
         if window is None or known is None or policy.discretiser.states != job.labels:
             return None
-        if (frame.first - first) % wanted.length or frame.length != wanted.length:
+        if (frame.first - first) % wanted.length or frame.length != wanted.length or frame.shift != shift:
             continue  # between two that are side by side
         rows, beginning = known, getattr(policy.discretiser, "baseline_ticks", 0)
         counts.append(rows @ np.array(frame.counts, dtype=np.int64))

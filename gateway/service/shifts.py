@@ -14,7 +14,10 @@ from contract.errors import FuguError, Reason
 from contract.frames import MAX_TICK
 from contract.windows import Window
 
-__all__ = ["ShiftError", "Shifts", "Span"]
+__all__ = ["MOST_SHIFTS", "ShiftError", "Shifts", "Span"]
+
+MOST_SHIFTS = 256
+"""Of a sequence, at most: beyond, the oldest are forgotten, and their numbers are in no window of a release any more."""
 
 
 class ShiftError(FuguError, reason=Reason.SHIFT_FELL):
@@ -73,6 +76,7 @@ class Shifts:
             spans[place - 1] = before._replace(last=end)  # it is the newest no more
             changed.append(spans[place - 1])
         spans[place : place + known] = [new]
+        del spans[: max(len(spans) - MOST_SHIFTS, 0)]
         return changed
 
     def in_ticks(self, window: Window) -> Shifts:

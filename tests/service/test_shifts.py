@@ -13,7 +13,7 @@ from contract.windows import Window
 from gateway.release.audit import verify
 from gateway.release.entries import Key
 from gateway.service.release_record import ReleaseRecord, resume_ledger
-from gateway.service.shifts import ShiftError, Shifts
+from gateway.service.shifts import MOST_SHIFTS, ShiftError, Shifts
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import BINARY, Scene, policy
 
@@ -99,6 +99,17 @@ def test_a_frame_whose_shift_fell_is_counted_and_never_stored(tmp_path: Path) ->
     assert scene.counters["stored"] == 4
     (commit,) = (one for one in scene.committed().streams if one.stream == "hr")
     assert (commit.through, commit.gaps) == (29, ())
+
+
+def test_a_device_whose_clock_goes_back_with_every_frame_grows_nothing(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    made = [SymbolFrame(1, n - 1, n, b"\1", shift=n - n // 2) for n in range(2 * MOST_SHIFTS + 40)]
+    scene.record(*made)
+    assert scene.counters["stored"] == len(made)
+    (kept,) = scene.store._db.execute("SELECT COUNT(*) FROM shifts").fetchone()
+    assert kept == MOST_SHIFTS
+    scene.reopen()
+    assert scene.recorder.shifts("watch", "hr").newest == made[-1].shift
 
 
 class Clocked:

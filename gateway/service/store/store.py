@@ -136,9 +136,10 @@ class Store:
         """By how much the numbers of a sequence are ahead of the wall clock."""
         return Shifts(self._db.execute("SELECT shift, first, last FROM shifts WHERE stream=?", (stream,)))
 
-    def put_shifts(self, stream: int, spans: Iterable[Span]) -> None:
-        """Follow a change of the shifts."""
+    def put_shifts(self, stream: int, spans: Iterable[Span], oldest: int) -> None:
+        """Follow a change of the shifts; those below the oldest are forgotten."""
         self._db.executemany("INSERT OR REPLACE INTO shifts VALUES (?, ?, ?, ?)", [(stream, *span) for span in spans])
+        self._db.execute("DELETE FROM shifts WHERE stream=? AND shift<?", (stream, oldest))
 
     def merge_coverage(self, stream: int, merge: Merge) -> None:
         """Follow a change of the coverage."""
