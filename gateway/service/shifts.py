@@ -17,7 +17,7 @@ from contract.windows import Window
 __all__ = ["MOST_SHIFTS", "ShiftError", "Shifts", "Span"]
 
 MOST_SHIFTS = 256
-"""Of a sequence, at most: beyond, the oldest are forgotten, and their numbers are in no window of a release any more."""
+"""Of a sequence, at most: beyond, the oldest are forgotten, and their numbers are in no window of a release."""
 
 
 class ShiftError(FuguError, reason=Reason.SHIFT_FELL):
