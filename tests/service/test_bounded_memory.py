@@ -39,11 +39,11 @@ def flood(name: str, seed: int) -> Iterator[tuple[str, bytes]]:
     generator, frame = random.Random(seed), encode_symbols(FRAME)
     counts = WindowFrame(1, f"w{name}", -1, 0, 0, 10, 10, (3,))
     yield symbols_topic("home", name, "hr"), frame
-    yield symbols_topic("home", name, name), generator.randbytes(50)
+    yield symbols_topic("home", name, name), b"\xff" + generator.randbytes(50)
     yield symbols_topic("home", "watch", name), frame
     yield symbols_topic("home", "watch", "hr"), encode_symbols(replace(FRAME, policy_version=2**31 + seed))
     yield symbols_topic("home", "watch", "hr"), encode_symbols(replace(FRAME, first=2**40 + seed))
-    yield symbols_topic("home", "watch", "hr"), generator.randbytes(100)
+    yield symbols_topic("home", "watch", "hr"), b"\xff" + generator.randbytes(100)
     yield window_topic("home", "watch", "hr"), encode_window(counts)
     yield window_topic("home", name, "hr"), encode_window(counts)
     yield status_topic("home", name), BIRTH
