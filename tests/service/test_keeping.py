@@ -1,0 +1,131 @@
+"""On the wire: what is published in a backlog, what is kept no longer, what was forgotten, what devices are told."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.service import Gateway, GatewaySettings, Keep
+from gateway.service.forgetting import forget_device
+from gateway.service.store import Store
+from gateway.service.waiting import MOST_WAITING
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_service import Device
+from tests.support.scenes import frames, write_policies
+
+
+@contextmanager
+def running(broker: Mosquitto, folder: Path, *keep: str) -> Iterator[Gateway]:
+    """A gateway in this process."""
+    policies = write_policies(folder / "policies")
+    gateway = Gateway(GatewaySettings("home", broker.broker, folder / "s.sqlite", policies, keep=Keep.parse(keep)))
+    gateway.start()
+    yield gateway
+    gateway.stop()
+    assert not gateway.failed.is_set()
+
+
+def greeted(broker: Mosquitto, name: str = "watch") -> Device:
+    """A device that the gateway has answered."""
+    device = Device(broker, name)
+    device.say_birth()
+    wait_until(device.answered_after(0))
+    return device
+
+
+def rows(folder: Path, table: str) -> int:
+    with closing(sqlite3.connect(folder / "s.sqlite")) as database:
+        found: int = database.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]
+    return found
+
+
+def told(device: Device) -> set[int]:
+    """The ticks that a subscriber has heard estimates of."""
+    return {one.first + i for one in list(device.estimates) for i in range(len(one.probabilities))}
+
+
+def test_estimates_starved_by_a_flood_of_frames_the_newest_of_every_stream_is_heard(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    with running(broker, tmp_path) as gateway:
+        busy, quiet = greeted(broker), greeted(broker, "ring")
+        made = frames([1] * 3_000)
+        busy.send(made[:2_990])
+        quiet.send(frames([20]))
+        busy.send(made[2_990:])
+        wait_until(lambda: not busy.outbox and not quiet.outbox)
+        wait_until(lambda: 2_999 - 8 in told(busy) and 19 - 8 in told(quiet))
+        assert busy.estimates[-1].current_tick == 2_999
+        wait_until(lambda: rows(tmp_path, "outbox") == 0)
+        assert gateway.counters["coalesced"] + gateway.counters["estimates"] == 3_001
+        busy.stop()
+        quiet.stop()
+    with closing(Store(tmp_path / "s.sqlite")) as store:
+        number = store.stream_id("watch", "hr")
+        assert number is not None
+        assert store.symbols.estimates(number, 1_500)  # what nobody heard is there
+
+
+def test_what_waits_for_a_broker_that_answers_nothing_is_bounded_and_the_newest_is_heard_after_it(
+    broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(broker, tmp_path) as gateway:
+        device = greeted(broker)
+        monkeypatch.setattr("gateway.service.publisher.MAX_IN_FLIGHT", 0)
+        device.send(frames([2] * 500))
+        wait_until(lambda: gateway.counters["stored"] == 500)
+        wait_until(lambda: rows(tmp_path, "outbox") <= MOST_WAITING)
+        assert device.estimates == []
+        monkeypatch.undo()
+        device.say_birth()
+        wait_until(lambda: 999 - 8 in told(device) and not device.outbox)
+        assert told(device) == set(range(1000 - 2 * MOST_WAITING - 8, 1000 - 8))
+        device.stop()
+
+
+def test_what_is_kept_no_longer_is_not_asked_for_again_and_not_taken_twice(
+    broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.service.retention._REST_SECONDS", 0.1)
+    made = frames([600] * 30)
+    with running(broker, tmp_path, "symbols=1h", "estimates=1h") as gateway:
+        device = greeted(broker)
+        device.send(made)
+        wait_until(lambda: not device.outbox)
+        wait_until(lambda: rows(tmp_path, "frames") == 6)
+        assert rows(tmp_path, "estimates") == 6
+        device.outbox = made[:]
+        device.send_again()
+        wait_until(lambda: not device.outbox and gateway.counters["duplicate"] == 30)
+        assert rows(tmp_path, "frames") == 6
+        assert gateway.counters["stored"] == 30
+        device.stop()
+
+
+def test_a_forgotten_device_sends_everything_again_and_nothing_of_it_is_taken(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    made = frames([100] * 30)
+    with running(broker, tmp_path):
+        device = greeted(broker)
+        device.send(made)
+        wait_until(lambda: not device.outbox)
+    assert forget_device(tmp_path / "s.sqlite", "watch").symbols == 30
+    assert not any(made[7].symbols in path.read_bytes() for path in tmp_path.glob("s.sqlite*"))
+    with running(broker, tmp_path) as gateway:
+        device.outbox = made[:]
+        device.say_birth()
+        device.send_again()
+        wait_until(lambda: not device.outbox)
+        wait_until(lambda: gateway.counters["duplicate"] == 30)
+        assert rows(tmp_path, "frames") == 0
+        before = len(device.estimates)
+        more = frames([100] * 31)[30:]
+        device.send(more)
+        wait_until(lambda: len(device.estimates) > before and not device.outbox)
+        assert rows(tmp_path, "frames") == 1
+    device.stop()
