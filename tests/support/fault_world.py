@@ -33,6 +33,7 @@ __all__ = ["GATEWAY", "Program", "World", "clocks_can_be_set", "disks_can_be_sma
 
 GATEWAY = "gateway"
 _FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+_FAKED_CLOCK = Path(__file__).with_name("faked_clock")
 _AGENT_DISK = 16 << 20
 _GATEWAY_DISK = 1 << 30
 _RESTART_SECONDS = 0.3
@@ -320,7 +321,7 @@ class World:
                 "FAKETIME_TIMESTAMP_FILE": str(folder / "clock"),
                 "FAKETIME_NO_CACHE": "1",
                 "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-                "PYTHONPATH": str(Path(__file__).with_name("faked_clock")),
+                "PYTHONPATH": os.pathsep.join([str(_FAKED_CLOCK), os.environ.get("PYTHONPATH", str(Path.cwd()))]),
             }
         command = [sys.executable, "-m", "edge_agent", str(folder / "agent.toml")]
         self.programs[name] = Program(command, self.folder / f"{name}.log", disk.was_full, environment)
