@@ -6,52 +6,50 @@ import random
 import resource
 import subprocess
 import sys
+from collections import Counter
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
-from contract.envelope import encode_roots
-from contract.measure_table import encode_table
-from tests.support.fuzz_target import KEYS, MEASURED, SIGNED, one_input
+import contract
+from contract.errors import Reason
+from tests.support.fuzz_target import DECODERS, one_input
+from tests.support.mutations import SEEDS, mutated
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
-SEEDS = [
-    SIGNED,
-    KEYS.signed_time(5),
-    KEYS.signed_table(MEASURED.measure_tables[1]),
-    encode_roots([KEYS.root_envelope()]),
-    encode_table(MEASURED.measure_tables[1]),
-    *(bytes.fromhex(path.read_text()) for path in sorted(GOLDEN.glob("*.hex"))),
-]
-
-
-def mutated(seed: bytes, generator: random.Random) -> bytes:
-    """Some bytes changed, put in, taken away or repeated."""
-    data = bytearray(seed)
-    for _ in range(generator.choice((1, 1, 1, 2, 4, 16))):
-        place = generator.randrange(len(data) + 1)
-        match generator.randrange(4):
-            case 0 if place < len(data):
-                data[place] ^= 1 << generator.randrange(8)
-            case 1:
-                data[place:place] = generator.randbytes(generator.choice((1, 2, 8)))
-            case 2:
-                del data[place : place + generator.choice((1, 2, 8, 100))]
-            case _:
-                data[place:place] = data[place : place + generator.choice((1, 10, 100))]
-    return bytes(data)
+MESSAGE_REASONS = (
+    Reason.MALFORMED,
+    Reason.UNKNOWN_SCHEMA,
+    Reason.WRONG_TYPE,
+    Reason.WRONG_LENGTH,
+    Reason.OUT_OF_RANGE,
+    Reason.TRAILING_BYTES,
+)
 
 
-@pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
-def test_nothing_that_nobody_has_signed_is_accepted(count: int) -> None:
+def test_every_decoder_is_fuzzed() -> None:
+    modules = [import_module(f"contract.{one.name}") for one in iter_modules(contract.__path__)]
+    found = {thing for module in modules for name, thing in vars(module).items() if name.startswith("decode_")}
+    assert found == set(DECODERS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("count", [100_000, pytest.param(10_000_000, marks=pytest.mark.soak)])
+def test_mutated_frames_crash_no_decoder_and_each_is_refused_for_a_reason(count: int) -> None:
     generator = random.Random(2026)
+    counted: Counter[str] = Counter()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(count):
-        data = mutated(generator.choice(SEEDS), generator)
-        if data not in SEEDS:
-            one_input(data)
+        while (data := mutated(generator.choice(SEEDS), generator)) in SEEDS:
+            pass
+        one_input(data, counted)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    print(f"{count} frames, {len(DECODERS)} decoders, {grown} kB: {dict(counted)}")
     assert grown < 100_000, f"memory grew by {grown} kB"
+    assert counted.total() == count * len(DECODERS)
+    assert counted.keys() <= {"taken", *MESSAGE_REASONS}, "each reason says what is wrong with a message"
+    assert counted.keys() >= set(MESSAGE_REASONS), "the fuzzer reaches every reason"
 
 
 @pytest.mark.soak

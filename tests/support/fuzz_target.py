@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import Counter
 from collections.abc import Callable
 
 from contract.envelope import decode_envelope, decode_roots
 from contract.errors import FrameError, FuguError, TrustError
 from contract.fleet_frames import decode_policy_status
 from contract.frames import decode_committed, decode_estimate, decode_status, decode_symbols
+from contract.health import decode_health
 from contract.measure_check import check_noise
 from contract.measure_frames import decode_measure, decode_measure_estimate
 from contract.measure_table import decode_table
@@ -36,20 +38,29 @@ DECODERS: tuple[Callable[[bytes], object], ...] = (
     decode_envelope,
     decode_policy_status,
     decode_roots,
+    decode_health,
 )
+"""Of all payloads; tests/fuzz looks whether one is missing."""
 KEYS = Keys()
 SIGNED = KEYS.signed(policy_document(policy(epoch_us=0, period_us=1_000_000), version=5))
 MEASURED = measure_policy(3)
 TRUST = Trust(KEYS.enrolment())
 
 
-def one_input(data: bytes) -> None:
-    """Parse some bytes in every way; only the errors that are meant for it may come, and nothing may be accepted."""
+def one_input(data: bytes, counted: Counter[str] | None = None) -> None:
+    """Parse some bytes in every way; only the errors that are meant for it may come, and nothing may be accepted.
+
+    Args:
+        counted: counts what became of them in each decoder, by reason.
+    """
+    counted = Counter() if counted is None else counted
     for decode in DECODERS:
         try:
             found = decode(data)
-        except FrameError:
+        except FrameError as error:
+            counted[error.reason] += 1
             continue
+        counted["taken"] += 1
         if decode is decode_table:
             try:
                 check_noise(MEASURED.measurement, found.noise, found.constraint)  # type: ignore[attr-defined]

@@ -1,0 +1,230 @@
+"""Mutated frames and documents through a live gateway and a live agent: neither ends, grows, or forgets to count."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as mqtt
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from contract.envelope import encode_roots
+from contract.errors import FrameError, Reason
+from contract.frames import Status, SymbolFrame, decode_committed, decode_status, encode_status, encode_symbols
+from contract.topics import (
+    committed_topic,
+    parse_topic,
+    policy_set_topic,
+    root_topic,
+    status_topic,
+    symbols_topic,
+    table_topic,
+    time_topic,
+    window_topic,
+)
+from contract.window_frames import WindowFrame, encode_window
+from contract.windows import Window
+from firmware_sim.devices import AgentProcess
+from gateway.service.monitor import ask_status
+from gateway.service.store import Store
+from mqtt_link import Broker
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.memory import high_water_bytes
+from tests.support.mutations import SEEDS, mutated
+from tests.support.processes import GatewayProcess, Recorder, policy
+from tests.support.signing import Keys, policy_document
+
+GROWTH = 60 << 20
+"""A process may grow by so much, however many messages it gets."""
+WARM = 500
+"""Messages after which it has loaded what it needs."""
+BURST = 25
+"""Messages that an agent gets before it has said that it has seen others; more than 64 would be too many."""
+TAKEN = ("stored", "duplicate", "conflict")
+MANY = [3000, pytest.param(100_000, marks=pytest.mark.soak)]
+
+
+class Attacker:
+    """Publishes as fast as a broker acknowledges, and no faster."""
+
+    def __init__(self, broker: Mosquitto) -> None:
+        self.answered = 0
+        self._said = 0
+        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="attacker", protocol=mqtt.MQTTv5)
+        self._client.on_publish = self._published
+        self._client.connect("127.0.0.1", broker.port)
+        self._client.loop_start()
+        wait_until(self._client.is_connected)
+
+    def say(self, topic: str, payload: bytes, waiting: int = 200) -> None:
+        """Publish, once not too much waits for the broker's answer."""
+        if self._said - self.answered >= waiting:
+            wait_until(lambda: self._said - self.answered < waiting, "the broker")
+        self._client.publish(topic, payload, qos=1)
+        self._said += 1
+
+    def stop(self) -> None:
+        """Wait for all answers, and leave."""
+        wait_until(lambda: self.answered == self._said, "the broker")
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _published(self, *_: object) -> None:
+        self.answered += 1
+
+
+def _memory(pid: int, warm: int, number: int, before: list[int]) -> None:
+    """Look once at what a process takes when it has seen some messages."""
+    if number == warm:
+        before.append(high_water_bytes(pid))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("many", MANY)
+def test_mutated_frames_through_a_live_gateway(broker: Mosquitto, tmp_path: Path, many: int) -> None:
+    """What became of each is counted, and the gateway stores what is whole afterwards."""
+    window = Window(name="high", length=10, stride=10, states=("high",), scale="200")
+    epoch_us = time.time_ns() // 1000 - 100_000_000
+    (tmp_path / "policies").mkdir()
+    for name in ("watch", "ring"):
+        device = policy(epoch_us=epoch_us, period_us=1000, device=name, windows=(window,), epsilon=4.0)
+        (tmp_path / "policies" / f"{name}.json").write_text(device.to_json())
+    gateway = GatewayProcess(tmp_path, broker.port)
+    wait_until(lambda: _counters(gateway) is not None, "the gateway")
+    whole = {
+        "symbols": encode_symbols(SymbolFrame(1, 9, 10, bytes(10))),
+        "window": encode_window(WindowFrame(1, "high", 0, 1, 10, 10, 9, (4,))),
+        "status": encode_status(Status(True, "1.0", 0, (), ())),
+    }
+    topics = [
+        *(2 * [symbols_topic("home", "watch", "hr"), window_topic("home", "watch", "hr")]),
+        *(symbols_topic("home", name, stream) for name, stream in (("stranger", "hr"), ("watch", "place"))),
+        status_topic("home", "watch"),
+    ]
+    generator = random.Random(many)
+    attacker = Attacker(broker)
+    before: list[int] = []
+    farewells = 0
+    for number in range(many):
+        topic = generator.choice(topics)
+        fitting = whole[parse_topic(topic).kind]
+        payload = mutated(fitting if generator.random() < 0.7 else generator.choice(SEEDS), generator)
+        farewells += topic.endswith("/status") and _is_farewell(payload)
+        attacker.say(topic, payload)
+        _memory(gateway.process.pid, WARM, number, before)
+    attacker.say(symbols_topic("home", "ring", "hr"), whole["symbols"])
+    attacker.stop()
+    wait_until(lambda: (_counters(gateway) or {})["received"] > many, "the gateway to have read everything")
+    wait_until(lambda: _stored(tmp_path, "ring"), "a whole frame to be stored")
+    counters = Counter(_counters(gateway))
+    grown = high_water_bytes(gateway.process.pid) - before[0]
+    print(f"{many} messages, {grown / 1e6:.1f} MB: {dict(counters)}")
+    refused = sum(counters[reason] for reason in Reason)
+    taken = sum(count for name, count in counters.items() if name.endswith(TAKEN) and name != "not_stored")
+    assert refused + taken + counters["births"] + farewells == many + 1, "each is counted, and once"
+    assert refused > many // 2
+    assert counters[Reason.UNEXPECTED] == counters["store_errors"] == 0
+    assert grown < GROWTH
+    assert gateway.stop() == 0
+    assert "Traceback" not in (tmp_path / "gateway.log").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("many", MANY)
+def test_mutated_documents_through_a_live_agent(broker: Mosquitto, tmp_path: Path, many: int) -> None:
+    """What became of each is counted, no policy comes into force, and ticks go on."""
+    keys = Keys()
+    (tmp_path / "enrolment.json").write_text(keys.enrolment().model_dump_json())
+    (tmp_path / "readings.csv").write_text("value\n0\n1\n")
+    (tmp_path / "agent.toml").write_text(
+        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
+        f"status_seconds = 0.02\n[broker]\nport = {broker.port}\nmax_backoff = 1\n"
+        '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
+    )
+    document = keys.signed(policy_document(policy(epoch_us=0, period_us=10_000), version=1))
+    agent = AgentProcess(tmp_path / "agent.toml", tmp_path / "agent.log")
+    recorder = Recorder(Broker(port=broker.port))
+    attacker = Attacker(broker)
+    wait_until(lambda: _status(tmp_path).get("connected"), "the agent")
+    attacker.say(policy_set_topic("home", "watch"), document)
+    wait_until(lambda: recorder.payloads, "the first frame")
+    seeds = [document, keys.signed_time(5), encode_roots([keys.root_envelope()]), *SEEDS]
+    topics = [
+        *(4 * [committed_topic("home", "watch")]),
+        *(
+            policy_set_topic("home", "watch"),
+            table_topic("home", "watch", "hr"),
+            root_topic("home"),
+            time_topic("home"),
+        ),
+    ]
+    generator = random.Random(many)
+    before: list[int] = []
+    taken = 0
+    for number in range(many):
+        topic = generator.choice(topics)
+        while (payload := mutated(generator.choice(seeds), generator)) in seeds or not payload:
+            pass
+        taken += topic == topics[0] and _is_watermark(payload)
+        attacker.say(topic, payload)
+        if number % BURST == 0:
+            least = number - taken - BURST
+            wait_until(lambda least=least: _refused(tmp_path) >= least, "the agent to have seen them")  # type: ignore[misc]
+        _memory(agent.process.pid, WARM, number, before)
+    attacker.stop()
+    wait_until(lambda: _refused(tmp_path) >= many - taken, "each to be counted")
+    refused = _status(tmp_path)["refused"]
+    grown = high_water_bytes(agent.process.pid) - before[0]
+    print(f"{many} messages, {grown / 1e6:.1f} MB: {refused}")
+    assert sum(refused.values()) == many - taken, "each is counted, and once"
+    assert refused.get("too_many", 0) < many // 2, "most were looked at"
+    assert grown < GROWTH
+    seen = len(recorder.payloads)
+    wait_until(lambda: len(recorder.payloads) > seen + 3, "ticks to go on")
+    assert {frame.policy_version for frame in recorder.frames()} == {1}
+    agent.stop(PATIENCE)
+    recorder.link.stop()
+    assert "Traceback" not in (tmp_path / "agent.log").read_text()
+
+
+def _counters(gateway: GatewayProcess) -> dict[str, int] | None:
+    found = ask_status(gateway.store)
+    return None if found is None else found["counters"]
+
+
+def _stored(folder: Path, device: str) -> bool:
+    with closing(Store(folder / "gateway.sqlite")) as store:
+        return store.stream_id(device, "hr") is not None
+
+
+def _is_farewell(payload: bytes) -> bool:
+    try:
+        return not decode_status(payload).online
+    except FrameError:
+        return False
+
+
+def _is_watermark(payload: bytes) -> bool:
+    try:
+        decode_committed(payload)
+    except FrameError:
+        return False
+    return True
+
+
+def _status(folder: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((folder / "outbox.sqlite.status").read_text())
+    except OSError:
+        return {}
+    return found
+
+
+def _refused(folder: Path) -> int:
+    return sum(_status(folder).get("refused", {}).values())
