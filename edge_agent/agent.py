@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from contract.errors import FrameError, StatusCode, ordered
 from contract.frames import Status, StreamStatus, decode_committed, encode_status
 from contract.topics import committed_topic, status_topic, table_topic
+from edge_agent.binding import identifiers
 from edge_agent.local_status import LocalStatus
 from edge_agent.local_watch import LocalWatch
 from edge_agent.outbox import Outbox
@@ -66,7 +67,9 @@ class Agent:
         self._plan = plan
         self._clock = clock or SystemClock()
         self._notifier = notifier or Notifier()
-        self._outbox = Outbox(plan.outbox, plan.fleet, plan.device)
+        self._outbox = Outbox(plan.outbox, plan.fleet, plan.device, plan.keeping)
+        if plan.binding != "off":
+            self._outbox.bind(identifiers(plan.binding))
         self._ticks = Ticker(
             self._outbox, self._clock, entropy, silent=lambda now: self._fleet is not None and self._fleet.silent(now)
         )
@@ -92,7 +95,14 @@ class Agent:
             on_message=lambda topic, payload, _retained: self._delivered(topic, payload),
             on_published=lambda mid, accepted: self._later(lambda: self._sender.answered(mid, accepted)),
         )
-        self._sender = Sender(self._outbox, self._link, plan.fleet, plan.device, forget_early=plan.forget == "puback")
+        self._sender = Sender(
+            self._outbox,
+            self._link,
+            plan.fleet,
+            plan.device,
+            forget_early=plan.forget == "puback",
+            grace_seconds=plan.grace_seconds,
+        )
         self._status_due = 0.0
         self._local_due = 0.0
         self._last_status: Status | None = None
@@ -250,7 +260,7 @@ class Agent:
         if self._fleet is not None:
             self._fleet.close()
         try:
-            self._ticks.close_frames()
+            self._ticks.settle()
             deadline = time.monotonic() + self._plan.drain_seconds
             while self._outbox.depth() and (left := deadline - time.monotonic()) > 0:
                 self._notifier.alive(time.monotonic())

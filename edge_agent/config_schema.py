@@ -121,6 +121,11 @@ class AgentConfig(Document):
     total_ceiling: float | None = Field(default=None, gt=0)
     measurement_ceiling: float | None = Field(default=None, gt=0)
     forget: Literal["committed", "puback"] = "committed"
+    durability: Literal["frame", "tick"] = "frame"
+    max_bytes: int = Field(default=64 << 20, ge=1 << 20, le=1 << 40)
+    when_full: Literal["stop", "drop-oldest"] = "stop"
+    grace_seconds: float = Field(default=3600.0, ge=0, le=30 * 86400)
+    binding: Annotated[str, Field(min_length=1, max_length=64)] = "auto"
     drain_seconds: float = Field(default=5.0, ge=0, le=3600)
     status_seconds: float = Field(default=30.0, gt=0, le=86400)
     broker: BrokerConfig = BrokerConfig()

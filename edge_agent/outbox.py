@@ -1,9 +1,12 @@
 """The durable outbox: symbols, points and noisy counts, nothing else, from when they are drawn until they are safe.
 
-What is drawn for a tick, its symbol or its point, is committed here before anything can publish it, and a tick that has
-been committed is never drawn again, so no tick is ever randomised twice. It gathers in `pending`, in the bytes that it
-has in a frame, until a frame is full; the frame's bytes are then fixed for ever, forced to disk, and re-sent
-unchanged until they are forgotten.
+No tick is drawn for twice, whatever happens. Before the first tick of a frame is drawn, the frame's ticks are reserved
+on the disk; a restart goes on after what was reserved. What is drawn waits in memory until its frame is full. The
+frame's bytes are then fixed, forced to disk in one transaction that also reserves the next frame's ticks, and re-sent
+unchanged until they are forgotten. When the power goes, the ticks of a frame that was not full are absent.
+
+What cannot be reserved must not be drawn. What was drawn and cannot be written stays in memory, and is tried again
+before the next tick. Where each tick is to be committed before the next, ticks are written one by one instead.
 
 A window's counts come here once, with their noise, and are a frame at once; the window's index is committed with it, so
 that none is released twice. Such frames are kept under the name of their sequence, `{stream}/{window}`, by index.
@@ -11,41 +14,87 @@ that none is released twice. Such frames are kept under the name of their sequen
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from contract.errors import FuguError, Reason
 from contract.frames import Gap, SymbolFrame, encode_symbols
 from contract.measure_frames import MeasureFrame, encode_measure, unpack_released
 from contract.window_frames import WindowFrame, encode_window, sequence_name
+from edge_agent.binding import BINDING_SCHEMA, bind
+from edge_agent.kept_frames import FRAMES_SCHEMA, Keeping, KeptFrame, KeptFrames
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.window import ClosedWindow
 from host.database import OUTBOX, open_database, transaction
 
-__all__ = ["Outbox", "OutboxError"]
+__all__ = ["Outbox", "OutboxError", "OutboxFullError"]
 
-_SCHEMA = """
-    CREATE TABLE device (fleet TEXT NOT NULL, device TEXT NOT NULL);
+_SCHEMA = f"""
+    CREATE TABLE device (fleet TEXT NOT NULL, device TEXT NOT NULL, salt BLOB NOT NULL, counter TEXT NOT NULL);
     CREATE TABLE streams (
         stream TEXT PRIMARY KEY, epoch_us INTEGER NOT NULL, period_us INTEGER NOT NULL,
-        last_tick INTEGER NOT NULL, last_framed INTEGER NOT NULL) WITHOUT ROWID;
+        reserved INTEGER NOT NULL, last_framed INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE pending (
         stream TEXT NOT NULL, tick INTEGER NOT NULL, output BLOB NOT NULL, version INTEGER NOT NULL,
         frame_ticks INTEGER NOT NULL, bits INTEGER NOT NULL, PRIMARY KEY (stream, tick)) WITHOUT ROWID;
-    CREATE TABLE frames (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, stream TEXT NOT NULL, previous INTEGER NOT NULL,
-        last INTEGER NOT NULL, payload BLOB NOT NULL);
-    CREATE INDEX frames_by_stream ON frames (stream, last);
     CREATE TABLE windows (
         stream TEXT NOT NULL, window TEXT NOT NULL, start INTEGER NOT NULL, length INTEGER NOT NULL,
         stride INTEGER NOT NULL, last_index INTEGER NOT NULL, PRIMARY KEY (stream, window)) WITHOUT ROWID;
-"""
+    {BINDING_SCHEMA}{FRAMES_SCHEMA}"""
 
 
 class OutboxError(FuguError, reason=Reason.OUTBOX):
     """The outbox cannot be opened, or belongs to somebody else."""
+
+
+class OutboxFullError(FuguError, reason=Reason.OUTBOX):
+    """The outbox has no room, and is not allowed to drop what it holds."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """A stream on its way into frames.
+
+    Attributes:
+        reserved: no tick above it may have been drawn, as far as the disk knows.
+        last: the last tick that was drawn, or may have been before a restart.
+        last_framed: the last tick of the newest frame.
+        first, outputs: what was drawn and is in no frame yet, of consecutive ticks.
+        version, frame_ticks, bits: of the policy that it was drawn under.
+    """
+
+    reserved: int
+    last: int
+    last_framed: int
+    first: int = 0
+    version: int = 0
+    frame_ticks: int = 0
+    bits: int = 0
+    outputs: list[bytes] = field(default_factory=list)
+
+    def goes_on(self, plan: StreamPlan, tick: int) -> bool:
+        """Whether a tick belongs into the frame that is under way."""
+        count = len(self.outputs)
+        return tick == self.first + count and plan.version == self.version and count < self.frame_ticks
+
+    def take(self, tick: int, output: bytes, version: int, frame_ticks: int, bits: int) -> None:
+        """Add what was drawn for a tick."""
+        if not self.outputs:
+            self.first, self.version, self.frame_ticks, self.bits = tick, version, frame_ticks, bits
+        self.outputs.append(output)
+
+    def frame(self) -> bytes:
+        """What is in no frame yet, as one: filled up to a full one; symbols of some bits, or points."""
+        padding = self.frame_ticks - len(self.outputs)
+        head = self.version, self.last_framed, self.first
+        if self.bits:
+            return encode_symbols(SymbolFrame(*head, b"".join(self.outputs), padding, self.bits))
+        points = tuple(map(unpack_released, self.outputs))
+        return encode_measure(MeasureFrame(*head, len(points[0].point), points, padding))
 
 
 class Outbox:
@@ -61,21 +110,24 @@ class Outbox:
         OutboxError: if the file cannot be used.
     """
 
-    def __init__(self, path: str | Path, fleet: str, device: str) -> None:
+    def __init__(self, path: str | Path, fleet: str, device: str, keeping: Keeping | None = None) -> None:
         self.path = Path(path)
+        self._by_tick = keeping is not None and keeping.by_tick
+        self._lines: dict[str, _Line] = {}
         self._db = open_database(
             self.path,
             OUTBOX,
             _SCHEMA,
             OutboxError,
             wait_seconds=2.0,
-            settings=("locking_mode=EXCLUSIVE", "synchronous=NORMAL", "cache_size=-256"),
+            settings=("page_size=512", "locking_mode=EXCLUSIVE", "synchronous=NORMAL", "cache_size=-256"),
             shown=str(path),
             in_use=f"outbox {path} is in use by another agent that runs: stop that one, "
             "or give this one an outbox and a device name of its own",
         )
         try:
             self._belong_to(fleet, device)
+            self.frames = KeptFrames(self._db, keeping or Keeping())
         except sqlite3.Error as error:
             self.close()
             raise OutboxError(f"cannot open the outbox {path}: {error}") from None
@@ -85,30 +137,55 @@ class Outbox:
 
     def _belong_to(self, fleet: str, device: str) -> None:
         with transaction(self._db):
-            self._db.execute("INSERT INTO device SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM device)", (fleet, device))
-            owner = self._db.execute("SELECT fleet, device FROM device").fetchone()
-        if owner != (fleet, device):
+            if self._db.execute("SELECT 1 FROM device").fetchone() is None:
+                salt = secrets.token_bytes(16)
+                self._db.execute("INSERT INTO device VALUES (?, ?, ?, '0')", (fleet, device, salt))
+            *owner, counter = self._db.execute("SELECT fleet, device, counter FROM device").fetchone()
+        if owner != [fleet, device]:
             raise OutboxError(f"outbox {self.path} belongs to {owner[0]}/{owner[1]}, not to {fleet}/{device}")
+        self.counter = self._stored_counter = int(counter)
+
+    def bind(self, found: frozenset[tuple[str, str]], *, moved: bool = False) -> None:
+        """Belong to one machine: see `edge_agent.binding`.
+
+        Args:
+            found: the machine's identifiers.
+            moved: whether it is known that this is another machine than before.
+
+        Raises:
+            BindingError: it is another machine.
+            OutboxError: the file cannot be used.
+        """
+        try:
+            bind(self._db, self.path, found, moved=moved)
+        except sqlite3.Error as error:
+            raise OutboxError(f"cannot use the outbox {self.path}: {error}") from None
 
     def register(self, plan: StreamPlan) -> int:
         """Make a stream known.
 
         Returns:
-            The last tick that has ever been committed, -1 for a new stream.
+            The last tick that may ever have been drawn, -1 for a new stream.
 
         Raises:
             OutboxError: if the stream's clock has changed: its ticks would mean other moments than before.
         """
         row = self._db.execute(
-            "SELECT epoch_us, period_us, last_tick FROM streams WHERE stream = ?", (plan.stream,)
+            "SELECT epoch_us, period_us, reserved, last_framed FROM streams WHERE stream = ?", (plan.stream,)
         ).fetchone()
         if row is None:
-            values = (plan.stream, plan.epoch_us, plan.period_us)
-            self._db.execute("INSERT INTO streams VALUES (?, ?, ?, -1, -1)", values)
-            return -1
-        if (row[0], row[1]) != (plan.epoch_us, plan.period_us):
+            row = plan.epoch_us, plan.period_us, -1, -1
+            self._db.execute("INSERT INTO streams VALUES (?, ?, ?, ?, ?)", (plan.stream, *row))
+        if row[:2] != (plan.epoch_us, plan.period_us):
             raise OutboxError(f"the clock of stream {plan.stream} has changed: give the stream a new name")
-        return int(row[2])
+        if plan.stream not in self._lines:
+            self._lines[plan.stream] = line = _Line(row[2], row[2], row[3])
+            for pending in self._db.execute(
+                "SELECT tick, output, version, frame_ticks, bits FROM pending WHERE stream = ? ORDER BY tick",
+                (plan.stream,),
+            ):
+                line.take(*pending)
+        return self._lines[plan.stream].last
 
     def register_window(self, stream: str, window: WindowPlan) -> int:
         """Make a window of a stream known.
@@ -136,9 +213,11 @@ class Outbox:
         """If what is done in here fails, streams and windows that were registered in it were never known."""
         tables = (("streams", "stream"), ("windows", "stream, window"))
         before = [set(self._db.execute(f"SELECT {key} FROM {table}")) for table, key in tables]
+        lines = dict(self._lines)
         try:
             yield
         except BaseException:
+            self._lines = lines
             with suppress(sqlite3.Error), transaction(self._db):
                 for (table, key), known in zip(tables, before, strict=True):
                     new = [row for row in self._db.execute(f"SELECT {key} FROM {table}") if row not in known]
@@ -146,71 +225,92 @@ class Outbox:
                     self._db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({places})", new)
             raise
 
+    def reserve(self, plan: StreamPlan, tick: int) -> bool:
+        """Make sure that a tick may be drawn; before that, close the frame that it does not belong into.
+
+        Returns:
+            Whether a frame was closed.
+
+        Raises:
+            sqlite3.Error: the disk does not take it; the tick must not be drawn.
+            OutboxFullError: there is no room; the tick must not be drawn.
+        """
+        line = self._lines[plan.stream]
+        through = tick + plan.frame_ticks - 1
+        closed = bool(line.outputs) and not line.goes_on(plan, tick)
+        if closed:
+            self._seal(plan, line, through)
+        if plan.noise is not None and (not line.outputs if self._by_tick else tick > line.reserved):
+            self._begin_frame(plan, line, through)
+        return closed
+
     def append(self, plan: StreamPlan, tick: int, drawn: bytes | None) -> bool:
-        """Commit a tick with what was drawn for it, its symbol or its point if any, and close the frame it completes.
+        """Take what was drawn for a tick, its symbol or its point if any, and close the frame that it completes.
 
         Returns:
             Whether a frame was closed.
 
         Raises:
             sqlite3.Error: if it, or the frame that it completes, could not be made durable; whichever it was,
-                the tick must not be drawn again.
-            OutboxError: if the tick is not later than every committed one.
+                the tick must not be drawn again. A frame is tried again before the next tick.
+            OutboxFullError: there is no room for it.
+            OutboxError: if the tick is not later than every one before.
         """
-        closed = False
-        count, last, version = self._db.execute(
-            "SELECT COUNT(*), MAX(tick), MAX(version) FROM pending WHERE stream = ?", (plan.stream,)
-        ).fetchone()
-        if count and (tick != last + 1 or version != plan.version or count >= plan.frame_ticks):
-            closed = self.close_frame(plan)
-            count = 0
-        with transaction(self._db):
-            changed = self._db.execute(
-                "UPDATE streams SET last_tick = ? WHERE stream = ? AND last_tick < ?", (tick, plan.stream, tick)
-            )
-            if changed.rowcount != 1:
-                raise OutboxError(f"tick {tick} of stream {plan.stream} was committed before")
-            if plan.noise is None or drawn is None:
-                return closed
-            row = (plan.stream, tick, drawn, plan.version, plan.frame_ticks, plan.noise.bits)
-            self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", row)
-        if count + 1 >= plan.frame_ticks:
-            closed = self.close_frame(plan)
+        line = self._lines[plan.stream]
+        if tick <= line.last:
+            raise OutboxError(f"tick {tick} of stream {plan.stream} was committed before")
+        closed = self.reserve(plan, tick)
+        row = None if plan.noise is None or drawn is None else (plan.version, plan.frame_ticks, plan.noise.bits)
+        if self._by_tick:
+            with self._changing(forced=False):
+                self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (tick, plan.stream))
+                if row is not None:
+                    self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", (plan.stream, tick, drawn, *row))
+            line.reserved = tick
+        line.last = tick
+        if row is None or drawn is None:
+            return closed
+        line.take(tick, drawn, *row)
+        if len(line.outputs) >= plan.frame_ticks:
+            self._seal(plan, line, tick + plan.frame_ticks)
+            closed = True
         return closed
 
     def close_frame(self, plan: StreamPlan) -> bool:
-        """Turn what is pending into a frame, as its policy wants it, and force it to disk.
+        """Turn what was drawn and is in no frame yet into one, as its policy wants it, and force it to disk.
 
         Returns:
-            Whether anything was pending.
+            Whether there was anything.
         """
-        rows = self._db.execute(
-            "SELECT tick, output, version, frame_ticks, bits FROM pending WHERE stream = ? ORDER BY tick",
-            (plan.stream,),
-        ).fetchall()
-        if not rows:
+        line = self._lines[plan.stream]
+        if not line.outputs:
             return False
-        first, _, version, frame_ticks, bits = rows[0]
-        last = rows[-1][0]
-        (previous,) = self._db.execute("SELECT last_framed FROM streams WHERE stream = ?", (plan.stream,)).fetchone()
-        payload = _framed(version, previous, first, [row[1] for row in rows], frame_ticks, bits)
-        with self._forced_to_disk(), transaction(self._db):
-            self._db.execute(
-                "INSERT INTO frames (stream, previous, last, payload) VALUES (?, ?, ?, ?)",
-                (plan.stream, previous, last, payload),
-            )
-            self._db.execute("DELETE FROM pending WHERE stream = ?", (plan.stream,))
-            self._db.execute("UPDATE streams SET last_framed = ? WHERE stream = ?", (last, plan.stream))
+        self._seal(plan, line, line.reserved)
         return True
+
+    def settle(self) -> None:
+        """Nothing will be drawn any more: close all frames, and give back what is reserved beyond them.
+
+        Raises:
+            sqlite3.Error: the disk does not take it.
+        """
+        with self._changing(forced=True):
+            for stream, line in self._lines.items():
+                self._write(stream, line, line.last)
+        for line in self._lines.values():
+            self._written(line, line.last)
 
     def append_windows(self, plan: StreamPlan, closed: Sequence[ClosedWindow]) -> None:
         """Turn the noisy counts of windows that have ended into frames; force them to disk.
 
         Raises:
             sqlite3.Error: if they could not be made durable; they must not be released any other way.
+            OutboxFullError: there is no room for them; the same.
             OutboxError: if a window is not later than every committed one of its name.
         """
-        with self._forced_to_disk(), transaction(self._db):
+        line = self._lines[plan.stream]
+        reserved = max(line.reserved, line.last)
+        with self._changing(forced=True):
             for one in closed:
                 window, index = one.window, one.index
                 key = (plan.stream, window.name)
@@ -221,69 +321,90 @@ class Outbox:
                     raise OutboxError(f"window {index} of {plan.stream}/{window.name} was committed before")
                 ticks = (window.first(index), window.length)
                 frame = WindowFrame(plan.version, window.name, previous, index, *ticks, one.observed, one.counts)
+                payload = encode_window(frame)
+                if not self.frames.make_room(len(payload)):
+                    raise self._full()
                 self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (index, *key))
-                self._db.execute(
-                    "INSERT INTO frames (stream, previous, last, payload) VALUES (?, ?, ?, ?)",
-                    (sequence_name(*key), previous, index, encode_window(frame)),
-                )
+                self.frames.add(sequence_name(*key), previous, index, payload)
+            if reserved > line.reserved:
+                self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (reserved, plan.stream))
+        line.reserved = reserved
 
-    def next_frame(self, after: int) -> tuple[int, str, bytes] | None:
-        """The oldest frame with an id above `after`: its id, stream (or window's sequence) and bytes."""
-        row = self._db.execute(
-            "SELECT id, stream, payload FROM frames WHERE id > ? ORDER BY id LIMIT 1", (after,)
-        ).fetchone()
-        return None if row is None else (row[0], row[1], row[2])
+    def next_frame(self, after: int) -> KeptFrame | None:
+        """The oldest frame with an id above `after`."""
+        return self.frames.next(after)
 
     def forget_frame(self, frame_id: int) -> None:
         """Forget one frame (fleets without a gateway: the broker has it)."""
-        self._db.execute("DELETE FROM frames WHERE id = ?", (frame_id,))
+        self.frames.forget(frame_id)
 
-    def forget_committed(self, stream: str, through: int, gaps: Sequence[Gap]) -> tuple[int, list[int]]:
-        """Forget the frames that are durable elsewhere.
-
-        Args:
-            stream: a stream, or a window's sequence, whose windows' indices then stand for ticks.
-            gaps: ticks up to there that are not durable elsewhere.
-
-        Returns:
-            The number of frames forgotten, and the ids of the frames that hold ticks of a gap.
-        """
-        rows = self._db.execute(
-            "SELECT id, previous, last FROM frames WHERE stream = ? AND last <= ? ORDER BY id", (stream, through)
-        ).fetchall()
-        missing: list[int] = []
-        durable: list[int] = []
-        for frame_id, previous, last in rows:
-            in_gap = any(previous < gap.through and last > gap.after for gap in gaps)
-            (missing if in_gap else durable).append(frame_id)
-        if durable:
-            with transaction(self._db):
-                self._db.executemany("DELETE FROM frames WHERE id = ?", [(frame_id,) for frame_id in durable])
-        return len(durable), missing
+    def forget_committed(
+        self, stream: str, through: int, gaps: Sequence[Gap], *, sent_through: int, grace: float
+    ) -> tuple[int, list[int]]:
+        """See `KeptFrames.forget_committed`."""
+        return self.frames.forget_committed(stream, through, gaps, sent_through=sent_through, grace=grace)
 
     def depth(self) -> int:
-        """The number of frames kept."""
-        (count,) = self._db.execute("SELECT COUNT(*) FROM frames").fetchone()
-        return int(count)
+        """The number of frames that are not known to be safe elsewhere."""
+        return self.frames.depth()
 
     def close(self) -> None:
         """Close the file."""
+        with suppress(sqlite3.Error, AttributeError):  # there are no frames where opening failed
+            if self.frames.covered or self.counter != self._stored_counter:
+                with self._changing(forced=False):
+                    pass
         self._db.close()
 
     @contextmanager
-    def _forced_to_disk(self) -> Iterator[None]:
-        """Commits in here, and all before them, outlast a power cut."""
-        self._db.execute("PRAGMA synchronous = FULL")
-        try:
+    def _changing(self, *, forced: bool) -> Iterator[None]:
+        """One transaction, which takes along what has waited for one."""
+        counter = self.counter
+        with self.frames.changing(forced=forced):
+            if counter != self._stored_counter:
+                self._db.execute("UPDATE device SET counter = ?", (str(counter),))
             yield
-        finally:
-            self._db.execute("PRAGMA synchronous = NORMAL")
+        self._stored_counter = counter
+
+    def _begin_frame(self, plan: StreamPlan, line: _Line, through: int) -> None:
+        """Find room for another frame, and reserve its ticks."""
+        size = _size(plan)
+        if (room := self.frames.takes(size)) and not (self._by_tick and self.frames.has_room(size)):
+            with self._changing(forced=not self._by_tick):
+                if (room := self.frames.make_room(size)) and not self._by_tick:
+                    self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (through, plan.stream))
+            if room and not self._by_tick:
+                line.reserved = through
+        if not room:
+            raise self._full()
+
+    def _full(self) -> OutboxFullError:
+        return OutboxFullError(f"the {self.frames.keeping.max_bytes} bytes that it may take are used")
+
+    def _seal(self, plan: StreamPlan, line: _Line, through: int) -> None:
+        """Write the frame under way, and reserve ticks through a later one if there is room for their frame."""
+        with self._changing(forced=True):
+            reserved = through if not self._by_tick and self.frames.make_room(_size(plan)) else line.reserved
+            self._write(plan.stream, line, max(reserved, line.reserved))
+        self._written(line, max(reserved, line.reserved))
+
+    def _write(self, stream: str, line: _Line, reserved: int) -> None:
+        last_framed = line.last_framed
+        if line.outputs:
+            last_framed = line.first + len(line.outputs) - 1
+            self.frames.add(stream, line.last_framed, last_framed, line.frame())
+            self._db.execute("DELETE FROM pending WHERE stream = ?", (stream,))
+        self._db.execute(
+            "UPDATE streams SET reserved = ?, last_framed = ? WHERE stream = ?", (reserved, last_framed, stream)
+        )
+
+    def _written(self, line: _Line, reserved: int) -> None:
+        if line.outputs:
+            line.last_framed = line.first + len(line.outputs) - 1
+            line.outputs = []
+        line.reserved = reserved
 
 
-def _framed(version: int, previous: int, first: int, outputs: Sequence[bytes], ticks: int, bits: int) -> bytes:
-    """Bytes of a frame of consecutive ticks, filled up to a full one; symbols of some bits, or points."""
-    padding = ticks - len(outputs)
-    if bits:
-        return encode_symbols(SymbolFrame(version, previous, first, b"".join(outputs), padding, bits))
-    points = tuple(map(unpack_released, outputs))
-    return encode_measure(MeasureFrame(version, previous, first, len(points[0].point), points, padding))
+def _size(plan: StreamPlan) -> int:
+    """The most bytes that a frame of a stream takes, roughly."""
+    return 64 + plan.frame_ticks * (1 if plan.noise is None or plan.noise.bits else 16)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from contract.noise_table import NoiseTable
+from edge_agent.kept_frames import Keeping
 from edge_agent.randomiser import Noise, SymbolNoise
 from edge_agent.watch import watched_class
 
@@ -163,6 +164,9 @@ class AgentPlan:
         outbox: file of the durable outbox.
         forget: when a frame may be forgotten: once the gateway says it is durable, or (in fleets without a gateway)
             once the broker has acknowledged it.
+        durability, max_bytes, when_full: how the outbox keeps things, see `Keeping`.
+        grace_seconds: how long a frame is kept that a watermark covers which anybody could have written.
+        binding: what the outbox is bound to, see `edge_agent.binding`.
         drain_seconds: how long an orderly stop waits for the outbox to empty.
         status_seconds: time between two status messages.
     """
@@ -176,6 +180,16 @@ class AgentPlan:
     status_seconds: float
     streams: tuple[StreamPlan, ...]
     managed: Managed | None = None
+    durability: Literal["frame", "tick"] = "frame"
+    max_bytes: int = 64 << 20
+    when_full: Literal["stop", "drop-oldest"] = "stop"
+    grace_seconds: float = 3600.0
+    binding: str = "auto"
+
+    @property
+    def keeping(self) -> Keeping:
+        """How the outbox keeps things."""
+        return Keeping(self.durability == "tick", self.max_bytes, self.when_full == "drop-oldest")
 
 
 def _noise(policy: dict[str, Any]) -> Noise | None:

@@ -21,14 +21,18 @@ class Sender:
 
     Args:
         forget_early: whether the broker's acknowledgement is enough to forget a frame.
+        grace_seconds: how long frames are kept that a watermark covers which anybody could have written.
     """
 
-    def __init__(self, outbox: Outbox, link: Link, fleet: str, device: str, *, forget_early: bool) -> None:
+    def __init__(
+        self, outbox: Outbox, link: Link, fleet: str, device: str, *, forget_early: bool, grace_seconds: float
+    ) -> None:
         self._outbox = outbox
         self._link = link
         self._fleet = fleet
         self._device = device
         self._forget_early = forget_early
+        self._grace_seconds = grace_seconds
         self._sent_through = 0
         self._resend: list[int] = []
         self._in_flight: dict[int, int] = {}
@@ -82,7 +86,13 @@ class Sender:
         """
         now = time.monotonic()
         for commit in message.streams:
-            forgotten, missing = self._outbox.forget_committed(commit.stream, commit.through, commit.gaps)
+            forgotten, missing = self._outbox.forget_committed(
+                commit.stream,
+                commit.through,
+                commit.gaps,
+                sent_through=self._sent_through,
+                grace=self._grace_seconds,
+            )
             if forgotten:
                 self._advance()
             overdue = [i for i in missing if now - self._sent_at.get(i, -RESEND_SECONDS) >= RESEND_SECONDS / 2]

@@ -1,10 +1,10 @@
-"""The ticks of a device's streams: one symbol a tick on a steady clock, durable before anybody may send it.
+"""The ticks of a device's streams: one symbol a tick on a steady clock, reserved before it is drawn.
 
 A tick is drawn for when it comes or not at all: one that is overdue, because the machine slept or the clock was set, is
 absent and never made up for. Only a recording still knows the readings of past ticks, and may catch up a little.
 
-A tick is counted in its windows once its symbol is durable, and a window leaves at the first tick at or after its end.
-A symbol or a count that cannot be made durable is thrown away, and never drawn again.
+A tick is counted in its windows once the outbox has its symbol, and a window leaves at the first tick at or after its
+end. A tick that the outbox cannot reserve is not drawn for; a count that cannot be made durable is thrown away.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from contract.errors import StatusCode
-from edge_agent.outbox import Outbox
+from edge_agent.outbox import Outbox, OutboxFullError
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors import Sensor
 from edge_agent.stream import Sensors, SharedSensor, Stream, check_lines
@@ -66,6 +66,7 @@ class Ticker:
     Attributes:
         streams: in the order of their policies.
         storage_trouble: what keeps symbols from becoming durable, if anything does.
+        not_drawn: ticks since the start that were not drawn for because of that.
         stopping: set it to draw no more; a signal handler may.
     """
 
@@ -79,6 +80,7 @@ class Ticker:
         self._sensors = Sensors()
         self.streams: list[Stream] = []
         self.storage_trouble: StatusCode | None = None
+        self.not_drawn = 0
         self.stopping = False
 
     def begin(self, plans: Sequence[StreamPlan], sensors: Sequence[Sensor]) -> None:
@@ -143,6 +145,15 @@ class Ticker:
         due = [(s.plan.time_of(s.next_tick) - now) / 1e6 for s in self.streams if not s.finished]
         return max(0.0, min([IDLE_SECONDS, *due]))
 
+    def settle(self) -> None:
+        """Draw nothing any more, and let frames that are not full leave.
+
+        Raises:
+            sqlite3.Error: the outbox does not take it.
+        """
+        self.stopping = True
+        self._outbox.settle()
+
     def close_frames(self) -> None:
         """Let frames that are not full leave.
 
@@ -188,16 +199,20 @@ class Ticker:
         return True
 
     def _tick(self, stream: Stream) -> None:
-        """Draw for one tick and commit it; what cannot be committed is thrown away."""
+        """Draw for one tick, if the outbox has reserved it, and hand it over."""
         tick = stream.next_tick
         stream.next_tick += 1
         if stream.sensor.finished(tick):
             stream.finished = True
             return
         state = stream.observe(tick)
+        reserved = False
         try:
+            self._outbox.reserve(stream.plan, tick)
+            reserved = True
             self._outbox.append(stream.plan, tick, stream.mechanism.draw(tick, state))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OutboxFullError) as error:
+            self.not_drawn += not reserved
             self.storage_failed(error)
         else:
             self.storage_trouble = None
@@ -207,12 +222,12 @@ class Ticker:
                 stream.windows.observe(tick, state)
         self._release(stream, tick)
 
-    def storage_failed(self, error: sqlite3.Error) -> None:
+    def storage_failed(self, error: sqlite3.Error | OutboxFullError) -> None:
         """Remember that the outbox took nothing, and tell the journal when that begins."""
-        full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        full = isinstance(error, OutboxFullError) or error.sqlite_errorcode == sqlite3.SQLITE_FULL
         trouble = StatusCode.STORAGE_FULL if full else StatusCode.STORAGE
         if trouble != self.storage_trouble:
-            _log.error("outbox %s: %s; what is drawn is thrown away", self._outbox.path, error)
+            _log.error("outbox %s: %s; nothing is drawn until it takes something again", self._outbox.path, error)
         self.storage_trouble = trouble
 
     def _release(self, stream: Stream, tick: int) -> None:
@@ -220,7 +235,7 @@ class Ticker:
         if closed := stream.windows.close(tick):
             try:
                 self._outbox.append_windows(stream.plan, closed)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, OutboxFullError) as error:
                 self.storage_failed(error)
 
 

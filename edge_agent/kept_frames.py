@@ -1,0 +1,240 @@
+"""The frames of an outbox, from when they are sealed until they are safe elsewhere, within a limit.
+
+What may be forgotten is remembered in memory and deleted in the next transaction that there is anyway; after a crash
+it is sent again. A frame that is covered by a watermark which anybody could have written is kept for a grace period,
+and is sent again if a later watermark misses it.
+
+When there is no room, covered frames go first. After that either nothing is taken any more, or the oldest frame is
+dropped, for good: the next one of its sequence then accounts for its ticks, so that nobody waits for them. The newest
+frame of a sequence is never dropped.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from contract.frames import SYMBOLS, Gap, decode_symbols, encode_symbols
+from contract.measure_frames import MEASURE, decode_measure, encode_measure
+from contract.window_frames import decode_window, encode_window
+from host.database import transaction
+
+__all__ = ["FRAMES_SCHEMA", "Keeping", "KeptFrame", "KeptFrames"]
+
+FRAMES_SCHEMA = """
+    CREATE TABLE frames (
+        id INTEGER PRIMARY KEY, stream TEXT NOT NULL, previous INTEGER NOT NULL, last INTEGER NOT NULL,
+        payload BLOB NOT NULL);
+"""
+MOST_COVERED = 20_000
+"""So many frames at most wait to be deleted, with a grace period or without."""
+_SLACK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How an outbox keeps things.
+
+    Attributes:
+        by_tick: whether each tick is committed before the next; else a frame is, when it is full.
+        max_bytes: the most that frames may take on the disk, together with what belongs to them.
+        drop_oldest: what happens when they do: the oldest is dropped, or no tick is drawn any more.
+    """
+
+    by_tick: bool = False
+    max_bytes: int = 64 << 20
+    drop_oldest: bool = False
+
+
+class KeptFrame(NamedTuple):
+    """A frame: its id, its stream or its window's sequence, and its bytes."""
+
+    id: int
+    sequence: str
+    payload: bytes
+
+
+class KeptFrames:
+    """The frames; of a database that one connection uses.
+
+    Args:
+        now: a monotonic time in seconds.
+
+    Attributes:
+        keeping: how they are kept.
+        dropped: frames that were dropped since the start.
+    """
+
+    def __init__(self, db: sqlite3.Connection, keeping: Keeping, now: Callable[[], float] = time.monotonic) -> None:
+        self._db = db
+        self.keeping = keeping
+        self._now = now
+        (self._page_size,) = db.execute("PRAGMA page_size").fetchone()
+        self._newest, self._count = db.execute("SELECT COALESCE(MAX(id), 0), COUNT(*) FROM frames").fetchone()
+        self._covered: dict[int, float] = {}  # when each may be deleted
+        self._prefix: dict[str, tuple[int, int]] = {}  # of each sequence: all up to (id, last) are covered
+        self._reach: dict[str, int] = {}  # of each sequence: none above this id is covered
+        self._deleted: set[int] = set()
+        self.dropped = 0
+
+    @contextmanager
+    def changing(self, *, forced: bool) -> Iterator[None]:
+        """One transaction, which also deletes what need not be kept; inside another one, it is part of that.
+
+        Args:
+            forced: whether it, and all before it, outlasts a power cut.
+        """
+        if self._db.in_transaction:
+            yield
+            return
+        before = self._count, self.dropped
+        self._deleted.clear()
+        self._db.execute(f"PRAGMA synchronous = {'FULL' if forced else 'NORMAL'}")
+        try:
+            with transaction(self._db):
+                now = self._now()
+                self._delete(one for one, until in self._covered.items() if until <= now)
+                yield
+        except BaseException:
+            self._count, self.dropped = before
+            raise
+        for one in self._deleted:
+            self._covered.pop(one, None)
+
+    def add(self, sequence: str, previous: int, last: int, payload: bytes) -> None:
+        """Keep a frame; in a transaction."""
+        self._newest += 1
+        self._count += 1
+        self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?)", (self._newest, sequence, previous, last, payload))
+
+    def next(self, after: int) -> KeptFrame | None:
+        """The oldest frame with an id above `after` that is not known to be safe elsewhere."""
+        for row in self._db.execute("SELECT id, stream, payload FROM frames WHERE id > ? ORDER BY id", (after,)):
+            if row[0] not in self._covered:
+                return KeptFrame(*row)
+        return None
+
+    def forget(self, one: int) -> None:
+        """Forget one frame."""
+        if self._db.execute("SELECT 1 FROM frames WHERE id = ?", (one,)).fetchone():
+            self._covered[one] = 0.0
+            self._delete_some()
+
+    def forget_committed(
+        self, sequence: str, through: int, gaps: Sequence[Gap], *, sent_through: int, grace: float
+    ) -> tuple[int, list[int]]:
+        """Forget the frames that are durable elsewhere; those that an earlier watermark covered may be live again.
+
+        Args:
+            through, gaps: what is durable, as in `contract.frames.StreamCommit`.
+            sent_through: the newest frame that has been sent; none above it is forgotten, whatever is said.
+            grace: seconds for which they are kept all the same.
+
+        Returns:
+            The number of frames newly forgotten, and the ids of the frames that hold ticks of a gap.
+        """
+        until = self._now() + grace if grace else 0.0
+        edge = gaps[0].after if gaps else through
+        prefix, last_of_prefix = self._prefix.get(sequence, (0, -1))
+        if edge < last_of_prefix:
+            prefix, last_of_prefix = 0, -1
+        reach = self._reach.get(sequence, 0)
+        before, missing, whole = len(self._covered), list[int](), True
+        rows = self._db.execute(
+            "SELECT id, previous, last FROM frames WHERE id > ? AND id <= ? AND stream = ? ORDER BY id",
+            (prefix, sent_through, sequence),
+        )
+        for one, previous, last in rows:
+            if last > through and one > reach:
+                break
+            if last > through or any(previous < gap.through and last > gap.after for gap in gaps):
+                whole = False
+                before -= self._covered.pop(one, None) is not None
+                if last <= through:
+                    missing.append(one)
+                continue
+            self._covered[one] = min(until, self._covered.get(one, until))
+            self._reach[sequence] = max(one, self._reach.get(sequence, 0))
+            if whole:
+                prefix, last_of_prefix = one, last
+        self._prefix[sequence] = prefix, last_of_prefix
+        forgotten = len(self._covered) - before
+        self._delete_some()
+        return forgotten, missing
+
+    @property
+    def covered(self) -> int:
+        """The number of frames that wait to be deleted."""
+        return len(self._covered)
+
+    def depth(self) -> int:
+        """The number of frames that are not known to be safe elsewhere."""
+        return int(self._count - len(self._covered))
+
+    def used(self) -> int:
+        """Bytes on the disk that are in use."""
+        (pages,) = self._db.execute("PRAGMA page_count").fetchone()
+        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
+        return int((pages - free) * self._page_size)
+
+    def takes(self, size: int) -> bool:
+        """Whether there is room for a frame of so many bytes, or could be made."""
+        return bool(self._covered) or self.keeping.drop_oldest or self.has_room(size)
+
+    def make_room(self, size: int) -> bool:
+        """Delete what may be deleted, if there is no room for a frame of so many bytes; whether there is room then.
+
+        In a transaction.
+        """
+        if not self.has_room(size):
+            self._delete(self._covered)
+        while not (room := self.has_room(size)) and self.keeping.drop_oldest and self._drop_oldest():
+            pass
+        return room
+
+    def has_room(self, size: int) -> bool:
+        """Whether there is room for a frame of so many bytes as it is."""
+        return self.used() + size + _SLACK <= self.keeping.max_bytes
+
+    def _drop_oldest(self) -> bool:
+        """Drop the oldest frame that another of its sequence follows, which then accounts for its ticks as well."""
+        for one, sequence, previous in self._db.execute("SELECT id, stream, previous FROM frames ORDER BY id"):
+            following = self._db.execute(
+                "SELECT id, payload FROM frames WHERE id > ? AND stream = ? ORDER BY id LIMIT 1", (one, sequence)
+            ).fetchone()
+            if following is not None:
+                self._delete([one])
+                self._db.execute(
+                    "UPDATE frames SET previous = ?, payload = ? WHERE id = ?",
+                    (previous, _accounting(following[1], previous), following[0]),
+                )
+                self.dropped += 1
+                return True
+        return False
+
+    def _delete_some(self) -> None:
+        """Do not let too much wait for a transaction."""
+        if len(self._covered) > MOST_COVERED:
+            for one in list(self._covered)[: len(self._covered) - MOST_COVERED // 2]:
+                self._covered[one] = 0.0
+            with self.changing(forced=False):
+                pass
+
+    def _delete(self, ids: Iterable[int]) -> None:
+        fresh = set(ids) - self._deleted
+        self._db.executemany("DELETE FROM frames WHERE id = ?", [(one,) for one in sorted(fresh)])
+        self._deleted |= fresh
+        self._count -= len(fresh)
+
+
+def _accounting(payload: bytes, previous: int) -> bytes:
+    """A frame that accounts for the ticks after `previous`."""
+    if payload[0] == SYMBOLS:
+        return encode_symbols(replace(decode_symbols(payload), previous=previous))
+    if payload[0] == MEASURE:
+        return encode_measure(replace(decode_measure(payload), previous=previous))
+    return encode_window(replace(decode_window(payload), previous=previous))
