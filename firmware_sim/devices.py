@@ -39,6 +39,7 @@ def write_device(
     forget: str = "committed",
     status_seconds: float = 30.0,
     drain_seconds: float = 10.0,
+    grace_seconds: float = 0.0,
 ) -> Path:
     """Write the configuration of one device that replays a recording.
 
@@ -61,6 +62,7 @@ def write_device(
         "forget": forget,
         "status_seconds": float(status_seconds),
         "drain_seconds": float(drain_seconds),
+        "grace_seconds": float(grace_seconds),
     }
     epsilon = policy.guarantee.epsilon if isinstance(policy, Policy) else policy.epsilon
     kind = "ceiling" if isinstance(policy, Policy) else "measurement_ceiling"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from contract.frames import Gap
 from contract.noise_table import NoiseTable
+from edge_agent.kept_frames import Keeping
 from edge_agent.outbox import Outbox, OutboxError
 from tests.support.agents import stream_plan
 from tests.support.brokers import PATIENCE
@@ -21,8 +22,11 @@ from tests.support.outboxes import symbol_frames
 PLAN = stream_plan()
 
 
-def new_outbox(folder: Path) -> Outbox:
-    outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
+BY_TICK = Keeping(by_tick=True)
+
+
+def new_outbox(folder: Path, keeping: Keeping | None = None) -> Outbox:
+    outbox = Outbox(folder / "outbox.sqlite", "home", "watch", keeping)
     outbox.register(PLAN)
     return outbox
 
@@ -57,10 +61,10 @@ def test_frames_of_a_table_have_one_size_whatever_its_symbols_and_the_policy_tha
     for number, symbol in enumerate((0, 1, 2)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        outbox = new_outbox(folder)
+        outbox = new_outbox(folder, BY_TICK)
         outbox.append(stream_plan(table=NoiseTable(((1, 2), (3, 4)))), 1, bytes((symbol,)))
         outbox.close()
-        outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
+        outbox = new_outbox(folder)
         outbox.append(stream_plan(version=2, frame_ticks=40), 2, b"\0")
         sizes.add(len(outbox._db.execute("SELECT payload FROM frames").fetchone()[0]))
         assert (symbol_frames(outbox)[0].bits, symbol_frames(outbox)[0].symbols) == (2, bytes([symbol]))
@@ -86,7 +90,7 @@ def test_whatever_is_appended_comes_out_once_and_in_order(
 ) -> None:
     """`crashes` reopen the file, as after SIGKILL; `drains` close a frame early, as after SIGTERM."""
     folder = tmp_path_factory.mktemp("outbox")
-    outbox = new_outbox(folder)
+    outbox = new_outbox(folder, BY_TICK)
     tick, expected = 0, {}
     for step, jump in enumerate(ticks):
         tick += jump
@@ -96,7 +100,7 @@ def test_whatever_is_appended_comes_out_once_and_in_order(
             outbox.close_frame(PLAN)
         if step in crashes:
             outbox.close()
-            outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
+            outbox = Outbox(folder / "outbox.sqlite", "home", "watch", BY_TICK)
             assert outbox.register(PLAN) == tick
     outbox.close_frame(PLAN)
     frames = symbol_frames(outbox)
@@ -120,12 +124,12 @@ def test_only_what_is_durable_elsewhere_is_forgotten(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
     for tick in range(50):
         outbox.append(PLAN, tick, b"\0")
-    assert outbox.forget_committed("other", 1000, ()) == (0, [])
-    assert outbox.forget_committed("hr", 8, ()) == (0, [])
-    assert outbox.forget_committed("hr", 9, ()) == (1, [])
-    assert outbox.forget_committed("hr", 39, (Gap(19, 20),)) == (2, [3])
+    assert outbox.forget_committed("other", 1000, (), sent_through=100, grace=0.0) == (0, [])
+    assert outbox.forget_committed("hr", 8, (), sent_through=100, grace=0.0) == (0, [])
+    assert outbox.forget_committed("hr", 9, (), sent_through=100, grace=0.0) == (1, [])
+    assert outbox.forget_committed("hr", 39, (Gap(19, 20),), sent_through=100, grace=0.0) == (2, [3])
     assert [f.first for f in symbol_frames(outbox)] == [20, 40]
-    assert outbox.forget_committed("hr", 2**40, ()) == (2, [])
+    assert outbox.forget_committed("hr", 2**40, (), sent_through=100, grace=0.0) == (2, [])
     assert outbox.depth() == 0
 
 
@@ -133,7 +137,8 @@ def test_forgotten_frames_do_not_make_their_ticks_new(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
     for tick in range(10):
         outbox.append(PLAN, tick, b"\0")
-    outbox.forget_committed("hr", 9, ())
+    outbox.forget_committed("hr", 9, (), sent_through=100, grace=0.0)
+    outbox.settle()
     outbox.close()
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
     assert outbox.register(PLAN) == 9

@@ -134,6 +134,7 @@ def test_a_restart_does_not_put_streams_of_one_clock_apart(tmp_path: Path) -> No
     device._ticks.catch_up()
     clock.now += SECOND
     device._ticks._tick(device._ticks.streams[0])
+    device._ticks.settle()
     device._outbox.close()
     again = agent(tmp_path, JumpingClock(1001 * SECOND), Counted(float), ONE, TWO)
     assert [stream.next_tick for stream in again._ticks.streams] == [1003, 1003]

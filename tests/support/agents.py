@@ -76,6 +76,7 @@ def agent_plan(folder: Path, broker: Broker, *streams: StreamPlan, **changes: An
         forget="puback",
         drain_seconds=PATIENCE,
         status_seconds=1.0,
+        grace_seconds=0.0,
         streams=streams or (stream_plan(),),
     )
     return replace(plan, **changes)
