@@ -9,7 +9,8 @@ What cannot be reserved must not be drawn. What was drawn and cannot be written 
 before the next tick. Where each tick is to be committed before the next, ticks are written one by one instead.
 
 A window's counts come here once, with their noise, and are a frame at once; the window's index is committed with it, so
-that none is released twice. Such frames are kept under the name of their sequence, `{stream}/{window}`, by index.
+that none is released twice, and so is what was drawn for its ticks. Such frames are kept under the name of their
+sequence, `{stream}/{window}`, by index.
 """
 
 from __future__ import annotations
@@ -18,15 +19,14 @@ import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from contract.errors import FuguError, Reason
-from contract.frames import Gap, SymbolFrame, encode_symbols
-from contract.measure_frames import MeasureFrame, encode_measure, unpack_released
+from contract.frames import Gap
 from contract.window_frames import WindowFrame, encode_window, sequence_name
 from edge_agent.binding import BINDING_SCHEMA, bind
 from edge_agent.kept_frames import FRAMES_SCHEMA, Keeping, KeptFrame, KeptFrames
+from edge_agent.open_frame import OpenFrame
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.window import ClosedWindow
 from host.database import OUTBOX, open_database, transaction
@@ -55,48 +55,6 @@ class OutboxFullError(FuguError, reason=Reason.OUTBOX):
     """The outbox has no room, and is not allowed to drop what it holds."""
 
 
-@dataclass(slots=True)
-class _Line:
-    """A stream on its way into frames.
-
-    Attributes:
-        reserved: no tick above it may have been drawn, as far as the disk knows.
-        last: the last tick that was drawn, or may have been before a restart.
-        last_framed: the last tick of the newest frame.
-        first, outputs: what was drawn and is in no frame yet, of consecutive ticks.
-        version, frame_ticks, bits: of the policy that it was drawn under.
-    """
-
-    reserved: int
-    last: int
-    last_framed: int
-    first: int = 0
-    version: int = 0
-    frame_ticks: int = 0
-    bits: int = 0
-    outputs: list[bytes] = field(default_factory=list)
-
-    def goes_on(self, plan: StreamPlan, tick: int) -> bool:
-        """Whether a tick belongs into the frame that is under way."""
-        count = len(self.outputs)
-        return tick == self.first + count and plan.version == self.version and count < self.frame_ticks
-
-    def take(self, tick: int, output: bytes, version: int, frame_ticks: int, bits: int) -> None:
-        """Add what was drawn for a tick."""
-        if not self.outputs:
-            self.first, self.version, self.frame_ticks, self.bits = tick, version, frame_ticks, bits
-        self.outputs.append(output)
-
-    def frame(self) -> bytes:
-        """What is in no frame yet, as one: filled up to a full one; symbols of some bits, or points."""
-        padding = self.frame_ticks - len(self.outputs)
-        head = self.version, self.last_framed, self.first
-        if self.bits:
-            return encode_symbols(SymbolFrame(*head, b"".join(self.outputs), padding, self.bits))
-        points = tuple(map(unpack_released, self.outputs))
-        return encode_measure(MeasureFrame(*head, len(points[0].point), points, padding))
-
-
 class Outbox:
     """The outbox of one device; used from one thread.
 
@@ -113,7 +71,7 @@ class Outbox:
     def __init__(self, path: str | Path, fleet: str, device: str, keeping: Keeping | None = None) -> None:
         self.path = Path(path)
         self._by_tick = keeping is not None and keeping.by_tick
-        self._lines: dict[str, _Line] = {}
+        self._open: dict[str, OpenFrame] = {}
         self._db = open_database(
             self.path,
             OUTBOX,
@@ -178,14 +136,15 @@ class Outbox:
             self._db.execute("INSERT INTO streams VALUES (?, ?, ?, ?, ?)", (plan.stream, *row))
         if row[:2] != (plan.epoch_us, plan.period_us):
             raise OutboxError(f"the clock of stream {plan.stream} has changed: give the stream a new name")
-        if plan.stream not in self._lines:
-            self._lines[plan.stream] = line = _Line(row[2], row[2], row[3])
+        if plan.stream not in self._open:
+            self._open[plan.stream] = frame = OpenFrame(row[2], row[2], row[3])
             for pending in self._db.execute(
                 "SELECT tick, output, version, frame_ticks, bits FROM pending WHERE stream = ? ORDER BY tick",
                 (plan.stream,),
             ):
-                line.take(*pending)
-        return self._lines[plan.stream].last
+                frame.take(*pending)
+            frame.stored = len(frame.outputs)
+        return self._open[plan.stream].last
 
     def register_window(self, stream: str, window: WindowPlan) -> int:
         """Make a window of a stream known.
@@ -213,11 +172,11 @@ class Outbox:
         """If what is done in here fails, streams and windows that were registered in it were never known."""
         tables = (("streams", "stream"), ("windows", "stream, window"))
         before = [set(self._db.execute(f"SELECT {key} FROM {table}")) for table, key in tables]
-        lines = dict(self._lines)
+        before_open = dict(self._open)
         try:
             yield
         except BaseException:
-            self._lines = lines
+            self._open = before_open
             with suppress(sqlite3.Error), transaction(self._db):
                 for (table, key), known in zip(tables, before, strict=True):
                     new = [row for row in self._db.execute(f"SELECT {key} FROM {table}") if row not in known]
@@ -235,13 +194,13 @@ class Outbox:
             sqlite3.Error: the disk does not take it; the tick must not be drawn.
             OutboxFullError: there is no room; the tick must not be drawn.
         """
-        line = self._lines[plan.stream]
+        frame = self._open[plan.stream]
         through = tick + plan.frame_ticks - 1
-        closed = bool(line.outputs) and not line.goes_on(plan, tick)
+        closed = bool(frame.outputs) and not frame.goes_on(plan, tick)
         if closed:
-            self._seal(plan, line, through)
-        if plan.noise is not None and (not line.outputs if self._by_tick else tick > line.reserved):
-            self._begin_frame(plan, line, through)
+            self._seal(plan, frame, through)
+        if plan.noise is not None and (not frame.outputs if self._by_tick else tick > frame.reserved):
+            self._begin_frame(plan, frame, through)
         return closed
 
     def append(self, plan: StreamPlan, tick: int, drawn: bytes | None) -> bool:
@@ -256,8 +215,8 @@ class Outbox:
             OutboxFullError: there is no room for it.
             OutboxError: if the tick is not later than every one before.
         """
-        line = self._lines[plan.stream]
-        if tick <= line.last:
+        frame = self._open[plan.stream]
+        if tick <= frame.last:
             raise OutboxError(f"tick {tick} of stream {plan.stream} was committed before")
         closed = self.reserve(plan, tick)
         row = None if plan.noise is None or drawn is None else (plan.version, plan.frame_ticks, plan.noise.bits)
@@ -266,13 +225,14 @@ class Outbox:
                 self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (tick, plan.stream))
                 if row is not None:
                     self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", (plan.stream, tick, drawn, *row))
-            line.reserved = tick
-        line.last = tick
+            frame.reserved = tick
+        frame.last = tick
         if row is None or drawn is None:
             return closed
-        line.take(tick, drawn, *row)
-        if len(line.outputs) >= plan.frame_ticks:
-            self._seal(plan, line, tick + plan.frame_ticks)
+        frame.take(tick, drawn, *row)
+        frame.stored = len(frame.outputs) if self._by_tick else frame.stored
+        if len(frame.outputs) >= plan.frame_ticks:
+            self._seal(plan, frame, tick + plan.frame_ticks)
             closed = True
         return closed
 
@@ -282,10 +242,10 @@ class Outbox:
         Returns:
             Whether there was anything.
         """
-        line = self._lines[plan.stream]
-        if not line.outputs:
+        frame = self._open[plan.stream]
+        if not frame.outputs:
             return False
-        self._seal(plan, line, line.reserved)
+        self._seal(plan, frame, frame.reserved)
         return True
 
     def settle(self) -> None:
@@ -295,21 +255,23 @@ class Outbox:
             sqlite3.Error: the disk does not take it.
         """
         with self._changing(forced=True):
-            for stream, line in self._lines.items():
-                self._write(stream, line, line.last)
-        for line in self._lines.values():
-            self._written(line, line.last)
+            for stream, frame in self._open.items():
+                self._write(stream, frame, frame.last)
+        for frame in self._open.values():
+            self._written(frame, frame.last)
 
     def append_windows(self, plan: StreamPlan, closed: Sequence[ClosedWindow]) -> None:
         """Turn the noisy counts of windows that have ended into frames; force them to disk.
+
+        What was drawn for the ticks that they count is forced to disk with them.
 
         Raises:
             sqlite3.Error: if they could not be made durable; they must not be released any other way.
             OutboxFullError: there is no room for them; the same.
             OutboxError: if a window is not later than every committed one of its name.
         """
-        line = self._lines[plan.stream]
-        reserved = max(line.reserved, line.last)
+        frame = self._open[plan.stream]
+        reserved = max(frame.reserved, frame.last)
         with self._changing(forced=True):
             for one in closed:
                 window, index = one.window, one.index
@@ -320,15 +282,18 @@ class Outbox:
                 if previous >= index:
                     raise OutboxError(f"window {index} of {plan.stream}/{window.name} was committed before")
                 ticks = (window.first(index), window.length)
-                frame = WindowFrame(plan.version, window.name, previous, index, *ticks, one.observed, one.counts)
-                payload = encode_window(frame)
+                counts = WindowFrame(plan.version, window.name, previous, index, *ticks, one.observed, one.counts)
+                payload = encode_window(counts)
                 if not self.frames.make_room(len(payload)):
                     raise self._full()
                 self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (index, *key))
                 self.frames.add(sequence_name(*key), previous, index, payload)
-            if reserved > line.reserved:
+            if reserved > frame.reserved:
                 self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (reserved, plan.stream))
-        line.reserved = reserved
+            pending = [(plan.stream, *row) for row in frame.rows()]
+            self._db.executemany("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", pending)
+        frame.reserved = reserved
+        frame.stored = len(frame.outputs)
 
     def next_frame(self, after: int) -> KeptFrame | None:
         """The oldest frame with an id above `after`."""
@@ -366,7 +331,7 @@ class Outbox:
             yield
         self._stored_counter = counter
 
-    def _begin_frame(self, plan: StreamPlan, line: _Line, through: int) -> None:
+    def _begin_frame(self, plan: StreamPlan, frame: OpenFrame, through: int) -> None:
         """Find room for another frame, and reserve its ticks."""
         size = _size(plan)
         if (room := self.frames.takes(size)) and not (self._by_tick and self.frames.has_room(size)):
@@ -374,35 +339,35 @@ class Outbox:
                 if (room := self.frames.make_room(size)) and not self._by_tick:
                     self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (through, plan.stream))
             if room and not self._by_tick:
-                line.reserved = through
+                frame.reserved = through
         if not room:
             raise self._full()
 
     def _full(self) -> OutboxFullError:
         return OutboxFullError(f"the {self.frames.keeping.max_bytes} bytes that it may take are used")
 
-    def _seal(self, plan: StreamPlan, line: _Line, through: int) -> None:
+    def _seal(self, plan: StreamPlan, frame: OpenFrame, through: int) -> None:
         """Write the frame under way, and reserve ticks through a later one if there is room for their frame."""
         with self._changing(forced=True):
-            reserved = through if not self._by_tick and self.frames.make_room(_size(plan)) else line.reserved
-            self._write(plan.stream, line, max(reserved, line.reserved))
-        self._written(line, max(reserved, line.reserved))
+            reserved = through if not self._by_tick and self.frames.make_room(_size(plan)) else frame.reserved
+            self._write(plan.stream, frame, max(reserved, frame.reserved))
+        self._written(frame, max(reserved, frame.reserved))
 
-    def _write(self, stream: str, line: _Line, reserved: int) -> None:
-        last_framed = line.last_framed
-        if line.outputs:
-            last_framed = line.first + len(line.outputs) - 1
-            self.frames.add(stream, line.last_framed, last_framed, line.frame())
+    def _write(self, stream: str, frame: OpenFrame, reserved: int) -> None:
+        last_framed = frame.last_framed
+        if frame.outputs:
+            last_framed = frame.first + len(frame.outputs) - 1
+            self.frames.add(stream, frame.last_framed, last_framed, frame.encode())
             self._db.execute("DELETE FROM pending WHERE stream = ?", (stream,))
         self._db.execute(
             "UPDATE streams SET reserved = ?, last_framed = ? WHERE stream = ?", (reserved, last_framed, stream)
         )
 
-    def _written(self, line: _Line, reserved: int) -> None:
-        if line.outputs:
-            line.last_framed = line.first + len(line.outputs) - 1
-            line.outputs = []
-        line.reserved = reserved
+    def _written(self, frame: OpenFrame, reserved: int) -> None:
+        if frame.outputs:
+            frame.last_framed = frame.first + len(frame.outputs) - 1
+            frame.outputs, frame.stored = [], 0
+        frame.reserved = reserved
 
 
 def _size(plan: StreamPlan) -> int:

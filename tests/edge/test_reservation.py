@@ -1,0 +1,325 @@
+"""A tick is drawn for at most once, whatever dies between any two steps, and although most ticks are in memory only."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contract.frames import decode_symbols
+from edge_agent.kept_frames import Keeping, KeptFrames
+from edge_agent.outbox import Outbox, OutboxError
+from edge_agent.window import ClosedWindow
+from tests.support.agents import stream_plan, window_plan
+from tests.support.outboxes import symbol_frames
+
+PLAN = stream_plan(frame_ticks=4, windows=(window_plan(),))
+
+
+def opened(folder: Path, keeping: Keeping | None = None) -> tuple[Outbox, int]:
+    outbox = Outbox(folder / "outbox.sqlite", "home", "watch", keeping)
+    outbox.register_window("hr", PLAN.windows[0])
+    return outbox, outbox.register(PLAN)
+
+
+def test_nothing_of_a_frame_under_way_is_on_the_disk_but_its_reservation(tmp_path: Path) -> None:
+    outbox, _ = opened(tmp_path)
+    changes = outbox._db.total_changes
+    outbox.append(PLAN, 10, b"\1")
+    reserved = outbox._db.total_changes
+    assert reserved == changes + 1
+    for tick in (11, 12):
+        outbox.append(PLAN, tick, b"\1")
+    assert outbox._db.total_changes == reserved
+    outbox.append(PLAN, 13, b"\1")
+    sealed = outbox._db.total_changes
+    assert sealed == reserved + 2, "the frame, and the stream with the next reservation"
+    for tick in (14, 15, 16):
+        outbox.append(PLAN, tick, b"\1")
+    assert outbox._db.total_changes == sealed
+    outbox.close()
+    again, last = opened(tmp_path)
+    assert last == 17, "the ticks 14 to 17 were reserved, and three of them drawn for"
+    assert [(frame.first, frame.last) for frame in symbol_frames(again)] == [(10, 13)]
+    with pytest.raises(OutboxError, match="tick 17 of stream hr was committed before"):
+        again.append(PLAN, 17, b"\0")
+
+
+def test_an_orderly_stop_seals_and_gives_back_what_is_reserved(tmp_path: Path) -> None:
+    outbox, _ = opened(tmp_path)
+    for tick in range(10, 16):
+        outbox.append(PLAN, tick, b"\1")
+    outbox.settle()
+    outbox.close()
+    again, last = opened(tmp_path)
+    assert last == 15
+    assert [(frame.first, frame.last, frame.padding) for frame in symbol_frames(again)] == [(10, 13, 0), (14, 15, 2)]
+    again.settle()
+    again.close()
+    assert opened(tmp_path)[1] == 15, "who stops without a tick gives back nothing"
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(1, 6), st.sampled_from(["", "", "", "crash", "stop", "close"])), max_size=40)
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_crashes_frames_come_out_once_and_in_order(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]]
+) -> None:
+    """After a crash the ticks of the frame under way are absent, and none of them can be drawn again."""
+    folder = tmp_path_factory.mktemp("outbox")
+    outbox, tick = opened(folder)
+    drawn: dict[int, int] = {}
+    under_way: list[int] = []
+    for number, (jump, then) in enumerate(steps):
+        tick += jump
+        if under_way and (tick != under_way[-1] + 1):
+            under_way.clear()
+        outbox.append(PLAN, tick, bytes((number % 2,)))
+        drawn[tick] = number % 2
+        under_way = [] if len(under_way) == PLAN.frame_ticks - 1 else [*under_way, tick]
+        if then == "close":
+            outbox.close_frame(PLAN)
+            under_way.clear()
+        elif then:
+            if then == "stop":
+                outbox.settle()
+                under_way.clear()
+            outbox.close()
+            outbox, last = opened(folder)
+            assert last == tick if then == "stop" else tick <= last <= tick + PLAN.frame_ticks
+            for lost in under_way:
+                del drawn[lost]
+            under_way.clear()
+            tick = last
+    outbox.settle()
+    frames = symbol_frames(outbox)
+    assert {f.first + i: symbol for f in frames for i, symbol in enumerate(f.symbols)} == drawn
+    assert sum(len(f.symbols) for f in frames) == len(drawn)
+    assert [f.previous for f in frames] == [-1, *(f.last for f in frames[:-1])][: len(frames)]
+    outbox.close()
+
+
+def test_what_was_drawn_waits_while_the_disk_takes_nothing_and_no_more_is_drawn(tmp_path: Path) -> None:
+    outbox, _ = opened(tmp_path)
+    for tick in range(10, 13):
+        outbox.append(PLAN, tick, b"\1")
+    with refusing(outbox):
+        with pytest.raises(sqlite3.OperationalError):
+            outbox.append(PLAN, 13, b"\0")
+        for tick in range(14, 30):
+            with pytest.raises(sqlite3.OperationalError):
+                outbox.reserve(PLAN, tick)
+        assert symbol_frames(outbox) == []
+    outbox.append(PLAN, 30, b"\1")
+    outbox.settle()
+    frames = symbol_frames(outbox)
+    assert [(f.first, f.symbols) for f in frames] == [(10, b"\1\1\1\0"), (30, b"\1")]
+    outbox.close()
+
+
+@contextmanager
+def refusing(outbox: Outbox) -> Iterator[None]:
+    """A disk that takes nothing."""
+    outbox._db.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_UPDATE else 0)
+    real, outbox._db = outbox._db, Denied(outbox._db)  # type: ignore[assignment]
+    outbox.frames._db = outbox._db
+    try:
+        yield
+    finally:
+        outbox._db = outbox.frames._db = real
+        outbox._db.set_authorizer(None)
+
+
+class Denied:
+    """A connection whose changes fail as those of a broken disk do."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._db, name)
+
+    def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
+        if statement.startswith("UPDATE"):
+            raise sqlite3.OperationalError("disk I/O error")
+        return self._db.execute(statement, *parameters)  # type: ignore[arg-type]
+
+
+# Death between any two statements
+
+
+def live(folder: Path, kill_at: int, keeping: Keeping) -> bool:
+    """A device's life in a process of its own, killed before a statement; whether it came to its end."""
+    child = os.fork()
+    if child == 0:
+        try:
+            _live(folder, kill_at, keeping)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return False
+    assert os.WEXITSTATUS(status) == 0, "the device failed by itself"
+    return True
+
+
+def _live(folder: Path, kill_at: int, keeping: Keeping) -> None:
+    diary = os.open(folder / "diary", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    statements = 0
+    connect = sqlite3.connect
+
+    def died(_statement: str) -> None:
+        nonlocal statements
+        statements += 1
+        if statements == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def connected(*arguments: object, **options: object) -> sqlite3.Connection:
+        db: sqlite3.Connection = connect(*arguments, **options)  # type: ignore[call-overload]
+        db.set_trace_callback(died)
+        return db
+
+    sqlite3.connect = connected  # type: ignore[assignment]
+    outbox, tick = opened(folder, keeping)
+    sent = 0
+    for number in range(11):
+        tick += 1 if number != 6 else 3
+        outbox.reserve(PLAN, tick)
+        symbol = random.SystemRandom().randrange(2)
+        os.write(diary, f"drawn {tick} {symbol}\n".encode())
+        outbox.append(PLAN, tick, bytes((symbol,)))
+        if number == 4:
+            index = outbox.register_window("hr", PLAN.windows[0]) + 1
+            os.write(diary, f"window {index}\n".encode())
+            outbox.append_windows(PLAN, [ClosedWindow(PLAN.windows[0], index, 1, (0,))])
+        while (frame := outbox.next_frame(sent)) is not None:
+            sent = frame.id
+            if frame.sequence == "hr":
+                os.write(diary, f"sent {frame.payload.hex()}\n".encode())
+                last = decode_symbols(frame.payload).last
+                outbox.forget_committed("hr", last, (), sent_through=sent, grace=0.0)
+            else:
+                outbox.forget_frame(sent)
+    outbox.settle()
+    outbox.close()
+    os._exit(0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("keeping", [Keeping(), Keeping(by_tick=True)], ids=["frame", "tick"])
+def test_a_device_killed_before_every_statement_draws_no_tick_twice(tmp_path: Path, keeping: Keeping) -> None:
+    """Its clock stands still meanwhile: each life begins as early as its outbox allows."""
+    kill_at = 1
+    while not live(tmp_path, kill_at, keeping):
+        kill_at += 1
+        assert kill_at < 1000
+    assert kill_at > 60
+    words = [line.split() for line in (tmp_path / "diary").read_text().splitlines()]
+    drawn = {int(word[1]): int(word[2]) for word in words if word[0] == "drawn"}
+    if not keeping.by_tick:  # there a tick is drawn again that was not committed, and which nobody can have seen
+        assert len(drawn) == sum(word[0] == "drawn" for word in words), "a tick was drawn for twice"
+    windows = [word[1] for word in words if word[0] == "window"]
+    sent = [decode_symbols(bytes.fromhex(word[1])) for word in words if word[0] == "sent"]
+    assert len(sent) > len(set(sent)) > 3
+    published: dict[int, int] = {}
+    for frame in set(sent):
+        for i, symbol in enumerate(frame.symbols):
+            assert drawn[frame.first + i] == symbol
+            assert frame.first + i not in published, "a tick is in two frames"
+            published[frame.first + i] = symbol
+    outbox, _ = opened(tmp_path)
+    assert len(windows) >= len(set(windows))
+    outbox.close()
+
+
+# A power cut: what was not flushed is gone
+
+
+@given(
+    jumps=st.lists(st.integers(1, 5), min_size=1, max_size=30),
+    stops=st.sets(st.integers(0, 30), max_size=3),
+)
+@settings(max_examples=25, deadline=None)
+def test_after_a_power_cut_no_tick_is_drawn_again_and_nothing_that_was_sent_has_changed(
+    tmp_path_factory: pytest.TempPathFactory, jumps: list[int], stops: set[int]
+) -> None:
+    """The files as of each flush are all that outlasts a cut before the next one."""
+    folder = tmp_path_factory.mktemp("device")
+    kept: list[Path] = []
+
+    def keep() -> None:
+        kept.append(folder / f"after{len(kept)}")
+        kept[-1].mkdir()
+        for file in folder.glob("outbox.sqlite*"):
+            shutil.copy(file, kept[-1])
+
+    outbox, tick = opened(folder)
+    drawn: list[tuple[int, int]] = []
+    sent: list[tuple[int, bytes]] = []
+    with after_each_flush(keep):
+        keep()
+        for number, jump in enumerate(jumps):
+            tick += jump
+            outbox.reserve(PLAN, tick)
+            drawn.append((len(kept), tick))
+            outbox.append(PLAN, tick, bytes((number % 2,)))
+            if number in stops:
+                outbox.close_frame(PLAN)
+            newest = None
+            while (frame := outbox.next_frame(newest.id if newest else 0)) is not None:
+                newest = frame
+            if newest is not None:
+                sent.append((len(kept), newest.payload))
+    outbox.close()
+    for number, copy in enumerate(kept, 1):
+        again, last = opened(copy)
+        assert all(tick <= last for flushes, tick in drawn if flushes <= number)
+        there = {frame.payload for frame in map(again.next_frame, range(len(jumps) + 1)) if frame is not None}
+        assert {payload for flushes, payload in sent if flushes <= number} <= there
+        again.close()
+
+
+@contextmanager
+def after_each_flush(action: Callable[[], None]) -> Iterator[None]:
+    """Do something after each transaction that was forced to disk."""
+    changing = KeptFrames.changing
+
+    @contextmanager
+    def watched(frames: KeptFrames, *, forced: bool) -> Iterator[None]:
+        outermost = not frames._db.in_transaction
+        with changing(frames, forced=forced):
+            yield
+        if forced and outermost:
+            action()
+
+    KeptFrames.changing = watched  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        KeptFrames.changing = changing  # type: ignore[method-assign]
+
+
+def test_what_was_drawn_for_the_ticks_of_a_window_is_forced_to_disk_with_its_counts(tmp_path: Path) -> None:
+    outbox, _ = opened(tmp_path)
+    for tick in range(10, 13):
+        outbox.append(PLAN, tick, b"\1")
+        if tick < 12:
+            outbox.append_windows(PLAN, [ClosedWindow(PLAN.windows[0], tick, 1, (0,))])
+    outbox.close()
+    again, last = opened(tmp_path)
+    assert last == 13
+    again.append(PLAN, 14, b"\0")
+    again.settle()
+    assert [(f.first, f.symbols, f.padding) for f in symbol_frames(again)] == [(10, b"\1\1", 2), (14, b"\0", 3)]
+    again.close()
