@@ -2,7 +2,8 @@
 
 Of each stream's year a stake of 1 is bet against the class, a 52nd part of it from each week on; what was won under one
 policy is kept when the next comes. An alarm is raised where it reaches streams / rate, so that the probability of any
-false alarm among all streams in a year is at most the rate.
+false alarm among all streams in a year is at most the rate. Stakes of weeks whose symbols are no longer kept are lost
+with them; a week of which some are gone is left out.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class WatchedStream(NamedTuple):
         evidence: the capital of the newest year, at its largest.
         threshold: from which there is an alarm.
         alarm: the tick of the first alarm, or none; exact to a frame.
+        since: the first tick that was looked at, none if there was none.
     """
 
     device: str
@@ -50,6 +52,7 @@ class WatchedStream(NamedTuple):
     evidence: float
     threshold: float
     alarm: int | None
+    since: int | None
 
 
 def watch_store(path: Path, false_alarms: float) -> list[WatchedStream]:
@@ -76,12 +79,13 @@ def watch_store(path: Path, false_alarms: float) -> list[WatchedStream]:
         found = []
         for (device, stream), versions in sorted(policies.items()):
             number = store.stream_id(device, stream)
-            frames = (frame for frame, _ in store.symbols.following(number, 0)) if number is not None else ()
-            found.append(_watched(versions, frames, threshold))
+            gone = 0 if number is None else store.aged.kept(number)
+            frames = (frame for frame, _ in store.symbols.following(number, gone)) if number is not None else ()
+            found.append(_watched(versions, frames, gone, threshold))
     return found
 
 
-def _watched(versions: dict[int, Policy], frames: Iterable[SymbolFrame], threshold: float) -> WatchedStream:
+def _watched(versions: dict[int, Policy], frames: Iterable[SymbolFrame], gone: int, threshold: float) -> WatchedStream:
     newest = versions[max(versions)]
     week = max(1, _WEEK_US // newest.clock.period_us)
     off, notices = _why_off(newest), None
@@ -90,13 +94,15 @@ def _watched(versions: dict[int, Policy], frames: Iterable[SymbolFrame], thresho
         off = "off: with so much noise no departure would be noticed in a week" if notices is None else None
     named = newest.device, newest.stream, newest.version, off, notices
     if off is not None:
-        return WatchedStream(*named, 0.0, threshold, None)
+        return WatchedStream(*named, 0.0, threshold, None, None)
     year = begun = -1
     kept = evidence = 0.0
     bets: Bets | None = None
-    version, after, shift, alarm = 0, 0, 0, None
+    version, after, shift, alarm, since = 0, 0, 0, None, None
     for frame in frames:
         this_week = frame.first // week
+        if this_week * week < gone:
+            continue
         if this_week // WEEKS != year:
             year, kept, evidence, version = this_week // WEEKS, 0.0, 0.0, 0
         if frame.policy_version != version:
@@ -106,6 +112,7 @@ def _watched(versions: dict[int, Policy], frames: Iterable[SymbolFrame], thresho
             bets = None if policy is None or _why_off(policy) else _bets(policy)
         if bets is None:
             continue
+        since = frame.first if since is None else since
         if this_week != begun:
             begun = this_week
             bets.invest(1.0 / WEEKS)
@@ -118,7 +125,7 @@ def _watched(versions: dict[int, Policy], frames: Iterable[SymbolFrame], thresho
         evidence = max(evidence, kept + bets.least)
         if alarm is None and evidence >= threshold:
             alarm = frame.first
-    return WatchedStream(*named, evidence, threshold, alarm)
+    return WatchedStream(*named, evidence, threshold, alarm, since)
 
 
 def _why_off(policy: Policy) -> str | None:

@@ -15,6 +15,7 @@ from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy
 from gateway.chain import simulate
 from gateway.service.model_watch import watch_store
+from gateway.service.store.aged import SYMBOLS
 from tests.support.command import Fugu
 from tests.support.scenes import Scene, policy
 
@@ -122,3 +123,21 @@ def test_with_a_baseline_it_is_off(tmp_path: Path) -> None:
     scene.store.close()
     (found,) = watch_store(scene.path, 0.5)
     assert "baseline" in str(found.off)
+
+
+def test_a_week_of_which_symbols_are_gone_is_left_out_and_the_watch_says_since_when(tmp_path: Path, fugu: Fugu) -> None:
+    scene = Scene(tmp_path / "home.db", 4, (minutes(),))
+    made = frames(1, 0, 3 * WEEK, 0.008, 0.01)
+    scene.record(*made)
+    number = scene.store.stream_id("watch", "hr")
+    assert number is not None
+    whole = watch_store(scene.path, 0.1)[0]
+    assert (whole.since, whole.alarm is None) == (0, False)
+    gone = made[len(made) // 2]
+    scene.store.aged.remove(SYMBOLS, number, gone.first, gone.last + 1)
+    left = watch_store(scene.path, 0.1)[0]
+    assert left.since == next(frame.first for frame in made if frame.first >= 2 * WEEK)
+    assert 1.0 < left.evidence < whole.evidence
+    scene.store.close()
+    text = fugu("gateway", "watch", "--store", scene.path).out
+    assert str(left.since) in text
