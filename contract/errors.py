@@ -229,6 +229,8 @@ class StatusCode(StrEnum):
     """A policy is not valid at this time."""
     POLICY_EXPIRED = "policy-expired"
     """The signed document has expired, and says that the device is silent then."""
+    STOPPED = "stopped"
+    """The gateway has told the device to stop: somebody sends frames under its name that contradict its own."""
     TABLE_REFUSED = "table-refused"
     """The newest table of a measured stream was refused."""
 

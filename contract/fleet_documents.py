@@ -1,4 +1,4 @@
-"""What is signed in a fleet: the root that names the keys, policies, tables, and the time.
+"""What is signed in a fleet: the root that names the keys, policies, tables, the time, and what stops a device.
 
 They are read only after their signatures have been checked; `contract.trust` has the rules.
 """
@@ -31,6 +31,7 @@ __all__ = [
     "PolicyDocument",
     "Role",
     "RootDocument",
+    "StopDocument",
     "TableDocument",
     "TimeDocument",
     "read_document",
@@ -73,7 +74,7 @@ class RootDocument(Document):
 
     Attributes:
         keys: public keys by name.
-        root, policy, gateway: who may sign new roots, policies, and tables and the time. No key is in two roles.
+        root, policy, gateway: who may sign new roots; policies; tables, the time and stops. No key is in two roles.
     """
 
     document: Literal["root"] = "root"
@@ -103,7 +104,7 @@ class RootDocument(Document):
 
     @property
     def gateway_keys(self) -> set[bytes]:
-        """The public keys that may sign tables and the time."""
+        """The public keys that may sign tables, the time and stops."""
         return {public for name, public in self.public_keys.items() if name in self.gateway.names}
 
 
@@ -190,6 +191,19 @@ class TimeDocument(Document):
     document: Literal["time"] = "time"
     fleet: Name
     time: Seconds
+
+
+class StopDocument(Document):
+    """Tells a device to draw nothing more until it has a newer policy document; it can do nothing else.
+
+    Attributes:
+        version: of the newest policy document that does not end the stop.
+    """
+
+    document: Literal["stop"] = "stop"
+    fleet: Name
+    device: Name
+    version: Version
 
 
 class Enrolment(DocumentFile):

@@ -25,6 +25,7 @@ __all__ = [
     "release_topic",
     "root_topic",
     "status_topic",
+    "stop_topic",
     "symbols_topic",
     "table_topic",
     "time_topic",
@@ -51,6 +52,7 @@ Kind = Literal[
     "root",
     "time",
     "health",
+    "stop",
 ]
 
 
@@ -88,6 +90,11 @@ def window_topic(fleet: str, device: str, stream: str) -> str:
 def table_topic(fleet: str, device: str, stream: str) -> str:
     """Topic on which the gateway sends a measured stream's tables to its device."""
     return f"{_ROOT}/{_part(fleet)}/{_part(device)}/table/{_part(stream)}"
+
+
+def stop_topic(fleet: str, device: str) -> str:
+    """Topic on which the gateway tells a device to draw nothing more; retained."""
+    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/stop"
 
 
 def policy_set_topic(fleet: str, device: str) -> str:
@@ -147,7 +154,7 @@ def parse_topic(topic: str) -> Topic:
             return Topic(kind, fleet, "", "")
         case ["fugu", "2", fleet, device, "policy", ("set" | "status") as part]:
             parsed = Topic("policy_set" if part == "set" else "policy_status", fleet, device, "")
-        case ["fugu", "2", fleet, device, ("status" | "committed") as kind]:
+        case ["fugu", "2", fleet, device, ("status" | "committed" | "stop") as kind]:
             parsed = Topic(kind, fleet, device, "")
         case ["fugu", "2", fleet, device, ("symbols" | "window" | "table") as kind, stream]:
             parsed = Topic(kind, fleet, device, stream)

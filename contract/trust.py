@@ -10,8 +10,11 @@ A document is untrusted bytes until all of this holds, checked in this order; th
 5. it is valid now. "Now" never goes back: it is at least the newest time that the gateway has signed;
 6. its guarantees, derived anew, hold, are about what the device's owner has pinned, and keep to the owner's ceilings.
 
+The gateway may also stop a device: nothing is drawn until a policy document is accepted that is newer than the stop
+says. That weakens no guarantee; a stop that is sent again after such a document says nothing any more.
+
 A new root document is signed by enough keys of the old root and enough of its own, and is exactly one version ahead. It
-also forgets the signed time, so that a stolen gateway key that signed a far one does no lasting harm. A new enrolment
+also forgets the signed time and stops, so that a stolen gateway key does no lasting harm. A new enrolment
 with another root ends the trust in every root that was followed before; versions go on all the same. The bytes inside
 an envelope are parsed only after point 2. Whatever is refused changes nothing.
 """
@@ -48,6 +51,7 @@ from contract.fleet_documents import (
     Enrolment,
     PolicyDocument,
     RootDocument,
+    StopDocument,
     TableDocument,
     TimeDocument,
     read_document,
@@ -60,7 +64,7 @@ from contract.policy import Policy
 
 __all__ = ["Trust", "TrustState", "Verdict"]
 
-_Read = TypeVar("_Read", RootDocument, PolicyDocument, TableDocument, TimeDocument)
+_Read = TypeVar("_Read", RootDocument, PolicyDocument, TableDocument, TimeDocument, StopDocument)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class TrustState:
         policy: envelope of it; empty for none.
         time: the newest time that was signed, in Unix seconds.
         enrolled: digest of the root of the enrolment that all this began with.
+        stopped: nothing is drawn under policy documents up to this version; 0 for none.
     """
 
     root: bytes
@@ -81,6 +86,7 @@ class TrustState:
     policy: bytes = b""
     time: int = 0
     enrolled: str = ""
+    stopped: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Values that JSON can carry."""
@@ -92,6 +98,7 @@ class TrustState:
             "policy": base64.b64encode(self.policy).decode(),
             "time": self.time,
             "enrolled": self.enrolled,
+            "stopped": self.stopped,
         }
 
     @classmethod
@@ -110,7 +117,8 @@ class TrustState:
                 str(values["digest"]),
                 base64.b64decode(values["policy"], validate=True),
                 int(values["time"]),
-                str(values.get("enrolled", "")),
+                str(values["enrolled"]),
+                int(values["stopped"]),
             )
         except (KeyError, TypeError, ValueError, binascii.Error):
             raise EnvelopeError("what is kept of earlier documents is damaged") from None
@@ -125,7 +133,7 @@ class Verdict:
     """
 
     state: TrustState
-    document: RootDocument | PolicyDocument | TableDocument | TimeDocument
+    document: RootDocument | PolicyDocument | TableDocument | TimeDocument | StopDocument
     policies: tuple[AnyPolicy, ...] = ()
     news: bool = True
 
@@ -151,7 +159,7 @@ class Trust:
         enrolled = _envelope(root).digest
         self.state = state or TrustState(root, enrolled=enrolled)
         if self.state.enrolled != enrolled:  # what the owner says by hand counts more than any root that was followed
-            self.state = replace(self.state, root=root, time=0, enrolled=enrolled)
+            self.state = replace(self.state, root=root, time=0, stopped=0, enrolled=enrolled)
         self._root = self._own_root(self.state.root)
 
     @property
@@ -176,6 +184,8 @@ class Trust:
             verdict = self._consider_policy(envelope, payload, now)
         elif kind == "table":
             verdict = self._consider_table(envelope)
+        elif kind == "stop":
+            verdict = self._consider_stop(envelope)
         else:
             verdict = self._consider_time(envelope)
         self.state = verdict.state
@@ -244,7 +254,7 @@ class Trust:
             return Verdict(self.state, document, news=False)
         if document.version != self._root.version + 1:
             raise RootError(f"root version {document.version} does not follow version {self._root.version}")
-        return Verdict(replace(self.state, root=payload, time=0), document)
+        return Verdict(replace(self.state, root=payload, time=0, stopped=0), document)
 
     def _consider_policy(self, envelope: Envelope, payload: bytes, now: int) -> Verdict:
         verified(envelope, self._root.policy, self._root.public_keys)
@@ -273,6 +283,15 @@ class Trust:
         if (document.fleet, document.device) != (self.enrolment.fleet, self.enrolment.device):
             raise AddressError(f"a table for {document.fleet}/{document.device}")
         return Verdict(self.state, document)
+
+    def _consider_stop(self, envelope: Envelope) -> Verdict:
+        verified(envelope, self._root.gateway, self._root.public_keys)
+        document = _read(StopDocument, envelope)
+        if (document.fleet, document.device) != (self.enrolment.fleet, self.enrolment.device):
+            raise AddressError(f"a stop for {document.fleet}/{document.device}")
+        if document.version < max(self.state.version, self.state.stopped + 1):
+            return Verdict(self.state, document, news=False)
+        return Verdict(replace(self.state, stopped=document.version), document)
 
     def _consider_time(self, envelope: Envelope) -> Verdict:
         verified(envelope, self._root.gateway, self._root.public_keys)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import signal
 import sys
 import time
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from contract.errors import FuguError
+from host.logs import LOG_FORMATS, log_to_stderr
 
 __all__ = ["main"]
 
@@ -28,12 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--status", action="store_true", help="show how the agent that runs here is, then stop")
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what goes wrong")
-    options = parser.parse_args(arguments)
-    logging.basicConfig(
-        level=logging.INFO if options.verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(message)s",
-        stream=sys.stderr,
+    parser.add_argument(
+        "--log-format", choices=LOG_FORMATS, default="text", help="of the log: an object a line is json"
     )
+    options = parser.parse_args(arguments)
+    log_to_stderr(options.log_format, verbose=options.verbose)
     from edge_agent.config import check_in_child
 
     if options.status:

@@ -71,7 +71,10 @@ class Agent:
         if plan.binding != "off":
             self._outbox.bind(identifiers(plan.binding))
         self._ticks = Ticker(
-            self._outbox, self._clock, entropy, silent=lambda now: self._fleet is not None and self._fleet.silent(now)
+            self._outbox,
+            self._clock,
+            entropy,
+            silent=lambda now: None if self._fleet is None else self._fleet.silent(now),
         )
         self._ticks.begin(plan.streams, sensors)
         self._wake = Wake()

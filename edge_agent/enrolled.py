@@ -31,6 +31,7 @@ def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tupl
         "valid_until": None,
         "on_expiry": "hold",
         "time": trust.state.time,
+        "stopped": trust.state.stopped,
         "fresh_seconds": trust.enrolment.fresh_seconds,
         "key": trust.enrolment.key,
     }

@@ -1,4 +1,4 @@
-"""An enrolled device's dealings with what is signed: policies, tables and the time.
+"""An enrolled device's dealings with what is signed: policies, tables, the time, and what stops it.
 
 Everything that arrives is judged in a process of its own, one after the other, while ticks go on. What is accepted is
 stored first and then put in force, between two ticks: the file of trust is replaced as a whole, so that a crash at any
@@ -24,10 +24,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contract.errors import FuguError, Reason
+from contract.errors import FuguError, Reason, StatusCode
 from contract.fleet_frames import JUDGED_BYTES, PolicyStatus, encode_policy_status
 from contract.frames import MAX_TEXT
-from contract.topics import policy_set_topic, policy_status_topic, root_topic, table_topic, time_topic
+from contract.topics import policy_set_topic, policy_status_topic, root_topic, stop_topic, table_topic, time_topic
 from edge_agent.plan import Managed, StreamPlan
 
 __all__ = ["FleetPolicy"]
@@ -69,6 +69,7 @@ class FleetPolicy:
         self._status_topic = policy_status_topic(fleet, device)
         self._policy_topic = policy_set_topic(fleet, device)
         self._kinds = {root_topic(fleet): "root", self._policy_topic: "policy", time_topic(fleet): "time"}
+        self._kinds[stop_topic(fleet, device)] = "stop"
         self._kinds |= {table_topic(fleet, device, stream): "table" for stream in managed.streams}
         self.topics = tuple(self._kinds)
         self._waiting: dict[str, bytes] = {}
@@ -113,9 +114,14 @@ class FleetPolicy:
                 self._again[topic] = math.inf, payload
                 self._next()
 
-    def silent(self, seconds: float) -> bool:
-        """Whether the policy's time is over and it says that the device is silent then; Unix time in seconds."""
-        return self._expired(seconds) and self.managed.on_expiry == "stop"
+    def silent(self, seconds: float) -> StatusCode | None:
+        """Why nothing may be drawn, at a Unix time in seconds, if that is so.
+
+        The gateway has stopped the device, or the policy's time is over and it says that the device is silent then.
+        """
+        if self.managed.stopped >= max(self.managed.version, 1):
+            return StatusCode.STOPPED
+        return StatusCode.POLICY_EXPIRED if self._expired(seconds) and self.managed.on_expiry == "stop" else None
 
     def said(self, seconds: float, connected_anew: bool) -> tuple[str, bytes] | None:
         """Topic and bytes of the status, if there is something new to say.
@@ -217,7 +223,7 @@ class FleetPolicy:
                 self._refuse(kind, payload, Reason.REPLAYED, f"version {running} is in force, not in the file of trust")
                 return
             state = json.dumps(answer["state"])
-            managed = replace(self.managed, time=answer["state"]["time"])
+            managed = replace(self.managed, time=answer["state"]["time"], stopped=answer["state"]["stopped"])
             if answer["kind"] == "policy":
                 managed = replace(managed, **{key: answer[key] for key in ("version", "valid_until", "on_expiry")})
                 plans = [StreamPlan.of(policy, sensor) for policy, sensor in answer["plans"]]

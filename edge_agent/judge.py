@@ -25,7 +25,7 @@ from edge_agent.enrolled import open_trust, to_run
 
 MEMORY_BYTES = 1 << 29
 PROCESSOR_SECONDS = 60
-_SENT: dict[str, Kind] = {"policy": "policy", "table": "table", "time": "time"}
+_SENT: dict[str, Kind] = {"policy": "policy", "table": "table", "time": "time", "stop": "stop"}
 
 
 def main(arguments: list[str]) -> int:

@@ -143,6 +143,7 @@ class Managed:
         time: the newest time that the gateway has signed.
         fresh_seconds: how old that may be before the device calls itself stale; none means any age.
         key: by which the gateway's watermarks are known, as hexadecimal digits; none takes those of anybody.
+        stopped: nothing is drawn under documents up to this version, because the gateway has said so; 0 for none.
     """
 
     streams: tuple[str, ...]
@@ -154,6 +155,7 @@ class Managed:
     time: int
     fresh_seconds: int | None
     key: str | None = field(default=None, repr=False)
+    stopped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Ticker:
     """The streams of one device; used from the agent's loop.
 
     Args:
-        silent: whether a policy that has expired, at a time in seconds, says that nothing may be drawn.
+        silent: why nothing may be drawn at a time in seconds, if that is so: a policy that has expired, or a stop.
 
     Attributes:
         streams: in the order of their policies.
@@ -71,7 +71,11 @@ class Ticker:
     """
 
     def __init__(
-        self, outbox: Outbox, clock: Clock, entropy: Callable[[memoryview], None], silent: Callable[[float], bool]
+        self,
+        outbox: Outbox,
+        clock: Clock,
+        entropy: Callable[[memoryview], None],
+        silent: Callable[[float], StatusCode | None],
     ) -> None:
         self._outbox = outbox
         self._clock = clock
@@ -188,8 +192,8 @@ class Ticker:
             return False
         if current < stream.next_tick or stream.next_tick < 0:
             return False
-        if self._silent(now / 1e6):
-            stream.trouble = StatusCode.POLICY_EXPIRED
+        if (silent := self._silent(now / 1e6)) is not None:
+            stream.trouble = silent
             stream.next_tick = current + 1
             return False
         if not stream.plan.valid_at(stream.plan.time_of(stream.next_tick)):

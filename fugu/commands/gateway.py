@@ -1,17 +1,17 @@
-"""`fugu gateway run`, `watch`, `history` and `forget`."""
+"""`fugu gateway run`, `status`, `watch`, `history` and `forget`."""
 
 from __future__ import annotations
 
-import logging
-import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fugu.commands.arguments import one_of
 from fugu.commands.options import ConnectionOptions, JsonOption, command_group, grouped
 from fugu.view.terminal import answer
+from host.logs import LOG_FORMATS, log_to_stderr
 
 if TYPE_CHECKING:
     from mqtt_link import Broker
@@ -92,7 +92,11 @@ def run(
     operator: OperatorOptions,
     connection: ConnectionOptions,
     broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="The MQTT broker.")] = "127.0.0.1:1883",
+    on_conflict: Annotated[
+        str, typer.Option(help="What is done about a device that contradicts itself: alarm, or stop (it as well).")
+    ] = "alarm",
     verbose: Annotated[bool, typer.Option(help="Log what happens, not only what goes wrong.")] = False,
+    log_format: Annotated[str, typer.Option(help="Of the log: text, or json (an object a line).")] = "text",
 ) -> int:
     """Serve a fleet until SIGTERM or SIGINT.
 
@@ -107,22 +111,39 @@ def run(
           --operator-password-file operator.password
     """
     address = connection.broker(broker)
-    from gateway.service import FleetFiles, GatewaySettings, Keep
+    from gateway.service import ON_CONFLICT, FleetFiles, GatewaySettings, Keep
     from gateway.service import run as serve
 
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(message)s",
-        stream=sys.stderr,
-    )
+    log_to_stderr(one_of(log_format, "log-format", LOG_FORMATS), verbose=verbose)
     enrolled = None
     if signed.registry is not None:
         roots = tuple(signed.root or ())
         enrolled = FleetFiles(
             signed.registry, roots, operator.broker(address), signed.gateway_key, signed.passphrase_file
         )
+    conflict = one_of(on_conflict, "on-conflict", ON_CONFLICT)
     given = asdict(service) | {"keep": Keep.parse(service.keep or ())}
-    return serve(GatewaySettings(**given, broker=address, enrolled=enrolled))
+    return serve(GatewaySettings(**given, broker=address, enrolled=enrolled, on_conflict=conflict))
+
+
+@app.command("status")
+def status(
+    store: Annotated[Path, typer.Option(metavar="FILE", help="The store of the gateway that runs.")],
+    as_json: JsonOption = False,
+) -> int:
+    """Ask the running gateway how it is; exit code 1 if there is an alarm, or no gateway.
+
+    \b
+    examples:
+      fugu gateway status --store /var/lib/fugu/home.db
+      fugu gateway status --store home.db --json
+    """
+    from fugu.view.gateway import show_status
+    from gateway.service.monitor import asked
+
+    found = asked(store)
+    answer(as_json, lambda: found, lambda: show_status(found))
+    return 1 if found["alarms"] else 0
 
 
 @app.command("watch")

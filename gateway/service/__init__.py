@@ -8,7 +8,17 @@ from __future__ import annotations
 from gateway.service.fleet_service import FleetFiles
 from gateway.service.manual_release import release_now
 from gateway.service.retention import Keep
-from gateway.service.service import Gateway, GatewaySettings, SettingsError, run
+from gateway.service.service import ON_CONFLICT, Gateway, GatewaySettings, SettingsError, run
 from gateway.service.store import StoreError
 
-__all__ = ["FleetFiles", "Gateway", "GatewaySettings", "Keep", "SettingsError", "StoreError", "release_now", "run"]
+__all__ = [
+    "ON_CONFLICT",
+    "FleetFiles",
+    "Gateway",
+    "GatewaySettings",
+    "Keep",
+    "SettingsError",
+    "StoreError",
+    "release_now",
+    "run",
+]

@@ -20,7 +20,7 @@ _HOUR = 3600.0
 _DAY = 24 * _HOUR
 _HOLDS = {
     AlarmCode.CONFLICT: 7 * _DAY,
-    AlarmCode.STOPPED: 60.0,
+    AlarmCode.STOPPED: 10.0,
     AlarmCode.UNKNOWN_DEVICE: _HOUR,
     AlarmCode.FUTURE: _HOUR,
     AlarmCode.SILENT: 10.0,

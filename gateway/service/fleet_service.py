@@ -17,6 +17,7 @@ from contract.errors import FuguError, PolicyError, TrustError
 from contract.fleet_documents import (
     PolicyDocument,
     RootDocument,
+    StopDocument,
     TableDocument,
     TimeDocument,
     read_document,
@@ -28,6 +29,7 @@ from contract.measure_table import TimedTable, encode_table, encoded_table
 from contract.topics import parse_topic, policy_status_topic, root_topic, time_topic
 from gateway.fleet import Document, KeyStoreError, Registry, RegistryError
 from gateway.fleet.key_file import decrypted, read_passphrase, read_private
+from gateway.service.contradictions import Stopping
 from gateway.service.fleet_link import FleetLink
 from gateway.service.policies import Catalogue
 from mqtt_link import Broker, Link
@@ -166,6 +168,10 @@ class Signer:
         document = TableDocument(fleet=self._fleet, device=device, stream=stream, table=encoded_table(table))
         return self._sealed("table", write_document(document))
 
+    def stop(self, device: str, version: int) -> bytes:
+        """The envelope of a stop of a device, up to a version of policy documents."""
+        return self._sealed("stop", write_document(StopDocument(fleet=self._fleet, device=device, version=version)))
+
     def time(self, seconds: int) -> bytes:
         """The envelope of the time, in Unix seconds."""
         return self._sealed("time", write_document(TimeDocument(fleet=self._fleet, time=seconds)))
@@ -186,7 +192,7 @@ class FleetFiles:
     Attributes:
         roots: envelopes of all root documents, in any order.
         operator: the broker, with the operator's credentials; nobody else may publish policies.
-        key: the gateway's private key, for tables and the time; none signs nothing.
+        key: the gateway's private key, for tables, the time and stops; none signs nothing.
         passphrase_file: of that key.
     """
 
@@ -221,8 +227,10 @@ class FleetService:
         self._policies = FleetPolicies(self._registry, [root for root, _ in roots], catalogue, counters)
         self._policies.refresh()
         self._refresh_at = self._time_at = 0.0
-        self._keys = self._registry.keys()
         self._rooted = 0
+        self._enrolled: dict[str, int] = {}
+        self._keys: dict[str, bytes] = {}
+        self._note_devices()
 
     @staticmethod
     def topics(fleet: str) -> tuple[str, ...]:
@@ -267,13 +275,20 @@ class FleetService:
             return False
         self._refresh_at = now + _REFRESH_SECONDS
         try:
-            self._keys = self._registry.keys()
+            self._note_devices()
             return self._policies.refresh()
         except RegistryError as error:
             self._counters["fleet_errors"] += 1
             if self._counters["fleet_errors"] == 1:
                 _log.error("policies of the registry wait: %s", error)
             return False
+
+    def _note_devices(self) -> None:
+        """Which devices are enrolled, and which version each has said that it follows."""
+        self._keys = self._registry.keys()
+        self._newest = self._registry.newest_version()
+        reports = {one.name: one.reported for one in self._registry.devices()}
+        self._enrolled = {name: (said.in_force or 0) if said else 0 for name, said in reports.items()}
 
     def _publish_root(self) -> None:
         """Say which roots there are, after every new connection."""
@@ -284,6 +299,13 @@ class FleetService:
     def key(self, device: str) -> bytes | None:
         """The key that an enrolled device knows its watermarks by."""
         return self._keys.get(device)
+
+    @property
+    def stopping(self) -> Stopping | None:
+        """How its devices are stopped; none if nothing is signed."""
+        if self._signer is None:
+            return None
+        return Stopping(self._signer.stop, lambda: self._newest, lambda: self._enrolled)
 
     def sealed(self, device: str, stream: str, table: TimedTable) -> bytes:
         """A table as a device believes it: signed, if the device is enrolled."""

@@ -191,14 +191,20 @@ class Ingest:
 
     Args:
         now_us: the time in microseconds of Unix time; the system's if not given.
+        refused: told the topic and the reason of each message that is refused.
     """
 
     def __init__(
-        self, catalogue: Catalogue, counters: Counter[str], now_us: Callable[[], int] = lambda: time.time_ns() // 1000
+        self,
+        catalogue: Catalogue,
+        counters: Counter[str],
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        refused: Callable[[str, Reason], None] = lambda _topic, _reason: None,
     ) -> None:
         self._catalogue = catalogue
         self._counters = counters
         self._now_us = now_us
+        self._refused = refused
         self._said = float("-inf")
 
     def read(self, topic: str, payload: bytes) -> Received | Birth | None:
@@ -208,6 +214,7 @@ class Ingest:
             return self._read(topic, payload)
         except FuguError as error:
             self._counters[error.reason] += 1
+            self._refused(topic, error.reason)
         except Exception:  # what nobody thought of must not stop the gateway either; its text may hold payload
             self._counters[Reason.UNEXPECTED] += 1
         return None

@@ -16,19 +16,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from contract.errors import Reason
+from contract.errors import FuguError, Reason
 from contract.health import AlarmCode, Health, encode_health
 from contract.measure_policy import MeasurePolicy
 from contract.policies import AnyPolicy
-from contract.topics import health_topic
-from contract.window_frames import WindowFrame
+from contract.topics import health_topic, parse_topic
 from gateway.service.alarms import Alarm, Alarms
 from gateway.service.ingest import Received
 from gateway.service.policies import Catalogue
 from host.asking import Answering, ask
 from mqtt_link import Link
 
-__all__ = ["Monitor", "ask_status", "frame_seconds"]
+__all__ = ["Monitor", "NotRunningError", "Sources", "asked"]
 
 _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 0.25
@@ -42,6 +41,12 @@ _COUNTED = {
     "releases_refused": AlarmCode.RELEASE_REFUSED,
 }
 """Alarms without a name, by the counter that brings them."""
+_REFUSED = {Reason.UNKNOWN_DEVICE: AlarmCode.UNKNOWN_DEVICE, Reason.FROM_THE_FUTURE: AlarmCode.FUTURE}
+"""Alarms of a device, by the reason why its message is refused."""
+
+
+class NotRunningError(FuguError):
+    """There is no gateway to ask."""
 
 
 class Note(NamedTuple):
@@ -113,6 +118,7 @@ class Monitor:
         self.alarms = Alarms(seconds, wall)
         self._known = set(sources.known)
         self._notes: queue.SimpleQueue[Note] = queue.SimpleQueue()
+        self._holding: dict[AlarmCode, tuple[str, ...]] = {}
         self._heard: dict[str, Heard] = {}
         self._seen: dict[str, int] = {}
         self._began = seconds()
@@ -144,15 +150,29 @@ class Monitor:
         """Something has happened that somebody should look at."""
         self._notes.put(Note(code, name, detail))
 
+    def hold(self, code: AlarmCode, names: Iterable[str]) -> None:
+        """Something holds for those names, and for no others, until this is called again."""
+        self._holding[code] = tuple(names)
+
+    def remember(self, code: AlarmCode, name: str, detail: str, times: int, *, since: float, last: float) -> None:
+        """Something happened before the start, in Unix seconds; call it before `start`."""
+        now = self._wall()
+        self.alarms.note(code, name, detail, times=times, age=now - since)
+        self.alarms.note(code, name, times=0, age=now - last)
+
+    def refused(self, topic: str, reason: Reason) -> None:
+        """A message was refused."""
+        if (code := _REFUSED.get(reason)) is not None:
+            self.note(code, parse_topic(topic).device)
+
     def received(self, batch: Sequence[Received]) -> None:
         """Frames have come that may be stored."""
         now = self._seconds()
         for device, stream, frame in batch:
             policy = self._sources.catalogue.policy(device, stream, frame.policy_version)
-            last = frame.first + frame.length - 1 if isinstance(frame, WindowFrame) else frame.last
-            end = (policy.clock.epoch_us + (last + 1) * policy.clock.period_us) / 1e6
+            end = (policy.clock.epoch_us + (frame.last + 1 - frame.shift) * policy.clock.period_us) / 1e6
             before = self._heard.get(device)
-            limit = max(_SILENT_SECONDS, _SILENT_FRAMES * frame_seconds(policy))
+            limit = max(_SILENT_SECONDS, _SILENT_FRAMES * _frame_seconds(policy))
             self._heard[device] = Heard(now, end if before is None else max(end, before.end), limit)
 
     # The thread
@@ -190,6 +210,9 @@ class Monitor:
             if more := count - self._seen.get(counter, 0):
                 self.alarms.note(code, times=more)
                 self._seen[counter] = count
+        for held, names in list(self._holding.items()):
+            for name in names:
+                self.alarms.note(held, name, times=0)
         if self._sources.round_age() > self._sources.stuck_seconds:
             self.alarms.note(AlarmCode.STUCK, times=0)
         now = self._seconds()
@@ -212,7 +235,7 @@ class Monitor:
             self._known.discard(device)
         for device in self._known:
             policies = [self._sources.catalogue.newest(device, one) for one in self._sources.catalogue.streams(device)]
-            limits = [_SILENT_FRAMES * frame_seconds(policy) for policy in policies if policy is not None]
+            limits = [_SILENT_FRAMES * _frame_seconds(policy) for policy in policies if policy is not None]
             if limits and now - max(self._began, connected) > max(_SILENT_SECONDS, *limits):
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
 
@@ -268,7 +291,7 @@ class Monitor:
         return json.dumps(self.report())
 
 
-def frame_seconds(policy: AnyPolicy) -> float:
+def _frame_seconds(policy: AnyPolicy) -> float:
     """How often a device sends a frame of a stream at least, in seconds."""
     ticks = policy.frame_ticks
     if not isinstance(policy, MeasurePolicy) and policy.table is None:
@@ -276,10 +299,16 @@ def frame_seconds(policy: AnyPolicy) -> float:
     return ticks * policy.clock.period_us / 1e6
 
 
-def ask_status(store: Path) -> dict[str, Any] | None:
-    """What the gateway that runs with a store says of itself; none if none does, or not to this account."""
+def asked(store: Path) -> dict[str, Any]:
+    """What the gateway that runs with a store says of itself.
+
+    Raises:
+        NotRunningError: none answers this account.
+    """
     if not (answer := ask(_socket(store))):
-        return None
+        raise NotRunningError(
+            f"no gateway answers for the store {store.name}: it does not run, or as another account (try sudo -u)"
+        )
     found: dict[str, Any] = json.loads(answer)
     return found
 

@@ -2,17 +2,17 @@
 
 A frame that overlaps a stored one is a `duplicate` if it is the same, else a `conflict`. A conflict is never stored;
 its part stays missing in the watermark unless stored frames account for it, so a device that contradicts itself
-re-sends in vain, and nobody else notices. A frame before one that is stored is late, and what follows from the later
-ones is brought up to date; what follows from a frame is its kind's business. Of the ticks whose frames are kept no
-longer no frame is stored: one that is accounted for is a `duplicate`, and one that is not is `too_old`, and is
-accounted for from then on, so that its device forgets it. Where a sequence has very many gaps, a frame that would make
-another is `scattered`, and not taken until some are filled.
+re-sends in vain. A frame before one that is stored is late, and what follows from the later ones is brought up to
+date; what follows from a frame is its kind's business. Of the ticks whose frames are kept no longer no frame is stored:
+one that is accounted for is a `duplicate`, and one that is not is `too_old`, and is accounted for from then on, so that
+its device forgets it. Where a sequence has very many gaps, a frame that would make another is `scattered`, and not
+taken until some are filled.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,14 +58,23 @@ class Recorder:
         store: owned by the thread that calls.
         lag: ticks of later symbols that estimates see.
         counters: counts `stored`, `late`, `duplicate`, `conflict`, `too_old`, `scattered`, and those of each kind.
+        conflict: told the device, the sequence and the frame of each conflict, within the transaction.
 
     Attributes:
         symbols: what is known from symbols.
         points: what is known from points.
     """
 
-    def __init__(self, store: Store, catalogue: Catalogue, lag: int, counters: Counter[str]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        lag: int,
+        counters: Counter[str],
+        conflict: Callable[[str, str, AnyFrame], None] = lambda _device, _sequence, _frame: None,
+    ) -> None:
         self._store = store
+        self._conflict = conflict
         self._catalogue = catalogue
         self._counters = counters
         self._sequences: dict[tuple[str, str], _Sequence] = {}
@@ -152,7 +161,11 @@ class Recorder:
             span = kind.span(frame)
             is_late = span.first <= sequence.coverage.end
             if is_late and (stored := kind.overlapping(place, frame)) is not None:
-                counted[kind.counter + ("duplicate" if kind.same(stored, frame) else "conflict")] += 1
+                if kind.same(stored, frame):
+                    counted[kind.counter + "duplicate"] += 1
+                else:
+                    counted[kind.counter + "conflict"] += 1
+                    self._conflict(device, name, frame)
                 continue
             if span.first < sequence.kept:
                 counted[kind.counter + self._dismissed(sequence.coverage, place, span)] += 1

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, get_args
 
 from contract.errors import FuguError, Reason
 from contract.frames import MAX_FRAME_TICKS
@@ -25,6 +26,7 @@ from contract.topics import health_topic, status_topic, symbols_topic, window_to
 from gateway.dphmm.tracking import warm as warm_points
 from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger
+from gateway.service.contradictions import Contradictions, Stopping
 from gateway.service.fleet_service import FleetFiles, FleetService
 from gateway.service.ingest import (
     MAX_POINTS_BYTES,
@@ -51,8 +53,10 @@ from host.systemd import Notifier
 from host.wake import Wake
 from mqtt_link import Broker, Link, Will
 
-__all__ = ["Gateway", "GatewaySettings", "SettingsError", "run"]
+__all__ = ["ON_CONFLICT", "Gateway", "GatewaySettings", "SettingsError", "run"]
 
+OnConflict = Literal["alarm", "stop"]
+ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
 _log = logging.getLogger(__name__)
 _INBOX_MESSAGES = 20_000
 _INBOX_BYTES = 1 << 25
@@ -81,6 +85,7 @@ class GatewaySettings:
         ledger: path of the releases' ledger; beside the store if not given.
         enrolled: files of a fleet whose devices are sent their policies; none if there is none.
         keep: how long frames and estimates stay in the store.
+        on_conflict: what is done about a device that contradicts itself: an operator is told, or it is stopped as well.
     """
 
     fleet: str
@@ -92,6 +97,7 @@ class GatewaySettings:
     ledger: Path | None = None
     enrolled: FleetFiles | None = None
     keep: Keep = field(default_factory=Keep)
+    on_conflict: OnConflict = "alarm"
 
     def __post_init__(self) -> None:
         """Refuse a lag that estimates cannot state."""
@@ -159,8 +165,13 @@ class Gateway:
             warm()
             if catalogue.measured():
                 warm_points()
-            self._ingest = Ingest(catalogue, self.counters)
-            self._recorder = Recorder(self._store, catalogue, self._settings.lag, self.counters)
+            self._recorder = Recorder(
+                *(self._store, catalogue, self._settings.lag, self.counters),
+                conflict=lambda *seen: self._contradictions.found(*seen),
+            )
+            self._monitor = Monitor(fleet, self._settings.store, self._link, self._sources(catalogue))
+            self._ingest = Ingest(catalogue, self.counters, refused=self._monitor.refused)
+            self._contradictions = Contradictions(fleet, self._store, self._link, self._monitor, self._stopping())
             sealed, key = (None, None) if self._enrolled is None else (self._enrolled.sealed, self._enrolled.key)
             self._publisher = Publisher(self._link, fleet, self._store, self._recorder, self.counters, key=key)
             self._tables = TableSender(self._store, catalogue, self._recorder, self._link, self.counters, sealed=sealed)
@@ -169,7 +180,6 @@ class Gateway:
                 *(self._settings.keep, self._store, catalogue, self._recorder),
                 *((lambda: {}) if schedule is None else schedule.needed, self._settings.lag, self.counters),
             )
-            self._monitor = Monitor(fleet, self._settings.store, self._link, self._sources(catalogue))
             self._link.start()
             if self._enrolled is not None:
                 self._enrolled.start()
@@ -178,6 +188,14 @@ class Gateway:
             raise
         self._worker.start()
         self._monitor.start()
+
+    def _stopping(self) -> Stopping | None:
+        """How devices that contradict themselves are stopped, if they are."""
+        if self._settings.on_conflict == "alarm":
+            return None
+        if self._enrolled is None or (stopping := self._enrolled.stopping) is None:
+            raise SettingsError("to stop devices the gateway needs the fleet's registry and the gateway's key")
+        return stopping
 
     def _sources(self, catalogue: Catalogue) -> Sources:
         """What the monitor looks at."""
@@ -310,6 +328,7 @@ class Gateway:
             self._tables.renew()
             self._renew_allowances()
         self._tables.pump()
+        self._use_store(self._contradictions.pump)
         self._use_store(lambda: self._publisher.pump(idle=not events))
         self._use_store(self._retention.pump)
         if self._schedule is not None:
@@ -325,6 +344,7 @@ class Gateway:
 
     def _connected(self) -> None:
         """The broker may have come back without what was retained: it is told again."""
+        self._contradictions.connected()
         if self._enrolled is not None:
             self._enrolled.connected()
         if self._schedule is not None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.chains import BinaryChains
-from contract.envelope import MAX_ENVELOPE_BYTES, Envelope, encode_envelope, encode_roots, sign
+from contract.envelope import MAX_ENVELOPE_BYTES, Envelope, decode_envelope, encode_envelope, encode_roots, sign
 from contract.errors import (
     AddressError,
     CeilingError,
@@ -164,6 +164,48 @@ def test_a_clock_that_was_set_back_brings_no_expired_document_back() -> None:
     assert isinstance(refused(device, KEYS.signed(document), now=NOW - 1000), ExpiredError)
     assert isinstance(refused(device, KEYS.signed_time(NOW + 9), "time"), ReplayError)
     assert isinstance(refused(device, KEYS.signed_time(NOW + 11, "other"), "time"), AddressError)
+
+
+def test_a_stop_holds_until_a_newer_policy_and_says_nothing_when_it_is_replayed() -> None:
+    device = trust()
+    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    before = device.state
+    verdict = device.consider(KEYS.signed_stop(6), "stop", NOW)
+    assert verdict.news
+    assert device.state == replace(before, stopped=6), "it changes nothing else"
+    assert not device.consider(KEYS.signed_stop(6), "stop", NOW).news
+    assert not device.consider(KEYS.signed_stop(5), "stop", NOW).news
+    assert device.state.stopped == 6, "an older one takes nothing back"
+    assert TrustState.from_json(device.state.to_json()) == device.state
+    device.consider(KEYS.signed(changed(DOCUMENT, version=7)), "policy", NOW)
+    kept = device.state
+    assert not device.consider(KEYS.signed_stop(6), "stop", NOW).news, "replayed after a newer policy"
+    assert device.state == kept
+    assert device.consider(KEYS.signed_stop(7), "stop", NOW).news
+
+
+def test_a_forged_stop_silences_nobody() -> None:
+    device = trust()
+    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    genuine = KEYS.signed_stop(5)
+    assert isinstance(refused(device, Keys().signed_stop(5), "stop"), RoleError)
+    assert isinstance(refused(device, KEYS.signed_stop(5, device="ring"), "stop"), AddressError)
+    assert isinstance(refused(device, KEYS.signed_stop(5, fleet="work"), "stop"), AddressError)
+    body = decode_envelope(genuine).payload
+    assert isinstance(refused(device, encode_envelope(sign("stop", body, KEYS.policy[:2])), "stop"), RoleError)
+    assert isinstance(refused(device, genuine, "time"), EnvelopeError)
+    moved = encode_envelope(replace(decode_envelope(genuine), kind="table"))
+    assert isinstance(refused(device, moved, "table"), SignatureError)
+
+
+def test_a_stolen_gateway_key_stops_nobody_for_ever() -> None:
+    device = trust()
+    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    device.consider(KEYS.signed_stop(2**32 - 1), "stop", NOW)
+    fresh = replace(KEYS, gateway=new_keys(1))
+    device.follow_roots(encode_roots([fresh.root_envelope(2)]))
+    assert device.state.stopped == 0
+    assert isinstance(refused(device, KEYS.signed_stop(2**32 - 1), "stop"), RoleError)
 
 
 def test_truncated() -> None:

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from contract.errors import StatusCode
 from contract.fleet_frames import PolicyStatus, decode_policy_status
-from contract.topics import policy_set_topic, root_topic, table_topic, time_topic
+from contract.topics import policy_set_topic, root_topic, stop_topic, table_topic, time_topic
 from edge_agent.fleet_policy import MOST_WAITING, FleetPolicy, _name
 from edge_agent.plan import Managed, StreamPlan
 
 POLICY, ROOT, TIME = policy_set_topic("home", "watch"), root_topic("home"), time_topic("home")
+STOP = stop_topic("home", "watch")
 MINUTES = 1e6
 
 
@@ -74,7 +76,13 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def accepted(version: int) -> dict[str, Any]:
-    answer = {"kind": "policy", "news": True, "state": {"time": 0, "version": version}, "version": version, "plans": []}
+    answer = {
+        "kind": "policy",
+        "news": True,
+        "state": {"time": 0, "stopped": 0, "version": version},
+        "version": version,
+        "plans": [],
+    }
     return {**answer, "valid_until": None, "on_expiry": "hold"}
 
 
@@ -93,7 +101,11 @@ def test_a_refused_time_is_not_said_to_be_the_policy_that_was_accepted(bench: Be
 @pytest.mark.parametrize("reason", ["judge", "config", "not_yet_valid"])
 @pytest.mark.parametrize("topic", [POLICY, ROOT])
 def test_what_may_pass_is_tried_again(bench: Bench, topic: str, reason: str) -> None:
-    good = accepted(3) if topic == POLICY else {"kind": "root", "news": True, "state": {"time": 0, "version": 0}}
+    good = (
+        accepted(3)
+        if topic == POLICY
+        else {"kind": "root", "news": True, "state": {"time": 0, "stopped": 0, "version": 0}}
+    )
     assert bench.judge(topic, b"document", refusal(reason), good).reason == reason
     bench.later()
     assert bench.asked == [b"document"] * 2
@@ -117,7 +129,7 @@ def test_a_file_of_trust_that_was_lost_lets_nothing_old_in(bench: Bench, version
     Path(bench.fleet.managed.trust).unlink()
     status = bench.judge(POLICY, b"old", accepted(version))
     assert (status.version, status.reason, len(bench.switched)) == (5, "replayed", 1)
-    signed_time = {"kind": "time", "news": True, "state": {"time": 9, "version": 0}}
+    signed_time = {"kind": "time", "news": True, "state": {"time": 9, "stopped": 0, "version": 0}}
     assert bench.judge(TIME, b"time", signed_time).reason == "replayed"
     assert not Path(bench.fleet.managed.trust).exists(), "after a restart, anything old would be accepted"
     assert bench.judge(POLICY, b"six", accepted(6)).version == 6
@@ -127,7 +139,7 @@ def test_a_clock_that_is_set_back_renews_no_policy(tmp_path: Path) -> None:
     end = int(time.time()) + 3600
     for signed, silent in ((end - 1, False), (end, True)):
         fleet = Bench(tmp_path, valid_until=end, on_expiry="stop", time=signed).fleet
-        assert fleet.silent(time.time()) is silent
+        assert fleet.silent(time.time()) is (StatusCode.POLICY_EXPIRED if silent else None)
 
 
 def test_a_time_far_ahead_hides_no_freeze(tmp_path: Path) -> None:
@@ -147,3 +159,29 @@ def test_many_tables_keep_no_policy_out(tmp_path: Path) -> None:
     assert {POLICY, ROOT, TIME} < set(fleet._waiting)
     assert fleet._waiting[table_topic("home", "watch", "s0")] == b"newer"
     assert len(fleet._waiting) == MOST_WAITING + 3
+
+
+def stop(version: int, running: int) -> dict[str, Any]:
+    """The judge's answer to a stop."""
+    return {"kind": "stop", "news": True, "state": {"time": 0, "stopped": version, "version": running}}
+
+
+def test_a_device_that_is_stopped_draws_nothing_until_a_newer_policy(bench: Bench) -> None:
+    bench.judge(POLICY, b"three", accepted(3))
+    assert bench.fleet.silent(time.time()) is None
+    bench.judge(STOP, b"stop", stop(3, 3))
+    assert bench.fleet.silent(time.time()) is StatusCode.STOPPED
+    bench.judge(POLICY, b"four", {**accepted(4), "state": {"time": 0, "stopped": 3, "version": 4}})
+    assert bench.fleet.silent(time.time()) is None
+
+
+def test_a_stop_that_is_not_for_us_or_forged_changes_nothing_but_the_status(bench: Bench) -> None:
+    bench.judge(POLICY, b"three", accepted(3))
+    assert bench.judge(STOP, b"stop", refusal("wrong_role")).reason == "wrong_role"
+    assert bench.fleet.silent(time.time()) is None
+
+
+def test_a_stop_outlives_a_restart(tmp_path: Path) -> None:
+    assert Bench(tmp_path, version=3, stopped=3).fleet.silent(time.time()) is StatusCode.STOPPED
+    assert Bench(tmp_path, version=4, stopped=3).fleet.silent(time.time()) is None
+    assert Bench(tmp_path, version=0).fleet.silent(time.time()) is None

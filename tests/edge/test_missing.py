@@ -65,7 +65,7 @@ class Live:
 
 def ticker(folder: Path, clock: JumpingClock, plan: StreamPlan, sensor: Sensor) -> tuple[Ticker, Outbox]:
     outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
-    ticks = Ticker(outbox, clock, Sequence32(), silent=lambda _now: False)
+    ticks = Ticker(outbox, clock, Sequence32(), silent=lambda _now: None)
     ticks.begin([plan], [sensor])
     return ticks, outbox
 

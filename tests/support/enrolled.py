@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+
 from contract.envelope import decode_envelope
 from contract.fleet_documents import PolicyDocument
 from contract.fleet_frames import PolicyStatus, decode_policy_status
@@ -20,6 +22,16 @@ from gateway.fleet import Document, Registry, Target
 from mqtt_link import Broker, Link
 from tests.support.brokers import wait_until
 from tests.support.signing import Keys
+
+
+def write_gateway_files(folder: Path, keys: Keys) -> None:
+    """What a gateway needs of a fleet's keys: the root, and its own key with a passphrase."""
+    (folder / "root.envelope").write_bytes(keys.root_envelope())
+    (folder / "passphrase").write_text("correct horse\n")
+    lock = BestAvailableEncryption(b"correct horse")
+    (folder / "gateway.key").write_bytes(keys.gateway[0].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock))
+    for name in ("passphrase", "gateway.key"):
+        (folder / name).chmod(0o600)
 
 
 def add(registry: Registry, keys: Keys, document: PolicyDocument) -> None:
@@ -57,8 +69,13 @@ class Gateway:
 
     def versions(self) -> set[int]:
         """Policy versions of the durable frames of symbols."""
+        if not self.store.exists():
+            return set()
         with sqlite3.connect(f"file:{self.store}?mode=ro", uri=True) as db:
-            return {row[0] for row in db.execute("SELECT policy_version FROM frames")}
+            try:
+                return {row[0] for row in db.execute("SELECT policy_version FROM frames")}
+            except sqlite3.OperationalError:
+                return set()
 
 
 class Operator:

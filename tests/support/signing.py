@@ -16,6 +16,7 @@ from contract.fleet_documents import (
     PolicyDocument,
     Role,
     RootDocument,
+    StopDocument,
     TableDocument,
     TimeDocument,
     write_document,
@@ -82,6 +83,11 @@ class Keys:
     def signed_time(self, time: int, fleet: str = "home") -> bytes:
         """The time, signed by the gateway."""
         return encode_envelope(sign("time", write_document(TimeDocument(fleet=fleet, time=time)), self.gateway))
+
+    def signed_stop(self, version: int, device: str = "watch", fleet: str = "home") -> bytes:
+        """A stop up to a version, signed by the gateway."""
+        document = StopDocument(fleet=fleet, device=device, version=version)
+        return encode_envelope(sign("stop", write_document(document), self.gateway))
 
     def signed_table(self, table: TimedTable, device: str = "watch", stream: str = "place") -> bytes:
         """A table, signed by the gateway."""

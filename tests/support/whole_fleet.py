@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
-
+from contract.frames import decode_symbols, encode_symbols
 from contract.policy import Categories
 from contract.topics import parse_topic
 from contract.windows import Window
@@ -19,7 +19,7 @@ from firmware_sim.devices import AgentProcess
 from gateway.fleet import Registry
 from mqtt_link import Broker, Link
 from tests.support.brokers import Mosquitto, wait_until
-from tests.support.enrolled import Gateway, add
+from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
@@ -82,12 +82,7 @@ class WholeFleet:
 
     def __init__(self, broker: Mosquitto, folder: Path, readings: Sequence[tuple[str, str]]) -> None:
         keys = Keys()
-        (folder / "root.envelope").write_bytes(keys.root_envelope())
-        (folder / "passphrase").write_text("correct horse\n")
-        lock = BestAvailableEncryption(b"correct horse")
-        (folder / "gateway.key").write_bytes(keys.gateway[0].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock))
-        for name in ("passphrase", "gateway.key"):
-            (folder / name).chmod(0o600)
+        write_gateway_files(folder, keys)
         (folder / "enrolment.json").write_text(keys.enrolment(measurement_ceiling=1.0, ceiling=50.0).model_dump_json())
         (folder / "readings.csv").write_text("\n".join(["value,place", *(f"{x},{y}" for x, y in readings)]) + "\n")
         (folder / "agent.toml").write_text(
@@ -122,9 +117,23 @@ class WholeFleet:
         words = _words(self._broker.address("gateway"), "--") + _words(
             self._broker.address("gateway-rollout"), "--operator-"
         )
-        self.gateway = Gateway(folder, self._broker.port, "--releases", str(folder / "releases.toml"), *words)
+        words += ["--releases", str(folder / "releases.toml"), "--on-conflict", "stop"]
+        self.gateway = Gateway(folder, self._broker.port, *words)
         self.agent = AgentProcess(folder / "agent.toml", folder / "agent.log")
         return self
+
+    def contradict(self) -> None:
+        """Publish, under the device's name, a frame that says the opposite of one of its own."""
+        (topic, payload), *_ = (
+            one for one in self.heard.messages if parse_topic(one[0]).kind == "symbols" and one[1][0] == 1
+        )
+        frame = decode_symbols(payload)
+        other = replace(frame, symbols=bytes(1 - symbol for symbol in frame.symbols))
+        copy = Link(self._broker.address("watch"), client_id="copy")
+        copy.start()
+        wait_until(lambda: copy.publish(topic, encode_symbols(other)) is not None, "a connection of the copy")
+        wait_until(lambda: (topic, encode_symbols(other)) in self.heard.messages, "what the copy says")
+        copy.stop()
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

@@ -11,7 +11,7 @@ from contract.policy import Categories
 from firmware_sim.devices import AgentProcess
 from gateway.fleet import Registry
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
-from tests.support.enrolled import Gateway, add
+from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
@@ -21,12 +21,7 @@ PERIOD_US = 20_000
 
 def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Path) -> None:
     keys = Keys()
-    (tmp_path / "root.envelope").write_bytes(keys.root_envelope())
-    (tmp_path / "passphrase").write_text("correct horse\n")
-    secret = keys.gateway[0].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"correct horse"))
-    (tmp_path / "gateway.key").write_bytes(secret)
-    for name in ("passphrase", "gateway.key"):
-        (tmp_path / name).chmod(0o600)
+    write_gateway_files(tmp_path, keys)
     enrolment = keys.enrolment(measurement_ceiling=1.0, fresh_seconds=3600)
     (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
     (tmp_path / "readings.csv").write_text("value,place\n0,c0\n1,c1\n0,c1\n")

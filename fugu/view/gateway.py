@@ -1,0 +1,52 @@
+"""How a running gateway is, as tables and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from fugu.view.terminal import say, show_table
+
+__all__ = ["show_status"]
+
+_MOST_DEVICES = 30
+
+
+def show_status(found: Mapping[str, Any]) -> None:
+    """Print what a gateway has answered: its alarms first, then the devices that are furthest behind."""
+    away = f"no connection to the broker ({found['connection']})" if found["connection"] else "not connected"
+    link = "connected to the broker" if found["connected"] else away
+    say(f"gateway of fleet {found['fleet']}: up for {_span(found['uptime_seconds'])}, {link}")
+    say(
+        f"store of {found['store_bytes'] / 1e6:.1f} MB; {found['inbox']} messages and {found['estimates_waiting']} "
+        f"estimates wait; the last round of work was {_span(found['worker_round_seconds'])} ago"
+    )
+    if found["alarms"]:
+        for alarm in found["alarms"]:
+            name, detail = f" {alarm['name']}" * bool(alarm["name"]), f" ({alarm['detail']})" * bool(alarm["detail"])
+            since = datetime.fromtimestamp(alarm["since"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+            say(f"ALARM {alarm['code']}{name}{detail}, {alarm['count']} x since {since}: {alarm['advice']}", "bold red")
+    else:
+        say("no alarms")
+    devices = sorted(found["devices"].items(), key=lambda item: -(item[1]["seconds_since_frame"] or float("inf")))
+    rows = [
+        (name, _span(one["seconds_since_frame"]), _span(one["seconds_behind"])) for name, one in devices[:_MOST_DEVICES]
+    ]
+    show_table(f"{len(devices)} devices", ("device", "last frame", "behind"), rows)
+    if len(devices) > _MOST_DEVICES:
+        say(f"Those whose last frame is oldest, {_MOST_DEVICES} of {len(devices)}; --json shows all.")
+    if found["next_releases"]:
+        following = found["next_releases"].items()
+        show_table("Next releases", ("release", "first tick"), [(name, str(tick)) for name, tick in following])
+    show_table("Counters", ("counter", ""), [(name, str(count)) for name, count in found["counters"].items()])
+
+
+def _span(seconds: float | None) -> str:
+    """A time in the largest unit that it has two of."""
+    if seconds is None:
+        return "never"
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

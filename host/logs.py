@@ -1,0 +1,42 @@
+"""The log of a service on standard error: lines for people, or one JSON object a line for machines."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Literal, get_args
+
+__all__ = ["LOG_FORMATS", "LogFormat", "log_to_stderr"]
+
+LogFormat = Literal["text", "json"]
+LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
+_USUAL = frozenset(vars(logging.makeLogRecord({})))
+
+
+class _JsonLines(logging.Formatter):
+    """Time, level, where it comes from, the message, and whatever was given as `extra`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "source": record.name,
+            "message": record.getMessage(),
+        }
+        extra = {name: value for name, value in vars(record).items() if name not in _USUAL}
+        return json.dumps(fields | extra, default=str)
+
+
+def log_to_stderr(log_format: LogFormat, *, verbose: bool) -> None:
+    """Set up the process's log.
+
+    Args:
+        verbose: what happens, too, not only what goes wrong.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(_JsonLines() if log_format == "json" else text)
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])

@@ -1,0 +1,95 @@
+"""A cloned device: two with one identity, on a real broker with a real gateway. It is seen at once, and both stop."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from contract.health import AlarmCode, HealthAlarm, decode_health
+from contract.topics import health_topic, status_topic, stop_topic
+from firmware_sim.devices import AgentProcess
+from gateway.fleet import Registry
+from gateway.service.monitor import asked
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.enrolled import Gateway, add, write_gateway_files
+from tests.support.processes import policy
+from tests.support.signing import Keys, policy_document
+from tests.support.whole_fleet import Everything
+
+POLICY = policy(epoch_us=0, period_us=20_000)
+
+
+def alarms(heard: Everything) -> dict[AlarmCode, HealthAlarm]:
+    """What the health topic has said last."""
+    said = [payload for topic, payload in list(heard.messages) if topic == health_topic("home")]
+    return {alarm.code: alarm for alarm in decode_health(said[-1]).alarms} if said else {}
+
+
+def codes(folder: Path) -> list[str]:
+    """What an agent tells those who sit at the device."""
+    try:
+        found: list[str] = json.loads((folder / "outbox.sqlite.status").read_text())["codes"]
+    except (OSError, ValueError):
+        return []
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("on_conflict", ["alarm", "stop"])
+def test_a_cloned_device_is_seen_and_stopped(broker: Mosquitto, tmp_path: Path, on_conflict: str) -> None:
+    keys = Keys()
+    write_gateway_files(tmp_path, keys)
+    device, clone = tmp_path / "device", tmp_path / "clone"
+    device.mkdir()
+    (device / "enrolment.json").write_text(keys.enrolment().model_dump_json())
+    (device / "readings.csv").write_text("value\n0\n1\n")
+    (device / "agent.toml").write_text(
+        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
+        f"status_seconds = 0.2\n[broker]\nport = {broker.port}\nmax_backoff = 1\n"
+        '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv", loop = true}\n'
+    )
+    heard = Everything(broker)
+    agents: list[AgentProcess] = []
+    with closing(Registry(tmp_path / "fleet.sqlite", fleet="home")) as registry:
+        registry.enrol("watch", [], who="me", time_us=1)
+        add(registry, keys, policy_document(POLICY, version=1))
+        gateway = Gateway(tmp_path, broker.port, "--on-conflict", on_conflict)
+        try:
+            agents.append(AgentProcess(device / "agent.toml", tmp_path / "device.log"))
+            wait_until(lambda: gateway.versions() == {1}, "frames")
+            assert agents[0].stop() == 0
+            shutil.copytree(device, clone)
+            agents += [AgentProcess(folder / "agent.toml", tmp_path / "agents.log") for folder in (device, clone)]
+            wait_until(lambda: AlarmCode.CONFLICT in alarms(heard), "an alarm on the health topic")
+            assert alarms(heard)[AlarmCode.CONFLICT].names == ("watch/hr",)
+            (told,) = (one for one in asked(gateway.store)["alarms"] if one["code"] == "conflict")
+            assert told["name"] == "watch/hr"
+            assert told["detail"].startswith("first at tick ")
+            if on_conflict == "alarm":
+                assert not [one for one, _ in list(heard.messages) if one == stop_topic("home", "watch")]
+                return
+            wait_until(lambda: all("stopped" in codes(folder) for folder in (device, clone)), "both to stop")
+            assert alarms(heard)[AlarmCode.STOPPED].names == ("watch",)
+            for agent in agents[1:]:
+                agent.kill()
+            agents[1] = AgentProcess(device / "agent.toml", tmp_path / "agents.log")
+            stored = len(heard.messages)
+            wait_until(lambda: status_topic("home", "watch") in [one for one, _ in heard.messages[stored:]], "a birth")
+            wait_until(lambda: "stopped" in codes(device), "still stopped after a restart")
+            add(registry, keys, policy_document(POLICY, version=2))
+            wait_until(lambda: 2 in gateway.versions(), "the original goes on with a newer document")
+            wait_until(lambda: heard.messages and (stop_topic("home", "watch"), b"") in heard.messages, "an end")
+            wait_until(lambda: AlarmCode.STOPPED not in alarms(heard), "the alarm to end")
+            assert agents[1].stop() == 0
+        finally:
+            heard.link.stop()
+            for agent in agents:
+                if agent.process.poll() is None:
+                    agent.kill()
+            gateway.process.terminate()
+            gateway.process.wait(PATIENCE)
+            print(gateway.log.read_text()[-3000:])
