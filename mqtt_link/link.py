@@ -152,6 +152,8 @@ class Link:
     _protocol: Literal["5", "3.1.1"] = field(default="5", init=False)
     _fall_back: bool = field(default=False, init=False)
     _opened: float | None = field(default=None, init=False)
+    _largest: int | None = field(default=None, init=False)
+    _not_sent: int = field(default=0, init=False)
 
     def start(self) -> None:
         """Begin to connect, in the background; the broker may be down.
@@ -185,11 +187,19 @@ class Link:
         """Publish a message.
 
         Returns:
-            Its id, which `on_published` will name; none if there is no connection, or too much of what was published
-            before is not acknowledged (nothing is queued then).
+            Its id, which `on_published` will name, or has named if it is larger than what the broker says it takes;
+            none if there is no connection, or too much of what was published before is not acknowledged (nothing is
+            queued then).
         """
         if self._client is None or not self.connected:
             return None
+        if self._largest is not None and len(payload) + MOST_AROUND > self._largest:
+            self.last_error = (
+                f"broker takes messages of {self._largest - MOST_AROUND} bytes; one of {len(payload)} is not sent"
+            )
+            self._not_sent -= 1
+            self._guard(self.on_published, self._not_sent, False)
+            return self._not_sent
         sent = self._client.publish(topic, payload, qos=qos, retain=retain)
         return None if sent.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE else sent.mid
 
@@ -254,7 +264,7 @@ class Link:
             self.last_error = f"{type(error).__name__} in a callback"
             _log.error("%s", self.last_error)
 
-    def _connected(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+    def _connected(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, properties: Any) -> None:
         self._opened = None
         if reason.is_failure:
             self._fall_back = str(reason) == _UNSUPPORTED_PROTOCOL and self._trying_5()
@@ -262,6 +272,7 @@ class Link:
                 self.last_error = f"broker refuses the connection: {reason}"
             return
         self.last_error = ""
+        self._largest = getattr(properties, "MaximumPacketSize", None)
         if self.subscriptions:
             client.subscribe([(topic, 1) for topic in self.subscriptions])
         self._guard(self.on_connected)

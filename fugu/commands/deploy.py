@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fugu.commands import arguments
-from fugu.commands.options import command_group, grouped
+from fugu.commands.options import ConnectionOptions, command_group, grouped
 from fugu.errors import CommandLineError
 from fugu.view.terminal import warn
 from gateway.deployment import folders
@@ -20,6 +21,7 @@ from gateway.deployment.units import AGENT, BROKER, GATEWAY
 from gateway.files import new_folder
 
 if TYPE_CHECKING:
+    from contract.policies import AnyPolicy
     from gateway.deployment.readers import Promises
     from gateway.service.readers import Bound
 
@@ -43,6 +45,7 @@ PoliciesOption = Annotated[
 ]
 AccountOption = Annotated[str, typer.Option(help="Name of the account.")]
 _SITE = "site"
+_ANEW = "once the broker has started anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,9 @@ def broker(
     ] = None,
     mutual: Annotated[bool, typer.Option("--mutual", help="Client certificates instead of passwords.")] = False,
     days: Annotated[int, typer.Option(min=1, max=20_000, help="How long certificates hold.")] = 3650,
+    largest: Annotated[
+        int, typer.Option(metavar="BYTES", min=1 << 16, max=1 << 24, help="Largest message, such as a signed policy.")
+    ] = 1 << 18,
     in_place: InPlaceOption = False,
 ) -> None:
     """Write a Mosquitto configuration with TLS 1.3, its own authority, and access lists; there are no accounts yet.
@@ -93,7 +99,14 @@ def broker(
     """
     check_name(fleet, "fleet")
     settings = Settings(
-        fleet=fleet, hosts=tuple(host), port=port, bind=bind, mutual=mutual, in_place=in_place, days=days
+        fleet=fleet,
+        hosts=tuple(host),
+        port=port,
+        bind=bind,
+        mutual=mutual,
+        in_place=in_place,
+        days=days,
+        largest=largest,
     )
     made = create_broker(out, settings, datetime.now(UTC))
     place = "run it there: mosquitto -c mosquitto.conf" if in_place else f"install it as {BROKER.config}"
@@ -108,6 +121,9 @@ def device(
     name: Annotated[str, typer.Option(help="Name of the device, as in its topics and policies.")],
     policy: Annotated[
         list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy of the device; again for more.")
+    ] = None,
+    stream: Annotated[
+        list[str] | None, typer.Option("--stream", help="A stream whose policy is sent to the device; again for more.")
     ] = None,
     ceiling: Annotated[
         float, typer.Option(metavar="E", help="Largest epsilon of a stream that its owner accepts.")
@@ -128,6 +144,7 @@ def device(
     \b
     examples:
       fugu deploy device --out watch --broker broker --name watch --policy watch.json --ceiling 1
+      fugu deploy device --out watch --broker broker --name watch --stream heart-rate --stream steps
     """
     opened = open_broker(adding.broker)
     check_name(name, "device")
@@ -141,11 +158,38 @@ def device(
     )
     folders.check_ceilings(options)
     new_folder(adding.out)
-    credentials = adding.add(opened, Account(name=name, role="device"))
+    streams = _streams(options.policies.values(), stream)
+    credentials = adding.add(opened, Account(name=name, role="device", streams=streams))
     folders.write_device(adding.out, opened, credentials, options)
     _report(adding.out, opened, credentials, "a device", None if in_place else AGENT.config)
     if sensor == "stdin" and not in_place:
         warn("a service has no standard input, and ends at once: name a function with --sensor, or edit agent.toml")
+    if not opened.account(name).streams:
+        warn(f"{name} may publish no stream: name them with --policy or --stream, or later with fugu deploy streams")
+
+
+@app.command("streams")
+def streams(
+    broker: BrokerFolderOption,
+    name: Annotated[str, typer.Option(help="Name of the device.")],
+    policy: Annotated[
+        list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy of the device; again for more.")
+    ] = None,
+    stream: Annotated[list[str] | None, typer.Option("--stream", help="A stream; again for more.")] = None,
+) -> None:
+    """Say anew which streams a device may publish: these, and no others any more.
+
+    \b
+    examples:
+      fugu deploy streams --broker broker --name watch --stream heart-rate --stream steps
+    """
+    opened = open_broker(broker)
+    account = opened.account(name)
+    if account.role != "device":
+        raise CommandLineError(f"the account {name} is no device, but {account.role}")
+    policies = folders.read_policies(policy or [], opened.settings.fleet, name)
+    opened.change(account.with_streams(_streams(policies.values(), stream)))
+    print(f"{name} may publish {', '.join(opened.account(name).streams) or 'no stream'}, {_ANEW}")
 
 
 @app.command("gateway")
@@ -294,23 +338,49 @@ def leave(
 
     opened = open_broker(broker)
     opened.change(left(opened.account(name), audience))
-    print(f"{name} reads no more releases for {audience}, once the broker has started anew; what it was told counts")
+    print(f"{name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
 
 
 @app.command("remove")
+@grouped
 def remove(
     broker: BrokerFolderOption,
     name: AccountOption,
+    connection: ConnectionOptions,
 ) -> None:
     """Take an account away, such as that of a device that was lost.
+
+    What a device has left at the broker is cleared by the same command, once the broker knows that it was removed, with
+    the credentials of an operator.
 
     \b
     examples:
       fugu deploy remove --broker broker --name watch
+      fugu deploy remove --broker broker --name watch --ca-file anna/ca.pem --username anna \\
+          --password-file anna/password
     """
     opened = open_broker(broker)
-    opened.remove(name)
-    print(f"{name} may do nothing any more, once the broker has started anew")
+    operator = connection.username is not None or connection.cert_file is not None
+    if not (operator and opened.uncleared(name)):
+        opened.remove(name)
+        print(f"{name} may do nothing any more, {_ANEW}")
+    if (gone := opened.uncleared(name)) is None:
+        return
+    if not operator:
+        print(f"what {name} has left there stays until this is said again, then, with an operator's credentials")
+        return
+    from gateway.deployment.clear import clear_retained
+
+    clear_retained(connection.broker(opened.address), gone.topics(opened.settings.fleet))
+    opened.cleared(gone)
+    print(f"the broker at {opened.address} has nothing of {name} any more")
+
+
+def _streams(policies: Iterable[AnyPolicy], named: list[str] | None) -> tuple[str, ...]:
+    found = dict.fromkeys((*(policy.stream for policy in policies), *(named or ())))
+    for stream in found:
+        check_name(stream, "stream")
+    return tuple(found)
 
 
 def _promises(releases: Path | None, policies: Path | None, broker: BrokerFolder) -> Promises:

@@ -32,6 +32,9 @@ class Account(Document):
         audiences: of a reader: those whose releases it may read.
         left: of a reader: those that it belonged to before; what was read was read.
         epsilon, adversary: of a reader: the most that it may be told, over all these audiences.
+        streams: of a device: those that it may publish.
+        former: of a device: those that it might publish before.
+        uncleared: of a device that was removed: the broker may still have what it retained.
     """
 
     name: Name
@@ -40,6 +43,9 @@ class Account(Document):
     left: tuple[Name, ...] = ()
     epsilon: float | None = Field(default=None, gt=0.0)
     adversary: Adversary | None = None
+    streams: tuple[Name, ...] = ()
+    former: tuple[Name, ...] = ()
+    uncleared: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -49,12 +55,24 @@ class Account(Document):
             raise ValueError(f"account {self.name}: the site is a role of its own, and no audience of a reader")
         if bool(self.ever) != (self.epsilon is not None and self.adversary is not None):
             raise ValueError(f"account {self.name}: a reader has a limit, and nobody else has")
+        if self.streams and self.role not in ("device", "removed"):
+            raise ValueError(f"account {self.name}: a device has streams, and nobody else has")
         return self
 
     @property
     def ever(self) -> tuple[str, ...]:
         """All audiences that the account ever belonged to, the first one first."""
         return (*self.left, *self.audiences)
+
+    def with_streams(self, streams: tuple[str, ...]) -> Account:
+        """A device that may publish these streams, and no others any more."""
+        gone = dict.fromkeys(one for one in (*self.former, *self.streams) if one not in streams)
+        return self.model_copy(update={"streams": tuple(dict.fromkeys(streams)), "former": tuple(gone)})
+
+    def topics(self, fleet: str) -> list[str]:
+        """All topics of a device on which the broker may have something retained."""
+        streams = [f"{kind}/{stream}" for stream in (*self.streams, *self.former) for kind in ("symbols", "window")]
+        return [f"fugu/2/{fleet}/{self.name}/{one}" for one in ("status", "policy/status", "policy/set", *streams)]
 
 
 _TOPICS: dict[Role, tuple[str, ...]] = {
@@ -91,8 +109,6 @@ _TOPICS: dict[Role, tuple[str, ...]] = {
 
 _DEVICE = (
     "write %u/status",
-    "write %u/symbols/+",
-    "write %u/window/+",
     "write %u/policy/status",
     "read %u/committed",
     "read %u/policy/set",
@@ -124,21 +140,28 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
 
     Releases for the audience `site` are named by no line but the site's: they are not charged, because the site sees
     the symbols anyway. The lines for devices are patterns, which Mosquitto applies to every account. All others are
-    therefore denied what lies under their own names, and a denial goes before whatever grants.
+    therefore denied what lies under their own names, and a denial goes before whatever grants. Of frames a device may
+    publish those of its streams, by name: what it can leave at the broker is bounded by its topics. Operators may clear
+    what a device has left that was removed.
     """
-    root = f"fugu/2/{fleet}"
+    root, known = f"fugu/2/{fleet}", list(accounts)
+    cleared = [f"write {account.name}/#" for account in known if account.uncleared]
     lines = ["# Written by 'fugu deploy'; changes are lost when an account is added.", "", "# a device, under its name"]
     lines += [_line("pattern", root, entry) for entry in _DEVICE]
-    for account in accounts:
+    for account in known:
+        if account.role != "device" or account.streams:
+            lines += ["", f"# {account.role}", f"user {account.name}"]
         if account.role == "device":
+            frames = [f"write {account.name}/{kind}/{one}" for one in account.streams for kind in ("symbols", "window")]
+            lines += [_line("topic", root, entry) for entry in frames]
             continue
-        lines += ["", f"# {account.role}", f"user {account.name}"]
         if account.role == "removed":
             lines.append("topic deny #")
             continue
         lines.append(f"topic deny {root}/{account.name}/#")
         readable = [f"read release/{audience}/+" for audience in account.audiences]
-        lines += [_line("topic", root, entry) for entry in (*_TOPICS.get(account.role, ()), *readable)]
+        granted = [*_TOPICS.get(account.role, ()), *readable, *(cleared if account.role == "operator" else [])]
+        lines += [_line("topic", root, entry) for entry in granted]
     return "\n".join(lines) + "\n"
 
 

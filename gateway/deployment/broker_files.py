@@ -39,7 +39,11 @@ __all__ = ["BrokerFolder", "Credentials", "Settings", "check_name", "create_brok
 DEFAULT_DAYS = 3650
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _NAME = re.compile(NAME_PATTERN)
-_MAX_MESSAGE = 4 * 1024 * 1024
+LARGEST = 1 << 18
+MIN_LARGEST = 1 << 16
+"""Above the largest frame that a device may publish."""
+_AROUND = 1 << 12
+"""Bytes of a packet that are not payload."""
 _QUEUED_BYTES = 64 * 1024 * 1024
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
@@ -52,6 +56,7 @@ class Settings(Document):
         bind: address that it listens on; none means all.
         mutual: whether accounts have certificates; if not, they have passwords.
         in_place: whether it runs in the folder that it was written to.
+        largest: bytes of the largest message, whoever publishes it.
     """
 
     fleet: Name
@@ -61,6 +66,7 @@ class Settings(Document):
     mutual: bool = False
     in_place: bool = False
     days: int = Field(default=DEFAULT_DAYS, ge=1, le=20_000)
+    largest: int = Field(default=LARGEST, ge=MIN_LARGEST, le=1 << 24)
     accounts: tuple[Account, ...] = ()
 
 
@@ -117,42 +123,60 @@ class BrokerFolder:
             account: its name (of a device, that in topics), its role, and what a reader may read.
             now: the present time, with its zone.
             ca_key: the authority's key, if it is not where it was written to; needed with mutual TLS only.
-            renew: replace the credentials of an account that exists; nothing else about it changes.
+            renew: replace the credentials of an account that exists; nothing else about it changes, but for the streams
+                of a device that are given.
 
         Raises:
             DeploymentError: the name is taken, or the authority's key is missing.
         """
         name, role = account.name, account.role
         check_name(name, "account")
-        known = {one.name: one.role for one in self.settings.accounts}
-        if name in known and not (renew and known[name] == role):
-            what = "was removed" if known[name] == "removed" else f"exists, as {known[name]}"
-            hint = "; --renew gives it new credentials" if known[name] == role and not renew else ""
+        known = next((one for one in self.settings.accounts if one.name == name), None)
+        free = known is not None and known.uncleared and role == "device" and not self.settings.mutual
+        if known is not None and not (renew and known.role == role) and not free:
+            what = "was removed" if known.role == "removed" else f"exists, as {known.role}"
+            hint = "; --renew gives it new credentials" if known.role == role and not renew else ""
             raise DeploymentError(f"the account {name} {what}{hint}")
         if self.settings.mutual:
             made = Credentials(name, None, self._authority(ca_key).issue_client(name, now, self.settings.days))
         else:
             made = Credentials(name, new_password(), None)
             self._write_password(name, password_line(name, made.password or ""))
-        if name not in known:
+        if known is None:
             self._keep((*self.settings.accounts, account))
+        elif known.role == "removed":
+            self.change(known.model_copy(update={"role": role, "uncleared": False}).with_streams(account.streams))
+        elif account.streams:
+            self.change(known.with_streams(account.streams))
         return made
 
     def remove(self, name: str) -> None:
         """Take everything away from an account.
 
         The name stays taken with mutual TLS, because its certificate lives on, and may do nothing; and that of a
-        reader, because what it was told is not forgotten.
+        reader, because what it was told is not forgotten. Of a device, operators may clear what it has left.
 
         Raises:
             DeploymentError: there is no such account.
         """
         account = self.account(name)
-        others = tuple(one for one in self.settings.accounts if one.name != name)
-        gone = account.model_copy(update={"role": "removed", "audiences": (), "left": account.ever})
-        self._keep((*others, gone) if self.settings.mutual or account.ever else others)
+        changes = {"role": "removed", "audiences": (), "left": account.ever, "uncleared": account.role == "device"}
+        self._forget(account.model_copy(update=changes))
         if not self.settings.mutual:
             self._write_password(name, None)
+
+    def uncleared(self, name: str) -> Account | None:
+        """A device that was removed, if the broker may still have what it left."""
+        return next((one for one in self.settings.accounts if one.name == name and one.uncleared), None)
+
+    def cleared(self, account: Account) -> None:
+        """The broker has nothing of a removed device any more."""
+        self._forget(account.model_copy(update={"streams": (), "former": (), "uncleared": False}))
+
+    def _forget(self, gone: Account) -> None:
+        """Keep no more of a removed account than is needed."""
+        others = tuple(one for one in self.settings.accounts if one.name != gone.name)
+        self._keep((*others, gone) if self.settings.mutual or gone.ever or gone.uncleared else others)
 
     def account(self, name: str) -> Account:
         """An account that was not removed.
@@ -289,7 +313,7 @@ max_queued_messages 0
 max_queued_bytes {_QUEUED_BYTES}
 persistent_client_expiration 7d
 
-max_packet_size {_MAX_MESSAGE}
+max_packet_size {settings.largest + _AROUND}
 set_tcp_nodelay true
 sys_interval 0
 log_dest stderr

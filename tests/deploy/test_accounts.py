@@ -246,7 +246,7 @@ def test_the_agent_accepts_its_configuration(fugu: Fugu, tmp_path: Path, words: 
 
 
 @pytest.mark.parametrize(
-    "command", ["broker", "device", "gateway", "operator", "subscriber", "join", "leave", "remove"]
+    "command", ["broker", "device", "streams", "gateway", "operator", "subscriber", "join", "leave", "remove"]
 )
 def test_every_command_explains_itself_with_an_example(fugu: Fugu, command: str) -> None:
     done = fugu("deploy", command, "--help")

@@ -76,6 +76,27 @@ def test_a_broker_that_is_not_there_is_an_error_in_words_and_no_exception(tmp_pa
     link.stop()
 
 
+def test_a_message_that_the_broker_does_not_take_is_refused_here_and_does_not_end_the_connection(
+    tmp_path: Path,
+) -> None:
+    """Mosquitto ends the connection; the library would send it again after each reconnection, for ever."""
+    with Mosquitto(tmp_path, "allow_anonymous true\nmax_packet_size 10000\n") as small:
+        answers: list[tuple[int | None, bool]] = []
+        link = Link(small.broker, "large", on_published=lambda *answer: answers.append(answer))
+        link.start()
+        wait_until(lambda: link.connected)
+        sent = [link.publish("a/b", bytes(size)) for size in (9_000, 5_000, 9_000)]
+        wait_until(lambda: len(answers) == 3)
+        assert sorted(answers, key=lambda one: sent.index(one[0])) == [
+            (sent[0], False),
+            (sent[1], True),
+            (sent[2], False),
+        ]
+        assert link.connected
+        assert link.last_error == "broker takes messages of 5904 bytes; one of 9000 is not sent"
+        link.stop()
+
+
 def test_a_callback_that_raises_does_not_end_the_connection(broker: Mosquitto) -> None:
     calls: list[bytes] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -77,6 +78,17 @@ class Mosquitto:
             self._process = subprocess.Popen([path, "-c", str(self._file)], stdout=log, stderr=log)
         wait_until(self._accepts, "mosquitto")
         return self
+
+    def status(self, name: str) -> int:
+        """A number of its process's status, such as VmRSS in kB."""
+        assert self._process is not None
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
+
+    def reload(self) -> None:
+        """Let it read its accounts again."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
 
     def stop(self) -> None:
         """End it in order: it writes its database."""

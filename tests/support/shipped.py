@@ -65,7 +65,9 @@ class Shipped(Mosquitto):
             os.chdir(before)
 
     def add(self, kind: str, name: str, *words: object) -> Path:
-        """Add an account before the broker starts; returns the folder of its credentials."""
+        """Add an account before the broker starts, of a device one with a stream `hr`; returns its folder."""
+        if kind == "device" and not {"--stream", "--policy"} & set(words):
+            words = (*words, "--stream", "hr")
         fugu("deploy", kind, "--out", self.root / name, "--broker", self.folder, "--name", name, *words)
         return self.root / name
 
@@ -151,6 +153,13 @@ class Client:
     def publish(self, topic: str, payload: bytes = b"x", *, retain: bool = False) -> int:
         """Publish at QoS 1; returns the broker's reason code, 0 also for what nobody is subscribed to."""
         reason = self._wait(self._client.publish(topic, payload, qos=1, retain=retain).mid)
+        return 0 if reason == NOBODY else reason
+
+    def attempt(self, topic: str, payload: bytes) -> int | None:
+        """Publish, retained; returns the reason code, none if the broker ends the connection without one."""
+        mid = self._client.publish(topic, payload, qos=1, retain=True).mid
+        self._until(lambda: mid in self._answers or self.lost, "an answer or an end")
+        reason = self._answers.pop(mid, None)
         return 0 if reason == NOBODY else reason
 
     def subscribe(self, topic: str) -> int:

@@ -27,7 +27,7 @@ def shipped(tmp_path: Path) -> Iterator[Shipped]:
     """The broker of `fugu deploy`, running."""
     broker = Shipped(tmp_path / "deployed")
     for name in ("watch", "ring"):
-        broker.add("device", name)
+        broker.add("device", name, "--stream", "hr", "--stream", "place")
     broker.add("gateway", "gateway", "--rollout")
     broker.add("operator", "operator")
     for name in ("site", "dashboard"):
