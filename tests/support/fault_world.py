@@ -195,7 +195,7 @@ class Program:
         """Start it again if it has ended by itself."""
         now = time.monotonic()
         if self._process is not None and (code := self._process.poll()) is not None:
-            if code and not self.excused():
+            if code not in (0, -signal.SIGTERM) and not self.excused():
                 self.deaths.append(code)
             self._process = None
             self._back_at = now + _RESTART_SECONDS

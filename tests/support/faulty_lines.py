@@ -231,7 +231,7 @@ class Lines:
         up: bool,
     ) -> None:
         splitter = Splitter()
-        with contextlib.suppress(OSError, ssl.SSLError):
+        with contextlib.suppress(OSError, ssl.SSLError, AttributeError):  # the last of an encrypted end that is gone
             while data := await source.read(1 << 16):
                 if self._tapped:
                     line.chunks.append(Chunk(time.monotonic(), up, data))
