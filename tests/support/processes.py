@@ -52,14 +52,18 @@ def policy(
 
 
 class GatewayProcess:
-    """`fugu gateway run` in a process of its own."""
+    """`fugu gateway run` in a process of its own.
 
-    def __init__(self, folder: Path, port: int) -> None:
+    Args:
+        words: more of the command.
+    """
+
+    def __init__(self, folder: Path, port: int, *words: str) -> None:
         self._folder = folder
         self.store = folder / "gateway.sqlite"
         command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", "home"]
         command += ["--policies", str(folder / "policies"), "--store", str(self.store)]
-        command += ["--broker", f"127.0.0.1:{port}"]
+        command += ["--broker", f"127.0.0.1:{port}", *words]
         with (folder / "gateway.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 
