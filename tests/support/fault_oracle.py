@@ -111,7 +111,8 @@ def _judge_device(name: str, device: _Device, verdict: Verdict) -> None:
         if (frame.first, frame.symbols) not in durable:
             problems.append(f"{name}: the frame of ticks {frame.first}..{frame.last} was sent and is nowhere")
     figures["frames stored"] += len(device.stored)
-    figures["frames in outboxes"] += len(device.kept)
+    stored = {(frame.first, frame.symbols) for frame in device.stored}
+    figures["frames that wait"] += sum((frame.first, frame.symbols) not in stored for frame in device.kept)
     problems += _breaks(name, [(f.previous, f.first, f.last) for f in (*device.stored, *device.kept)])
     counted: dict[int, tuple[int, ...]] = {}
     for window in (*device.windows_said, *device.windows_stored, *device.windows_kept):
