@@ -1,0 +1,71 @@
+"""A device that was away for long: how much it keeps, and how soon all of it has arrived, in order."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from edge_agent.plan import StreamPlan
+from firmware_sim.devices import AgentProcess, write_device
+from gateway.service.monitor import ask_status
+from mqtt_link import Broker
+from tests.support.agents import JumpingClock, agent_plan, run
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.processes import GatewayProcess, Recorder, policy
+
+SECOND = 1_000_000
+FRAME_TICKS = 100
+WEEK = 604_800
+MOST_BYTES, MOST_SECONDS = 5e6, 10.0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ticks", [3_600, pytest.param(WEEK, marks=pytest.mark.soak)], ids=["an hour", "a week"])
+def test_a_device_that_was_offline_drains_in_order(broker: Mosquitto, tmp_path: Path, ticks: int) -> None:
+    """The agent draws on a virtual clock, without a broker; the real process then sends what it finds."""
+    begun = time.time_ns() // 1000 - (ticks + 10) * SECOND
+    device = policy(epoch_us=begun, period_us=SECOND, frame_ticks=FRAME_TICKS)
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "watch.json").write_text(device.to_json())
+    (tmp_path / "night.csv").write_text("value\n0\n1\n1\n")
+    config = write_device(
+        tmp_path / "watch", device, tmp_path / "night.csv", "value", Broker(port=broker.port), drain_seconds=PATIENCE
+    )
+    away = agent_plan(
+        tmp_path / "watch",
+        Broker(port=9),
+        StreamPlan.of(device.model_dump(mode="json"), {}),
+        forget="committed",
+        drain_seconds=0.0,
+    )
+    clock = JumpingClock(begun)
+    run(away, clock, lambda: clock.now >= begun + ticks * SECOND)
+    size = sum(path.stat().st_size for path in (tmp_path / "watch").glob("outbox.sqlite*"))
+    gateway = GatewayProcess(tmp_path, broker.port)
+    wait_until(lambda: ask_status(gateway.store), "the gateway")
+    recorder = Recorder(Broker(port=broker.port))
+    agent = AgentProcess(config, tmp_path / "agent.log")
+    wait_until(lambda: recorder.payloads, "the first frame")
+    first = time.monotonic()
+    wait_until(lambda: _stored(gateway) >= ticks // FRAME_TICKS, "the gateway to have all of it")
+    seconds = time.monotonic() - first
+    assert agent.stop(PATIENCE) == 0, (tmp_path / "agent.log").read_text()
+    assert gateway.stop() == 0
+    print(f"{ticks} ticks: {size / 1e6:.2f} MB in the outbox, drained in {seconds:.2f} s")
+    frames = gateway.frames()
+    assert [frame.previous for frame in frames] == [-1, *(frame.last for frame in frames[:-1])]
+    assert sum(len(frame.symbols) for frame in frames) >= ticks
+    arrived = [frame.first for frame in recorder.frames()]
+    assert list(dict.fromkeys(arrived)) == sorted(set(arrived)), "the oldest first"
+    recorder.link.stop()
+    assert size < MOST_BYTES * ticks / WEEK + 200_000
+    if ticks == WEEK:  # a shorter time says nothing: processes take long to start
+        assert size < MOST_BYTES
+        assert seconds < MOST_SECONDS
+
+
+def _stored(gateway: GatewayProcess) -> int:
+    found = ask_status(gateway.store)
+    return 0 if found is None else found["counters"].get("stored", 0)
