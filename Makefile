@@ -31,6 +31,7 @@ bench:
 	deploy/bootstrap.sh bench mosquitto=mosquitto
 	.venv/bin/python benchmarks/edge.py
 	.venv/bin/python benchmarks/latency.py
+	.venv/bin/python benchmarks/estimates.py
 	.venv/bin/python benchmarks/broker.py
 	.venv/bin/python benchmarks/chain.py
 	.venv/bin/python benchmarks/privacy.py

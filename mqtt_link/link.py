@@ -132,6 +132,7 @@ class Link:
         durable: keep the session, and messages for it, at the broker while disconnected.
         max_payload: bytes of the largest message that is taken; a broker that sends a larger one loses the connection
             (in MQTT 3.1.1, which cannot announce it, if it is above 2 MiB, too).
+        max_in_flight: messages that the broker has not acknowledged, at most; the rest waits here.
         on_connected: called after every successful connection.
         on_message: called with topic, payload and whether the message was retained.
         on_published: called with the message id, and whether the broker took it, when the broker has answered.
@@ -144,6 +145,7 @@ class Link:
     will: Will | None = None
     durable: bool = False
     max_payload: int = MAX_PAYLOAD
+    max_in_flight: int = 100
     on_connected: Callable[[], None] = lambda: None
     on_message: Callable[[str, bytes, bool], None] = lambda _topic, _payload, _retained: None
     on_published: Callable[[int, bool], None] = lambda _mid, _accepted: None
@@ -218,7 +220,7 @@ class Link:
         most = self.max_payload if five else max(self.max_payload, MAX_PAYLOAD)
         client = GuardedClient(self.client_id, clean, version, most, self._refused)
         client.reconnect_delay_set(1, self.broker.max_backoff)
-        client.max_inflight_messages_set(100)
+        client.max_inflight_messages_set(self.max_in_flight)
         if self.broker.username is not None:
             client.username_pw_set(self.broker.username, self.broker.password())
         if (context := self.broker.tls_context()) is not None:

@@ -67,6 +67,8 @@ Event = Message | Acknowledged | Connected
 class Inbox:
     """A queue that makes the network thread wait when it is full, so that the rest stays with the broker.
 
+    What the broker has answered is taken first: behind a queue of frames, what waits for it would starve.
+
     Args:
         capacity: in messages.
         capacity_bytes: of their payloads together; a message that begins below it is taken.
@@ -79,7 +81,8 @@ class Inbox:
         self._patience = patience
         self._bytes = 0
         self._oversized = 0
-        self._events: deque[Event] = deque()
+        self._answers: deque[Acknowledged | Connected] = deque()
+        self._messages: deque[Message] = deque()
         self._changed = Condition()
         self._closed = False
 
@@ -93,32 +96,36 @@ class Inbox:
             if self._closed or not room:
                 return False
             self._bytes += len(message.payload)
-            self._append(message)
+            self._messages.append(message)
+            self._wake()
             return True
 
     def notify(self, event: Acknowledged | Connected) -> None:
         """Append what takes no room to speak of, and is wanted after closing, too."""
         with self._changed:
-            self._append(event)
+            self._answers.append(event)
+            self._wake()
 
     def take(self, most: int, timeout: float) -> list[Event]:
-        """Remove the oldest events; empty after the timeout, or at once if the queue is closed and empty."""
+        """Remove all answers and the oldest messages; empty after the timeout, or at once if closed and empty."""
         with self._changed:
-            self._changed.wait_for(lambda: self._events or self._closed, timeout=timeout)
-            taken = [self._events.popleft() for _ in range(min(most, len(self._events)))]
-            self._bytes -= sum(len(event.payload) for event in taken if isinstance(event, Message))
-            if self._has_room:
-                self._changed.notify_all()
-            return taken
+            self._changed.wait_for(lambda: self.waiting or self._closed, timeout=timeout)
+            return self._take(most)
 
     def take_after_close(self, timeout: float) -> list[Event]:
-        """Like `take`, and waits although the queue is closed."""
+        """Remove everything; wait for it although the queue is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._events), timeout=timeout)
-            taken = list(self._events)
-            self._events.clear()
-            self._bytes = 0
-            return taken
+            self._changed.wait_for(lambda: self.waiting > 0, timeout=timeout)
+            return self._take(len(self._messages))
+
+    def _take(self, most: int) -> list[Event]:
+        messages = [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
+        self._bytes -= sum(len(message.payload) for message in messages)
+        if self._has_room:
+            self._changed.notify_all()
+        taken = [*self._answers, *messages]
+        self._answers.clear()
+        return taken
 
     def oversized(self) -> int:
         """How many messages were too large to be taken, since this was asked last."""
@@ -135,21 +142,20 @@ class Inbox:
     @property
     def waiting(self) -> int:
         """How many events wait."""
-        return len(self._events)
+        return len(self._answers) + len(self._messages)
 
     @property
     def drained(self) -> bool:
         """Whether the queue is closed and empty."""
         with self._changed:
-            return self._closed and not self._events
+            return self._closed and not self.waiting
 
     @property
     def _has_room(self) -> bool:
-        return len(self._events) < self._capacity and self._bytes < self._capacity_bytes
+        return len(self._messages) < self._capacity and self._bytes < self._capacity_bytes
 
-    def _append(self, event: Event) -> None:
-        self._events.append(event)
-        if len(self._events) == 1:
+    def _wake(self) -> None:
+        if self.waiting == 1:
             self._changed.notify_all()
 
 

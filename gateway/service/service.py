@@ -42,7 +42,7 @@ from gateway.service.ingest import (
 from gateway.service.kinds.symbol_model import warm
 from gateway.service.monitor import Monitor, Sources
 from gateway.service.policies import Catalogue
-from gateway.service.publisher import Publisher
+from gateway.service.publisher import MAX_IN_FLIGHT, Publisher
 from gateway.service.recorder import Recorder
 from gateway.service.release_schedule import Schedule
 from gateway.service.release_setup import Releases, ledger_beside, open_releases
@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 _INBOX_MESSAGES = 20_000
 _INBOX_BYTES = 1 << 25
 _INBOX_PATIENCE_SECONDS = 5.0
-_BATCH = 1_000
+_BATCH = 250
 _IDLE_SECONDS = 0.5
 _FAREWELL_SECONDS = 5.0
 _SWITCH_SECONDS = 1e-4
@@ -137,6 +137,7 @@ class Gateway:
             ),
             durable=True,
             max_payload=MAX_POINTS_BYTES,
+            max_in_flight=3 * MAX_IN_FLIGHT,  # watermarks, estimates, and the rest
             will=Will(health_topic(fleet), encode_health(Health(online=False))),
             on_connected=lambda: self._inbox.notify(Connected()),
             on_message=self._delivered,

@@ -15,7 +15,16 @@ from contract.noise_table import NoiseTable
 from contract.policy import Clock
 from contract.window_frames import WindowFrame, encode_window
 from contract.windows import Window
-from gateway.service.ingest import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES, Birth, Inbox, Ingest, Message, Received
+from gateway.service.ingest import (
+    MAX_PAYLOAD_BYTES,
+    MAX_POINTS_BYTES,
+    Acknowledged,
+    Birth,
+    Inbox,
+    Ingest,
+    Message,
+    Received,
+)
 from tests.support.measured import measure_frames, measure_policy
 from tests.support.scenes import BOUNDED, TERNARY, catalogue, policy
 
@@ -154,3 +163,16 @@ def test_a_message_larger_than_any_valid_one_never_enters_the_inbox_and_is_count
         assert inbox.deliver(Message(TOPIC, bytes(MAX_POINTS_BYTES + 1)))
     assert len(inbox.take(1_000, 0.0)) == 1
     assert (inbox.oversized(), inbox.oversized()) == (100, 0)
+
+
+def test_what_the_broker_answers_is_taken_first_and_takes_no_room() -> None:
+    inbox = Inbox(3, 1 << 20, 0.0)
+    assert [inbox.deliver(Message(TOPIC, GOOD)) for _ in range(4)] == [True, True, True, False]
+    for message_id in range(10):
+        inbox.notify(Acknowledged(message_id))
+    assert inbox.waiting == 13
+    assert inbox.take(2, 0.0) == [*(Acknowledged(message_id) for message_id in range(10)), *[Message(TOPIC, GOOD)] * 2]
+    inbox.close()
+    inbox.notify(Acknowledged(10))
+    assert (inbox.drained, inbox.take_after_close(0.0)) == (False, [Acknowledged(10), Message(TOPIC, GOOD)])
+    assert inbox.drained

@@ -1,0 +1,143 @@
+"""Whether estimates get out while frames come faster than the gateway can take them: Mosquitto, 500 streams.
+
+Usage: python benchmarks/estimates.py [--json]      (make bench installs a broker)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+
+from contract.chains import BinaryChains
+from contract.frames import SymbolFrame, decode_estimate, encode_symbols
+from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
+from contract.policy import Clock, Policy, Thresholds
+from contract.topics import estimate_topic, parse_topic, symbols_topic
+from fugu.demo.broker import start_broker
+from gateway.service import GatewaySettings, run
+from mqtt_link import Broker, Link
+
+DEVICES, SECONDS, TICKS = 500, 30.0, 10
+START_SECONDS = 10.0
+MOST_UNDER_WAY = 2_000
+
+
+def main() -> int:
+    """Measure and print, or be the gateway of a measurement."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--gateway", metavar="FOLDER", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--writer", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.writer:
+        return _flood(Broker(port=options.port))
+    if options.gateway is not None:
+        logging.basicConfig(level=logging.ERROR)
+        folder: Path = options.gateway
+        return run(GatewaySettings("bench", Broker(port=options.port), folder / "s.sqlite", folder / "policies"))
+    figures = measured()
+    print(json.dumps(figures, indent=2) if options.json else "\n".join(f"{k:60} {v}" for k, v in figures.items()))
+    return 0
+
+
+def measured() -> dict[str, float]:
+    """What is stored, waits and was told after half a minute of a flood."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        epoch = time.time_ns() // 1000 - 10**7 * 1_000_000
+        (folder / "policies").mkdir()
+        for number in range(DEVICES):
+            (folder / "policies" / f"{number}.json").write_text(_policy(f"d{number}", epoch).to_json())
+        with start_broker("mosquitto", folder) as (port, _):
+            command = [sys.executable, __file__, "--port", str(port)]
+            with subprocess.Popen([*command, "--gateway", str(folder)]) as gateway:
+                try:
+                    return _heard(Broker(port=port), folder, [*command, "--writer"])
+                finally:
+                    gateway.terminate()
+
+
+def _heard(broker: Broker, folder: Path, writer: list[str]) -> dict[str, float]:
+    told: dict[str, int] = {}
+    heard = 0
+
+    def received(topic: str, payload: bytes, _retained: bool) -> None:
+        nonlocal heard
+        heard += 1
+        told[parse_topic(topic).device] = decode_estimate(payload).current_tick
+
+    reader = Link(broker, client_id="reader", subscriptions=(estimate_topic("bench", "+", "+"),), on_message=received)
+    reader.start()
+    with subprocess.Popen(writer) as flood:
+        while not told:
+            time.sleep(0.1)
+        time.sleep(SECONDS)
+        with closing(sqlite3.connect(folder / "s.sqlite")) as store:
+            (stored,) = store.execute("SELECT COUNT(*) FROM frames").fetchone()
+            (waiting,) = store.execute("SELECT COUNT(*) FROM outbox").fetchone()
+            query = "SELECT device, MAX(last) FROM frames JOIN streams ON id=frames.stream GROUP BY 1"
+            newest = dict(store.execute(query))
+        behind = [(last - told.get(device, -1)) // TICKS for device, last in newest.items()]
+        flood.terminate()
+    reader.stop()
+    return {
+        "streams": DEVICES,
+        "frames stored a second": round(stored / SECONDS),
+        "messages of estimates heard a second": round(heard / SECONDS),
+        "frames whose estimates wait": waiting,
+        "streams of which no estimate was heard": DEVICES - len(told),
+        "frames that estimates are behind the store (median of streams)": statistics.median(behind),
+        "frames that estimates are behind the store (most)": max(behind),
+    }
+
+
+def _flood(broker: Broker) -> int:
+    """Send frames of all devices, as fast as the broker takes them, until ended."""
+    under_way = 0
+
+    def published(_message_id: int, _accepted: bool) -> None:
+        nonlocal under_way
+        under_way -= 1
+
+    writer = Link(broker, client_id="writer", on_published=published)
+    writer.start()
+    time.sleep(START_SECONDS)
+    for number in count():
+        first = number * TICKS
+        payload = encode_symbols(SymbolFrame(1, first - 1, first, bytes([number % 2] * TICKS)))
+        for device in range(DEVICES):
+            while under_way > MOST_UNDER_WAY:
+                time.sleep(0.001)
+            under_way += writer.publish(symbols_topic("bench", f"d{device}", "hr"), payload) is not None
+    return 0
+
+
+def _policy(device: str, epoch_us: int) -> Policy:
+    return Policy(
+        fleet="bench",
+        device=device,
+        stream="hr",
+        version=1,
+        clock=Clock(epoch_us=epoch_us, period_us=1_000_000),
+        frame_ticks=TICKS,
+        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
+        table=NoiseTable.binary(2_050_000_000, 2_050_000_000),
+        chains=BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35)),
+        guarantee=Guarantee(epsilon=1.0, adversary="universal"),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
