@@ -168,7 +168,10 @@ class Recorder:
                     self._conflict(device, name, frame)
                 continue
             if span.first < sequence.kept:
-                counted[kind.counter + self._dismissed(sequence.coverage, place, span)] += 1
+                counter = self._dismissed(sequence.coverage, place, span)
+                counted[kind.counter + counter] += 1
+                if counter == "conflict":
+                    self._conflict(device, name, frame)
                 continue
             if len(sequence.coverage) >= MOST_INTERVALS and not sequence.coverage.joins(span.previous, span.last):
                 counted[kind.counter + "scattered"] += 1

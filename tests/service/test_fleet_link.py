@@ -17,6 +17,7 @@ from gateway.fleet import Registry, Rollouts
 from gateway.service.fleet_link import FleetLink
 from mqtt_link import Link
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.containers import held
 from tests.support.simulated_fleets import START, names, new_registry, plan
 
 WHO = {"who": "ann", "time_us": START}
@@ -297,3 +298,28 @@ def test_a_broker_that_refuses_the_operator_is_not_asked_again_at_once(tmp_path:
         assert [one.device for one in registry.unpublished(5)] == ["d000"]
         operator.link.stop()
     registry.close()
+
+
+def test_a_flood_of_strangers_while_the_registry_is_locked_grows_nothing_without_bound(
+    broker: Mosquitto, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.service.fleet_link._MOST_WAITING", 100)
+    operator = Operator(path, broker)
+    operator.pass_seconds(5)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    sizes = []
+    for part in range(3):
+        for number in range(200 * part, 200 * part + 200):
+            operator.link.seen(f"nobody{number}", ONLINE)
+            operator.link.reported(f"nobody{number}", accepted(1))
+        sizes.append(held(operator.link))
+    assert sizes[0] == sizes[1] == sizes[2]
+    assert operator.counters["fleet_dropped"] == 3 * 2 * 200 - 2 * 100
+    holder.execute("ROLLBACK")
+    holder.close()
+    operator.pass_seconds(2)
+    assert operator.counters["fleet_strangers"] == 2 * 100
+    after = held(operator.link)
+    assert not any(size > sizes[0].get(where, 0) for where, size in after.items() if "counters" not in where)
+    operator.link.stop()
