@@ -15,18 +15,33 @@ from pathlib import Path
 from typing import NamedTuple
 
 from contract.errors import FuguError
+from host.held_files import FileLostError, HeldFiles
 
-__all__ = ["FORMAT", "LEDGER", "OUTBOX", "REGISTRY", "STORE", "FileKind", "open_database", "snapshot", "transaction"]
+__all__ = [
+    "FORMAT",
+    "LEDGER",
+    "OUTBOX",
+    "REGISTRY",
+    "STORE",
+    "FileKind",
+    "check_files",
+    "is_full",
+    "is_lost",
+    "open_database",
+    "snapshot",
+    "transaction",
+]
 
 FORMAT = 2
 """The 2 of `fugu/2`."""
 
 
 class FileKind(NamedTuple):
-    """A kind of file: what it is called, and its `application_id`."""
+    """A kind of file: what it is called, its `application_id`, and what to do about one that is damaged."""
 
     name: str
     application: int
+    remedy: str = "put back a copy of it"
 
     @property
     def stamps(self) -> str:
@@ -45,12 +60,13 @@ class FileKind(NamedTuple):
 
 
 OUTBOX = FileKind("outbox", 0x4655_4F42)
-STORE = FileKind("store", 0x4655_5354)
-LEDGER = FileKind("ledger", 0x4655_4C45)
+STORE = FileKind("store", 0x4655_5354, "put back a copy, or move it away; devices send again what they still hold")
+LEDGER = FileKind("ledger", 0x4655_4C45, "put back the newest copy, or move it away and see fugu ledger resume")
 REGISTRY = FileKind("fleet registry", 0x4655_464C)
 
 
 _POLL_SECONDS = 0.01
+_NO_ROOM_FOR_INDEX = sqlite3.SQLITE_IOERR_SHMSIZE
 
 
 def open_database(
@@ -81,7 +97,9 @@ def open_database(
     if not create and not path.exists():
         raise refused(f"there is no {kind.name} {shown}")
     try:
-        db = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(
+            path, timeout=wait_seconds, isolation_level=None, check_same_thread=False, factory=_Connection
+        )
     except sqlite3.Error as error:
         raise refused(f"cannot open the {kind.name} {shown}: {error}") from None
     try:
@@ -89,8 +107,11 @@ def open_database(
             db.execute(f"PRAGMA {setting}")
         if problem := _prepared(db, kind, schema, create, shown, wait_seconds):
             raise refused(problem)
+        db.files = HeldFiles(path, shown)
     except sqlite3.Error as error:
         db.close()
+        if is_lost(error):
+            raise refused(f"cannot open the {kind.name} {shown}: {error}: {kind.remedy}") from None
         raise refused(in_use if in_use and _busy(error) else f"cannot open the {kind.name} {shown}: {error}") from None
     except BaseException:
         db.close()
@@ -98,12 +119,47 @@ def open_database(
     return db
 
 
+class _Connection(sqlite3.Connection):
+    """A connection that knows its files."""
+
+    files: HeldFiles | None = None
+
+
+def check_files(db: sqlite3.Connection, *, own: bool = False) -> None:
+    """See whether the files of an open database are still there, and whole.
+
+    Args:
+        own: the connection has just written.
+
+    Raises:
+        FileLostError: they are not.
+    """
+    if isinstance(db, _Connection) and db.files is not None:
+        db.files.check(own=own)
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether an error says that a database's file is damaged or gone, so that to try again is useless."""
+    return isinstance(error, FileLostError) or _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def is_full(error: Exception) -> bool:
+    """Whether an error says that there is no room on the disk, which may come back."""
+    return _code(error) == sqlite3.SQLITE_FULL or _code(error, 0xFFFF) == _NO_ROOM_FOR_INDEX
+
+
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """All of it becomes durable, or nothing does; inside another one, it is part of that."""
+    """All of it becomes durable, or nothing does; inside another one, it is part of that.
+
+    Raises:
+        FileLostError: the file has been removed, replaced or cut short meanwhile; what was written may be lost.
+        sqlite3.Error: nothing of it has become durable.
+    """
     if db.in_transaction:
         yield
         return
+    check_files(db)
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -111,6 +167,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
     except BaseException:
         _roll_back(db)
         raise
+    check_files(db, own=True)
 
 
 @contextmanager
@@ -176,7 +233,11 @@ def _make(db: sqlite3.Connection, script: str) -> None:
 
 
 def _busy(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _code(error: Exception, mask: int = 0xFF) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & mask
 
 
 def _roll_back(db: sqlite3.Connection) -> None:

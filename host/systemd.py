@@ -47,6 +47,10 @@ class Notifier:
         usable = address if address.startswith(("/", "@")) else ""
         return cls(usable, int(time) / _MICROSECONDS if usable and watched else None)
 
+    def starting(self, seconds: float) -> None:
+        """The start may take so long from now, if that is longer than the service manager waits."""
+        self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * _MICROSECONDS)}")
+
     def ready(self) -> None:
         """The service has started: what waits for it may start too."""
         self._send("READY=1")

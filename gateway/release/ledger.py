@@ -26,7 +26,8 @@ from gateway.release.charges import Run, beside, clipped, overlay, peak, peak_of
 from gateway.release.entries import SITE, Account, Allowance, Entry, Key, LedgerError, Release, State, refusal
 from gateway.release.ledger_file import LedgerRows, open_ledger
 from gateway.release.together import Stream, together_name
-from host.database import snapshot, transaction
+from host.database import LEDGER, snapshot, transaction
+from host.held_files import damage
 
 __all__ = ["Ledger"]
 
@@ -53,6 +54,15 @@ class Ledger:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+    def refuse_damage(self, name: str) -> None:
+        """Read the whole file, which messages call by a name, and see whether its pages fit together.
+
+        Raises:
+            LedgerError: they do not; one line that says what to do.
+        """
+        if problem := damage(self._db):
+            raise LedgerError(f"the ledger {name} is damaged ({problem}): {LEDGER.remedy}")
 
     def transaction(self) -> AbstractContextManager[None]:
         """All of it becomes durable, or nothing does."""

@@ -99,6 +99,8 @@ class Publisher:
         return not (self._owed or self._watermarks or self._estimates or self._done)
 
     def _say_watermarks(self) -> None:
+        if self._owed and self._link.connected:
+            self._store.check()  # what has gone with its file is not durable, whatever was remembered of it
         while self._owed and self._link.connected and len(self._watermarks) < MAX_IN_FLIGHT:
             device = next(iter(self._owed))
             for message in self._recorder.committed(device):

@@ -30,6 +30,7 @@ from gateway.service.release_jobs import Job
 from gateway.service.release_maker import EmptyWindowError, Maker
 from gateway.service.release_record import ReleaseRecord
 from gateway.service.tick_time import tick_at
+from host.database import is_lost
 from mqtt_link import Link
 
 __all__ = ["Schedule"]
@@ -150,6 +151,9 @@ class Schedule:
 
         Args:
             idle: there is nothing else to do.
+
+        Raises:
+            sqlite3.Error: the ledger or the store is damaged or gone; other errors of theirs are waited out.
         """
         if time.monotonic() < self._pause_until:
             return
@@ -160,6 +164,8 @@ class Schedule:
                 pass
             self._publish()
         except (sqlite3.Error, LedgerError) as error:
+            if is_lost(error):
+                raise
             self._work = None
             self._changed = True
             self._pause_until = time.monotonic() + _PAUSE_SECONDS

@@ -88,6 +88,7 @@ def open_releases(
         record.refuse_without_ledger(ledger.name)
     opened = Ledger(ledger)
     try:
+        opened.refuse_damage(ledger.name)
         record.bind(opened)
         maker = Maker(store, catalogue, opened, secrets.randbelow, now)
         releases = Releases(opened, maker, wanted, partial(renewed, opened), lambda: streams_together(catalogue), now)

@@ -1,8 +1,10 @@
 """The gateway process: one connection, one store, one worker.
 
 The network thread only puts what arrives into the inbox. The worker takes what has piled up, stores all new frames in
-one transaction, and only then says so: watermarks first, then estimates. Nothing that arrives, and no error of the
-store, ends it; what could not be stored is missing in the watermark, and its device sends it again.
+one transaction, and only then says so: watermarks first, then estimates. Nothing that arrives ends it, nor a disk that
+is full; what could not be stored is missing in the watermark, and its device sends it again. But a store or a ledger
+that is gone or damaged, or a store that has taken nothing for a minute, ends the process with a line that says so: it
+is started anew, looks at its files then, and lives on or says what to do. Nobody is told that it lives in between.
 """
 
 from __future__ import annotations
@@ -49,6 +51,8 @@ from gateway.service.release_setup import Releases, ledger_beside, open_releases
 from gateway.service.retention import Keep, Retention
 from gateway.service.store import Store, estimates_waiting, hold_store
 from gateway.service.table_sender import TableSender
+from host.database import is_full, is_lost
+from host.held_files import FileLostError
 from host.systemd import Notifier
 from host.wake import Wake
 from mqtt_link import Broker, Link, Will
@@ -66,6 +70,12 @@ _IDLE_SECONDS = 0.5
 _FAREWELL_SECONDS = 5.0
 _SWITCH_SECONDS = 1e-4
 _STUCK_SECONDS = 120.0
+_FAILING_SECONDS = 60.0
+_START_BYTES_PER_SECOND = 20_000_000
+
+
+class UselessError(FuguError):
+    """The store or the ledger can be used no more."""
 
 
 class SettingsError(FuguError):
@@ -112,7 +122,7 @@ class Gateway:
 
     Attributes:
         counters: what has happened so far, by name; refusals under their `Reason`.
-        failed: set if the worker has ended by itself, which it never should.
+        failed: set if the worker has ended by itself: its files are of no use, or it met what it never should.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -121,6 +131,7 @@ class Gateway:
         fleet = settings.fleet
         self._settings = settings
         self._last_round = time.monotonic()
+        self._failing_since: float | None = None
         self._unreachable = False
         self._ledger: Ledger | None = None
         self._releases: Releases | None = None
@@ -160,6 +171,7 @@ class Gateway:
             self._held.close()
             raise
         try:
+            self._store.refuse_damage()
             if files is not None:
                 self._enrolled = FleetService(fleet, files, self._link, catalogue, self.counters)
             catalogue.retire(self._store.policy_documents())
@@ -252,8 +264,8 @@ class Gateway:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the worker has finished a round of late."""
-        return time.monotonic() - self._last_round < _STUCK_SECONDS
+        """Whether the worker has finished a round of late, and could store what there was."""
+        return self._failing_since is None and time.monotonic() - self._last_round < _STUCK_SECONDS
 
     @property
     def last_error(self) -> str:
@@ -289,6 +301,9 @@ class Gateway:
             deadline = time.monotonic() + _FAREWELL_SECONDS
             while self._link.connected and not self._finished and time.monotonic() < deadline:
                 self._round(self._inbox.take_after_close(_IDLE_SECONDS))
+        except UselessError as error:
+            _log.critical("the gateway ends: %s", error)
+            self.failed.set()
         except BaseException as error:
             _log.critical("the worker has ended: %s", type(error).__name__)
             self.failed.set()
@@ -328,14 +343,14 @@ class Gateway:
         if self._enrolled is not None and self._enrolled.pump():
             self._tables.renew()
             self._renew_allowances()
-        self._tables.pump()
+        self._use_store(self._tables.pump)
         self._use_store(self._contradictions.pump)
         self._use_store(lambda: self._publisher.pump(idle=not events))
         self._use_store(self._retention.pump)
-        if self._schedule is not None:
+        if (schedule := self._schedule) is not None:
             if batch:
-                self._schedule.stored()
-            self._schedule.pump(idle=not events)
+                schedule.stored()
+            self._use_store(lambda: schedule.pump(idle=not events))
 
     def _use_store(self, pump: Callable[[], None]) -> None:
         try:
@@ -355,13 +370,15 @@ class Gateway:
         try:
             if self._schedule is not None:
                 self._schedule.acknowledged(event.message_id, event.accepted)
-        except sqlite3.Error:  # the release counts as not published, and is published again at the next start
+        except sqlite3.Error as error:  # the release counts as not published, and is published again at the next start
+            self._end_if_lost(error)
             self.counters["ledger_errors"] += 1
 
     def _record(self, batch: Sequence[Received]) -> None:
         """Store a batch; if one frame brings an error that nobody thought of, only that frame is left out."""
         try:
             self._recorder.record(batch)
+            self._failing_since = None
         except sqlite3.Error as error:
             self.counters["not_stored"] += len(batch)
             self._store_failed(error)
@@ -374,9 +391,24 @@ class Gateway:
                 _log.error("a frame could not be taken: %s", type(error).__name__)
 
     def _store_failed(self, error: sqlite3.Error | LedgerError) -> None:
+        """Count, and go on; but not for ever with what does not heal by itself."""
         self.counters["store_errors"] += 1
         if self.counters["store_errors"] == 1:
             _log.error("the store does not take data: %s; devices will send again", error)
+        self._end_if_lost(error)
+        if is_full(error) or isinstance(error, LedgerError):
+            return
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        if now - self._failing_since >= _FAILING_SECONDS:
+            raise UselessError(f"the store has taken nothing for {_FAILING_SECONDS:g} s ({error})")
+
+    def _end_if_lost(self, error: Exception) -> None:
+        """A file that is gone or damaged is looked at by the next start, which says what to do."""
+        if isinstance(error, FileLostError):
+            raise UselessError(f"{error}: nothing is stored or called durable any more") from None
+        if is_lost(error):
+            raise UselessError(f"the store or the ledger is damaged ({error})") from None
 
 
 def run(settings: GatewaySettings) -> int:
@@ -395,9 +427,10 @@ def run(settings: GatewaySettings) -> int:
     sys.setswitchinterval(_SWITCH_SECONDS)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: wanted.set())
+    notifier = Notifier.of_process()
+    notifier.starting(_start_seconds(settings.store))
     gateway.start()
     _log.info("gateway of fleet %s has started", settings.fleet)
-    notifier = Notifier.of_process()
     notifier.ready()
     while not wanted.wait(_IDLE_SECONDS) and not gateway.failed.is_set():
         if gateway.is_alive:
@@ -406,3 +439,9 @@ def run(settings: GatewaySettings) -> int:
     gateway.stop()
     _log.info("gateway has stopped: %s", " ".join(f"{name}={n}" for name, n in sorted(gateway.counters.items())))
     return 1 if gateway.failed.is_set() else 0
+
+
+def _start_seconds(store: Path) -> float:
+    """How long it may take at most to read all of the store."""
+    size = store.stat().st_size if store.exists() else 0
+    return _STUCK_SECONDS + size / _START_BYTES_PER_SECOND

@@ -36,6 +36,7 @@ from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.policies import Catalogue, UnknownPolicyVersionError
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
+from host.database import is_lost
 from mqtt_link import Link
 
 __all__ = ["Made", "TableSender", "make_noise", "policy_graph"]
@@ -147,7 +148,11 @@ class TableSender:
         self._look_at.pop((device, stream), None)
 
     def pump(self) -> None:
-        """Send what will be needed soon and has not been sent."""
+        """Send what will be needed soon and has not been sent.
+
+        Raises:
+            sqlite3.Error: the store is damaged or gone.
+        """
         if not self._link.connected:
             return
         now = time.monotonic()
@@ -155,7 +160,9 @@ class TableSender:
             if self._look_at.get(key, 0.0) <= now:
                 try:
                     self._send(key)
-                except sqlite3.Error:
+                except sqlite3.Error as error:
+                    if is_lost(error):
+                        raise
                     self._counters["store_errors"] += 1
                 except Exception as error:  # the device has its fallback, and the gateway goes on
                     self._counters["unexpected"] += 1

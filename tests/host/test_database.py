@@ -6,12 +6,14 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from contract.errors import FuguError
 from host.database import FORMAT, LEDGER, STORE, open_database, snapshot, transaction
+from host.held_files import FileLostError, damage
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = """
@@ -152,3 +154,48 @@ def test_a_snapshot_sees_one_state_and_changes_nothing(path: Path) -> None:
         assert len(rows(db)) == 2
         db.execute("INSERT INTO drops (text) VALUES ('third')")
         assert len(rows(other)) == 3
+
+
+@pytest.mark.parametrize(
+    ("what", "when"),
+    [("overwrite", "before"), *product(("delete", "replace", "cut", "log"), ("before", "within"))],
+)
+def test_a_file_that_is_lost_meanwhile_is_never_called_durable(path: Path, what: str, when: str) -> None:
+    db = opened(path)
+
+    def lose() -> None:
+        if what == "overwrite":
+            with path.open("r+b") as file:
+                file.seek(4096)
+                file.write(b"\x5a" * (path.stat().st_size - 4096))
+        elif what == "cut":
+            with path.open("r+b") as file:
+                file.truncate(4096)
+        elif what == "log":
+            path.with_name("drops.sqlite-wal").unlink()
+        else:
+            copy = path.read_bytes()
+            path.unlink()
+            if what == "replace":
+                path.write_bytes(copy)
+
+    with transaction(db):
+        db.executemany("INSERT INTO drops (text) VALUES (?)", [("x" * 900,)] * 100)
+    db.execute("PRAGMA wal_checkpoint")
+    with transaction(db):
+        db.execute("INSERT INTO drops (text) VALUES ('more')")
+    if when == "before":
+        lose()
+
+    def write() -> None:
+        with transaction(db):
+            db.execute("INSERT INTO drops (text) VALUES ('much more')")
+            if when == "within":
+                lose()
+
+    with pytest.raises(FileLostError, match=r"drops\.sqlite"):
+        write()
+    if what in ("cut", "overwrite"):
+        with closing(sqlite3.connect(path)) as other:
+            assert damage(other)
+    db.close()

@@ -58,6 +58,10 @@ class GatewayProcess:
         self._process.terminate()
         return self._process.wait(PATIENCE)
 
+    def ended(self) -> int:
+        """Wait until it has ended by itself; returns its exit code."""
+        return self._process.wait(PATIENCE)
+
     @property
     def log(self) -> str:
         """What it has printed."""

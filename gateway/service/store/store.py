@@ -24,7 +24,8 @@ from gateway.service.store.points import PointStore
 from gateway.service.store.releases import ReleaseStore
 from gateway.service.store.symbols import SymbolStore
 from gateway.service.store.windows import WindowStore
-from host.database import STORE, open_database, transaction
+from host.database import STORE, check_files, open_database, transaction
+from host.held_files import damage
 
 __all__ = ["Outgoing", "Store", "StoreError", "estimates_waiting", "hold_store"]
 
@@ -82,6 +83,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         settings = ("synchronous=FULL", "secure_delete=ON")
+        self._name = path.name
         self._db = open_database(path, STORE, _SCHEMA + _PARTS, StoreError, settings=settings)
         self.symbols = SymbolStore(self._db)
         self.points = PointStore(self._db)
@@ -97,6 +99,23 @@ class Store:
     def transaction(self) -> AbstractContextManager[None]:
         """All of it becomes durable, or nothing does."""
         return transaction(self._db)
+
+    def check(self) -> None:
+        """See whether the file is still there, and whole.
+
+        Raises:
+            FileLostError: it is not.
+        """
+        check_files(self._db)
+
+    def refuse_damage(self) -> None:
+        """Read the whole file and see whether its pages fit together.
+
+        Raises:
+            StoreError: they do not; one line that says what to do.
+        """
+        if problem := damage(self._db):
+            raise StoreError(f"the store {self._name} is damaged ({problem}): {STORE.remedy}")
 
     def rewrite(self) -> None:
         """Write the file anew, so that what was removed is nowhere in it, nor beside it.
@@ -160,7 +179,8 @@ class Store:
 
     def reserve_counter(self, number: int) -> None:
         """Remember that watermarks up to this number may be said."""
-        self._db.execute("UPDATE watermarks SET reserved=max(reserved, ?)", (number,))
+        with self.transaction():
+            self._db.execute("UPDATE watermarks SET reserved=max(reserved, ?)", (number,))
 
     def queue_estimates(self, stream: int, frame: int) -> None:
         """Put what a frame determines into the outbox, under a new serial if it waits there already."""
