@@ -7,16 +7,19 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from contract.chains import BinaryChains
+from contract.errors import FuguError
 from contract.frames import SymbolFrame, decode_symbols
 from contract.guarantee import Guarantee
 from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy, Thresholds
 from contract.window_frames import WindowFrame
 from contract.windows import Window
+from gateway.service.monitor import asked
 from mqtt_link import Broker, Link
 from tests.support.brokers import PATIENCE, wait_until
 
@@ -76,6 +79,17 @@ class GatewayProcess:
         """End it in order; returns its exit code."""
         self.process.terminate()
         return self.process.wait(PATIENCE)
+
+    def counters(self) -> Counter[str]:
+        """What it has counted, as it says itself."""
+        return Counter(asked(self.store)["counters"])
+
+    def answers(self) -> bool:
+        """Whether it runs, and says so."""
+        try:
+            return bool(asked(self.store))
+        except FuguError:
+            return False
 
     def frames(self) -> list[SymbolFrame]:
         """What is durable, in the order of the ticks."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ from contract.topics import (
 from contract.window_frames import WindowFrame, encode_window
 from contract.windows import Window
 from firmware_sim.devices import AgentProcess
-from gateway.service.monitor import ask_status
 from gateway.service.store import Store
 from mqtt_link import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
@@ -96,7 +94,7 @@ def test_mutated_frames_through_a_live_gateway(broker: Mosquitto, tmp_path: Path
         device = policy(epoch_us=epoch_us, period_us=1000, device=name, windows=(window,), epsilon=4.0)
         (tmp_path / "policies" / f"{name}.json").write_text(device.to_json())
     gateway = GatewayProcess(tmp_path, broker.port)
-    wait_until(lambda: _counters(gateway) is not None, "the gateway")
+    wait_until(gateway.answers, "the gateway")
     whole = {
         "symbols": encode_symbols(SymbolFrame(1, 9, 10, bytes(10))),
         "window": encode_window(WindowFrame(1, "high", 0, 1, 10, 10, 9, (4,))),
@@ -120,9 +118,9 @@ def test_mutated_frames_through_a_live_gateway(broker: Mosquitto, tmp_path: Path
         _memory(gateway.process.pid, WARM, number, before)
     attacker.say(symbols_topic("home", "ring", "hr"), whole["symbols"])
     attacker.stop()
-    wait_until(lambda: (_counters(gateway) or {})["received"] > many, "the gateway to have read everything")
+    wait_until(lambda: gateway.counters()["received"] > many, "the gateway to have read everything")
     wait_until(lambda: _stored(tmp_path, "ring"), "a whole frame to be stored")
-    counters = Counter(_counters(gateway))
+    counters = gateway.counters()
     grown = high_water_bytes(gateway.process.pid) - before[0]
     print(f"{many} messages, {grown / 1e6:.1f} MB: {dict(counters)}")
     refused = sum(counters[reason] for reason in Reason)
@@ -191,11 +189,6 @@ def test_mutated_documents_through_a_live_agent(broker: Mosquitto, tmp_path: Pat
     agent.stop(PATIENCE)
     recorder.link.stop()
     assert "Traceback" not in (tmp_path / "agent.log").read_text()
-
-
-def _counters(gateway: GatewayProcess) -> dict[str, int] | None:
-    found = ask_status(gateway.store)
-    return None if found is None else found["counters"]
 
 
 def _stored(folder: Path, device: str) -> bool:

@@ -9,7 +9,6 @@ import pytest
 
 from edge_agent.plan import StreamPlan
 from firmware_sim.devices import AgentProcess, write_device
-from gateway.service.monitor import ask_status
 from mqtt_link import Broker
 from tests.support.agents import JumpingClock, agent_plan, run
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
@@ -44,12 +43,12 @@ def test_a_device_that_was_offline_drains_in_order(broker: Mosquitto, tmp_path: 
     run(away, clock, lambda: clock.now >= begun + ticks * SECOND)
     size = sum(path.stat().st_size for path in (tmp_path / "watch").glob("outbox.sqlite*"))
     gateway = GatewayProcess(tmp_path, broker.port)
-    wait_until(lambda: ask_status(gateway.store), "the gateway")
+    wait_until(gateway.answers, "the gateway")
     recorder = Recorder(Broker(port=broker.port))
     agent = AgentProcess(config, tmp_path / "agent.log")
     wait_until(lambda: recorder.payloads, "the first frame")
     first = time.monotonic()
-    wait_until(lambda: _stored(gateway) >= ticks // FRAME_TICKS, "the gateway to have all of it")
+    wait_until(lambda: gateway.counters()["stored"] >= ticks // FRAME_TICKS, "the gateway to have all of it")
     seconds = time.monotonic() - first
     assert agent.stop(PATIENCE) == 0, (tmp_path / "agent.log").read_text()
     assert gateway.stop() == 0
@@ -64,8 +63,3 @@ def test_a_device_that_was_offline_drains_in_order(broker: Mosquitto, tmp_path: 
     if ticks == WEEK:  # a shorter time says nothing: processes take long to start
         assert size < MOST_BYTES
         assert seconds < MOST_SECONDS
-
-
-def _stored(gateway: GatewayProcess) -> int:
-    found = ask_status(gateway.store)
-    return 0 if found is None else found["counters"].get("stored", 0)
