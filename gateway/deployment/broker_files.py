@@ -4,6 +4,7 @@
     ca.pem server.pem server.key the authority's certificate, the broker's certificate and key
     passwords access.acl         accounts (none with mutual TLS) and what they may do
     fugu-broker.service          a systemd unit
+    fugu-broker.nft              rules for nftables: connections of one address
     broker.json                  what `fugu deploy` must know to add accounts
     readers.json                 who reads releases, and the most they may be told; for the gateway
 
@@ -15,20 +16,18 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
-import pwd
 import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from contract._document import Document
 from contract.topics import NAME_PATTERN, RESERVED_DEVICES
 from gateway.deployment.accounts import Account, access_list, new_password, password_line
-from gateway.deployment.units import BROKER, DeploymentError, InvalidNameError, unit
+from gateway.deployment.settings import Settings, public_files
+from gateway.deployment.units import DeploymentError, InvalidNameError
 from gateway.files import new_folder, read_text, write_public, write_secret
 
 if TYPE_CHECKING:
@@ -36,38 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerFolder", "Credentials", "Settings", "check_name", "create_broker", "open_broker"]
 
-DEFAULT_DAYS = 3650
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _NAME = re.compile(NAME_PATTERN)
-LARGEST = 1 << 18
-MIN_LARGEST = 1 << 16
-"""Above the largest frame that a device may publish."""
-_AROUND = 1 << 12
-"""Bytes of a packet that are not payload."""
-_QUEUED_BYTES = 64 * 1024 * 1024
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-
-
-class Settings(Document):
-    """What a broker was made with, and its accounts.
-
-    Attributes:
-        hosts: names and addresses in the broker's certificate; clients are told the first.
-        bind: address that it listens on; none means all.
-        mutual: whether accounts have certificates; if not, they have passwords.
-        in_place: whether it runs in the folder that it was written to.
-        largest: bytes of the largest message, whoever publishes it.
-    """
-
-    fleet: Name
-    hosts: tuple[str, ...] = Field(min_length=1)
-    port: int = Field(ge=1, le=65535)
-    bind: str | None = None
-    mutual: bool = False
-    in_place: bool = False
-    days: int = Field(default=DEFAULT_DAYS, ge=1, le=20_000)
-    largest: int = Field(default=LARGEST, ge=MIN_LARGEST, le=1 << 24)
-    accounts: tuple[Account, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +165,8 @@ class BrokerFolder:
     def _keep(self, accounts: tuple[Account, ...]) -> None:
         self.settings = self.settings.model_copy(update={"accounts": accounts})
         write_secret(self.path / "access.acl", access_list(self.settings.fleet, accounts))
+        for name, text in public_files(self.settings).items():
+            write_public(self.path / name, text)
         readers = [
             {"name": one.name, "audiences": one.ever, "epsilon": one.epsilon, "adversary": one.adversary}
             for one in accounts
@@ -244,12 +215,6 @@ def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder
     write_secret(path / "server.key", server.key)
     if not settings.mutual:
         write_secret(path / "passwords", "")
-    write_public(path / "mosquitto.conf", _configuration(settings))
-    if not settings.in_place:
-        names = ["mosquitto.conf", "ca.pem", "server.pem", "server.key", "access.acl"]
-        names += [] if settings.mutual else ["passwords"]
-        credentials = "\n".join(f"LoadCredential={name}:{BROKER.config}/{name}" for name in names)
-        write_public(path / "fugu-broker.service", unit("fugu-broker.service", {"CREDENTIALS": credentials}))
     folder._keep(())
     return folder
 
@@ -284,40 +249,3 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _configuration(settings: Settings) -> str:
-    owner = f"user {pwd.getpwuid(os.geteuid()).pw_name}\n" if settings.in_place else ""
-    who = "require_certificate true\nuse_identity_as_username true" if settings.mutual else "password_file passwords"
-    return f"""\
-# Written by 'fugu deploy broker' for fleet {settings.fleet}. File names are relative: start Mosquitto in this folder.
-{owner}
-listener {settings.port}{"" if settings.bind is None else f" {settings.bind}"}
-cafile ca.pem
-certfile server.pem
-keyfile server.key
-tls_version tlsv1.3
-{who}
-allow_anonymous false
-acl_file access.acl
-# Nobody can end another's connection or take over its session by using its client id.
-use_username_as_clientid true
-
-# The database is written when the broker ends in order, and never before: to write it anew with every change, or every
-# so often, wears disks out for nothing. After a power cut devices and the gateway say again what was retained, and a
-# device keeps every frame until the gateway has said that it is durable.
-persistence true
-persistence_location {"./" if settings.in_place else f"{BROKER.state}/"}
-autosave_interval 0
-max_queued_messages 0
-max_queued_bytes {_QUEUED_BYTES}
-persistent_client_expiration 7d
-
-max_packet_size {settings.largest + _AROUND}
-set_tcp_nodelay true
-sys_interval 0
-log_dest stderr
-log_type error
-log_type warning
-log_type notice
-"""

@@ -20,7 +20,8 @@ from contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released, e
 from contract.window_frames import MAX_COUNTS, WindowFrame, encode_window
 from fugu.main import main
 from gateway.deployment.accounts import Account, access_list, password_line
-from gateway.deployment.broker_files import LARGEST, MIN_LARGEST, open_broker
+from gateway.deployment.broker_files import open_broker
+from gateway.deployment.settings import LARGEST, MIN_LARGEST
 from tests.support.brokers import wait_until
 from tests.support.shipped import DENIED, Client, Shipped
 

@@ -162,6 +162,11 @@ class Client:
         reason = self._answers.pop(mid, None)
         return 0 if reason == NOBODY else reason
 
+    def subscribe_many(self, topics: list[str]) -> None:
+        """Subscribe at QoS 1; returns at an answer, or when the broker ends the connection."""
+        mid = self._client.subscribe([(topic, 1) for topic in topics])[1]
+        self._until(lambda: mid in self._answers or self.lost, "an answer or an end")
+
     def subscribe(self, topic: str) -> int:
         """Subscribe at QoS 1; returns the broker's reason code."""
         mid = self._client.subscribe(topic, 1)[1]

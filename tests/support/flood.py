@@ -1,0 +1,80 @@
+"""Connections that say nothing: run as a program, it opens them and holds them, and opens anew what is closed.
+
+Usage: python -m tests.support.flood HOST PORT COUNT [SOURCE]      (ends, with all its connections, when it is killed)
+"""
+
+from __future__ import annotations
+
+import resource
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+__all__ = ["ROOT", "Flood"]
+
+ROOT = Path(__file__).parents[2]
+
+
+class Flood:
+    """The program, as a process within a context; further words go before its own, such as `ip netns exec NAME`."""
+
+    def __init__(self, host: str, port: int, count: int, source: str = "", prefix: Sequence[str] = ()) -> None:
+        words = [
+            sys.executable,
+            "-m",
+            "tests.support.flood",
+            host,
+            str(port),
+            str(count),
+            *([source] if source else []),
+        ]
+        self.process = subprocess.Popen([*prefix, *words], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Self:
+        """Wait until as many connections as it should have were tried; Mosquitto may have closed them at once."""
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "tried\n"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.communicate()
+
+
+def main(host: str, port: int, count: int, source: str = "") -> None:
+    """Hold so many connections, for ever."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    poll, held = select.poll(), dict[int, socket.socket]()
+    tried = 0
+    while True:
+        for _ in range(min(200, count - len(held))):
+            opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+            opened.setblocking(False)
+            tried += 1
+            if source:
+                opened.bind((source, 0))
+            opened.connect_ex((host, port))
+            held[opened.fileno()] = opened
+            poll.register(opened, select.POLLIN | select.POLLHUP)
+        for number, _ in poll.poll(0):
+            poll.unregister(number)
+            held.pop(number).close()
+        if tried >= count:
+            if tried < 1 << 62:
+                print("tried", flush=True)
+                tried = 1 << 62
+            time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
