@@ -75,7 +75,6 @@ def flood(
         wait_until(lambda: connects(broker, "ring"), "service")
         after = time.monotonic() - began
         assert after < SERVED_AGAIN
-        assert watch.publish(SYMBOLS) == 0
     return {"memory": largest / 2**20, "allowed": allowed.memory / 2**20, "served again after": after}
 
 
