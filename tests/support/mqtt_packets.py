@@ -1,12 +1,13 @@
-"""MQTT packets as bytes, as far as somebody in the middle has to understand them: publications, and the version."""
+"""MQTT packets as bytes, as far as somebody in the middle, or a crowd of small clients, has to understand them."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Publication", "Splitter", "publication", "publish"]
+__all__ = ["Publication", "Splitter", "acknowledgement", "connect", "publication", "publish", "subscribe", "version_of"]
 
-_CONNECT, _PUBLISH = 1, 3
+_CONNECT, _PUBLISH, _PUBACK, _SUBSCRIBE = 1, 3, 4, 8
+_USERNAME, _PASSWORD, _CLEAN = 0x80, 0x40, 0x02
 
 
 class Publication(NamedTuple):
@@ -52,11 +53,39 @@ def publication(packet: bytes, version: int) -> Publication | None:
     return Publication(topic, packet[at:], bool(packet[0] & 1))
 
 
-def publish(said: Publication, version: int) -> bytes:
-    """A packet that publishes without asking for an answer."""
-    topic = said.topic.encode()
-    body = len(topic).to_bytes(2, "big") + topic + (b"\0" if version == 5 else b"") + said.payload
-    return bytes([_PUBLISH << 4 | said.retain]) + _written(len(body)) + body
+def publish(said: Publication, version: int, number: int | None = None) -> bytes:
+    """A packet that publishes, at QoS 1 if it has a number, which the answer will have."""
+    identity = b"" if number is None else number.to_bytes(2, "big")
+    body = _text(said.topic) + identity + (b"\0" if version == 5 else b"") + said.payload
+    return _packet(_PUBLISH << 4 | (number is not None) << 1 | said.retain, body)
+
+
+def acknowledgement(packet: bytes) -> bytes | None:
+    """The answer to a publication at QoS 1; none to anything else."""
+    if packet[0] >> 4 != _PUBLISH or packet[0] >> 1 & 3 != 1:
+        return None
+    at = _body(packet)
+    at += 2 + int.from_bytes(packet[at : at + 2], "big")
+    return _packet(_PUBACK << 4, packet[at : at + 2])
+
+
+def connect(client_id: str, username: str, password: str, keepalive: int) -> bytes:
+    """Begin a session of MQTT 3.1.1, of which nothing is kept."""
+    head = _text("MQTT") + bytes([4, _USERNAME | _PASSWORD | _CLEAN]) + keepalive.to_bytes(2, "big")
+    return _packet(_CONNECT << 4, head + _text(client_id) + _text(username) + _text(password))
+
+
+def subscribe(topic: str) -> bytes:
+    """Ask for a topic at QoS 1, in MQTT 3.1.1."""
+    return _packet(_SUBSCRIBE << 4 | 2, b"\0\1" + _text(topic) + b"\1")
+
+
+def _packet(first: int, body: bytes) -> bytes:
+    return bytes([first]) + _written(len(body)) + body
+
+
+def _text(text: str) -> bytes:
+    return len(text.encode()).to_bytes(2, "big") + text.encode()
 
 
 def _end(data: bytes | bytearray) -> int | None:

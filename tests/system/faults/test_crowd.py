@@ -1,0 +1,149 @@
+"""Many devices on one gateway, each with a connection of its own and a frame a second: how late is what they say?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import ssl
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.frames import SymbolFrame, decode_committed, encode_symbols
+from contract.topics import committed_topic, symbols_topic
+from gateway.service.store import Store
+from tests.support.brokers import PATIENCE, wait_until
+from tests.support.memory import high_water_bytes
+from tests.support.mqtt_packets import Publication, Splitter, acknowledgement, connect, publication, publish, subscribe
+from tests.support.processes import GatewayProcess, policy
+from tests.support.shipped import Shipped
+
+TICKS, PERIOD_US = 10, 100_000
+_MOST_LAG, _GROWTH = 1.0, 0.1
+_AT_ONCE = 20
+
+
+class Device:
+    """Sends a frame a second, and hears when it is durable.
+
+    Attributes:
+        lags: seconds from when a frame was sent until its device had heard that it is durable.
+        sent: how many frames.
+    """
+
+    def __init__(self, broker: Shipped, name: str, phase: float) -> None:
+        self.name = name
+        self.lags: list[float] = []
+        self.sent = 0
+        self._broker = broker
+        self._phase = phase
+        self._waiting: list[tuple[int, float]] = []
+
+    async def run(self, context: ssl.SSLContext, doors: asyncio.Semaphore, begin: float, seconds: int) -> None:
+        """Connect, and send for some seconds from a moment on, which is the policy's tick 0."""
+        async with doors:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._broker.port, ssl=context)
+            password = (self._broker.root / self.name / "password").read_text().strip()
+            writer.write(connect(self.name, self.name, password, 60))
+            writer.write(subscribe(committed_topic("home", self.name)))
+            await writer.drain()
+            await reader.readexactly(4 + 5)
+        listening = asyncio.ensure_future(self._listen(reader, writer))
+        for number in range(seconds):
+            await asyncio.sleep(begin + number + 1 + self._phase - time.time())
+            symbols = bytes(random.choices((0, 1), k=TICKS))
+            first = number * TICKS
+            frame = encode_symbols(SymbolFrame(1, first - 1, first, symbols))
+            topic = symbols_topic("home", self.name, "hr")
+            self._waiting.append((first + TICKS - 1, time.monotonic()))
+            writer.write(publish(Publication(topic, frame, False), 4, 1 + number % 65_000))
+            self.sent += 1
+        while self._waiting and not listening.done():
+            await asyncio.sleep(0.1)
+        listening.cancel()
+        writer.close()
+
+    async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        splitter = Splitter()
+        while data := await reader.read(1 << 16):
+            for packet in splitter.feed(data):
+                if (answer := acknowledgement(packet)) is not None:
+                    writer.write(answer)
+                if (said := publication(packet, 4)) is not None:
+                    self._heard(said.payload)
+
+    def _heard(self, payload: bytes) -> None:
+        now = time.monotonic()
+        for commit in decode_committed(payload).streams:
+            while self._waiting and self._waiting[0][0] <= commit.through:
+                self.lags.append(now - self._waiting.pop(0)[1])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("many", [20, pytest.param(1000, marks=pytest.mark.soak)])
+def test_a_frame_a_second_of_many_devices_is_durable_soon_and_memory_stays_flat(tmp_path: Path, many: int) -> None:
+    """For ten minutes, or CROWD_SECONDS; fewer devices for a few seconds."""
+    seconds = int(os.environ.get("CROWD_SECONDS", 600)) if many >= 1000 else 4
+    broker = Shipped(tmp_path)
+    broker.add("gateway", "gateway")
+    begin = time.time() + 10 + many / 10
+    (tmp_path / "policies").mkdir()
+    devices = [Device(broker, f"d{number:04}", number / many) for number in range(many)]
+    for device in devices:
+        broker.add("device", device.name)
+        made = policy(epoch_us=int(begin * 1e6), period_us=PERIOD_US, device=device.name, frame_ticks=TICKS)
+        (tmp_path / "policies" / f"{device.name}.json").write_text(made.to_json())
+    credentials = tmp_path / "gateway"
+    words = (
+        "--username",
+        "gateway",
+        "--password-file",
+        f"{credentials}/password",
+        "--ca-file",
+        f"{credentials}/ca.pem",
+    )
+    with broker:
+        gateway = GatewayProcess(tmp_path, broker.port, *words)
+        wait_until(gateway.answers, "the gateway")
+        memory: list[int] = []
+        done = threading.Event()
+        watching = threading.Thread(target=_watch, args=(gateway.process.pid, memory, done))
+        watching.start()
+        context = ssl.create_default_context(cafile=str(broker.folder / "ca.pem"))
+        asyncio.run(asyncio.wait_for(_crowd(devices, context, begin, seconds), PATIENCE + 2 * seconds))
+        done.set()
+        watching.join()
+        load = os.getloadavg()[0]
+        assert gateway.stop() == 0
+    lags = np.array([lag for device in devices for lag in device.lags])
+    middle, late, latest = np.quantile(lags, (0.5, 0.99, 1.0))
+    early, end = memory[len(memory) // 4], memory[-1]
+    print(
+        f"{many} devices, {seconds} s, load {load:.1f}: {len(lags)} frames; lag {middle:.3f} s (99 %: {late:.3f}, "
+        f"most: {latest:.3f}); gateway {early / 1e6:.1f} MB after a quarter, {end / 1e6:.1f} MB at the end"
+    )
+    with closing(Store(gateway.store)) as store:
+        for device in devices:
+            number = store.stream_id(device.name, "hr")
+            assert number is not None
+            assert store.coverage(number) == [(-1, device.sent * TICKS - 1)], device.name
+    assert [device.sent for device in devices] == [seconds] * many
+    if many >= 1000:  # a few seconds say nothing about time and memory
+        assert late < _MOST_LAG
+        assert end < early * (1 + _GROWTH)
+
+
+async def _crowd(devices: Sequence[Device], context: ssl.SSLContext, begin: float, seconds: int) -> None:
+    doors = asyncio.Semaphore(_AT_ONCE)
+    await asyncio.gather(*(device.run(context, doors, begin, seconds) for device in devices))
+
+
+def _watch(pid: int, memory: list[int], done: threading.Event) -> None:
+    while not done.wait(1.0):
+        memory.append(high_water_bytes(pid))
