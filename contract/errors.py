@@ -231,6 +231,8 @@ class StatusCode(StrEnum):
     """The signed document has expired, and says that the device is silent then."""
     STOPPED = "stopped"
     """The gateway has told the device to stop: somebody sends frames under its name that contradict its own."""
+    PAUSED = "paused"
+    """The person who is measured wants nothing drawn."""
     TABLE_REFUSED = "table-refused"
     """The newest table of a measured stream was refused."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,10 +16,15 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run an agent until SIGTERM or SIGINT; 0 after an orderly stop, 1 when it refuses to start."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words and words[0] in ("pause", "resume", "moved"):
+        return _by_hand(words)
     parser = argparse.ArgumentParser(
         prog="fugu-agent",
         description="Randomise a sensor's readings and publish the symbols.",
-        epilog="example: fugu-agent /etc/fugu/agent.toml",
+        epilog="example: fugu-agent /etc/fugu/agent.toml. For the person who is measured: "
+        "fugu-agent pause CONFIG.toml [--for 2h], fugu-agent resume CONFIG.toml. "
+        "After the device's disk was moved to another machine: fugu-agent moved CONFIG.toml",
     )
     parser.add_argument("config", metavar="CONFIG.toml", help="the device's configuration")
     parser.add_argument(
@@ -31,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--log-format", choices=LOG_FORMATS, default="text", help="of the log: an object a line is json"
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(words)
     log_to_stderr(options.log_format, verbose=options.verbose)
     from edge_agent.config import check_in_child
 
@@ -69,15 +73,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _status(config: Path) -> int:
-    from edge_agent.config_file import read_config
-    from edge_agent.local_status import show_status
-    from edge_agent.local_watch import ask_watch
+def _by_hand(words: Sequence[str]) -> int:
+    from edge_agent.by_hand import done
 
     try:
-        outbox = config.parent / read_config(config).outbox
-        print(show_status(outbox, time.time()))
-        print(ask_watch(outbox))
+        print(done(words))
+    except FuguError as error:
+        print(f"fugu-agent: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _status(config: Path) -> int:
+    from edge_agent.config_file import read_config
+    from edge_agent.local_status import ask_status, described
+
+    try:
+        print(described(ask_status(config.parent / read_config(config).outbox)))
     except FuguError as error:
         print(f"fugu-agent: {error}", file=sys.stderr)
         return 1

@@ -13,15 +13,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from contract.errors import FrameError, StatusCode, ordered
 from contract.frames import Status, StreamStatus, decode_committed, encode_status
 from contract.topics import committed_topic, status_topic, table_topic
 from edge_agent.binding import identifiers
-from edge_agent.local_status import LocalStatus
-from edge_agent.local_watch import LocalWatch
+from edge_agent.local_status import LocalStatus, told
 from edge_agent.outbox import Outbox
+from edge_agent.pause import Pause
 from edge_agent.plan import AgentPlan, Managed
 from edge_agent.sender import Sender
 from edge_agent.sensors import Sensor
@@ -70,12 +70,8 @@ class Agent:
         self._outbox = Outbox(plan.outbox, plan.fleet, plan.device, plan.keeping)
         if plan.binding != "off":
             self._outbox.bind(identifiers(plan.binding))
-        self._ticks = Ticker(
-            self._outbox,
-            self._clock,
-            entropy,
-            silent=lambda now: None if self._fleet is None else self._fleet.silent(now),
-        )
+        self._pause, self._paused = Pause(plan.outbox), False
+        self._ticks = Ticker(self._outbox, self._clock, entropy, self._silent)
         self._ticks.begin(plan.streams, sensors)
         self._wake = Wake()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -107,12 +103,10 @@ class Agent:
             grace_seconds=plan.grace_seconds,
         )
         self._status_due = 0.0
-        self._local_due = 0.0
         self._last_status: Status | None = None
         self._connected_anew = True
         self._cut_off = False
-        self._local = LocalStatus(plan.outbox, f"{plan.fleet}/{plan.device}")
-        self._watched = LocalWatch(plan.outbox)
+        self._local = LocalStatus(plan.outbox)
         self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
         self.refused = Counter(too_many=0)  # the network thread changes what is there, and adds nothing
 
@@ -121,6 +115,27 @@ class Agent:
 
         plan = self._plan
         return FleetPolicy(plan.fleet, plan.device, managed, self._later, self._ticks.switch, self._offer_table)
+
+    def _silent(self, seconds: float) -> StatusCode | None:
+        """Why nothing may be drawn at a Unix time in seconds."""
+        if self._paused:
+            return StatusCode.PAUSED
+        return None if self._fleet is None else self._fleet.silent(seconds)
+
+    def _look_at_pause(self) -> None:
+        """See whether a pause has begun or ended; what was drawn before one leaves."""
+        paused = self._pause.holds(self._clock.now_us() / 1e6)
+        if paused == self._paused:
+            return
+        _log.warning("paused: no sensor is read, and nothing is drawn" if paused else "not paused any more")
+        self._paused = paused
+        if not paused:
+            self._ticks.forget_readings()
+            return
+        try:
+            self._ticks.close_frames()
+        except sqlite3.Error as error:
+            self._ticks.storage_failed(error)
 
     def stop(self) -> None:
         """Ask the loop to drain and end; may be called from a signal handler or another thread."""
@@ -138,6 +153,7 @@ class Agent:
         try:
             while not self._ticks.over:
                 self._notifier.alive(time.monotonic())
+                self._look_at_pause()
                 self._ticks.catch_up()
                 self._communicate()
                 self._ticks.prepare()
@@ -146,7 +162,7 @@ class Agent:
             self._drain()
         finally:
             self._link.stop()
-            self._watched.close()
+            self._local.close()
             self._outbox.close()
 
     def _later(self, event: Callable[[], None]) -> None:
@@ -169,7 +185,7 @@ class Agent:
         """Handle what the network thread has left, and send what there is to send."""
         self._link.maintain()
         self._watch_broker()
-        self._watched.answer(self._ticks.streams)
+        self._local.answer(self._told)
         try:
             until = time.monotonic() + EVENT_SECONDS
             while not self._events.empty() and time.monotonic() < until:
@@ -177,7 +193,6 @@ class Agent:
             if self._link.connected:
                 self._sender.pump()
                 self._send_status()
-            self._write_local_status()
         except sqlite3.Error as error:  # what was not forgotten or sent now will be, once there is room again
             self._ticks.storage_failed(error)
 
@@ -220,6 +235,8 @@ class Agent:
         found = {self._ticks.storage_trouble, *(stream.trouble for stream in self._ticks.streams)}
         if self._link.last_error:
             found.add(StatusCode.LINK)
+        if self._paused:
+            found.add(StatusCode.PAUSED)
         if any(stream.refusal for stream in self._ticks.streams):
             found.add(StatusCode.TABLE_REFUSED)
         return ordered(code for code in found if code is not None)
@@ -241,19 +258,20 @@ class Agent:
             self._status_due = time.monotonic() + self._plan.status_seconds
             self._publish_status(self._last_status)
 
-    def _write_local_status(self) -> None:
-        """Tell those who sit at the device, now and then, connected or not."""
-        if time.monotonic() < self._local_due:
-            return
-        self._local_due = time.monotonic() + self._plan.status_seconds
-        self._local.write(
-            self._clock.now_us() / 1e6,
-            connected=self._link.connected,
-            depth=self._outbox.depth(),
-            codes=self._codes(),
-            refused=self.refused + (Counter() if self._fleet is None else self._fleet.refused),
-            streams=self._ticks.streams,
-        )
+    def _told(self) -> dict[str, Any]:
+        """What those who sit at the device are told."""
+        return {
+            "device": f"{self._plan.fleet}/{self._plan.device}",
+            "connected": self._link.connected,
+            "outbox_depth": self._outbox.depth(),
+            "outbox_bytes": self._outbox.frames.used(),
+            "max_bytes": self._plan.max_bytes,
+            "not_drawn": self._ticks.not_drawn,
+            "dropped": self._outbox.frames.dropped,
+            "codes": self._codes(),
+            "refused": self.refused + (Counter() if self._fleet is None else self._fleet.refused),
+            "streams": told(self._ticks.streams),
+        }
 
     def _publish_status(self, status: Status) -> None:
         self._link.publish(status_topic(self._plan.fleet, self._plan.device), encode_status(status), retain=True)

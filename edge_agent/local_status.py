@@ -1,108 +1,92 @@
-"""What the agent says of itself on its own device: a small file beside the outbox, which `fugu-agent --status` shows.
+"""What the agent says of itself on its own device, which `fugu-agent --status` shows.
 
-Here, and not over the network, is where a sensor's troubles are told, since they may depend on what it measures. The
-file holds counts and fixed words, never a reading.
+Here, and not over the network, is where a sensor's troubles are told, since they may depend on what it measures, and
+what the watch over a stream's class has found, which follows from true states without noise. So none of it is in a
+file: the running agent is asked over a socket beside the outbox that only the agent's own account can open. It tells
+counts and fixed words, never a reading.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from contract.errors import FuguError, StatusCode
+from contract.errors import FuguError
 from edge_agent.stream import Stream
+from host.asking import Answering, ask
 
-__all__ = ["LocalStatus", "LocalStatusError", "show_status"]
+__all__ = ["LocalStatus", "LocalStatusError", "ask_status", "described", "told"]
 
 
 class LocalStatusError(FuguError):
-    """There is no local status, or it cannot be read."""
+    """No agent answers."""
 
 
 class LocalStatus:
-    """The file that an agent writes.
+    """The agent's end of the socket."""
 
-    Args:
-        device: `fleet/device`.
-    """
+    def __init__(self, outbox: str | Path) -> None:
+        self._asked = Answering(_beside(outbox))
 
-    def __init__(self, outbox: str | Path, device: str) -> None:
-        self._path = _beside(outbox)
-        self._device = device
+    def answer(self, status: Callable[[], dict[str, Any]]) -> None:
+        """Tell those who wait, if anybody does."""
+        while self._asked.answer(lambda: json.dumps(status())):
+            pass
 
-    def write(
-        self,
-        now: float,
-        *,
-        connected: bool,
-        depth: int,
-        codes: Sequence[StatusCode],
-        refused: Mapping[str, int],
-        streams: Sequence[Stream],
-    ) -> None:
-        """Replace the file as a whole; a disk that does not take it changes nothing.
-
-        Args:
-            now: Unix time in seconds.
-            codes: the troubles that the published status names.
-            refused: messages that were of no use, by reason.
-        """
-        document = {
-            "device": self._device,
-            "written": round(now),
-            "connected": connected,
-            "outbox_depth": depth,
-            "codes": list(codes),
-            "refused": dict(refused),
-            "streams": [
-                {
-                    "stream": stream.plan.stream,
-                    "policy_version": stream.plan.version,
-                    "next_tick": stream.next_tick,
-                    "ticks": stream.ticks,
-                    "silent": stream.silent,
-                    "unusable": stream.discretiser.unusable,
-                    "sensor": stream.sensor.trouble,
-                }
-                for stream in streams
-            ],
-        }
-        beside = self._path.with_name(self._path.name + ".new")
-        with contextlib.suppress(OSError):
-            beside.write_text(json.dumps(document), encoding="utf-8")
-            beside.replace(self._path)
+    def close(self) -> None:
+        """Answer nobody any more."""
+        self._asked.close()
 
 
-def show_status(outbox: str | Path, now: float) -> str:
-    """The local status of the agent that has an outbox, as lines for people.
-
-    Args:
-        now: Unix time in seconds.
+def ask_status(outbox: str | Path) -> dict[str, Any]:
+    """What the running agent that has an outbox says of itself.
 
     Raises:
-        LocalStatusError: there is none.
+        LocalStatusError: none answers.
     """
     path = _beside(outbox)
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return "\n".join(_lines(found, now))
-    except OSError as error:
+        found: dict[str, Any] = json.loads(ask(path) or "")
+    except ValueError:
         raise LocalStatusError(
-            f"cannot read {path}: {error.strerror}; an agent writes it while it runs, with the outbox"
+            f"no agent answers at {path}: none runs with this configuration, or another account than yours runs it"
         ) from None
-    except (ValueError, KeyError, TypeError):
-        raise LocalStatusError(f"{path} is damaged; the agent replaces it while it runs") from None
+    return found
 
 
-def _lines(found: dict[str, Any], now: float) -> list[str]:
+def told(streams: Sequence[Stream]) -> list[dict[str, Any]]:
+    """What an agent says of its streams."""
+    return [
+        {
+            "stream": stream.plan.stream,
+            "policy_version": stream.plan.version,
+            "next_tick": stream.next_tick,
+            "ticks": stream.ticks,
+            "silent": stream.silent,
+            "unusable": stream.discretiser.unusable,
+            "sensor": stream.sensor.trouble,
+            "watch": stream.watch.sentence() if stream.watch else "",
+        }
+        for stream in streams
+    ]
+
+
+def described(found: dict[str, Any]) -> str:
+    """A status as lines for people."""
     link = "connected" if found["connected"] else "not connected"
-    age = max(0, round(now - found["written"]))
-    lines = [f"{found['device']}: {age} s ago {link}, {found['outbox_depth']} frames in the outbox"]
+    lines = [
+        f"{found['device']}: {link}, {found['outbox_depth']} frames in the outbox, "
+        f"{found['outbox_bytes'] / 1e6:.1f} of {found['max_bytes'] / 1e6:.1f} MB used"
+    ]
     if found["codes"]:
         lines.append(f"  trouble: {', '.join(found['codes'])}")
+    if found["not_drawn"] or found["dropped"]:
+        lines.append(
+            f"  since the start {found['not_drawn']} ticks were not drawn for, as the outbox had no room, "
+            f"and {found['dropped']} frames were dropped"
+        )
     if found["refused"]:
         counts = ", ".join(f"{number} {reason}" for reason, number in sorted(found["refused"].items()))
         lines.append(f"  messages that were of no use: {counts}")
@@ -113,8 +97,11 @@ def _lines(found: dict[str, Any], now: float) -> list[str]:
         )
         if stream["sensor"]:
             lines.append(f"    sensor: {stream['sensor']}")
-    return lines
+    nothing = "nothing that the guarantee assumes of the readings' chain could be seen to be wrong"
+    for stream in found["streams"]:
+        lines.append(f"  model watch, stream {stream['stream']}: {stream['watch'] or nothing}")
+    return "\n".join(lines)
 
 
 def _beside(outbox: str | Path) -> Path:
-    return Path(f"{outbox}.status")
+    return Path(f"{outbox}.socket")

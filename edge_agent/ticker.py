@@ -61,7 +61,7 @@ class Ticker:
     """The streams of one device; used from the agent's loop.
 
     Args:
-        silent: why nothing may be drawn at a time in seconds, if that is so: a policy that has expired, or a stop.
+        silent: why nothing may be drawn at a time in seconds, and no sensor read, if that is so.
 
     Attributes:
         streams: in the order of their policies.
@@ -166,6 +166,12 @@ class Ticker:
         """
         for stream in self.streams:
             self._outbox.close_frame(stream.plan)
+
+    def forget_readings(self) -> None:
+        """Of what sensors have said until now, nothing is for a tick that comes."""
+        for stream in self.streams:
+            if not stream.sensor.recorded:
+                stream.sensor.read(stream.next_tick - 1)
 
     @property
     def over(self) -> bool:

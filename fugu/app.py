@@ -143,6 +143,9 @@ def _forwarding(module: str, *before: str) -> Callable[[typer.Context], int]:
 for _name, _before, _help in (
     ("run", (), "Run the agent of one device: fugu agent run CONFIG.toml"),
     ("status", ("--status",), "How the agent on this device is: its sensors, too."),
+    ("pause", ("pause",), "Draw nothing and read no sensor, until it is over: for the person who is measured."),
+    ("resume", ("resume",), "End a pause."),
+    ("moved", ("moved",), "Let an outbox belong to this machine, to which its disk was moved."),
 ):
     agent.command(_name, context_settings=_FORWARDED, help=_help)(_forwarding("edge_agent.__main__", *_before))
 subscribe.command(context_settings=_FORWARDED, help=COMMANDS["subscribe"][1])(_forwarding("fugu.commands.subscribe"))

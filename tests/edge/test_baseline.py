@@ -68,14 +68,13 @@ def symbols(agent: Agent) -> list[int]:
 
 def left(agent: Agent) -> list[object]:
     """All that is to leave the device, and all that is on its disk."""
-    agent._write_local_status()
+    told = repr(agent._told())
     frames, status = map(encode_symbols, symbol_frames(agent._outbox)), encode_status(agent._status(online=True))
     found: list[object] = [*frames, *window_frames(agent._outbox), status]
     agent._outbox.close()
-    files = sorted(Path(agent._plan.outbox).parent.iterdir())
     with closing(sqlite3.connect(agent._plan.outbox)) as disk:
         disk.executescript("UPDATE device SET salt = ''; DELETE FROM binding")  # random
-        return [*found, *disk.iterdump(), *(file.read_bytes() for file in files if file.suffix == ".status")]
+        return [*found, *disk.iterdump(), told]
 
 
 def with_states(states: Sequence[int], seed: int) -> list[float]:

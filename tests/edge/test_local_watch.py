@@ -14,7 +14,7 @@ import pytest
 from contract.frames import encode_status
 from edge_agent.__main__ import main
 from edge_agent.agent import Agent
-from edge_agent.local_watch import LocalWatch, ask_watch
+from edge_agent.local_status import LocalStatus, LocalStatusError, ask_status, described
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import write_device
@@ -53,14 +53,13 @@ def test_the_owner_of_a_running_agent_is_told(tmp_path: Path, capsys: pytest.Cap
     )
     agent = device(tmp_path / "watch", readings(0.01))
     outbox = tmp_path / "watch" / "outbox.sqlite"
-    path = Path(f"{outbox}.watch")
+    path = Path(f"{outbox}.socket")
     assert path.is_socket()
     assert path.stat().st_mode & 0o777 == 0o600
     running = threading.Thread(target=agent.run)
     running.start()
     try:
-        wait_until(lambda: "NOT in the declared class" in ask_watch(outbox))
-        wait_until(lambda: Path(f"{outbox}.status").exists())
+        wait_until(lambda: "NOT in the declared class" in described(ask_status(outbox)))
         assert main(["--status", str(config)]) == 0
     finally:
         agent.stop()
@@ -68,7 +67,8 @@ def test_the_owner_of_a_running_agent_is_told(tmp_path: Path, capsys: pytest.Cap
     shown = capsys.readouterr().out
     assert "model watch, stream hr: the states are NOT in the declared class of chains, found at tick" in shown
     assert not path.exists()
-    assert "no answer" in ask_watch(outbox)
+    with pytest.raises(LocalStatusError, match="no agent answers"):
+        ask_status(outbox)
 
 
 def test_nothing_of_it_is_in_a_file_the_log_or_the_status(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -82,11 +82,9 @@ def test_nothing_of_it_is_in_a_file_the_log_or_the_status(tmp_path: Path, caplog
         watch = agent._ticks.streams[0].watch
         assert watch is not None
         assert (watch.alarm is not None) == (name == "wrong")
-        agent._write_local_status()
         sizes = [(file.name, file.is_socket() or file.stat().st_size) for file in sorted((tmp_path / name).iterdir())]
-        status = (tmp_path / name / "outbox.sqlite.status").read_text()
         everything = b"".join(file.read_bytes() for file in (tmp_path / name).iterdir() if file.is_file())
-        found.append((sizes, status, encode_status(agent._status(online=True)), caplog.text))
+        found.append((sizes, encode_status(agent._status(online=True)), caplog.text))
         assert f"{watch.evidence}".encode() not in everything
         assert repr(watch.evidence) not in repr(agent._status(online=True))
         agent._outbox.close()
@@ -94,24 +92,24 @@ def test_nothing_of_it_is_in_a_file_the_log_or_the_status(tmp_path: Path, caplog
 
 
 def test_a_socket_that_was_left_behind_is_replaced_and_a_file_is_not(tmp_path: Path) -> None:
-    first = LocalWatch(tmp_path / "outbox")
+    first = LocalStatus(tmp_path / "outbox")
     assert first._asked._socket is not None
     first._asked._socket.close()  # as by SIGKILL
-    second = LocalWatch(tmp_path / "outbox")
+    second = LocalStatus(tmp_path / "outbox")
     assert second._asked._socket is not None
     second.close()
-    (tmp_path / "outbox.watch").write_text("somebody's")
-    third = LocalWatch(tmp_path / "outbox")
-    third.answer(())
+    (tmp_path / "outbox.socket").write_text("somebody's")
+    third = LocalStatus(tmp_path / "outbox")
+    third.answer(dict)
     third.close()
-    assert (tmp_path / "outbox.watch").read_text() == "somebody's"
-    assert not LocalWatch(tmp_path / ("long" * 40))._asked.is_open
+    assert (tmp_path / "outbox.socket").read_text() == "somebody's"
+    assert not LocalStatus(tmp_path / ("long" * 40))._asked.is_open
 
 
 def test_nobody_who_asks_and_does_not_listen_stops_the_agent(tmp_path: Path) -> None:
-    watch = LocalWatch(tmp_path / "outbox")
+    watch = LocalStatus(tmp_path / "outbox")
     for _ in range(3):
         with socket.socket(socket.AF_UNIX) as asking:
-            asking.connect(str(tmp_path / "outbox.watch"))
-        watch.answer(())
+            asking.connect(str(tmp_path / "outbox.socket"))
+        watch.answer(dict)
     watch.close()

@@ -19,6 +19,7 @@ from contract.frames import decode_symbols, encode_status
 from contract.noise_table import NoiseTable, public_row, public_weights
 from contract.window_frames import decode_window
 from edge_agent.agent import Agent
+from edge_agent.local_status import described
 from edge_agent.measurer import MeasurePlan, Measurer
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
@@ -264,9 +265,8 @@ def test_what_a_sensor_s_function_raises_is_in_no_status(tmp_path: Path) -> None
         for _ in range(5):
             clock.now += SECOND
             agent._ticks.catch_up()
-        agent._write_local_status()
         statuses.add(encode_status(agent._status(online=True)))
-        local = (folder / "outbox.sqlite.status").read_text()
+        local = described(agent._told()) + repr(agent._told())
         assert "its function raises an exception" in local
         assert not any(word in local for word in ("Overflow", "ZeroDivision", "190", "30.0"))
         assert agent._codes() == ()

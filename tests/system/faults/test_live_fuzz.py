@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from contextlib import closing
@@ -29,6 +28,7 @@ from contract.topics import (
 )
 from contract.window_frames import WindowFrame, encode_window
 from contract.windows import Window
+from edge_agent import local_status
 from firmware_sim.devices import AgentProcess
 from gateway.service.store import Store
 from mqtt_link import Broker
@@ -213,10 +213,9 @@ def _is_watermark(payload: bytes) -> bool:
 
 def _status(folder: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((folder / "outbox.sqlite.status").read_text())
-    except OSError:
+        return local_status.ask_status(folder / "outbox.sqlite")
+    except local_status.LocalStatusError:
         return {}
-    return found
 
 
 def _refused(folder: Path) -> int:

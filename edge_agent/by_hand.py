@@ -1,0 +1,90 @@
+"""`fugu-agent pause`, `resume` and `moved`: what people who sit at a device decide."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from contract.errors import StatusCode
+from edge_agent.binding import identifiers
+from edge_agent.config_file import read_config
+from edge_agent.local_status import LocalStatusError, ask_status
+from edge_agent.outbox import Outbox
+from edge_agent.pause import Pause, seconds_of
+
+__all__ = ["done"]
+
+_PATIENCE_SECONDS = 10.0
+_POLL_SECONDS = 0.1
+
+
+def done(words: Sequence[str]) -> str:
+    """Do what one of these commands says.
+
+    Returns:
+        What to tell whoever gave it.
+
+    Raises:
+        FuguError: it cannot be done.
+    """
+    parser = argparse.ArgumentParser(prog="fugu-agent")
+    commands = parser.add_subparsers(dest="command", required=True)
+    helps = {
+        "pause": "Draw nothing and read no sensor, until it is over; what was drawn is sent.",
+        "resume": "End a pause.",
+        "moved": "Let the outbox belong to this machine: the device was moved, and the other one never runs it again.",
+    }
+    for name, text in helps.items():
+        command = commands.add_parser(name, description=text)
+        command.add_argument("config", metavar="CONFIG.toml", help="the device's configuration")
+        if name == "pause":
+            command.add_argument("--for", dest="length", metavar="TIME", help="90s, 30m, 2h or 1d; else until resumed")
+    options = parser.parse_args(words)
+    config = Path(options.config)
+    found = read_config(config)
+    outbox = config.parent / found.outbox
+    if options.command == "moved":
+        return _moved(outbox, found.fleet, found.device, found.binding)
+    if options.command == "pause":
+        return _paused(outbox, None if options.length is None else seconds_of(options.length))
+    Pause(outbox).end()
+    seen = _waited_for(outbox, lambda codes: StatusCode.PAUSED not in codes)
+    return "not paused any more" if seen else "not paused any more; no agent that runs here says so"
+
+
+def _paused(outbox: Path, seconds: float | None) -> str:
+    until = None if seconds is None else time.time() + seconds
+    Pause(outbox).begin(until)
+    end = "it is resumed" if until is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(until))
+    seen = _waited_for(outbox, lambda codes: StatusCode.PAUSED in codes)
+    return (
+        f"paused until {end}" + ("" if seen else "; no agent that runs here says so, and one that starts obeys") + "\n"
+        "who reads the stream sees that ticks are missing, as if the device were off, and that it is paused: "
+        "not what was measured, but when you did not want it to be"
+    )
+
+
+def _waited_for(outbox: Path, seen: Callable[[Sequence[str]], bool]) -> bool:
+    """Whether the agent that runs here has noticed."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            if seen(ask_status(outbox)["codes"]):
+                return True
+        except LocalStatusError:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return False
+
+
+def _moved(outbox: Path, fleet: str, device: str, binding: str) -> str:
+    file = Outbox(outbox, fleet, device)
+    try:
+        file.bind(found := identifiers(binding), moved=True)
+    finally:
+        file.close()
+    if not found:
+        return "the outbox belongs to no machine: this one has no identifier that can be read"
+    return "the outbox belongs to this machine; never run the other one again with what it has"
