@@ -161,8 +161,9 @@ class Recorder:
             span = kind.span(frame)
             is_late = span.first <= sequence.coverage.end
             if is_late and (stored := kind.overlapping(place, frame)) is not None:
-                if kind.same(stored, frame):
+                if kind.same(stored, frame):  # it may account for more now: for frames that its device had to drop
                     counted[kind.counter + "duplicate"] += 1
+                    self._account_for(sequence.coverage, place, span)
                 else:
                     counted[kind.counter + "conflict"] += 1
                     self._conflict(device, name, frame)

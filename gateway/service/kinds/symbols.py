@@ -63,8 +63,8 @@ class Symbols(Kind[SymbolFrame]):
 
     @staticmethod
     def same(stored: SymbolFrame, frame: SymbolFrame) -> bool:
-        """Whether two frames say the same; how one was filled up on the wire does not matter."""
-        return replace(stored, padding=0) == replace(frame, padding=0)
+        """Whether two frames say the same; neither how one was filled up nor what is before it matters."""
+        return replace(stored, padding=0, previous=-1) == replace(frame, padding=0, previous=-1)
 
     def overlapping(self, place: Place, frame: SymbolFrame) -> SymbolFrame | None:
         """A stored frame that shares a tick with the given one."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from contract.errors import FuguError, Reason
 from contract.window_frames import WindowFrame, decode_window, sequence_name
@@ -62,8 +63,8 @@ class Windows(Kind[WindowFrame]):
 
     @staticmethod
     def same(stored: WindowFrame, frame: WindowFrame) -> bool:
-        """Whether two frames say the same."""
-        return stored == frame
+        """Whether two frames say the same; what is before one does not matter."""
+        return replace(stored, previous=-1) == replace(frame, previous=-1)
 
     def overlapping(self, place: Place, frame: WindowFrame) -> WindowFrame | None:
         """The stored frame of the same window."""
