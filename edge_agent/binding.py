@@ -75,7 +75,9 @@ def bind(db: sqlite3.Connection, outbox: Path, found: frozenset[tuple[str, str]]
             f"outbox {outbox} was begun on another machine: this looks like a copy of another device's disk. If the "
             "device has moved on purpose, and the other machine will never run it again: fugu-agent moved CONFIG.toml"
         )
-    if digests != stored and (digests or moved):
+    kinds = {kind for kind, _ in digests}
+    digests |= {row for row in stored if row[0] not in kinds and not moved}
+    if digests != stored:
         with transaction(db):
             db.execute("DELETE FROM binding")
             db.executemany("INSERT INTO binding VALUES (?, ?)", sorted(digests))

@@ -26,9 +26,7 @@ def starts(folder: Path, *found: tuple[str, str], moved: bool = False) -> bool:
     outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
     try:
         outbox.bind(frozenset(found), moved=moved)
-    except BindingError as error:
-        assert "\n" not in str(error)
-        assert not any(value in str(error) for _, value in found)
+    except BindingError:
         return False
     finally:
         outbox.close()
@@ -56,6 +54,7 @@ def test_a_changed_network_card_alone_stops_no_device_that_has_a_number_of_its_o
     assert starts(tmp_path, BOARD)
     assert starts(tmp_path, BOARD, CARD)
     assert starts(tmp_path, CARD), "as far as can be seen, it is the same"
+    assert not starts(tmp_path, OTHER_BOARD, CARD), "it still belongs to its board"
 
 
 def test_of_a_device_that_is_known_by_its_cards_one_must_be_there(tmp_path: Path) -> None:
