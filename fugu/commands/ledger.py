@@ -37,7 +37,9 @@ def show(ledger: LedgerOption, as_json: JsonOption = False) -> int:
             as_json,
             lambda: {
                 "accounts": [account_document(account) for account in accounts],
-                "entries": [entry_document(entry, opened.charges(entry.number)) for entry in entries],
+                "entries": [
+                    entry_document(one, opened.charges(one.number), opened.shifts(one.number)) for one in entries
+                ],
             },
             lambda: show_ledger(accounts, entries),
         )

@@ -33,10 +33,10 @@ def account_document(account: Account) -> dict[str, Any]:
     }
 
 
-def entry_document(entry: Entry, charges: dict[str, int]) -> dict[str, Any]:
-    """A release as an object for JSON, with what it charges to each device."""
+def entry_document(entry: Entry, charges: dict[str, int], shifts: dict[str, int]) -> dict[str, Any]:
+    """A release as an object for JSON, with what it charges to each device, and by how much its ticks are ahead."""
     fields = {name: value for name, value in entry._asdict().items() if name != "payload"}
-    return {**fields, "charges": {device: nats(charge) for device, charge in charges.items()}}
+    return {**fields, "charges": {device: nats(charge) for device, charge in charges.items()}, "shifts": shifts}
 
 
 def show_ledger(accounts: list[Account], entries: list[Entry]) -> None:

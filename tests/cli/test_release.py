@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from contract.release_frames import decode_release
+from gateway.release.ledger import Ledger
+from gateway.service.store import hold_store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import Done, Fugu
 from tests.support.release_scenes import FLEET, Public, scheduled, write_config
@@ -124,6 +127,23 @@ def test_show_for_people_and_verify(fugu: Fugu, site: Path) -> None:
     found = fugu("ledger", "verify", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite", "--json")
     assert found.code == 1
     assert len(found.json()["problems"]) == 2
+
+
+def test_a_schedule_is_told_where_to_go_on(fugu: Fugu, site: Path) -> None:
+    assert fugu(*words(site, "active", 0)).code == 0
+    ledger, store = site / "l.sqlite", site / "s.sqlite"
+    words_of = ("ledger", "progress", "--ledger", ledger, "--store", store, "--release", "active", "--first")
+    one_line(fugu(*words_of, 40), "the ledger l.sqlite has no schedule active; it has: none")
+    with closing(Ledger(ledger)) as opened:
+        opened.set_progress("active", 2**52)
+    done = fugu(*words_of, 40)
+    assert (done.code, done.err) == (0, "")
+    assert f"active goes on with the first window from tick 40 on, not from {2**52}" in done.out
+    with closing(Ledger(ledger)) as opened:
+        assert opened.progress("active") == 40
+    one_line(fugu(*words_of, -1), "first", 2)
+    with hold_store(store):
+        one_line(fugu(*words_of, 60), "another gateway runs with the store s.sqlite")
 
 
 def test_what_cannot_be_done_is_one_line(fugu: Fugu, site: Path) -> None:

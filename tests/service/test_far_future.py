@@ -17,7 +17,7 @@ from gateway.service.store import StoreError, hold_store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.release_scenes import FLEET, Bench, Public, scheduled, write_config
-from tests.support.scenes import write_policies
+from tests.support.scenes import BOUNDED, OTHER, TERNARY, policy, write_policies
 
 FAR = 2**52
 SECOND = 1_000_000
@@ -181,3 +181,17 @@ def test_a_schedule_that_was_led_astray_goes_on_where_it_is_told_and_releases_no
         set_progress(ledger, store, "activ", 0)
     with pytest.raises(LedgerError, match=r"there is no ledger none\.sqlite"):
         set_progress(tmp_path / "none.sqlite", store, "active", 0)
+
+
+def test_a_device_under_an_old_policy_does_not_stop_the_releases_of_the_others(tmp_path: Path) -> None:
+    """A device chooses the version of its policy, among all that it was ever sent; its states may be other ones."""
+    old = policy(1, device="ring", table=TERNARY, chains=BOUNDED)
+    fleet = (policy(2), policy(2, device="ring", table=OTHER), old)
+    bench = Bench(tmp_path, scheduled(), fleet=fleet)
+    for first in range(0, 105, 5):
+        bench.scene.record(SymbolFrame(2, first - 1, first, bytes(5)))
+        version = 1 if 20 <= first < 60 else 2
+        bench.scene.record(SymbolFrame(version, first - 1, first, bytes(5), bits=3 - version), device="ring")
+    bench.work()
+    assert [(frame.first, frame.devices) for frame in bench.frames] == [(0, 2), (20, 1), (40, 1), (60, 2), (80, 2)]
+    assert bench.counters["releases_refused"] == 0

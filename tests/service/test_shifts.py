@@ -143,6 +143,7 @@ class Clocked:
         return {n for n, (wall, _) in self.symbols.items() if first <= wall <= last and n - wall == shift}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jump", [0, 4])
 @pytest.mark.parametrize(("at", "back"), [(30, 1), (35, 5), (40, 20), (45, 45), (60, 33), (75, 70)])
 def test_every_window_has_the_right_sums_and_no_tick_is_in_two_or_uncharged(

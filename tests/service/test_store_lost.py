@@ -55,6 +55,7 @@ def checkpoint(store: Path) -> None:
     db.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("attack", "says"),
     [

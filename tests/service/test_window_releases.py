@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,23 @@ def test_an_audience_with_the_promise_of_a_window_is_told_it_by_the_same_mechani
     account = bench.ledger.account(Key("watch", "hr", "public"))
     assert account.allowance * (1.0 - 1e-6) < account.base <= account.allowance
     assert verify(bench.ledger).problems == ()
+
+
+def test_windows_of_a_device_whose_clock_went_back_are_windows_of_wall_time(tmp_path: Path) -> None:
+    """After tick 39 it is tick 25 again: numbers go on with 45, and the first whole window is that from 50 on."""
+    bench = Bench(tmp_path, (only("watch", TEN),), scheduled())
+    bench.record("watch", *(counted(index, 100 * index) for index in range(4)))
+    assert [frame.first for frame in bench.released()] == [0, 20]
+    (tmp_path / "later").mkdir()
+    later = Bench(tmp_path / "later", (only("watch", TEN),), scheduled())
+    later.record("watch", *(counted(index, 100 * index) for index in range(3)))
+    after = [replace(counted(index, 100 * index), shift=20) for index in range(5, 10)]
+    later.record("watch", replace(after[0], previous=2), *after[1:])
+    found = later.released()
+    assert [(frame.first, frame.values[0]) for frame in found] == [(0, 100.0), (40, 1300.0), (60, 1700.0)]
+    assert later.counters["releases_empty"] == 1  # in the window from 20 on, the clock was set
+    assert [later.ledger.shifts(frame.entry) for frame in found] == [{"watch": 0}, {"watch": 20}, {"watch": 20}]
+    assert verify(later.ledger).problems == ()
 
 
 def test_a_group_is_counted_from_its_windows_and_charged_them_once(tmp_path: Path) -> None:
