@@ -89,6 +89,28 @@ def test_the_bytes_of_a_forgotten_device_are_in_no_file_and_those_of_others_are(
     assert forget_device(tmp_path / "s.sqlite", "watch") == (0, 0, 0, 0)
 
 
+def test_every_table_that_knows_of_a_forgotten_device_is_one_of_those_that_stay(tmp_path: Path) -> None:
+    """A new table is either erased, or named here and in the manual."""
+    scene, *_ = lived_in(tmp_path)
+    scene.store.close()
+    left = {}
+    for forgotten in (False, True):
+        if forgotten:
+            forget_device(scene.path, "watch")
+        with closing(sqlite3.connect(scene.path)) as database:
+            tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type='table'")]
+            columns = {t: {row[1] for row in database.execute(f"PRAGMA table_info({t})")} for t in tables}
+            number = "stream IN (SELECT id FROM streams WHERE device='watch')"
+            where = {t: "device='watch'" if "device" in columns[t] else number for t in tables}
+            queries = {
+                t: f"SELECT COUNT(*) FROM {t} WHERE {where[t]}" for t in tables if columns[t] & {"device", "stream"}
+            }
+            left[forgotten] = {t for t, query in queries.items() if database.execute(query).fetchone()[0]}
+    stays = {"streams", "policies", "coverage", "shifts", "released", "conflicts", "stops"}
+    assert left[True] <= stays
+    assert left[False] - stays == {"frames", "measured", "windows", "estimates", "outbox"}
+
+
 def test_what_is_sent_again_after_forgetting_is_known_and_not_stored_and_what_is_new_is(tmp_path: Path) -> None:
     scene, made, measured, counts = lived_in(tmp_path)
     before = scene.committed()
