@@ -16,7 +16,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from contract.errors import FrameError, StatusCode, ordered
-from contract.frames import Status, StreamStatus, decode_committed, encode_status
+from contract.frames import Committed, Status, StreamStatus, decode_committed, encode_status
 from contract.topics import committed_topic, status_topic, table_topic
 from edge_agent.binding import identifiers
 from edge_agent.local_status import LocalStatus, told
@@ -101,6 +101,7 @@ class Agent:
             plan.device,
             forget_early=plan.forget == "puback",
             grace_seconds=plan.grace_seconds,
+            key=None if plan.managed is None or plan.managed.key is None else bytes.fromhex(plan.managed.key),
         )
         self._status_due = 0.0
         self._last_status: Status | None = None
@@ -222,13 +223,22 @@ class Agent:
         self._bytes_taken += len(payload)
         if topic == self._committed_topic:
             try:
-                self._sender.committed(decode_committed(payload))
+                self._take_watermark(decode_committed(payload))
             except FrameError as error:
                 self.refused[error.reason] += 1
         elif self._fleet is not None:
             self._fleet.arrived(topic, payload)
         elif (stream := self._tables.get(topic)) is None or not stream.offer_table(payload):
             self.refused["table"] += 1
+
+    def _take_watermark(self, message: Committed) -> None:
+        if not self._sender.committed(message):
+            if not self.refused["watermark"]:
+                _log.warning(
+                    "a watermark is not the gateway's, or is an old one: nothing is forgotten because of it. If frames "
+                    "pile up, the gateway's registry has another key for this device: enrol it anew"
+                )
+            self.refused["watermark"] += 1
 
     def _codes(self) -> tuple[StatusCode, ...]:
         """What is wrong with link, storage, clock and policy; nothing here may depend on a reading."""

@@ -15,6 +15,7 @@ sequence, `{stream}/{window}`, by index.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -34,7 +35,8 @@ from host.database import OUTBOX, open_database, transaction
 __all__ = ["Outbox", "OutboxError", "OutboxFullError"]
 
 _SCHEMA = f"""
-    CREATE TABLE device (fleet TEXT NOT NULL, device TEXT NOT NULL, salt BLOB NOT NULL, counter TEXT NOT NULL);
+    CREATE TABLE device (fleet TEXT NOT NULL, device TEXT NOT NULL, salt BLOB NOT NULL, counter TEXT NOT NULL,
+        watermark_key BLOB NOT NULL);
     CREATE TABLE streams (
         stream TEXT PRIMARY KEY, epoch_us INTEGER NOT NULL, period_us INTEGER NOT NULL,
         reserved INTEGER NOT NULL, last_framed INTEGER NOT NULL) WITHOUT ROWID;
@@ -97,7 +99,7 @@ class Outbox:
         with transaction(self._db):
             if self._db.execute("SELECT 1 FROM device").fetchone() is None:
                 salt = secrets.token_bytes(16)
-                self._db.execute("INSERT INTO device VALUES (?, ?, ?, '0')", (fleet, device, salt))
+                self._db.execute("INSERT INTO device VALUES (?, ?, ?, '0', X'')", (fleet, device, salt))
             *owner, counter = self._db.execute("SELECT fleet, device, counter FROM device").fetchone()
         if owner != [fleet, device]:
             raise OutboxError(f"outbox {self.path} belongs to {owner[0]}/{owner[1]}, not to {fleet}/{device}")
@@ -116,6 +118,22 @@ class Outbox:
         """
         try:
             bind(self._db, self.path, found, moved=moved)
+        except sqlite3.Error as error:
+            raise OutboxError(f"cannot use the outbox {self.path}: {error}") from None
+
+    def know_watermarks_by(self, key: bytes) -> None:
+        """Let `counter` be that of watermarks under this key; those under another one count anew.
+
+        Raises:
+            OutboxError: the file cannot be used.
+        """
+        try:
+            with transaction(self._db):
+                salt, known = self._db.execute("SELECT salt, watermark_key FROM device").fetchone()
+                if (name := hashlib.sha256(salt + key).digest()) == known:
+                    return
+                self._db.execute("UPDATE device SET watermark_key = ?, counter = '0'", (name,))
+            self.counter = self._stored_counter = 0
         except sqlite3.Error as error:
             raise OutboxError(f"cannot use the outbox {self.path}: {error}") from None
 

@@ -6,6 +6,7 @@ import time
 
 from contract.frames import Committed
 from contract.topics import symbols_topic, window_topic
+from contract.watermark import is_authentic
 from edge_agent.outbox import Outbox
 from mqtt_link import Link
 
@@ -22,17 +23,29 @@ class Sender:
     Args:
         forget_early: whether the broker's acknowledgement is enough to forget a frame.
         grace_seconds: how long frames are kept that a watermark covers which anybody could have written.
+        key: by which the gateway's watermarks are known; none takes those of anybody, with the grace period.
     """
 
     def __init__(
-        self, outbox: Outbox, link: Link, fleet: str, device: str, *, forget_early: bool, grace_seconds: float
+        self,
+        outbox: Outbox,
+        link: Link,
+        fleet: str,
+        device: str,
+        *,
+        forget_early: bool,
+        grace_seconds: float,
+        key: bytes | None = None,
     ) -> None:
+        if key is not None:
+            outbox.know_watermarks_by(key)
         self._outbox = outbox
         self._link = link
         self._fleet = fleet
         self._device = device
         self._forget_early = forget_early
-        self._grace_seconds = grace_seconds
+        self._grace_seconds = grace_seconds if key is None else 0.0
+        self._key = key
         self._sent_through = 0
         self._resend: list[int] = []
         self._in_flight: dict[int, int] = {}
@@ -78,12 +91,19 @@ class Sender:
             self._sent_at.pop(frame_id, None)
             self._advance()
 
-    def committed(self, message: Committed) -> None:
-        """The gateway has said what is durable.
+    def committed(self, message: Committed) -> bool:
+        """Forget what the gateway has said is durable, of what has been sent since the start.
+
+        Returns:
+            Whether the gateway has said it, and nothing newer, as far as that can be known.
 
         Raises:
             sqlite3.Error: the outbox cannot be used; nothing is lost.
         """
+        if self._key is not None and not (
+            message.counter > self._outbox.counter and is_authentic(self._key, self._fleet, self._device, message)
+        ):
+            return False
         now = time.monotonic()
         for commit in message.streams:
             forgotten, missing = self._outbox.forget_committed(
@@ -97,6 +117,9 @@ class Sender:
                 self._advance()
             overdue = [i for i in missing if now - self._sent_at.get(i, -RESEND_SECONDS) >= RESEND_SECONDS / 2]
             self._resend = sorted({*self._resend, *(i for i in overdue if i <= self._sent_through)})
+        if self._key is not None:
+            self._outbox.counter = message.counter
+        return True
 
     def _advance(self) -> None:
         self._progress = time.monotonic()

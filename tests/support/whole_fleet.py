@@ -16,6 +16,7 @@ from contract.policy import Categories
 from contract.topics import parse_topic
 from contract.windows import Window
 from firmware_sim.devices import AgentProcess
+from gateway.files import write_secret
 from gateway.fleet import Registry
 from mqtt_link import Broker, Link
 from tests.support.brokers import Mosquitto, wait_until
@@ -83,7 +84,6 @@ class WholeFleet:
     def __init__(self, broker: Mosquitto, folder: Path, readings: Sequence[tuple[str, str]]) -> None:
         keys = Keys()
         write_gateway_files(folder, keys)
-        (folder / "enrolment.json").write_text(keys.enrolment(measurement_ceiling=1.0, ceiling=50.0).model_dump_json())
         (folder / "readings.csv").write_text("\n".join(["value,place", *(f"{x},{y}" for x, y in readings)]) + "\n")
         (folder / "agent.toml").write_text(
             'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
@@ -105,7 +105,9 @@ class WholeFleet:
         )
         symbols = policy(epoch_us=0, period_us=PERIOD_US, windows=(counted,), epsilon=20.0)
         with closing(Registry(folder / "fleet.sqlite", fleet="home")) as registry:
-            registry.enrol("watch", ["wrists"], who="me", time_us=1)
+            key = registry.enrol("watch", ["wrists"], who="me", time_us=1)
+            enrolment = keys.enrolment(measurement_ceiling=1.0, ceiling=50.0, key=key.hex())
+            write_secret(folder / "enrolment.json", enrolment.model_dump_json())
             add(registry, keys, policy_document(symbols, measured, version=1))
         self._broker = broker
         self._folder = folder

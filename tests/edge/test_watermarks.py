@@ -1,0 +1,213 @@
+"""Watermarks on a device: what may delete a frame, and what may not."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.frames import Committed, Gap, StreamCommit
+from contract.topics import parse_topic
+from contract.watermark import sign_committed
+from edge_agent.config import load
+from edge_agent.config_file import ConfigError
+from edge_agent.outbox import Outbox
+from edge_agent.sender import Sender
+from tests.support.agents import stream_plan
+from tests.support.signing import Keys
+
+KEY, OTHER_KEY = bytes(range(32)), bytes(32)
+PLAN = stream_plan(frame_ticks=1)
+FRAMES = 5
+
+
+class Link:
+    """A connection that takes everything, or so much."""
+
+    def __init__(self, most: int = 1_000_000) -> None:
+        self.sent: list[bytes] = []
+        self.most = most
+
+    def publish(self, topic: str, payload: bytes) -> int | None:
+        assert parse_topic(topic).kind == "symbols"
+        if len(self.sent) >= self.most:
+            return None
+        self.sent.append(payload)
+        return len(self.sent)
+
+
+def outbox_of(folder: Path, frames: int = FRAMES) -> Outbox:
+    """An outbox with so many frames of one tick each, if it is new."""
+    outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
+    last = outbox.register(PLAN)
+    for tick in range(last + 1, frames if last < 0 else 0):
+        outbox.append(PLAN, tick, b"\1")
+    return outbox
+
+
+def sender_of(outbox: Outbox, link: Link | None = None, key: bytes | None = KEY, grace: float = 3600.0) -> Sender:
+    """A sender that has sent what the link took."""
+    sender = Sender(outbox, link or Link(), "home", "watch", forget_early=False, grace_seconds=grace, key=key)  # type: ignore[arg-type]
+    sender.pump()
+    return sender
+
+
+def watermark(through: int, counter: int = 1, *gaps: Gap, key: bytes = KEY, **names: str) -> Committed:
+    """What the gateway says."""
+    given = {"fleet": "home", "device": "watch", **names}
+    bare = Committed((StreamCommit("hr", through, gaps),), counter)
+    return sign_committed(key, given["fleet"], given["device"], bare)
+
+
+def flipped(message: Committed) -> Committed:
+    return replace(message, tag=bytes([message.tag[0] ^ 1]) + message.tag[1:])
+
+
+def test_what_the_gateway_says_is_forgotten(tmp_path: Path) -> None:
+    with closing(outbox_of(tmp_path)) as outbox:
+        sender = sender_of(outbox)
+        assert sender.committed(watermark(2))
+        assert outbox.depth() == FRAMES - 3
+        assert sender.committed(watermark(4, 2, Gap(2, 3)))
+        assert outbox.depth() == 1
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param(replace(watermark(FRAMES), tag=b""), id="without a tag"),
+        pytest.param(replace(watermark(FRAMES), tag=bytes(32)), id="with zeros for a tag"),
+        pytest.param(flipped(watermark(FRAMES)), id="with a bit flipped"),
+        pytest.param(replace(watermark(1), streams=watermark(FRAMES).streams), id="with the tag of another"),
+        pytest.param(replace(watermark(FRAMES), counter=2**64 - 1), id="with another counter"),
+        pytest.param(watermark(FRAMES, key=OTHER_KEY), id="under another key"),
+        pytest.param(watermark(FRAMES, device="ring"), id="of another device"),
+        pytest.param(watermark(FRAMES, fleet="away"), id="of another fleet"),
+    ],
+)
+def test_a_forged_watermark_deletes_no_frame(tmp_path: Path, forged: Committed) -> None:
+    with closing(outbox_of(tmp_path)) as outbox:
+        sender = sender_of(outbox)
+        assert not sender.committed(forged)
+        assert outbox.depth() == FRAMES
+        assert outbox.counter == 0
+        assert sender.committed(watermark(0)), "and the gateway is heard afterwards"
+
+
+def test_a_replayed_watermark_deletes_no_frame_not_after_a_restart_either(tmp_path: Path) -> None:
+    """A frame was lost at the gateway after an older watermark had covered it: the newer one says so."""
+    older, newer = watermark(4, 7), watermark(4, 8, Gap(1, 3))
+    with closing(outbox_of(tmp_path)) as outbox:
+        sender = sender_of(outbox)
+        assert sender.committed(newer)
+        assert outbox.depth() == 2
+        for _ in range(3):
+            assert not sender.committed(older)
+            assert not sender.committed(newer)
+    with closing(outbox_of(tmp_path)) as outbox:
+        assert outbox.depth() == 2
+        sender = sender_of(outbox)
+        assert not sender.committed(older)
+        assert outbox.depth() == 2
+        assert sender.committed(watermark(4, 9))
+        assert outbox.depth() == 0
+
+
+@pytest.mark.parametrize("key", [KEY, None])
+def test_a_watermark_above_what_was_sent_deletes_no_more_than_that(tmp_path: Path, key: bytes | None) -> None:
+    """Whatever a gateway says, what it cannot have is kept; after a restart that is everything, until it is sent."""
+    with closing(outbox_of(tmp_path)) as outbox:
+        link = Link(most=2)
+        sender = sender_of(outbox, link, key, grace=0.0)
+        assert sender.committed(watermark(2**40, 1))
+        assert outbox.depth() == FRAMES - 2
+        link.most = 3
+        sender.pump()
+        assert sender.committed(watermark(2**40, 2))
+        assert outbox.depth() == FRAMES - 3
+    with closing(outbox_of(tmp_path)) as outbox:
+        sender = sender_of(outbox, Link(most=0), key, grace=0.0)
+        assert sender.committed(watermark(2**40, 3))
+        assert outbox.depth() == FRAMES - 3
+
+
+def test_a_device_that_is_enrolled_anew_counts_anew(tmp_path: Path) -> None:
+    """So that a counter that ran ahead can be left behind, and what was said under the old key is worth nothing."""
+    with closing(outbox_of(tmp_path)) as outbox:
+        sender = sender_of(outbox)
+        assert sender.committed(watermark(0, 2**63))
+        assert not sender.committed(watermark(2, 5))
+    with closing(outbox_of(tmp_path)) as outbox:
+        sender = sender_of(outbox, key=OTHER_KEY)
+        assert not sender.committed(watermark(FRAMES, 2**64 - 1))
+        assert sender.committed(watermark(2, 5, key=OTHER_KEY))
+        assert not sender.committed(watermark(3, 5, key=OTHER_KEY))
+        assert outbox.depth() == FRAMES - 3
+
+
+def test_without_a_key_anybody_s_watermark_leaves_the_frames_for_a_while(tmp_path: Path) -> None:
+    with closing(outbox_of(tmp_path)) as outbox:
+        sender = sender_of(outbox, key=None)
+        assert sender.committed(replace(watermark(FRAMES), tag=b""))
+        assert outbox.depth() == 0
+        assert sender.committed(replace(watermark(-1), tag=b"")), "the gateway does not have them"
+        assert outbox.depth() == FRAMES
+
+
+# The enrolment's file
+
+
+def device(folder: Path, mode: int, **fields: Any) -> Path:
+    """The configuration of an enrolled device, whose enrolment has a mode."""
+    enrolment = folder / "enrolment.json"
+    enrolment.write_text(Keys().enrolment(**fields).model_dump_json())
+    enrolment.chmod(mode)
+    config = folder / "agent.toml"
+    config.write_text(
+        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
+        '[[streams]]\nstream = "hr"\nsensor = {kind = "stdin"}\n'
+    )
+    return config
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o601, 0o620])
+def test_an_enrolment_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    config = device(tmp_path, mode, key=KEY.hex())
+    with pytest.raises(ConfigError) as refused:
+        load(config)
+    assert str(refused.value) == (
+        f"enrolment enrolment.json holds a secret that others may read (mode {mode:04o}): chmod 600 it, "
+        "and if others may have read it, enrol the device anew"
+    )
+
+
+@pytest.mark.parametrize(("mode", "fields"), [(0o600, {"key": KEY.hex()}), (0o400, {"key": KEY.hex()}), (0o644, {})])
+def test_an_enrolment_without_a_secret_or_for_the_owner_alone_is_taken(
+    tmp_path: Path, mode: int, fields: dict[str, str]
+) -> None:
+    managed = load(device(tmp_path, mode, **fields)).managed
+    assert managed is not None
+    assert managed.key == fields.get("key")
+    assert KEY.hex() not in repr(managed)
+
+
+def test_what_systemd_hands_over_is_taken_whatever_its_mode_seems_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lets the service read its credentials by an access list, which a mode shows as the group's right."""
+    config = device(tmp_path, 0o440, key=KEY.hex())
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert load(config).managed is not None
+
+
+@pytest.mark.parametrize("key", ["", "00" * 31, "00" * 33, "XY" * 32, "A0" * 32])
+def test_a_key_that_is_none_is_refused_without_being_told(tmp_path: Path, key: str) -> None:
+    enrolment = tmp_path / "enrolment.json"
+    config = device(tmp_path, 0o600, key=KEY.hex())
+    enrolment.write_text(enrolment.read_text().replace(KEY.hex(), key))
+    with pytest.raises(Exception, match="enrolment: key: String should match") as refused:
+        load(config)
+    assert not key or key not in str(refused.value)
