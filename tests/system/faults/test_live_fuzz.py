@@ -28,7 +28,7 @@ from contract.topics import (
 )
 from contract.window_frames import WindowFrame, encode_window
 from contract.windows import Window
-from edge_agent import local_status
+from edge_agent.local_status import LocalStatusError, ask_status
 from firmware_sim.devices import AgentProcess
 from gateway.service.store import Store
 from mqtt_link import Broker
@@ -142,7 +142,7 @@ def test_mutated_documents_through_a_live_agent(broker: Mosquitto, tmp_path: Pat
     (tmp_path / "readings.csv").write_text("value\n0\n1\n")
     (tmp_path / "agent.toml").write_text(
         'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
-        f"status_seconds = 0.02\n[broker]\nport = {broker.port}\nmax_backoff = 1\n"
+        f"[broker]\nport = {broker.port}\nmax_backoff = 1\n"
         '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
     )
     document = keys.signed(policy_document(policy(epoch_us=0, period_us=10_000), version=1))
@@ -213,8 +213,8 @@ def _is_watermark(payload: bytes) -> bool:
 
 def _status(folder: Path) -> dict[str, Any]:
     try:
-        return local_status.ask_status(folder / "outbox.sqlite")
-    except local_status.LocalStatusError:
+        return ask_status(folder / "outbox.sqlite")
+    except LocalStatusError:
         return {}
 
 
