@@ -204,12 +204,12 @@ class Ledger:
             return self._entries("number=?", number)[0]
 
     def _refuse_again(self, release: Release) -> None:
-        """Refuse a window of a schedule if one was released that begins in it: a schedule only ever goes forward."""
-        query = "SELECT number FROM entries WHERE name=? AND first BETWEEN ? AND ? LIMIT 1"
-        if row := self._one(query, release.name, release.first, release.last):
+        """Refuse a window of a schedule that was released."""
+        query = "SELECT number FROM entries WHERE name=? AND first=? LIMIT 1"
+        if row := self._one(query, release.name, release.first):
             raise LedgerError(
                 f"release {release.name}: ticks {release.first}..{release.last} are refused, because entry {row[0]} "
-                "has released a window that begins there"
+                "has released the window that begins there"
             )
 
     def _refuse_before(self, release: Release, device: str) -> None:

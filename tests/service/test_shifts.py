@@ -56,9 +56,10 @@ def histories(count: int) -> list[list[tuple[int, int, int]]]:
     return made
 
 
+@pytest.mark.long
 def test_the_owner_of_every_window_is_that_of_all_its_ticks_in_whatever_order_frames_come() -> None:
     generator = random.Random(3)
-    for frames in histories(300):
+    for frames in histories(80):
         ways = [added(*frames), added(*generator.sample(frames, len(frames)))]
         top = max(last - shift for shift, _, last in frames) + 3
         for shifts in ways:
