@@ -19,13 +19,14 @@ from contract.errors import FrameError, StatusCode, ordered
 from contract.frames import Committed, Status, StreamStatus, decode_committed, encode_status
 from contract.topics import committed_topic, status_topic, table_topic
 from edge_agent.binding import identifiers
+from edge_agent.device_clock import Anchor, Clock, DeviceClock, SystemClock
 from edge_agent.local_status import LocalStatus, told
 from edge_agent.outbox import Outbox
 from edge_agent.pause import Pause
 from edge_agent.plan import AgentPlan, Managed
 from edge_agent.sender import Sender
 from edge_agent.sensors import Sensor
-from edge_agent.ticker import Clock, SystemClock, Ticker
+from edge_agent.ticker import Ticker
 from host.systemd import Notifier
 from host.wake import Wake
 from mqtt_link import Link, Will
@@ -71,7 +72,8 @@ class Agent:
         if plan.binding != "off":
             self._outbox.bind(identifiers(plan.binding))
         self._pause, self._paused = Pause(plan.outbox), False
-        self._ticks = Ticker(self._outbox, self._clock, entropy, self._silent)
+        self._time = DeviceClock(self._clock, plan.clock, self._outbox.anchor(), self._keep_anchor)
+        self._ticks = Ticker(self._outbox, self._time, entropy, self._silent)
         self._ticks.begin(plan.streams, sensors)
         self._wake = Wake()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -81,6 +83,7 @@ class Agent:
             for stream in self._ticks.streams
             if stream.mechanism.offer is not None and plan.managed is None
         }
+        self._signed = 0 if plan.managed is None else plan.managed.time
         self._fleet = None if plan.managed is None else self._enrolled(plan.managed)
         followed = () if self._fleet is None else self._fleet.topics
         will = Status(False, _version(), 0, (StatusCode.CONNECTION_LOST,), ())
@@ -115,7 +118,24 @@ class Agent:
         from edge_agent.fleet_policy import FleetPolicy  # an agent with policies of its own does not need it
 
         plan = self._plan
-        return FleetPolicy(plan.fleet, plan.device, managed, self._later, self._ticks.switch, self._offer_table)
+        return FleetPolicy(
+            plan.fleet, plan.device, managed, self._later, self._ticks.switch, self._offer_table, self._now
+        )
+
+    def _now(self) -> float:
+        return self._time.now_us() / 1e6
+
+    def _keep_anchor(self, anchor: Anchor) -> None:
+        try:
+            self._outbox.keep_anchor(anchor)
+        except sqlite3.Error as error:
+            self._ticks.storage_failed(error)
+
+    def _take_time(self) -> None:
+        """A time that the gateway has signed since the start can confirm the device's clock."""
+        if self._fleet is not None and self._fleet.managed.time > self._signed:
+            self._signed = self._fleet.managed.time
+            self._time.signed(self._signed)
 
     def _silent(self, seconds: float) -> StatusCode | None:
         """Why nothing may be drawn at a Unix time in seconds."""
@@ -125,7 +145,7 @@ class Agent:
 
     def _look_at_pause(self) -> None:
         """See whether a pause has begun or ended; what was drawn before one leaves."""
-        paused = self._pause.holds(self._clock.now_us() / 1e6)
+        paused = self._pause.holds(min(self._clock.now_us() / 1e6, self._now()))  # a clock that is set ends none
         if paused == self._paused:
             return
         _log.warning("paused: no sensor is read, and nothing is drawn" if paused else "not paused any more")
@@ -154,11 +174,12 @@ class Agent:
         try:
             while not self._ticks.over:
                 self._notifier.alive(time.monotonic())
+                self._take_time()
                 self._look_at_pause()
                 self._ticks.catch_up()
                 self._communicate()
                 self._ticks.prepare()
-                self._clock.wait(self._wake, self._ticks.pause() if self._events.empty() else 0.0)
+                self._time.wait(self._wake, self._ticks.pause() if self._events.empty() else 0.0)
             self._notifier.stopping()
             self._drain()
         finally:
@@ -247,6 +268,8 @@ class Agent:
             found.add(StatusCode.LINK)
         if self._paused:
             found.add(StatusCode.PAUSED)
+        if self._time.uncertain:
+            found.add(StatusCode.CLOCK)
         if any(stream.refusal for stream in self._ticks.streams):
             found.add(StatusCode.TABLE_REFUSED)
         return ordered(code for code in found if code is not None)
@@ -259,7 +282,7 @@ class Agent:
         """Publish the status at birth, when a code comes or goes, and now and then."""
         if self._fleet is not None:
             self._fleet.maintain(time.monotonic())
-            if (said := self._fleet.said(self._clock.now_us() / 1e6, self._connected_anew)) is not None:
+            if (said := self._fleet.said(self._now(), self._connected_anew)) is not None:
                 self._link.publish(*said, retain=True)
             self._connected_anew = False
         changed = self._last_status is None or self._last_status.codes != self._codes()

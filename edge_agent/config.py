@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from contract.errors import FuguError
 from edge_agent.config_file import ConfigError, read_config, sensor_values
-from edge_agent.plan import AgentPlan, Managed, StreamPlan
+from edge_agent.plan import AgentPlan, ClockSettings, Managed, StreamPlan
 
 if TYPE_CHECKING:
     from edge_agent.config_schema import AgentConfig
@@ -84,9 +84,10 @@ def _plan(checked: dict[str, Any]) -> AgentPlan:
     from mqtt_link import Broker  # here, so that the child is forked before this is loaded
 
     streams = tuple(StreamPlan.of(policy, sensor) for policy, sensor in checked.pop("streams"))
-    managed = checked.pop("managed")
+    managed, clock = checked.pop("managed"), checked.pop("clock")
     return AgentPlan(
         **{**checked, "broker": Broker(**checked["broker"]), "streams": streams},
+        clock=ClockSettings(**clock),
         managed=None if managed is None else Managed(**{**managed, "streams": tuple(managed["streams"])}),
     )
 
@@ -101,6 +102,8 @@ def _checked(path: Path) -> dict[str, Any]:
         key: str(path.parent / value) if key.endswith("_file") and value is not None else value
         for key, value in plan["broker"].items()
     }
+    if all(stream.sensor.kind == "replay" for stream in config.streams):  # a recording happens when it is replayed
+        plan["clock"]["trusted"] = True
     plan |= {"broker": broker, "outbox": str(path.parent / config.outbox), "managed": None}
     if config.enrolment is None:
         return {**plan, "streams": _local_streams(config, path.parent)}

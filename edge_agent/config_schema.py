@@ -27,6 +27,13 @@ class BrokerConfig(Document):
     max_backoff: int = Field(default=60, ge=1, le=3600)
 
 
+class ClockConfig(Document):
+    """What the owner says of the wall clock; fields as in `edge_agent.plan.ClockSettings`."""
+
+    trusted: bool = False
+    confirm_seconds: float = Field(default=600.0, ge=1, le=86400)
+
+
 Silence = Literal["samples", "changes"]
 """What no reading at a tick means: that the tick is missing, or that the last reading holds."""
 KeepAliveTicks = Annotated[int, Field(ge=1, le=2**32)]
@@ -129,6 +136,7 @@ class AgentConfig(Document):
     drain_seconds: float = Field(default=5.0, ge=0, le=3600)
     status_seconds: float = Field(default=30.0, gt=0, le=86400)
     broker: BrokerConfig = BrokerConfig()
+    clock: ClockConfig = ClockConfig()
     streams: tuple[StreamConfig, ...] = Field(min_length=1, max_length=64)
 
     @model_validator(mode="after")

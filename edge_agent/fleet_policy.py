@@ -48,6 +48,7 @@ class FleetPolicy:
     Args:
         switch: see `Switch`; FuguErrors refuse the document.
         offer_table: takes a stream's table; whether it was taken.
+        now: Unix time in seconds, by the device's clock.
 
     Attributes:
         refused: how many messages were of no use, by reason.
@@ -61,11 +62,13 @@ class FleetPolicy:
         later: Callable[[Callable[[], None]], None],
         switch: Switch,
         offer_table: Callable[[str, bytes], bool],
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.managed = managed
         self._later = later
         self._switch = switch
         self._offer_table = offer_table
+        self._now = now
         self._status_topic = policy_status_topic(fleet, device)
         self._policy_topic = policy_set_topic(fleet, device)
         self._kinds = {root_topic(fleet): "root", self._policy_topic: "policy", time_topic(fleet): "time"}
@@ -162,11 +165,13 @@ class FleetPolicy:
         topic = next(iter(self._waiting))
         payload = self._waiting.pop(topic)
         self._busy = True
-        threading.Thread(target=self._judge, args=(self._kinds[topic], payload), name="judge", daemon=True).start()
+        threading.Thread(
+            target=self._judge, args=(self._kinds[topic], payload, int(self._now())), name="judge", daemon=True
+        ).start()
 
-    def _judge(self, kind: str, payload: bytes) -> None:
+    def _judge(self, kind: str, payload: bytes, now: int) -> None:
         """Ask the judge; in a thread of its own."""
-        command = [sys.executable, "-P", "-m", "edge_agent.judge", self.managed.config, kind]
+        command = [sys.executable, "-P", "-m", "edge_agent.judge", self.managed.config, kind, str(now)]
         answer: dict[str, Any] = {"refused": Reason.JUDGE, "detail": "the check of a document died"}
         try:
             with subprocess.Popen(

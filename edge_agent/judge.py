@@ -13,7 +13,6 @@ import binascii
 import json
 import resource
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +37,10 @@ def main(arguments: list[str]) -> int:
         _, allowed = resource.getrlimit(what)
         most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
         resource.setrlimit(what, (most, most))
-    path, kind = arguments
+    path, kind, now = arguments
     payload = sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)
     try:
-        answer = _judge(Path(path), kind, payload)
+        answer = _judge(Path(path), kind, payload, int(now))
     except FuguError as error:
         answer = {"refused": error.reason, "detail": str(error)}
     except Exception as error:  # what nobody thought of is a refusal; its text may hold anything
@@ -51,13 +50,13 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _judge(path: Path, kind: str, payload: bytes) -> dict[str, Any]:
+def _judge(path: Path, kind: str, payload: bytes, now: int) -> dict[str, Any]:
     config = read_config(path)
     trust = open_trust(config, path.parent)
     if kind == "root":
         verdict = trust.follow_roots(payload)
     elif expected := _SENT.get(kind):
-        verdict = trust.consider(payload, expected, int(time.time()))
+        verdict = trust.consider(payload, expected, now)
     else:
         raise EnvelopeError(f"documents of kind {kind} are not sent")
     answer: dict[str, Any] = {"kind": verdict.document.document, "news": verdict.news, "state": verdict.state.to_json()}

@@ -51,10 +51,15 @@ class MeasurePlan:
         """Points have no symbols."""
         return 0
 
+    @property
+    def cycle(self) -> int:
+        """Ticks after which the steps that are possible repeat."""
+        return self.measurement.cycle
+
     def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
         """Draw points."""
         measurer = Measurer(self, entropy)
-        return Mechanism(lambda tick, state: pack_released(measurer.draw(tick, state)), measurer.offer)
+        return Mechanism(lambda tick, state, shift: pack_released(measurer.draw(tick, state, shift)), measurer.offer)
 
 
 class _Held(NamedTuple):
@@ -79,9 +84,13 @@ class Measurer:
         self._fallback = self._tables[0]
         self._sent: dict[int, _Held] = {}
 
-    def draw(self, tick: int, state: int | None) -> Released:
-        """The point to release for the state of a tick, or for a tick without one: see contract/noise_table.py."""
-        table, centres = self._in_force(tick)
+    def draw(self, tick: int, state: int | None, shift: int = 0) -> Released:
+        """The point to release for the state of a tick, or for a tick without one: see contract/noise_table.py.
+
+        Args:
+            shift: by how many ticks the number is ahead of the wall clock.
+        """
+        table, centres = self._in_force(tick, shift)
         if state is None:
             state = public_row(self._below(SCALE), len(self._plan.measurement.coordinates))
         noise = table.noise
@@ -93,10 +102,14 @@ class Measurer:
         noise = table.noise
         return _Held(table, () if isinstance(noise, NoiseTable) else self._plan.measurement.centres(noise.kept))
 
-    def _in_force(self, tick: int) -> _Held:
-        """The table for a tick that came last; the fallback if there is none, or if only one state is possible."""
+    def _in_force(self, tick: int, shift: int) -> _Held:
+        """The table for a tick that came last; the fallback if there is none, or if only one state is possible.
+
+        Tables are for what is possible at the tick's number. Where that is not what is possible at its time, because
+        the clock was set, only the fallback protects all that is.
+        """
         constraint = self._reach.at(tick)
-        if constraint & (constraint - 1) == 0:
+        if constraint & (constraint - 1) == 0 or self._reach.at(tick - shift) != constraint:
             return self._fallback
         held = (*reversed(self._sent.values()), *reversed(self._tables))
         return next((one for one in held if one.table.covers(tick, constraint)), self._fallback)

@@ -19,6 +19,7 @@ class OpenFrame:
         reserved: no tick above it may have been drawn, as far as the disk knows.
         last: the last tick that was drawn, or may have been before a restart.
         last_framed: the last tick of the newest frame.
+        shift, since: by how many ticks the numbers are ahead of the wall clock, from which tick on.
         first, outputs: what was drawn and is in no frame yet, of consecutive ticks.
         version, frame_ticks, bits: of the policy that it was drawn under.
         stored: how many of the outputs are on the disk.
@@ -27,6 +28,8 @@ class OpenFrame:
     reserved: int
     last: int
     last_framed: int
+    shift: int = 0
+    since: int = 0
     first: int = 0
     version: int = 0
     frame_ticks: int = 0
@@ -55,6 +58,6 @@ class OpenFrame:
         padding = self.frame_ticks - len(self.outputs)
         head = self.version, self.last_framed, self.first
         if self.bits:
-            return encode_symbols(SymbolFrame(*head, b"".join(self.outputs), padding, self.bits))
+            return encode_symbols(SymbolFrame(*head, b"".join(self.outputs), padding, self.bits, self.shift))
         points = tuple(map(unpack_released, self.outputs))
-        return encode_measure(MeasureFrame(*head, len(points[0].point), points, padding))
+        return encode_measure(MeasureFrame(*head, len(points[0].point), points, padding, self.shift))

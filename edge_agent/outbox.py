@@ -26,6 +26,7 @@ from contract.errors import FuguError, Reason
 from contract.frames import Gap
 from contract.window_frames import WindowFrame, encode_window, sequence_name
 from edge_agent.binding import BINDING_SCHEMA, bind
+from edge_agent.device_clock import Anchor
 from edge_agent.kept_frames import FRAMES_SCHEMA, Keeping, KeptFrame, KeptFrames
 from edge_agent.open_frame import OpenFrame
 from edge_agent.plan import StreamPlan, WindowPlan
@@ -39,7 +40,9 @@ _SCHEMA = f"""
         watermark_key BLOB NOT NULL);
     CREATE TABLE streams (
         stream TEXT PRIMARY KEY, epoch_us INTEGER NOT NULL, period_us INTEGER NOT NULL,
-        reserved INTEGER NOT NULL, last_framed INTEGER NOT NULL) WITHOUT ROWID;
+        reserved INTEGER NOT NULL, last_framed INTEGER NOT NULL,
+        shift INTEGER NOT NULL, since INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE anchor (boot TEXT NOT NULL, offset_us INTEGER NOT NULL);
     CREATE TABLE pending (
         stream TEXT NOT NULL, tick INTEGER NOT NULL, output BLOB NOT NULL, version INTEGER NOT NULL,
         frame_ticks INTEGER NOT NULL, bits INTEGER NOT NULL, PRIMARY KEY (stream, tick)) WITHOUT ROWID;
@@ -147,15 +150,16 @@ class Outbox:
             OutboxError: if the stream's clock has changed: its ticks would mean other moments than before.
         """
         row = self._db.execute(
-            "SELECT epoch_us, period_us, reserved, last_framed FROM streams WHERE stream = ?", (plan.stream,)
+            "SELECT epoch_us, period_us, reserved, last_framed, shift, since FROM streams WHERE stream = ?",
+            (plan.stream,),
         ).fetchone()
         if row is None:
-            row = plan.epoch_us, plan.period_us, -1, -1
-            self._db.execute("INSERT INTO streams VALUES (?, ?, ?, ?, ?)", (plan.stream, *row))
+            row = plan.epoch_us, plan.period_us, -1, -1, 0, 0
+            self._db.execute("INSERT INTO streams VALUES (?, ?, ?, ?, ?, ?, ?)", (plan.stream, *row))
         if row[:2] != (plan.epoch_us, plan.period_us):
             raise OutboxError(f"the clock of stream {plan.stream} has changed: give the stream a new name")
         if plan.stream not in self._open:
-            self._open[plan.stream] = frame = OpenFrame(row[2], row[2], row[3])
+            self._open[plan.stream] = frame = OpenFrame(row[2], row[2], *row[3:])
             for pending in self._db.execute(
                 "SELECT tick, output, version, frame_ticks, bits FROM pending WHERE stream = ? ORDER BY tick",
                 (plan.stream,),
@@ -163,6 +167,38 @@ class Outbox:
                 frame.take(*pending)
             frame.stored = len(frame.outputs)
         return self._open[plan.stream].last
+
+    def shift(self, stream: str) -> tuple[int, int]:
+        """By how many ticks a stream's numbers are ahead of the wall clock, and the first tick of which that is so."""
+        frame = self._open[stream]
+        return frame.shift, frame.since
+
+    def set_shift(self, plan: StreamPlan, shift: int, since: int) -> None:
+        """Let a stream's next tick be one of another shift, and force that to disk; the frame under way ends.
+
+        Raises:
+            sqlite3.Error: the disk does not take it.
+        """
+        frame = self._open[plan.stream]
+        if (frame.shift, frame.since) == (shift, since):
+            return
+        with self._changing(forced=True):
+            self._write(plan.stream, frame, frame.reserved)
+            values = (shift, since, plan.stream)
+            self._db.execute("UPDATE streams SET shift = ?, since = ? WHERE stream = ?", values)
+        self._written(frame, frame.reserved)
+        frame.shift, frame.since = shift, since
+
+    def anchor(self) -> Anchor | None:
+        """What `keep_anchor` kept last."""
+        row = self._db.execute("SELECT boot, offset_us FROM anchor").fetchone()
+        return None if row is None else Anchor(*row)
+
+    def keep_anchor(self, anchor: Anchor) -> None:
+        """Remember what the device's clock is anchored to."""
+        with self._changing(forced=False):
+            self._db.execute("DELETE FROM anchor")
+            self._db.execute("INSERT INTO anchor VALUES (?, ?)", anchor)
 
     def register_window(self, stream: str, window: WindowPlan) -> int:
         """Make a window of a stream known.
@@ -300,7 +336,9 @@ class Outbox:
                 if previous >= index:
                     raise OutboxError(f"window {index} of {plan.stream}/{window.name} was committed before")
                 ticks = (window.first(index), window.length)
-                counts = WindowFrame(plan.version, window.name, previous, index, *ticks, one.observed, one.counts)
+                counts = WindowFrame(
+                    plan.version, window.name, previous, index, *ticks, one.observed, one.counts, frame.shift
+                )
                 payload = encode_window(counts)
                 if not self.frames.make_room(len(payload)):
                     raise self._full()

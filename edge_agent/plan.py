@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import lcm
 from typing import TYPE_CHECKING, Any, Literal
 
 from contract.noise_table import NoiseTable
@@ -13,7 +14,7 @@ from edge_agent.watch import watched_class
 if TYPE_CHECKING:
     from mqtt_link import Broker
 
-__all__ = ["AgentPlan", "StreamPlan", "WindowPlan"]
+__all__ = ["AgentPlan", "ClockSettings", "StreamPlan", "WindowPlan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,10 @@ class WindowPlan:
         after = tick - self.start
         return range(max(0, (after - self.length) // self.stride + 1), after // self.stride + 1)
 
+    def first_from(self, tick: int) -> int:
+        """Index of the first window that begins at a tick or after it."""
+        return max(0, -((self.start - tick) // self.stride))
+
     def first(self, index: int) -> int:
         """First tick of a window."""
         return self.start + index * self.stride
@@ -76,7 +81,7 @@ class StreamPlan:
 
     Attributes:
         valid_from, valid_until: Unix time in seconds within which symbols may be made.
-        epoch_us, period_us: tick t happens at epoch_us + t * period_us, in microseconds of Unix time.
+        epoch_us, period_us: wall tick t happens at epoch_us + t * period_us, in microseconds of Unix time.
         noise: what is drawn from; none where windows are all there is.
         discretiser: the discretiser's document, as plain values.
         sensor: the sensor's configuration, as plain values.
@@ -116,13 +121,10 @@ class StreamPlan:
             watch=watched_class(policy),
         )
 
-    def tick_at(self, now_us: int) -> int:
-        """The last tick that has happened at `now_us`; negative before the epoch."""
-        return (now_us - self.epoch_us) // self.period_us
-
-    def time_of(self, tick: int) -> int:
-        """Time of a tick, in microseconds of Unix time."""
-        return self.epoch_us + tick * self.period_us
+    @property
+    def repeats(self) -> int:
+        """Ticks after which all that goes by the time of day repeats: the strides of windows, the cycle of a chain."""
+        return lcm(1 if self.noise is None else self.noise.cycle, *(window.stride for window in self.windows))
 
     def valid_at(self, now_us: int) -> bool:
         """Whether symbols may be made at a time."""
@@ -159,6 +161,19 @@ class Managed:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockSettings:
+    """What the owner says of the wall clock.
+
+    Attributes:
+        trusted: that it is right as soon as the agent starts.
+        confirm_seconds: how long it has to stay where it jumped before that counts.
+    """
+
+    trusted: bool = False
+    confirm_seconds: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
 class AgentPlan:
     """A device: where it publishes, what it keeps where, and its streams.
 
@@ -187,6 +202,7 @@ class AgentPlan:
     when_full: Literal["stop", "drop-oldest"] = "stop"
     grace_seconds: float = 3600.0
     binding: str = "auto"
+    clock: ClockSettings = ClockSettings()
 
     @property
     def keeping(self) -> Keeping:

@@ -26,11 +26,12 @@ class Mechanism(NamedTuple):
     """What a stream releases.
 
     Attributes:
-        draw: what is released for a tick and its state, or none, as the bytes that it has in a frame, if anything.
+        draw: what is released for a tick, its state, or none, and its shift, as the bytes that it has in a frame, if
+            anything.
         offer: takes a table that has arrived, for ticks from a given one on, or raises; none if tables never arrive.
     """
 
-    draw: Callable[[int, int | None], bytes | None]
+    draw: Callable[[int, int | None, int], bytes | None]
     offer: Callable[[bytes, int], None] | None
 
 
@@ -40,6 +41,11 @@ class Noise(Protocol):
     @property
     def bits(self) -> int:
         """Bits of a symbol in a frame; 0 for points."""
+        ...
+
+    @property
+    def cycle(self) -> int:
+        """Ticks after which what it goes by repeats."""
         ...
 
     def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
@@ -58,10 +64,15 @@ class SymbolNoise:
         """Bits of a symbol in a frame."""
         return symbol_bits(self.table.symbols)
 
+    @property
+    def cycle(self) -> int:
+        """One table is for every tick."""
+        return 1
+
     def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
         """Draw symbols."""
         symbol = randomiser(self.table, entropy)
-        return Mechanism(lambda _tick, state: bytes((symbol(state),)), None)
+        return Mechanism(lambda _tick, state, _shift: bytes((symbol(state),)), None)
 
 
 def system_entropy() -> Callable[[memoryview], None]:

@@ -18,6 +18,7 @@ from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import Mechanism
 from edge_agent.reading import Reading
 from edge_agent.sensors import Sensor, open_sensor
+from edge_agent.tick_clock import TickClock
 from edge_agent.watch import Watch
 from edge_agent.window import StreamWindows
 
@@ -119,10 +120,12 @@ class Stream:
     """A stream: its plan, its sensor, what it draws from, and where it is.
 
     Args:
+        clock: counts its ticks; one for all streams of an epoch and a period.
         sensor: gives its readings, perhaps to others as well.
         last_tick: the last tick that was ever committed, -1 if none was.
 
     Attributes:
+        drawn_us: elapsed time at which it was drawn for last, if it was.
         mechanism: what to release for a tick and its state.
         next_tick: the next tick to draw for.
         finished: whether the sensor has no more readings.
@@ -136,12 +139,15 @@ class Stream:
     def __init__(
         self,
         plan: StreamPlan,
+        clock: TickClock,
         sensor: SharedSensor,
         entropy: Callable[[memoryview], None],
         last_tick: int,
         windows: StreamWindows,
     ) -> None:
         self.plan = plan
+        self.clock = clock
+        self.drawn_us: int | None = None
         self.sensor = sensor
         self.windows = windows
         self.discretiser = sensor.discretiser(plan.discretiser)
@@ -154,7 +160,7 @@ class Stream:
         self.watch = None if plan.watch is None else Watch(len(plan.discretiser["states"]), plan.watch)
         self.silent = 0
         self._told: set[str] = set()
-        nothing = Mechanism(lambda _tick, _state: None, None)
+        nothing = Mechanism(lambda _tick, _state, _shift: None, None)
         self.mechanism = nothing if plan.noise is None else plan.noise.begin(entropy)
 
     def observe(self, tick: int) -> int | None:

@@ -1,7 +1,12 @@
 """The ticks of a device's streams: one symbol a tick on a steady clock, reserved before it is drawn.
 
 A tick is drawn for when it comes or not at all: one that is overdue, because the machine slept or the clock was set, is
-absent and never made up for. Only a recording still knows the readings of past ticks, and may catch up a little.
+absent and never made up for. Only a recording still knows the readings of past ticks, and may catch up a little. What
+a machine is late for by less is made up for little by little, a sixty-fourth of a period with each tick, since readings
+that lie closer together than a period are more alike than the policy's class says.
+
+When the wall clock has gone back, or the outbox knows of later ticks than it, numbers go on above all there have been:
+see `edge_agent.tick_clock`.
 
 A tick is counted in its windows once the outbox has its symbol, and a window leaves at the first tick at or after its
 end. A tick that the outbox cannot reserve is not drawn for; a count that cannot be made durable is thrown away.
@@ -11,41 +16,20 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from math import lcm
 
 from contract.errors import StatusCode
+from contract.frames import MAX_TICK
+from edge_agent.device_clock import SMALL_US, DeviceClock
 from edge_agent.outbox import Outbox, OutboxFullError
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors import Sensor
 from edge_agent.stream import Sensors, SharedSensor, Stream, check_lines
+from edge_agent.tick_clock import TickClock
 from edge_agent.window import StreamWindows
-from host.wake import Wake
 
-__all__ = ["Clock", "SystemClock", "Ticker"]
-
-
-class Clock(Protocol):
-    """Time for the agent."""
-
-    def now_us(self) -> int:
-        """Microseconds of Unix time."""
-
-    def wait(self, wake: Wake, seconds: float) -> None:
-        """Wait until woken, or some seconds have passed."""
-
-
-class SystemClock:
-    """The operating system's clock."""
-
-    def now_us(self) -> int:
-        """Microseconds of Unix time."""
-        return time.time_ns() // 1000
-
-    def wait(self, wake: Wake, seconds: float) -> None:
-        """Wait until woken, or some seconds have passed."""
-        wake.wait(seconds)
+__all__ = ["Ticker"]
 
 
 _log = logging.getLogger(__name__)
@@ -55,6 +39,10 @@ LATE_US = 250_000
 REPLAY_LATE_US = 10_000_000
 """The same of a recording."""
 IDLE_SECONDS = 1.0
+MADE_UP = 64
+"""A live stream's ticks are at least a period apart, less one part in so many."""
+MOST_MULTIPLE = 1 << 42
+"""Shifts are no multiples of larger numbers: those of a hundred such changes have to be below the largest tick."""
 
 
 class Ticker:
@@ -73,7 +61,7 @@ class Ticker:
     def __init__(
         self,
         outbox: Outbox,
-        clock: Clock,
+        clock: DeviceClock,
         entropy: Callable[[memoryview], None],
         silent: Callable[[float], StatusCode | None],
     ) -> None:
@@ -82,6 +70,8 @@ class Ticker:
         self._entropy = entropy
         self._silent = silent
         self._sensors = Sensors()
+        self._clocks: dict[tuple[int, int], TickClock] = {}
+        self._placed = 0
         self.streams: list[Stream] = []
         self.storage_trouble: StatusCode | None = None
         self.not_drawn = 0
@@ -96,12 +86,13 @@ class Ticker:
         Raises:
             OutboxError: the clock of a stream has changed, or the ticks of a window have.
         """
-        now = self._clock.now_us()
         for plan, sensor in zip(plans, sensors, strict=True):
-            stream = self._open(plan, self._sensors.adopt(plan, sensor))
-            stream.next_tick = max(stream.last_tick, plan.tick_at(now)) + 1
-            self.streams.append(stream)
-        _align(self.streams, ())
+            self.streams.append(self._open(plan, self._sensors.adopt(plan, sensor)))
+        if not self._clock.continues:  # when the last tick was drawn before this start, nobody knows
+            for stream in self.streams:
+                if stream.last_tick >= 0:
+                    stream.clock.rested(self._clock.elapsed_us())
+        self._look()
 
     def switch(self, plans: Sequence[StreamPlan], store: Callable[[], None]) -> None:
         """Put new plans in force between two ticks, once they are stored.
@@ -114,7 +105,6 @@ class Ticker:
             OSError, sqlite3.Error: they could not be stored; nothing has changed.
         """
         before = {stream.plan.stream: stream for stream in self.streams}
-        now = self._clock.now_us()
         streams = []
         check_lines(plans)
         self.close_frames()  # before anything is stored: after that nothing may fail, and no tick stay behind
@@ -122,15 +112,22 @@ class Ticker:
             for plan in plans:
                 old = before.get(plan.stream)
                 stream = self._open(plan, self._sensors.of(plan))
-                stream.next_tick = max(stream.last_tick + 1, plan.tick_at(now) + 1 if old is None else old.next_tick)
+                if old is not None:
+                    stream.next_tick, stream.drawn_us = max(stream.last_tick + 1, old.next_tick), old.drawn_us
+                elif self._placed:
+                    now = self._clock.now_us(), self._clock.offset_us
+                    stream.next_tick = stream.clock.next_wall(*now) + stream.clock.shift
+                self._outbox.set_shift(plan, stream.clock.shift, stream.clock.since)
                 streams.append(stream)
             store()
         _align(streams, self.streams)
         self.streams = streams
+        if any(stream.clock.shift % self._multiple(stream.clock) for stream in streams):
+            self._placed = min(self._placed, -1)  # what goes by the time of day is another now
 
     def catch_up(self) -> None:
         """Draw for every tick that has come, one tick of each stream after the other: some have one sensor."""
-        came = True
+        came = self._look()
         while came:
             came = False
             for stream in self.streams:
@@ -145,8 +142,10 @@ class Ticker:
 
     def pause(self) -> float:
         """Seconds until the next tick, but not more than one."""
-        now = self._clock.now_us()
-        due = [(s.plan.time_of(s.next_tick) - now) / 1e6 for s in self.streams if not s.finished]
+        if self._placed != self._clock.anchors or not self._placed:
+            return IDLE_SECONDS
+        now = self._clock.elapsed_us()
+        due = [(self._ready_us(stream) - now) / 1e6 for stream in self.streams if not stream.finished]
         return max(0.0, min([IDLE_SECONDS, *due]))
 
     def settle(self) -> None:
@@ -181,30 +180,81 @@ class Ticker:
     def _open(self, plan: StreamPlan, sensor: SharedSensor) -> Stream:
         """A stream, as far as the outbox knows it."""
         last_tick = self._outbox.register(plan)
+        clock = self._clocks.setdefault((plan.epoch_us, plan.period_us), TickClock(plan.epoch_us, plan.period_us))
+        clock.follow(*self._outbox.shift(plan.stream))
+        return Stream(plan, clock, sensor, self._entropy, last_tick, self._windows(plan, clock.since))
+
+    def _windows(self, plan: StreamPlan, since: int) -> StreamWindows:
         released = [self._outbox.register_window(plan.stream, window) for window in plan.windows]
-        return Stream(plan, sensor, self._entropy, last_tick, StreamWindows(plan.windows, released, self._entropy))
+        return StreamWindows(plan.windows, released, self._entropy, since)
+
+    # The clock
+
+    def _look(self) -> bool:
+        """Look at the clock, and find the next ticks anew if it has jumped; whether the time is known."""
+        self._clock.follow()
+        if self._placed != self._clock.anchors:
+            try:
+                for clock in self._clocks.values():
+                    if ours := [stream for stream in self.streams if stream.clock is clock]:
+                        self._place(clock, ours)
+            except sqlite3.Error as error:
+                self.storage_failed(error)
+                return False
+            self._placed = self._clock.anchors
+        return self._placed > 0
+
+    def _place(self, clock: TickClock, streams: Sequence[Stream]) -> None:
+        """Find the next tick of the streams of one clock, and its shift: the same, unless that meant a silence."""
+        wall = clock.next_wall(self._clock.now_us(), self._clock.offset_us)
+        last = max(stream.last_tick for stream in streams)
+        patience = SMALL_US
+        if not self._placed:  # what was reserved before the start may not have been drawn
+            patience = max(patience, max(stream.plan.frame_ticks + 1 for stream in streams) * clock.period_us)
+        silence = (last + 1 - wall - clock.shift) * clock.period_us
+        above = last if silence > min(patience, self._clock.patience_us) else wall + clock.shift - 1
+        shift = clock.raised(wall, above, self._multiple(clock))
+        first = max(wall + shift, last + 1)
+        since = first if shift > clock.shift else clock.since
+        for stream in streams:
+            self._outbox.set_shift(stream.plan, shift, since)
+        for stream in streams:
+            stream.next_tick = first
+            if shift > clock.shift:
+                stream.windows = self._windows(stream.plan, since)
+        clock.follow(shift, since)
+
+    def _multiple(self, clock: TickClock) -> int:
+        """What the shift of a clock is a multiple of."""
+        found = lcm(*(stream.plan.repeats for stream in self.streams if stream.clock is clock))
+        return found if found <= MOST_MULTIPLE else 1
+
+    def _ready_us(self, stream: Stream) -> int:
+        """Elapsed time at which a stream's next tick is drawn."""
+        due, period = stream.clock.due(stream.next_tick, self._clock.offset_us), stream.plan.period_us
+        if stream.sensor.recorded or stream.drawn_us is None:
+            return due
+        return max(due, stream.drawn_us + period - period // MADE_UP)
 
     def _due(self, stream: Stream) -> bool:
         """Whether the stream's next tick has come; leaves out ticks that are too late to be made up for."""
-        now = self._clock.now_us()
-        current = stream.plan.tick_at(now)
+        clock, elapsed = stream.clock, self._clock.elapsed_us()
+        now = elapsed + self._clock.offset_us
         late = max(stream.plan.period_us, REPLAY_LATE_US if stream.sensor.recorded else LATE_US)
-        overdue = stream.plan.tick_at(now - late) + 1
+        overdue = clock.at(now - late) + 1
         stream.next_tick = max(stream.next_tick, stream.sensor.newest, overdue)  # before the newest nothing is known
-        behind = (stream.plan.time_of(stream.last_tick) - now) / 1e6
-        period = stream.plan.period_us / 1e6
-        if behind > 2 * period + 1.0:
+        if stream.next_tick > MAX_TICK:
             stream.trouble = StatusCode.CLOCK
             return False
-        if current < stream.next_tick or stream.next_tick < 0:
+        if elapsed < self._ready_us(stream):
             return False
         if (silent := self._silent(now / 1e6)) is not None:
             stream.trouble = silent
-            stream.next_tick = current + 1
+            stream.next_tick = clock.at(now) + 1
             return False
-        if not stream.plan.valid_at(stream.plan.time_of(stream.next_tick)):
+        if not stream.plan.valid_at(clock.time_of(stream.next_tick)):
             stream.trouble = StatusCode.POLICY_INACTIVE
-            stream.next_tick = current + 1
+            stream.next_tick = clock.at(now) + 1
             return False
         return True
 
@@ -215,12 +265,14 @@ class Ticker:
         if stream.sensor.finished(tick):
             stream.finished = True
             return
+        stream.clock.begin(tick, self._clock.offset_us)
+        stream.drawn_us = self._clock.elapsed_us()
         state = stream.observe(tick)
         reserved = False
         try:
             self._outbox.reserve(stream.plan, tick)
             reserved = True
-            self._outbox.append(stream.plan, tick, stream.mechanism.draw(tick, state))
+            self._outbox.append(stream.plan, tick, stream.mechanism.draw(tick, state, stream.clock.shift))
         except (sqlite3.Error, OutboxFullError) as error:
             self.not_drawn += not reserved
             self.storage_failed(error)

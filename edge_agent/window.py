@@ -74,10 +74,10 @@ class WindowCount:
 class _Counter:
     """The windows of one definition that are under way, and the next that may begin."""
 
-    def __init__(self, plan: WindowPlan, draw: Callable[[int], int], last_index: int) -> None:
+    def __init__(self, plan: WindowPlan, draw: Callable[[int], int], last_index: int, since: int) -> None:
         self.plan = plan
         self._draw = draw
-        self._next = last_index + 1
+        self._next = max(last_index + 1, plan.first_from(since))
         self._open: dict[int, WindowCount] = {}
 
     def prepare(self, tick: int) -> None:
@@ -112,13 +112,18 @@ class StreamWindows:
 
     Args:
         last_indices: for each of them, the index of the last window that was ever released, -1 for none.
+        since: no window that begins before this tick is counted: it would hold ticks from before the clock was set.
     """
 
     def __init__(
-        self, plans: Sequence[WindowPlan], last_indices: Sequence[int], entropy: Callable[[memoryview], None]
+        self,
+        plans: Sequence[WindowPlan],
+        last_indices: Sequence[int],
+        entropy: Callable[[memoryview], None],
+        since: int = 0,
     ) -> None:
         draw = uniform_below(entropy)
-        self._counters = [_Counter(plan, draw, last) for plan, last in zip(plans, last_indices, strict=True)]
+        self._counters = [_Counter(plan, draw, last, since) for plan, last in zip(plans, last_indices, strict=True)]
 
     def prepare(self, tick: int) -> None:
         """Draw the noise of windows that a coming tick begins, in good time."""

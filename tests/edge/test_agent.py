@@ -43,7 +43,7 @@ def test_without_a_broker_every_tick_is_kept(tmp_path: Path) -> None:
 
 
 def test_ticks_during_a_long_sleep_are_absent(tmp_path: Path) -> None:
-    plan, clock = nowhere(tmp_path), ScriptedClock(0, {50 * SECOND: 4000 * SECOND})
+    plan, clock = nowhere(tmp_path), ScriptedClock(0, {50 * SECOND: 4000 * SECOND}, asleep=True)
     run(plan, clock, lambda: clock.now > 4100 * SECOND)
     kept = ticks(frames_left(plan))
     jump = next(i for i, (a, b) in enumerate(pairwise(kept)) if b != a + 1)
@@ -70,6 +70,9 @@ def test_a_restarted_agent_goes_on_after_its_last_tick_even_when_the_clock_is_be
     kept = ticks(frames_left(plan))
     assert kept == list(range(501, kept[-1] + 1))
     assert kept[-1] > last
+    shifts = [frame.shift for frame in frames_left(plan)]
+    assert shifts == sorted(shifts)
+    assert 200 < shifts[-1] < 300, "and says by how much its numbers are ahead"
 
 
 def test_a_policy_makes_symbols_only_while_it_is_valid(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def config(tmp_path: Path) -> Path:
 def test_it_works_under_limits_that_are_lower_than_its_own(config: Path, what: int) -> None:
     most = 30 if what == resource.RLIMIT_CPU else 400 << 20
     done = subprocess.run(
-        [sys.executable, "-m", "edge_agent.judge", str(config), "policy"],
+        [sys.executable, "-m", "edge_agent.judge", str(config), "policy", str(int(time.time()))],
         input=PAYLOAD,
         capture_output=True,
         preexec_fn=lambda: resource.setrlimit(what, (most, most)),
@@ -53,7 +54,7 @@ def test_windows_alone_are_judged_and_can_be_run(config: Path) -> None:
         exclude={"table", "frame_ticks", "windows_guarantee"}
     )
     payload = KEYS.signed(policy_document(Policy(**fields), version=5))
-    command = [sys.executable, "-m", "edge_agent.judge", str(config), "policy"]
+    command = [sys.executable, "-m", "edge_agent.judge", str(config), "policy", str(int(time.time()))]
     answer = json.loads(subprocess.run(command, input=payload, capture_output=True, check=True).stdout)
     ((made, sensor),) = answer["plans"]
     plan = StreamPlan.of(made, sensor)

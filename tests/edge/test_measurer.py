@@ -37,6 +37,7 @@ from edge_agent.plan import AgentPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from edge_agent.stream import SharedSensor, Stream
+from edge_agent.tick_clock import TickClock
 from edge_agent.window import StreamWindows
 from firmware_sim.devices import write_device
 from gateway.service.kinds.point_model import MeasureModel
@@ -307,7 +308,8 @@ def test_bytes_that_nearly_are_a_table_change_nothing(seed: int) -> None:
 
 def test_what_nobody_thought_of_stops_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     sensor = SharedSensor(ReplaySensor(["c0"], loop=True))
-    stream = Stream(measured_plan(WALK), sensor, seeded(1), -1, StreamWindows((), [], seeded(1)))
+    windows = StreamWindows((), [], seeded(1))
+    stream = Stream(measured_plan(WALK), TickClock(0, 1), sensor, seeded(1), -1, windows)
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError
@@ -318,7 +320,7 @@ def test_what_nobody_thought_of_stops_no_stream(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.undo()
     assert stream.offer_table(message(FULL))
     assert stream.refusal == ""
-    assert unpack_released(stream.mechanism.draw(4, 0)).table == 7
+    assert unpack_released(stream.mechanism.draw(4, 0, 0)).table == 7
 
 
 # At a real broker

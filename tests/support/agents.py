@@ -13,8 +13,9 @@ from contract.frames import SymbolFrame
 from contract.measure_policy import MeasurePolicy
 from contract.noise_table import NoiseTable
 from edge_agent.agent import Agent
+from edge_agent.device_clock import DeviceClock
 from edge_agent.outbox import Outbox
-from edge_agent.plan import AgentPlan, StreamPlan, WindowPlan
+from edge_agent.plan import AgentPlan, ClockSettings, StreamPlan, WindowPlan
 from edge_agent.randomiser import SymbolNoise, system_entropy
 from edge_agent.sensors import ReplaySensor
 from host.wake import Wake
@@ -93,6 +94,18 @@ class JumpingClock:
         """The moment it stands at."""
         return self.now
 
+    def elapsed_us(self) -> int:
+        """Nobody sets this clock: what passes on it has passed."""
+        return self.now
+
+    def synchronised(self) -> bool:
+        """It is right from the start."""
+        return True
+
+    def boot(self) -> str:
+        """Each is of a machine of its own."""
+        return ""
+
     def wait(self, wake: Wake, seconds: float) -> None:
         """Jump."""
         with self._lock:
@@ -100,16 +113,32 @@ class JumpingClock:
 
 
 class ScriptedClock(JumpingClock):
-    """A clock that jumps from wait to wait, and at given ticks to somewhere else."""
+    """A clock that jumps from wait to wait, and at given moments is set, or sleeps, until another.
 
-    def __init__(self, now_us: int, jumps: dict[int, int]) -> None:
+    Args:
+        asleep: whether time passes in these jumps.
+    """
+
+    def __init__(self, now_us: int, jumps: dict[int, int], *, asleep: bool = False) -> None:
         super().__init__(now_us)
+        self._asleep = asleep
         self._jumps = dict(jumps)
+        self._set = 0
 
     def now_us(self) -> int:
         for at in [at for at in self._jumps if self.now >= at]:
+            self._set += 0 if self._asleep else self._jumps[at] - self.now
             self.now = self._jumps.pop(at)
         return self.now
+
+    def elapsed_us(self) -> int:
+        """What has passed; jumps are none of it."""
+        return self.now - self._set
+
+
+def device_clock(clock: JumpingClock) -> DeviceClock:
+    """A device's clock, of which nothing is kept."""
+    return DeviceClock(clock, ClockSettings(), None, lambda _anchor: None)
 
 
 def run(plan: AgentPlan, clock: JumpingClock, until: Callable[[], bool]) -> None:

@@ -40,6 +40,18 @@ class VirtualClock:
         """The moment it stands at."""
         return self.now
 
+    def elapsed_us(self) -> int:
+        """The same: nobody sets this clock."""
+        return self.now
+
+    def synchronised(self) -> bool:
+        """It is right from the start."""
+        return True
+
+    def boot(self) -> str:
+        """Each is of a machine of its own."""
+        return ""
+
     def wait(self, wake: Wake, seconds: float) -> None:
         """Jump to the end of the wait, or stand still for a moment."""
         agent = RUNNING[0]

@@ -1,0 +1,240 @@
+"""The device's clock: monotonic time, anchored to the wall clock.
+
+Between anchors wall time is the anchor and what the monotonic clock says has passed since: no tick depends on what
+somebody sets the wall clock to. A difference of up to a second is followed, by at most 500 millionths of the time that
+passes, as the kernel follows NTP. A larger one is a jump. It counts once the gateway's signed time confirms it, or once
+the wall clock has stayed there for a while; until then the device goes on by its monotonic clock, and says so.
+
+No time is known before the wall clock is synchronised, or its owner says that it is right: many boards have no clock
+that runs while they are off. An anchor is kept for as long as the machine runs, so that a restart of the agent is none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from edge_agent.plan import ClockSettings
+from host.wake import Wake
+
+__all__ = ["SMALL_US", "Anchor", "Clock", "DeviceClock", "SystemClock"]
+
+SMALL_US = 1_000_000
+"""Differences up to this are followed: more than NTP leaves to be followed, and little for whoever reads the ticks."""
+_FOLLOWED = 2000
+"""A difference changes by at most one part in so many of the time that passes."""
+_NEAR_US = 300_000_000
+"""The signed time may be so old: gateways sign one every five minutes, and the broker keeps it."""
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_SYNCHRONISED = Path("/run/systemd/timesync/synchronized")
+_UNSYNCHRONISED = 0x40
+_BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Clock(Protocol):
+    """Time for the agent."""
+
+    def now_us(self) -> int:
+        """Microseconds of Unix time, as the wall clock has it."""
+
+    def elapsed_us(self) -> int:
+        """Microseconds by a clock that nobody sets, and that counts while the machine sleeps."""
+
+    def synchronised(self) -> bool:
+        """Whether something that knows the time has set the wall clock."""
+
+    def boot(self) -> str:
+        """Names the time since the machine was switched on, in which `elapsed_us` has one origin; empty if unknown."""
+
+    def wait(self, wake: Wake, seconds: float) -> None:
+        """Wait until woken, or some seconds have passed."""
+
+
+class SystemClock:
+    """The operating system's clocks."""
+
+    def now_us(self) -> int:
+        """Microseconds of Unix time."""
+        return time.time_ns() // 1000
+
+    def elapsed_us(self) -> int:
+        """Microseconds since the machine was switched on."""
+        return time.clock_gettime_ns(_BOOTTIME) // 1000
+
+    def synchronised(self) -> bool:
+        """What the kernel, or systemd's client of NTP, says; where neither is asked for, it is believed."""
+        if not sys.platform.startswith("linux"):
+            return True
+        return _SYNCHRONISED.exists() or _kernel_synchronised()
+
+    def boot(self) -> str:
+        """The kernel's name for the time since it was started."""
+        with suppress(OSError):
+            return _BOOT.read_text().strip()
+        return ""
+
+    def wait(self, wake: Wake, seconds: float) -> None:
+        """Wait until woken, or some seconds have passed."""
+        wake.wait(seconds)
+
+
+class _Timex(ctypes.Structure):
+    """The beginning of the kernel's `struct timex`, and room for the rest."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_char * 256),
+    )
+
+
+def _kernel_synchronised() -> bool:
+    """Whether the kernel's clock is being steered; see adjtimex(2). Where that may not be asked, it is not."""
+    found = _Timex()
+    try:
+        answer = ctypes.CDLL(None).adjtimex(ctypes.byref(found))
+    except (OSError, AttributeError):
+        return False
+    return answer >= 0 and not found.status & _UNSYNCHRONISED
+
+
+class Anchor(NamedTuple):
+    """Unix time is elapsed time and an offset, in microseconds, until the machine is switched on again."""
+
+    boot: str
+    offset_us: int
+
+
+_log = logging.getLogger(__name__)
+
+
+class DeviceClock:
+    """Wall time by the monotonic clock; used from the agent's loop.
+
+    Args:
+        anchor: the last one that was kept, if any.
+        keep: keeps an anchor.
+
+    Attributes:
+        anchors: how many there have been: none before the time is known, another with each jump that counts.
+        continues: whether the first is that of an agent before, on the same machine since it was switched on.
+    """
+
+    def __init__(
+        self, clock: Clock, settings: ClockSettings, anchor: Anchor | None, keep: Callable[[Anchor], None]
+    ) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._keep = keep
+        self._boot = clock.boot()
+        self._offset = 0
+        self.continues = anchor is not None and anchor.boot != "" and anchor.boot == self._boot
+        self.anchors = int(self.continues)
+        if anchor is not None and self.continues:
+            self._offset = anchor.offset_us
+        self._kept = self._offset
+        self._followed = clock.elapsed_us()
+        self._jump: tuple[int, int] | None = None
+        self._signed = 0
+        self._told: int | None = None
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether the time is not known yet, or the wall clock has jumped and that is not confirmed."""
+        return not self.anchors or self._jump is not None
+
+    @property
+    def patience_us(self) -> int:
+        """How long a jump that nobody confirms waits before it counts."""
+        return int(self._settings.confirm_seconds * 1e6)
+
+    @property
+    def offset_us(self) -> int:
+        """What wall time is ahead of elapsed time."""
+        return self._offset
+
+    def elapsed_us(self) -> int:
+        """Microseconds by the monotonic clock."""
+        return self._clock.elapsed_us()
+
+    def now_us(self) -> int:
+        """Microseconds of Unix time; those of the wall clock until the time is known."""
+        return self._clock.elapsed_us() + self._offset if self.anchors else self._clock.now_us()
+
+    def wait(self, wake: Wake, seconds: float) -> None:
+        """Wait until woken, or some seconds have passed."""
+        self._clock.wait(wake, seconds)
+
+    def signed(self, seconds: int) -> None:
+        """A time that the gateway has signed, newer than all before, has arrived: Unix time."""
+        self._look(seconds * 1_000_000)
+
+    def follow(self) -> None:
+        """Look at the wall clock; call it often."""
+        self._look(None)
+
+    def _look(self, signed_us: int | None) -> None:
+        wall, elapsed = self._clock.now_us(), self._clock.elapsed_us()
+        offset = wall - elapsed
+        near = signed_us is not None and abs(wall - signed_us) <= _NEAR_US
+        if not self.anchors:
+            if near or self._settings.trusted or self._clock.synchronised():
+                if self._told is not None:
+                    _log.warning("clock: it is synchronised now; ticks begin")
+                self._set(offset, elapsed)
+            elif self._told is None:
+                self._told = elapsed
+                _log.warning(
+                    "clock: it is not synchronised, and no tick is drawn until it is: let NTP set it "
+                    "(timedatectl set-ntp true), or, if it is right, say so: [clock] trusted = true"
+                )
+        elif abs(offset - self._offset) <= SMALL_US:
+            self._jump = None
+            self._follow(offset, elapsed)
+        else:
+            self._consider(offset, elapsed, near and abs(offset - self._offset) > 2 * abs(wall - (signed_us or 0)))
+
+    def _follow(self, offset: int, elapsed: int) -> None:
+        """Take over a small difference, little by little."""
+        most = max(0, elapsed - self._followed) // _FOLLOWED
+        step = min(max(offset - self._offset, -most), most)
+        self._offset += step
+        self._followed = self._followed + most * _FOLLOWED if abs(step) == most else elapsed
+        if abs(self._offset - self._kept) > SMALL_US // 2:
+            self._remember()
+
+    def _consider(self, offset: int, elapsed: int, confirmed: bool) -> None:
+        """A jump: does it count?"""
+        self._followed = elapsed
+        if self._jump is None or abs(offset - self._jump[0]) > SMALL_US:
+            self._jump = offset, elapsed
+            if self._told is None or elapsed - self._told >= self.patience_us:
+                self._told = elapsed
+                _log.warning(
+                    "clock: the wall clock jumped by %+.1f s; ticks go on without it, until the gateway's signed time "
+                    "confirms that, or it has stayed there for %g s",
+                    (offset - self._offset) / 1e6,
+                    self._settings.confirm_seconds,
+                )
+        if confirmed or elapsed - self._jump[1] >= self.patience_us:
+            _log.warning("clock: the jump of the wall clock by %+.1f s counts now", (offset - self._offset) / 1e6)
+            self._set(offset, elapsed)
+
+    def _set(self, offset: int, elapsed: int) -> None:
+        self._offset, self._followed, self._jump, self._told = offset, elapsed, None, None
+        self.anchors += 1
+        self._remember()
+
+    def _remember(self) -> None:
+        self._kept = self._offset
+        self._keep(Anchor(self._boot, self._offset))
