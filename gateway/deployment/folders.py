@@ -182,6 +182,8 @@ def _agent_toml(broker: BrokerFolder, device: str, files: Mapping[str, str], opt
     connection = {"host": settings.hosts[0], "port": settings.port, **files}
     lines = [f"# Written by 'fugu deploy device' for device {device} of fleet {settings.fleet}.", *_toml(top)]
     lines += ["", "[broker]", *_toml(connection)]
+    if options.in_place:  # to be tried here and now
+        lines += ["", "[clock]", "trusted = true  # leave that out on a device, where NTP sets the clock"]
     if options.sensor == "stdin":
         sensor = '{ kind = "stdin" }'
     else:
