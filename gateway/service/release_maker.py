@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
+
 from contract.mechanisms import ALONE
 from contract.noise_table import NoiseTable
 from contract.release_frames import Noise, ReleaseFrame, encode_release
@@ -138,6 +140,12 @@ class Maker:
                 f"{device}/{job.plan.stream} are of {len(symbols)} tables in this window"
             )
         ((table, laid_out),) = symbols.items()
+        if (np.diff(np.flatnonzero(laid_out >= 0)) > 1).any():
+            # how much time has passed where ticks are absent, numbers do not say: the device's clock may have been set
+            raise ReleaseError(
+                f"release {job.name}: mechanism wasserstein needs ticks next to one another, and "
+                f"{device}/{job.plan.stream} has some in this window without those between them"
+            )
         chains = [policy.chains for policy in self.catalogue.policies(device, job.plan.stream)]
         found = counted_symbols(chains, table, job.query.states, (laid_out >= 0).tolist())
         _ = found.distance  # some seconds at most, kept until the scale is wanted: other work goes on between devices

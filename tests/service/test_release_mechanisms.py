@@ -208,16 +208,19 @@ def test_an_account_keeps_its_mechanism(tmp_path: Path) -> None:
         bench.reopen()
 
 
-def test_missing_symbols_are_in_the_law_of_the_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("runs", "gaps", "observed"), [([33], [7], 13), ([3, 5, 30], [0, 6, 1], 0)])
+def test_a_clock_set_forward_inside_a_window_stretches_no_law_of_a_count(
+    tmp_path: Path, runs: list[int], gaps: list[int], observed: int
+) -> None:
+    """Numbers that skip say nothing of the time that has passed; those missing at an end are in the law."""
     bench = Bench(tmp_path, planned("wasserstein"), audiences=NOBODY, fleet=FLEET)
-    bench.scene.record(*frames([3, 5, 30], gaps=[0, 6, 1]))
+    bench.scene.record(*frames(runs, gaps=gaps))
     bench.now += 100.0
     bench.work()
     bench.now += 100.0
     bench.work()
-    (frame,) = bench.frames
-    assert frame.observed == 13
-    assert frame.scale in ("2", "3")
+    assert [frame.observed for frame in bench.frames] == [observed] * (observed > 0)
+    assert all(frame.scale in ("2", "3") for frame in bench.frames)
     assert verify(bench.ledger).problems == ()
 
 
