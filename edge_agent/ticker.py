@@ -2,7 +2,7 @@
 
 A tick is drawn for when it comes or not at all: one that is overdue, because the machine slept or the clock was set, is
 absent and never made up for. Only a recording still knows the readings of past ticks, and may catch up a little. What
-a machine is late for by less is made up for little by little, a sixty-fourth of a period with each tick, since readings
+a machine is late for by less is made up for little by little, an eighth of a period with each tick, since readings
 that lie closer together than a period are more alike than the policy's class says.
 
 When the wall clock has gone back, or the outbox knows of later ticks than it, numbers go on above all there have been:
@@ -39,7 +39,7 @@ LATE_US = 250_000
 REPLAY_LATE_US = 10_000_000
 """The same of a recording."""
 IDLE_SECONDS = 1.0
-MADE_UP = 64
+MADE_UP = 8
 """A live stream's ticks are at least a period apart, less one part in so many."""
 MOST_MULTIPLE = 1 << 42
 """Shifts are no multiples of larger numbers: those of a hundred such changes have to be below the largest tick."""

@@ -1,0 +1,77 @@
+"""Ticks whose numbers say nothing of the time between them lose no more than the guarantee, by enumeration.
+
+The steps of a chain that are drawn for are any ascending ones, a period apart at least; what is left of a gap that is
+no whole number of steps is a channel of its own. Numbers of ticks are not even in the calculation.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations, pairwise, product
+from math import exp, log
+
+from contract.chains import BinaryChains
+from contract.guarantee import loss
+from contract.noise_table import NoiseTable
+
+Q, R = Fraction(1, 8), Fraction(1, 5)
+SCALE = 1 << 32
+TABLE = NoiseTable(((3 * SCALE // 4,), (SCALE // 3,)))
+EMISSION = [[Fraction(weight, SCALE) for weight in row] for row in TABLE.weights()]
+STEP = [[1 - Q, Q], [R, 1 - R]]
+START = [R / (Q + R), Q / (Q + R)]
+KEPT = [[Fraction(int(a == b)) for b in range(2)] for a in range(2)]
+
+Matrix = list[list[Fraction]]
+
+
+def times(left: Matrix, right: Matrix) -> Matrix:
+    return [[sum((left[a][c] * right[c][b] for c in range(2)), Fraction(0)) for b in range(2)] for a in range(2)]
+
+
+def gap(steps: int, rest: Fraction) -> Matrix:
+    """So many steps, and for the rest of the time a channel that keeps the stationary law."""
+    found = KEPT
+    for _ in range(steps):
+        found = times(found, STEP)
+    return times(found, [[(1 - rest) * KEPT[a][b] + rest * START[b] for b in range(2)] for a in range(2)])
+
+
+def most_told(gaps: list[Matrix], secret: int) -> float:
+    """The largest log-likelihood ratio of all outputs, between the two states of one of the ticks."""
+    worst = 0.0
+    for outputs in product(range(2), repeat=len(gaps) + 1):
+        given = []
+        for state in range(2):
+            law = [START[s] * (secret != 0 or s == state) * EMISSION[s][outputs[0]] for s in range(2)]
+            for at, (between, output) in enumerate(zip(gaps, outputs[1:], strict=True), start=1):
+                law = [
+                    sum((law[a] * between[a][b] for a in range(2)), Fraction(0))
+                    * EMISSION[b][output]
+                    * (secret != at or b == state)
+                    for b in range(2)
+                ]
+            given.append(sum(law) / START[state])
+        worst = max(worst, abs(log(given[0] / given[1])))
+    return worst
+
+
+def test_a_clock_set_forward_again_and_again_tells_no_more_than_the_guarantee() -> None:
+    chains = BinaryChains(q=(float(Q), float(Q)), r=(float(R), float(R)))
+    bound = loss(chains, TABLE, "ignorant").epsilon
+    seen = 0.0
+    for chosen in combinations(range(7), 4):
+        steps = [later - one for one, later in pairwise(chosen)]
+        for rests in product((Fraction(0), Fraction(1, 3)), repeat=3):
+            gaps = [gap(some, rest) for some, rest in zip(steps, rests, strict=True)]
+            for secret in range(4):
+                found = most_told(gaps, secret)
+                assert found <= bound
+                seen = max(seen, found)
+    assert seen > log(1 + (exp(bound) - 1) / 3), "the bound is not far away"
+
+
+def test_ticks_closer_than_a_period_would_lose_more() -> None:
+    """The control: what the spacing of ticks is for. Four draws for one state."""
+    chains = BinaryChains(q=(float(Q), float(Q)), r=(float(R), float(R)))
+    assert most_told([KEPT] * 6, 3) > loss(chains, TABLE, "ignorant").epsilon

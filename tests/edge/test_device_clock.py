@@ -1,0 +1,419 @@
+"""The device's clock and its ticks, whatever is done to the wall clock: attacks, and any sequence of jumps."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contract.errors import StatusCode
+from edge_agent.agent import Agent
+from edge_agent.device_clock import SMALL_US, Anchor, DeviceClock, SystemClock
+from edge_agent.outbox import Outbox
+from edge_agent.plan import ClockSettings, StreamPlan
+from edge_agent.randomiser import system_entropy
+from edge_agent.reading import Reading
+from edge_agent.sensors import News, Sensor
+from edge_agent.ticker import MADE_UP, Ticker
+from host.wake import Wake
+from mqtt_link import Broker
+from tests.support.agents import agent_plan, stream_plan, window_plan
+from tests.support.clocks import SECOND, TwoClocks
+from tests.support.outboxes import symbol_frames, window_frames
+
+NOW = 1_800_000_000.25
+YEAR = 365 * 86400 * SECOND
+HOUR = 3600 * SECOND
+CONFIRM = 600 * SECOND
+
+
+class Live:
+    """A sensor with one reading for ever, of which no past ones are known."""
+
+    recorded, trouble = False, ""
+
+    def news(self, tick: int) -> News:
+        return News(self.read(tick), None)
+
+    def read(self, _tick: int) -> Reading | None:
+        return Reading(1.0)
+
+    def finished(self, _tick: int) -> bool:
+        return False
+
+
+class Device:
+    """Ticks of some streams on two clocks; `run` lets time pass in small steps, as an agent's loop does."""
+
+    def __init__(
+        self, folder: Path, clocks: TwoClocks, *plans: StreamPlan, settings: ClockSettings | None = None
+    ) -> None:
+        self.folder, self.clocks, self.plans = folder, clocks, plans or (stream_plan(),)
+        self.settings = settings or ClockSettings()
+        self.drawn: list[tuple[int, int, int]] = []
+        self.start()
+
+    def start(self) -> None:
+        self.outbox = Outbox(self.folder / "outbox.sqlite", "home", "watch")
+        self.time = DeviceClock(self.clocks, self.settings, self.outbox.anchor(), self.outbox.keep_anchor)
+        self.ticks = Ticker(self.outbox, self.time, system_entropy(), silent=lambda _now: None)
+        sensors: Sequence[Sensor] = [Live() for _ in self.plans]
+        self.ticks.begin(self.plans, sensors)
+        append = self.outbox.append
+
+        def noted(plan: StreamPlan, tick: int, drawn: bytes | None) -> bool:
+            self.drawn.append((tick, self.outbox.shift(plan.stream)[0], self.clocks.elapsed))
+            return append(plan, tick, drawn)
+
+        self.outbox.append = noted  # type: ignore[method-assign]
+
+    def crash(self) -> None:
+        self.outbox._db.close()
+
+    def stop(self) -> None:
+        self.ticks.settle()
+        self.outbox.close()
+
+    def run(self, seconds: float, step: float = 0.25) -> None:
+        for _ in range(round(seconds / step)):
+            self.clocks.pass_us(round(step * SECOND))
+            self.ticks.catch_up()
+
+    @property
+    def numbers(self) -> list[int]:
+        return [tick for tick, _, _ in self.drawn]
+
+
+def check(drawn: Sequence[tuple[int, int, int]], period: int, multiple: int = 1) -> None:
+    """What holds whatever happens: numbers ascend, never two within a period, the shift does not fall."""
+    for (tick, shift, at), (later, later_shift, later_at) in pairwise(drawn):
+        assert later > tick
+        assert later_at - at >= period - period // MADE_UP
+        assert later_shift >= shift
+    assert all(shift % multiple == 0 and shift <= tick for tick, shift, _ in drawn)
+
+
+def test_a_clock_one_year_ahead_for_3_seconds_silences_no_device(tmp_path: Path) -> None:
+    device = Device(tmp_path, TwoClocks(NOW))
+    device.run(10)
+    device.clocks.wall += YEAR
+    device.run(3)
+    assert device.time.uncertain
+    device.clocks.wall -= YEAR
+    device.run(10)
+    assert not device.time.uncertain
+    assert device.numbers == list(range(device.numbers[0], device.numbers[0] + 23)), "nothing has happened"
+    assert {shift for _, shift, _ in device.drawn} == {0}
+    device.crash()
+
+
+@pytest.mark.parametrize("again", ["same", "other"])
+def test_a_clock_one_year_ahead_silences_no_device_across_a_restart(tmp_path: Path, again: str) -> None:
+    """Restarted while the clock is ahead, and again once it is right; on the same machine, or after a reboot."""
+    device = Device(tmp_path, TwoClocks(NOW, boot="same"))
+    device.run(10)
+    device.clocks.wall += YEAR
+    for change in (0, -YEAR):
+        device.stop()
+        device.clocks.wall += change
+        device.clocks._boot = again
+        before = len(device.drawn)
+        device.start()
+        device.run(5)
+        assert len(device.drawn) >= before + 3, "no silence"
+        again += again and "again" if again != "same" else ""
+    check(device.drawn, SECOND)
+    assert (device.drawn[-1][1] > 0) == (again != "same")
+    wall = device.numbers[-1] - device.drawn[-1][1]
+    assert wall == device.clocks.wall // SECOND
+    device.crash()
+
+
+def test_a_clock_set_back_by_an_hour_goes_on_above_every_number(tmp_path: Path) -> None:
+    plan = stream_plan(windows=(window_plan(length=120, stride=60), window_plan(name="low", length=90)))
+    device = Device(tmp_path, TwoClocks(NOW), plan)
+    device.run(200)
+    device.clocks.wall -= HOUR
+    device.run(500)
+    assert {shift for _, shift, _ in device.drawn} == {0}, "not confirmed yet"
+    device.run(400)
+    device.stop()
+    check(device.drawn, SECOND, 180)
+    assert len(device.drawn) >= 1095, "and is not silent"
+    first = next(tick for tick, shift, _ in device.drawn if shift)
+    assert device.drawn[-1][0] - device.drawn[-1][1] == device.clocks.wall // SECOND
+    device.start()
+    counted = window_frames(device.outbox)
+    frames = symbol_frames(device.outbox)
+    assert {frame.shift for frame in frames} == {frame.shift for frame in counted} == {0, device.drawn[-1][1]}
+    for frame in counted:
+        assert frame.first >= first if frame.shift else frame.last < first, "no window holds ticks of two shifts"
+        assert (frame.first - frame.shift) % 10 == 0, "and each is at its time of day"
+    for one in frames:
+        assert one.first >= first if one.shift else one.last < first, "frames end where the shift changes"
+    device.crash()
+
+
+def test_a_wobbling_clock_raises_no_shift(tmp_path: Path) -> None:
+    device = Device(tmp_path, TwoClocks(NOW))
+    for _ in range(20):
+        device.clocks.wall -= HOUR
+        device.run(300, step=1.0)
+        device.clocks.wall += HOUR
+        device.run(5, step=1.0)
+    assert device.numbers == list(range(device.numbers[0], device.numbers[0] + len(device.numbers)))
+    assert len(device.numbers) >= 20 * 305 - 2
+    device.crash()
+
+
+def test_a_clock_that_stands_still_silences_no_device(tmp_path: Path) -> None:
+    """A wall clock that is set back all the time; so would be one that is followed blindly by small steps."""
+    device = Device(tmp_path, TwoClocks(NOW))
+    stood = device.clocks.wall
+    for _ in range(4 * 1000):
+        device.run(0.25)
+        device.clocks.wall = stood
+    assert len(device.drawn) >= 995
+    check(device.drawn, SECOND)
+    device.crash()
+
+
+def test_a_clock_that_is_nudged_forward_makes_no_ticks_come_sooner(tmp_path: Path) -> None:
+    """By almost a second ten times a second: nine ticks of wall time in one."""
+    device = Device(tmp_path, TwoClocks(NOW))
+    for _ in range(3000):
+        device.run(0.1, step=0.1)
+        device.clocks.wall += 800_000
+    assert len(device.drawn) <= 301
+    assert all(later[2] - one[2] >= SECOND for one, later in pairwise(device.drawn))
+    assert device.numbers[-1] - device.numbers[0] <= 302
+    device.crash()
+
+
+def test_a_board_that_boots_in_1970_draws_nothing_until_it_knows_the_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clocks = TwoClocks(0.5, synchronised=False)
+    with caplog.at_level(logging.WARNING):
+        device = Device(tmp_path, clocks)
+        device.run(60)
+    assert device.drawn == []
+    assert device.time.uncertain
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "not synchronised" in line
+    assert "timedatectl set-ntp true" in line
+    assert "trusted = true" in line
+    clocks.wall, clocks.known = round(NOW * SECOND), True
+    device.run(10)
+    assert device.numbers == list(range(clocks.wall // SECOND - 9, clocks.wall // SECOND + 1))
+    device.crash()
+
+
+@pytest.mark.parametrize(("ahead", "believed"), [(299, True), (-299, True), (301, False), (-YEAR // SECOND, False)])
+def test_the_gateway_s_signed_time_is_as_good_as_ntp(tmp_path: Path, ahead: int, believed: bool) -> None:
+    device = Device(tmp_path, TwoClocks(NOW, synchronised=False))
+    device.time.signed(int(NOW) + ahead)
+    device.run(5)
+    assert bool(device.drawn) == believed
+    device.crash()
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR])
+def test_the_gateway_s_signed_time_confirms_a_jump_and_no_other_does(tmp_path: Path, jump: int) -> None:
+    device = Device(tmp_path, TwoClocks(NOW))
+    device.run(10)
+    device.clocks.wall += jump
+    device.run(10)
+    device.time.signed((device.clocks.wall - jump) // SECOND)
+    device.run(10)
+    assert device.time.uncertain, "the time before the jump is not the one after it"
+    device.time.signed(device.clocks.wall // SECOND)
+    device.run(10)
+    assert not device.time.uncertain
+    assert len(device.drawn) >= 37
+    tick, shift, _ = device.drawn[-1]
+    assert tick - shift == device.clocks.wall // SECOND
+    assert (shift > 0) == (jump < 0)
+    check(device.drawn, SECOND)
+    device.crash()
+
+
+def test_streams_of_one_clock_keep_common_ticks_and_one_shift(tmp_path: Path) -> None:
+    one, other = stream_plan(windows=(window_plan(),)), stream_plan(stream="power", windows=(window_plan(length=7),))
+    device = Device(tmp_path, TwoClocks(NOW), one, other)
+    device.run(20)
+    device.clocks.wall -= HOUR
+    device.run(620)
+    pairs = list(zip(device.drawn[::2], device.drawn[1::2], strict=True))
+    assert all(a == b for a, b in pairs)
+    assert device.drawn[-1][1] > 0
+    check([a for a, _ in pairs], SECOND, 70)
+    later = stream_plan(stream="third")
+    device.ticks.switch(
+        [one, other, replace(later, sensor={"kind": "call", "target": "time:time"} | SAMPLES)], lambda: None
+    )
+    device.run(3)
+    assert [stream.clock.shift for stream in device.ticks.streams] == [device.drawn[-1][1]] * 3
+    assert len({stream.last_tick for stream in device.ticks.streams}) == 1
+    device.crash()
+
+
+SAMPLES = {"silence": "samples", "keep_alive_ticks": None}
+
+
+def test_a_policy_with_other_windows_lifts_the_shift_to_their_strides(tmp_path: Path) -> None:
+    plan = stream_plan(windows=(window_plan(),), sensor={"kind": "call", "target": "time:time"} | SAMPLES)
+    device = Device(tmp_path, TwoClocks(NOW), plan)
+    device.run(20)
+    device.clocks.wall -= HOUR
+    device.run(620)
+    before = device.drawn[-1][1]
+    device.ticks.switch([replace(plan, version=2, windows=(window_plan(name="x", length=1234),))], lambda: None)
+    device.run(20)
+    assert device.drawn[-1][1] % 1234 == 0
+    assert device.drawn[-1][1] > before > 0
+    check(device.drawn, SECOND)
+    device.crash()
+
+
+def test_a_crash_waits_for_the_ticks_that_were_reserved_and_shifts_nothing(tmp_path: Path) -> None:
+    device = Device(tmp_path, TwoClocks(NOW))
+    device.run(15)
+    device.crash()
+    device.start()
+    device.run(30)
+    check(device.drawn, SECOND)
+    assert {shift for _, shift, _ in device.drawn} == {0}
+    assert len(device.drawn) >= 30
+    device.crash()
+
+
+def test_a_stalled_machine_draws_for_no_burst_of_ticks(tmp_path: Path) -> None:
+    """Ten ticks in a moment would be ten draws for one state."""
+    device = Device(tmp_path, TwoClocks(NOW), stream_plan(period_us=20_000))
+    for late in (0, 200_000):
+        device.clocks.pass_us(late)
+        until = device.clocks.elapsed + 15 * SECOND
+        while device.clocks.elapsed < until:
+            device.ticks.catch_up()
+            device.clocks.wait(Wake(), device.ticks.pause())
+    check(device.drawn, 20_000)
+    assert device.clocks.wall // 20_000 - device.numbers[-1] <= 1, "and what it was late for has been made up"
+    assert len(device.numbers) >= (device.clocks.wall // 20_000 - device.numbers[0]) - 1
+    device.crash()
+
+
+def test_validity_goes_by_the_device_s_clock_and_not_by_what_somebody_sets(tmp_path: Path) -> None:
+    plan = stream_plan(valid_until=int(NOW) + 100)
+    device = Device(tmp_path, TwoClocks(NOW), plan)
+    device.run(10)
+    device.clocks.wall += HOUR
+    device.run(10)
+    assert len(device.drawn) == 20, "a clock that is set forward for a while ends no policy"
+    device.clocks.wall -= 2 * HOUR
+    device.run(200)
+    assert device.numbers[-1] <= int(NOW) + 100, "nor does one that is set back renew it"
+    assert device.ticks.streams[0].trouble is StatusCode.POLICY_INACTIVE
+    device.crash()
+
+
+def test_a_shift_is_never_one_of_a_frame_before_it(tmp_path: Path) -> None:
+    """What was drawn before the power went is in a frame of the shift that it was drawn under."""
+    device = Device(tmp_path, TwoClocks(NOW))
+    device.run(15)
+    device.stop()
+    device.clocks._boot = "second"
+    device.clocks.wall -= HOUR
+    device.start()
+    device.run(20)
+    device.stop()
+    device.start()
+    found = {frame.first + i: frame.shift for frame in symbol_frames(device.outbox) for i in range(len(frame.symbols))}
+    assert found == {tick: shift for tick, shift, _ in device.drawn}
+    device.crash()
+
+
+def test_the_status_says_that_the_clock_is_not_known(tmp_path: Path) -> None:
+    clocks = TwoClocks(NOW, synchronised=False)
+    plan = agent_plan(tmp_path, Broker(port=9))
+    agent = Agent(plan, [Live()], system_entropy(), clocks)
+    assert agent._codes() == (StatusCode.CLOCK,)
+    clocks.known = True
+    agent._ticks.catch_up()
+    assert agent._codes() == ()
+    clocks.wall += HOUR
+    agent._ticks.catch_up()
+    assert agent._codes() == (StatusCode.CLOCK,)
+    agent._outbox.close()
+
+
+def test_the_operating_system_s_clocks() -> None:
+    clock = SystemClock()
+    first = clock.elapsed_us()
+    assert clock.elapsed_us() >= first > 0
+    assert clock.synchronised() in (True, False)
+    assert clock.boot() == SystemClock().boot()
+
+
+def test_small_steps_are_followed_little_by_little_and_kept() -> None:
+    clocks, kept = TwoClocks(NOW), list[Anchor]()
+    time = DeviceClock(clocks, ClockSettings(), None, kept.append)
+    time.follow()
+    clocks.wall += SMALL_US
+    for _ in range(1000):
+        clocks.pass_us(SECOND)
+        time.follow()
+    assert clocks.wall - time.now_us() == pytest.approx(SMALL_US // 2, abs=1000), "500 millionths"
+    assert not time.uncertain
+    for _ in range(1100):
+        clocks.pass_us(SECOND)
+        time.follow()
+    assert time.now_us() == clocks.wall
+    assert len(kept) == 2
+    assert abs(kept[-1].offset_us - time.offset_us) <= SMALL_US // 2
+
+
+step = st.one_of(
+    st.tuples(st.just("pass"), st.integers(1, 900)),
+    st.tuples(st.just("set"), st.sampled_from([-YEAR, -HOUR, -30, -1, 1, 30, HOUR, YEAR]).map(lambda x: x * 1)),
+    st.tuples(st.just("nudge"), st.integers(-3 * SECOND, 3 * SECOND)),
+    st.tuples(st.just("signed"), st.integers(-400, 400)),
+    st.tuples(st.sampled_from(["crash", "stop", "boot"]), st.just(0)),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(step, min_size=1, max_size=12), st.sampled_from([SECOND, 7 * SECOND]))
+def test_any_jumps_and_restarts(steps: list[tuple[str, int]], period: int) -> None:
+    """Numbers ascend, a period apart; no silence is longer than what confirms a jump; the shift fits every window."""
+    plan = stream_plan(period_us=period, windows=(window_plan(length=6, stride=4), window_plan(name="low", length=9)))
+    with TemporaryDirectory() as folder:
+        device = Device(Path(folder), TwoClocks(NOW), plan)
+        device.run(30, step=0.5)
+        for what, amount in (*steps, ("pass", 800)):
+            match what:
+                case "pass":
+                    device.run(amount, step=1.0)
+                case "set" | "nudge":
+                    device.clocks.wall += amount
+                case "signed":
+                    device.time.signed(device.clocks.wall // SECOND + amount)
+                case "crash" | "boot":
+                    device.crash()
+                    device.clocks._boot += "+" if what == "boot" else ""
+                    device.start()
+                case _:
+                    device.stop()
+                    device.start()
+        check(device.drawn, period, 36)
+        silences = [later[2] - one[2] for one, later in pairwise(device.drawn)]
+        assert max(silences) <= CONFIRM + 3 * period
+        assert device.clocks.elapsed - device.drawn[-1][2] <= 3 * period
+        device.crash()
