@@ -137,6 +137,7 @@ class Link:
         on_message: called with topic, payload and whether the message was retained.
         on_published: called with the message id, and whether the broker took it, when the broker has answered.
         last_error: the newest problem in words, empty while all is well.
+        clients: how many there have been; what was under way with one before is lost, and never answered.
     """
 
     broker: Broker
@@ -150,6 +151,7 @@ class Link:
     on_message: Callable[[str, bytes, bool], None] = lambda _topic, _payload, _retained: None
     on_published: Callable[[int, bool], None] = lambda _mid, _accepted: None
     last_error: str = field(default="", init=False)
+    clients: int = field(default=0, init=False)
     _client: GuardedClient | None = field(default=None, init=False)
     _protocol: Literal["5", "3.1.1"] = field(default="5", init=False)
     _fall_back: bool = field(default=False, init=False)
@@ -166,6 +168,7 @@ class Link:
         if self.broker.protocol != "auto":
             self._protocol = self.broker.protocol
         self._client = self._new_client()
+        self.clients += 1
         self._client.connect_async(self.broker.host, self.broker.port, self.broker.keepalive, **self._session())
         self._client.loop_start()
 

@@ -81,6 +81,13 @@ class Publisher:
             if sending.left == 0:
                 self._done.append(sending.serial)
 
+    def begin_anew(self) -> None:
+        """What was under way will never be answered: estimates are published again, watermarks when they are owed."""
+        self._watermarks.clear()
+        self._estimates.clear()
+        self._waiting = Waiting()
+        self._read_through = 0
+
     def pump(self, *, idle: bool) -> None:
         """Publish what there is room for; when there is nothing else to do, also tidy the outbox.
 

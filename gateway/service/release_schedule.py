@@ -117,6 +117,12 @@ class Schedule:
         self._connected = self._seconds()
         self._again = None
 
+    def begin_anew(self) -> None:
+        """What was under way will not be answered: it is published again."""
+        self._in_flight.clear()
+        self._sent_through = 0
+        self._waiting = True
+
     def needed(self) -> dict[tuple[str, str], int]:
         """For device and stream the first tick that a release needs which is still to be made.
 

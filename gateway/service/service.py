@@ -133,6 +133,7 @@ class Gateway:
         self._last_round = time.monotonic()
         self._failing_since: float | None = None
         self._unreachable = False
+        self._clients = 0
         self._ledger: Ledger | None = None
         self._releases: Releases | None = None
         self._enrolled: FleetService | None = None
@@ -360,11 +361,16 @@ class Gateway:
 
     def _connected(self) -> None:
         """The broker may have come back without what was retained: it is told again."""
+        begun_anew, self._clients = self._link.clients != self._clients, self._link.clients
         self._contradictions.connected()
         if self._enrolled is not None:
             self._enrolled.connected()
         if self._schedule is not None:
             self._schedule.connected()
+        if begun_anew:
+            self._publisher.begin_anew()
+            if self._schedule is not None:
+                self._schedule.begin_anew()
 
     def _acknowledged_release(self, event: Acknowledged) -> None:
         try:

@@ -202,6 +202,21 @@ def test_a_connection_that_breaks_in_the_middle_loses_nothing(tmp_path: Path) ->
     assert service.determined(DEVICES[0]) == set(range(18))
 
 
+def test_what_was_under_way_with_a_client_that_is_gone_is_published_again_and_takes_no_room(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    for device in DEVICES:
+        service.scene.record(*frames([1] * 30), device=device)
+        service.publisher.owe(device)
+    service.publisher.pump(idle=False)  # nobody will ever answer
+    service.publisher.pump(idle=False)
+    assert len(service.link.sent) == MAX_IN_FLIGHT + len(DEVICES)
+    assert not service.publisher.finished
+    service.publisher.begin_anew()
+    service.drain()
+    for device in DEVICES:
+        assert service.determined(device) == set(range(28))
+
+
 def test_estimates_that_a_late_frame_changes_are_published_again_also_while_they_wait(tmp_path: Path) -> None:
     service = Service(tmp_path)
     made = frames([5, 5, 5])
