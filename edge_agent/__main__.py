@@ -31,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--check", action="store_true", help="check configuration and policies, show what is pinned, then stop"
     )
     parser.add_argument("--status", action="store_true", help="show how the agent that runs here is, then stop")
+    parser.add_argument(
+        "--doctor", action="store_true", help="look at the whole installation, say what to do, then stop"
+    )
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what goes wrong")
     parser.add_argument(
         "--log-format", choices=LOG_FORMATS, default="text", help="of the log: an object a line is json"
@@ -41,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if options.status:
         return _status(Path(options.config))
+    if options.doctor:
+        return _doctor(Path(options.config))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     try:
@@ -94,6 +99,19 @@ def _status(config: Path) -> int:
         print(f"fugu-agent: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _doctor(config: Path) -> int:
+    from edge_agent.doctor import examine
+    from host.checks import failed, lines
+
+    try:
+        found = examine(config)
+    except FuguError as error:
+        print(f"fugu-agent: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(lines(found)))
+    return 1 if failed(found) else 0
 
 
 def _leave(_number: int, _frame: object) -> None:

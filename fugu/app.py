@@ -38,6 +38,7 @@ COMMANDS = {
         "fugu.commands.fleet:app",
         "A fleet: its keys, its devices, and the signed documents that say what they do.",
     ),
+    "doctor": ("fugu.commands.doctor:doctor", "Look at an installation, and say what to do."),
     "agent": ("fugu.app:agent", "The side that randomises, on a device."),
     "subscribe": (
         "fugu.app:subscribe",
@@ -146,6 +147,7 @@ for _name, _before, _help in (
     ("pause", ("pause",), "Draw nothing and read no sensor, until it is over: for the person who is measured."),
     ("resume", ("resume",), "End a pause."),
     ("moved", ("moved",), "Let an outbox belong to this machine, to which its disk was moved."),
+    ("doctor", ("--doctor",), "Look at the installation of this device, and say what to do."),
 ):
     agent.command(_name, context_settings=_FORWARDED, help=_help)(_forwarding("edge_agent.__main__", *_before))
 subscribe.command(context_settings=_FORWARDED, help=COMMANDS["subscribe"][1])(_forwarding("fugu.commands.subscribe"))

@@ -188,6 +188,11 @@ class Link:
         """Whether the broker has accepted the connection, and it has not been lost since."""
         return self._client is not None and self._client.is_connected()
 
+    @property
+    def protocol(self) -> Literal["5", "3.1.1"]:
+        """The version of MQTT that is spoken, or tried."""
+        return self._protocol
+
     def publish(self, topic: str, payload: bytes, *, retain: bool = False, qos: int = 1) -> int | None:
         """Publish a message.
 

@@ -1,0 +1,147 @@
+"""Is a device's installation all right? Everything that an agent needs is looked at once, whether it runs or not.
+
+Nothing is changed but for an empty message on each of the device's topics, which its gateway counts as malformed: only
+so does a broker tell whether its access list lets the device publish.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contract.errors import FuguError, ReplayError, StatusCode
+from contract.fleet_documents import TimeDocument
+from contract.topics import status_topic, symbols_topic, time_topic
+from edge_agent.binding import identifiers
+from edge_agent.config import check_in_child
+from edge_agent.config_file import read_config
+from edge_agent.enrolled import open_trust
+from edge_agent.plan import AgentPlan
+from host import checks
+from host.checks import Finding
+from mqtt_link import Broker
+from mqtt_link.probe import probe
+
+if TYPE_CHECKING:
+    from edge_agent.config_schema import AgentConfig
+
+__all__ = ["examine"]
+
+_SOON = 7 * 86_400
+_STALE_PERIODS = 5
+_AGE_SECONDS = 900
+_AHEAD_SECONDS = 60
+
+
+def examine(path: Path) -> list[Finding]:
+    """Look at everything that the agent with a configuration needs; call it before any thread is started.
+
+    Raises:
+        ConfigError: the configuration cannot be read.
+    """
+    config = read_config(path)
+    found = [*checks.versions(), checks.randomness(), checks.clock(time.time(), checks.synchronised())]
+    try:
+        plan = check_in_child(path)()
+    except FuguError as error:
+        return [*found, Finding("configuration", "FAIL", f"{error}")]
+    found.append(Finding("configuration", "ok", f"{len(plan.streams)} streams, every guarantee holds"))
+    found += _policies(plan, time.time())
+    found += checks.disk("outbox", Path(plan.outbox).parent)
+    found += _identity(config, path.parent)
+    found += _secrets(plan.broker, path.parent / config.enrolment if config.enrolment else None)
+    found += _running(plan)
+    found += checks.unit("fugu-agent.service")
+    return [*found, *_broker(config, plan, path.parent)]
+
+
+def _policies(plan: AgentPlan, now: float) -> Iterator[Finding]:
+    managed = plan.managed
+    ends = [stream.valid_until for stream in plan.streams] + ([] if managed is None else [managed.valid_until])
+    known = [end for end in ends if end is not None]
+    if managed is not None and managed.stopped >= max(managed.version, 1):
+        text = "the gateway has stopped this device: find its copy, then have a newer policy document signed"
+        yield Finding("policy", "FAIL", text)
+    elif managed is not None and not managed.version:
+        yield Finding("policy", "warn", "none has come yet: fugu fleet push")
+    elif known and min(known) <= now:
+        yield Finding("policy", "FAIL", "one is past its time: sign a newer one, or give the device a newer file")
+    elif known and min(known) <= now + _SOON:
+        yield Finding("policy", "warn", f"one ends in {(min(known) - now) / 86_400:.1f} days: renew it")
+    else:
+        yield Finding("policy", "ok", "in force, and valid for more than a week")
+
+
+def _identity(config: AgentConfig, folder: Path) -> Iterator[Finding]:
+    found = identifiers(config.binding)
+    if config.binding == "off":
+        yield Finding("binding", "warn", "off: only the gateway would notice a copy of this device")
+    elif not found:
+        yield Finding("binding", "warn", 'this machine has no identifier: give it a name (binding = "...")')
+    else:
+        yield Finding("binding", "ok", f"{len(found)} identifiers of this machine")
+
+
+def _secrets(broker: Broker, enrolment: Path | None) -> Iterator[Finding]:
+    for file in (broker.password_file, broker.key_file, enrolment):
+        if file is not None:
+            yield checks.private_file(Path(file))
+    for what, certificate in (("authority", broker.ca_file), ("client certificate", broker.cert_file)):
+        if certificate is not None:
+            yield checks.certificate(what, Path(certificate), time.time())
+
+
+def _running(plan: AgentPlan) -> Iterator[Finding]:
+    """What the agent says of itself, if it has done so of late."""
+    try:
+        found = json.loads(Path(f"{plan.outbox}.status").read_text())
+        age, codes = time.time() - found["written"], [StatusCode(code) for code in found["codes"]]
+        depth = int(found["outbox_depth"])
+    except (OSError, ValueError, KeyError, TypeError):
+        yield Finding("agent", "warn", "it has never run here: start it")
+        return
+    if age > _STALE_PERIODS * plan.status_seconds + 1:
+        yield Finding("agent", "warn", f"it has said nothing for {age:.0f} s: start it, or read its log")
+    elif codes:
+        yield Finding("agent", "FAIL", f"it runs, and says {', '.join(codes)}: docs/protocol.md explains the codes")
+    else:
+        yield Finding("agent", "ok", f"it runs; {depth} frames wait in its outbox")
+
+
+def _broker(config: AgentConfig, plan: AgentPlan, folder: Path) -> list[Finding]:
+    names = {stream.stream for stream in plan.streams} | {stream.stream for stream in config.streams if stream.stream}
+    write = [status_topic(plan.fleet, plan.device), *(symbols_topic(plan.fleet, plan.device, one) for one in names)]
+    listen = [] if plan.managed is None else [time_topic(plan.fleet)]
+    tried = probe(plan.broker, write=write, listen=listen)
+    found = checks.broker(
+        *(f"{plan.broker.host}:{plan.broker.port}", tried.reached, tried.problem),
+        end=tried.certificate_end,
+        writable=tried.writable,
+        now=time.time(),
+    )
+    if plan.managed is not None and tried.heard is not None:
+        found.append(_signed_time(config, folder, tried.heard.get(listen[0])))
+    return found
+
+
+def _signed_time(config: AgentConfig, folder: Path, payload: bytes | None) -> Finding:
+    """Whether the gateway's clock, as it signs it, and this machine's agree."""
+    if payload is None:
+        return Finding("signed time", "warn", "the broker has none: the gateway does not run, or has no key")
+    now = time.time()
+    try:
+        document = open_trust(config, folder).consider(payload, "time", int(now)).document
+    except ReplayError:
+        return Finding("signed time", "warn", "it is older than one that this device has seen: does the gateway run?")
+    except FuguError as error:
+        return Finding("signed time", "FAIL", f"it is not believed, {error}: has the fleet another root?")
+    assert isinstance(document, TimeDocument)
+    age = now - document.time
+    if age < -_AHEAD_SECONDS:
+        return Finding("signed time", "FAIL", f"this clock is {-age:.0f} s behind the gateway's: set it")
+    if age > _AGE_SECONDS:
+        return Finding("signed time", "warn", f"{age:.0f} s old: this clock is ahead, or the gateway does not run")
+    return Finding("signed time", "ok", f"{age:.0f} s ago by this clock")

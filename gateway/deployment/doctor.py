@@ -1,0 +1,181 @@
+"""Is the installation of a gateway and its broker all right? Everything that they need is looked at once.
+
+Nothing is changed but for two empty messages, to a device that there is not and as the time, which everybody passes
+over: only so does a broker tell whether its access list lets the gateway publish.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from contract.errors import FuguError
+from contract.topics import committed_topic, status_topic, time_topic
+from gateway.deployment.units import GATEWAY, DeploymentError
+from gateway.service.monitor import NotRunningError, asked
+from gateway.service.policies import Catalogue
+from host import checks
+from host.checks import Finding
+from mqtt_link import Broker
+from mqtt_link.probe import probe
+
+__all__ = ["Installation", "examine", "installed"]
+
+_SOON = 7 * 86_400
+_NOBODY = "doctor"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What there is; what is none is not looked at.
+
+    Attributes:
+        policies: folder of policy files.
+        broker: with the gateway's credentials.
+        secrets: files that only their owner may read, besides those of the broker.
+    """
+
+    fleet: str
+    broker: Broker | None = None
+    store: Path | None = None
+    policies: Path | None = None
+    secrets: tuple[Path, ...] = ()
+
+
+def installed(folder: Path, store: Path | None) -> Installation:
+    """What the folder of a gateway says that `fugu deploy gateway` has written.
+
+    Args:
+        store: where its store is, unless that is where its unit has it.
+
+    Raises:
+        DeploymentError: it is no such folder.
+    """
+    try:
+        pairs = [line.partition("=") for line in (folder / "gateway.env").read_text().splitlines()]
+    except OSError as error:
+        raise DeploymentError(f"{folder} is no gateway's folder: cannot read gateway.env: {error.strerror}") from None
+    values = {name: value for name, _, value in pairs}
+    try:
+        fleet, broker = values["FUGU_FLEET"], Broker.parse(values["FUGU_BROKER"])
+    except KeyError as error:
+        raise DeploymentError(f"{folder}/gateway.env says no {error}") from None
+    unit = folder / "fugu-gateway.service"
+    user = re.search(r"--username (\S+)", unit.read_text()) if unit.exists() else None
+    files = {"ca_file": "ca.pem", "cert_file": "client.pem", "key_file": "client.key", "password_file": "password"}
+    there = {field: str(folder / name) for field, name in files.items() if (folder / name).exists()}
+    name = (user[1] if user else "gateway") if "password_file" in there else None
+    usual = Path(GATEWAY.state) / "store.sqlite"
+    return Installation(
+        fleet,
+        Broker(broker.host, broker.port, username=name, **there),
+        store or (usual if usual.exists() else None),
+        folder / "policies",
+        tuple(folder / one for one in ("rollout-password", "rollout-client.key") if (folder / one).exists()),
+    )
+
+
+def examine(found: Installation) -> list[Finding]:
+    """Look at everything that there is."""
+    findings = [*checks.versions(), checks.randomness(), checks.clock(time.time(), checks.synchronised())]
+    findings += [checks.private_file(file) for file in found.secrets]
+    if found.policies is not None:
+        findings += _policies(found.policies, found.fleet, time.time())
+    if found.store is not None:
+        findings += _store(found.store)
+    findings += _mosquitto()
+    for name in ("fugu-gateway.service", "fugu-broker.service"):
+        findings += checks.unit(name)
+    if found.broker is not None:
+        findings += _broker(found.broker, found.fleet)
+    return findings
+
+
+def _policies(folder: Path, fleet: str, now: float) -> Iterator[Finding]:
+    if folder.is_dir() and not any(folder.glob("*.json")):
+        yield Finding("policies", "ok", "none in files: they are in the fleet's registry")
+        return
+    try:
+        catalogue = Catalogue.load(folder, fleet)
+    except FuguError as error:
+        yield Finding("policies", "FAIL", str(error))
+        return
+    names = catalogue.names()
+    ends = []
+    for device in names:
+        newest = [catalogue.newest(device, stream) for stream in catalogue.streams(device)]
+        ends += [(one.valid_until, device) for one in newest if one is not None and one.valid_until is not None]
+    end, device = min(ends, default=(now + 2 * _SOON, ""))
+    if end <= now + _SOON:
+        verdict = "warn" if end > now else "FAIL"
+        yield Finding(
+            "policies", verdict, f"that of {device} ends in {(end - now) / 86_400:.1f} days: make a newer one"
+        )
+    else:
+        yield Finding("policies", "ok", f"of {len(names)} devices, every guarantee holds")
+
+
+def _store(store: Path) -> Iterator[Finding]:
+    yield from checks.disk("store", store.parent)
+    if not store.exists():
+        yield Finding("store", "warn", f"there is none at {store}: start the gateway")
+        return
+    yield checks.private_file(store)
+    try:
+        with closing(sqlite3.connect(f"{store.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)) as db:
+            (first,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        first = str(error)
+    if first != "ok":
+        yield Finding("store", "FAIL", f"it is damaged ({first}): stop the gateway, and put a copy back")
+    else:
+        yield Finding("store", "ok", "its pages are in order")
+    try:
+        report = asked(store)
+    except NotRunningError as error:
+        yield Finding("gateway", "warn", str(error))
+        return
+    for alarm in report["alarms"]:
+        yield Finding("gateway", "FAIL", f"alarm {alarm['code']} {alarm['name']}: {alarm['advice']}")
+    if not report["alarms"]:
+        yield Finding("gateway", "ok", "it runs, without alarms")
+
+
+def _mosquitto() -> Iterator[Finding]:
+    """The broker's program, if it is on this machine: the files that are written for it need version 2."""
+    try:
+        said = subprocess.run(["mosquitto", "-h"], capture_output=True, text=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    if match := re.search(r"mosquitto version (\d+)(\S*)", said):
+        version = match[1] + match[2]
+        good = int(match[1]) >= 2
+        yield Finding("Mosquitto", "ok" if good else "FAIL", version if good else f"{version}: install version 2")
+
+
+def _broker(broker: Broker, fleet: str) -> Iterator[Finding]:
+    for file in (broker.password_file, broker.key_file):
+        if file is not None:
+            yield checks.private_file(Path(file))
+    for what, certificate in (("authority", broker.ca_file), ("client certificate", broker.cert_file)):
+        if certificate is not None:
+            yield checks.certificate(what, Path(certificate), time.time())
+    tried = probe(broker, write=[committed_topic(fleet, _NOBODY), time_topic(fleet)], listen=[status_topic(fleet, "+")])
+    yield from checks.broker(
+        *(f"{broker.host}:{broker.port}", tried.reached, tried.problem),
+        end=tried.certificate_end,
+        writable=tried.writable,
+        now=time.time(),
+    )
+    if tried.heard is not None and not tried.heard:
+        yield Finding(
+            "devices", "warn", "none has a status at the broker: none has ever run, or this account reads none"
+        )
+    elif tried.heard:
+        yield Finding("devices", "ok", "their statuses are there to be read")

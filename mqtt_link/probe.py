@@ -1,0 +1,100 @@
+"""Trying a broker once, step by step, to find out which step fails."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from mqtt_link.link import Broker, Link, LinkError
+
+__all__ = ["Probe", "Step", "probe"]
+
+Step = Literal["address", "connection", "TLS", "login", "done"]
+_PATIENCE_SECONDS = 10.0
+_LISTEN_SECONDS = 2.0
+
+
+class Probe(NamedTuple):
+    """What became of it.
+
+    Attributes:
+        reached: the step that failed, or "done".
+        problem: why.
+        certificate_end: of the broker's, in Unix seconds; none without TLS, or before that.
+        writable: for each topic whether the broker took a message; none if it does not say, as in MQTT 3.1.1.
+        heard: what the topics to listen to have retained, by topic.
+    """
+
+    reached: Step
+    problem: str = ""
+    certificate_end: float | None = None
+    writable: Mapping[str, bool] | None = None
+    heard: Mapping[str, bytes] | None = None
+
+
+def probe(broker: Broker, *, write: Sequence[str] = (), listen: Sequence[str] = ()) -> Probe:
+    """Connect as a client of another name, so that nobody who is connected loses its session.
+
+    Args:
+        write: topics to each of which an empty message is published, not retained; who listens counts it as malformed.
+        listen: topics to subscribe to for a moment.
+    """
+    try:
+        context = broker.tls_context()
+        broker.password()
+    except LinkError as error:
+        return Probe("address", str(error))
+    try:
+        socket.getaddrinfo(broker.host, broker.port)
+    except OSError as error:
+        return Probe("address", f"{broker.host}: {error.strerror}")
+    try:
+        with socket.create_connection((broker.host, broker.port), timeout=_PATIENCE_SECONDS) as plain:
+            end = None if context is None else _end(plain, context, broker.host)
+    except ssl.SSLError as error:
+        return Probe("TLS", getattr(error, "verify_message", "") or error.reason or type(error).__name__)
+    except OSError as error:
+        return Probe("connection", f"{broker.host}:{broker.port}: {error.strerror or type(error).__name__}")
+    return _log_in(broker, end, write, listen)
+
+
+def _end(plain: socket.socket, context: ssl.SSLContext, host: str) -> float:
+    with context.wrap_socket(plain, server_hostname=host) as wrapped:
+        found: Any = wrapped.getpeercert() or {}
+        return float(ssl.cert_time_to_seconds(found["notAfter"]))
+
+
+def _log_in(broker: Broker, end: float | None, write: Sequence[str], listen: Sequence[str]) -> Probe:
+    answers: dict[int, bool] = {}
+    heard: dict[str, bytes] = {}
+    link = Link(
+        broker,
+        client_id=f"doctor-{secrets.token_hex(4)}",
+        subscriptions=tuple(listen),
+        on_message=lambda topic, payload, retained: heard.update({topic: payload} if retained else {}),
+        on_published=lambda message, accepted: answers.update({message: accepted}),
+    )
+    try:
+        link.start()
+        _wait(link, lambda: link.connected or bool(link.last_error))
+        if not link.connected:
+            return Probe("login", link.last_error or "the broker does not answer", end)
+        asked = {link.publish(topic, b""): topic for topic in write}
+        _wait(link, lambda: len(answers) >= len(asked))
+        began = time.monotonic()
+        _wait(link, lambda: len(heard) >= len(listen) or time.monotonic() - began > _LISTEN_SECONDS)
+        taken = {asked[message]: accepted for message, accepted in list(answers.items()) if message in asked}
+        return Probe("done", "", end, taken if link.protocol == "5" else None, dict(heard))
+    finally:
+        link.stop()
+
+
+def _wait(link: Link, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not condition() and time.monotonic() < deadline:
+        link.maintain()
+        time.sleep(0.02)
