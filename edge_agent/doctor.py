@@ -1,7 +1,7 @@
 """Is a device's installation all right? Everything that an agent needs is looked at once, whether it runs or not.
 
-Nothing is changed but for an empty message on each of the device's topics, which its gateway counts as malformed: only
-so does a broker tell whether its access list lets the device publish.
+Unless the agent is connected, nothing is changed but for an empty message on each of the device's topics, which its
+gateway counts as malformed: only so does a broker tell whether its access list lets the device publish.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def examine(path: Path) -> list[Finding]:
     found += checks.disk("outbox", Path(plan.outbox).parent)
     found += _identity(config, path.parent)
     found += _secrets(plan.broker, path.parent / config.enrolment if config.enrolment else None)
-    found += _running(plan)
-    found += checks.unit("fugu-agent.service")
-    return [*found, *_broker(config, plan, path.parent)]
+    running = _running(plan)
+    found += [running, *checks.unit("fugu-agent.service")]
+    return [*found, *_broker(config, plan, path.parent, connected=running.verdict == "ok")]
 
 
 def _policies(plan: AgentPlan, now: float) -> Iterator[Finding]:
@@ -94,32 +94,33 @@ def _secrets(broker: Broker, enrolment: Path | None) -> Iterator[Finding]:
             yield checks.certificate(what, Path(certificate), time.time())
 
 
-def _running(plan: AgentPlan) -> Iterator[Finding]:
-    """What the agent says of itself, if it has done so of late."""
+def _running(plan: AgentPlan) -> Finding:
+    """What the agent says of itself, if it has done so of late: ok if it runs, is connected, and has no troubles."""
     try:
         found = json.loads(Path(f"{plan.outbox}.status").read_text())
         age, codes = time.time() - found["written"], [StatusCode(code) for code in found["codes"]]
-        depth = int(found["outbox_depth"])
+        depth, connected = int(found["outbox_depth"]), bool(found["connected"])
     except (OSError, ValueError, KeyError, TypeError):
-        yield Finding("agent", "warn", "it has never run here: start it")
-        return
+        return Finding("agent", "warn", "it has never run here: start it")
     if age > _STALE_PERIODS * plan.status_seconds + 1:
-        yield Finding("agent", "warn", f"it has said nothing for {age:.0f} s: start it, or read its log")
-    elif codes:
-        yield Finding("agent", "FAIL", f"it runs, and says {', '.join(codes)}: docs/protocol.md explains the codes")
-    else:
-        yield Finding("agent", "ok", f"it runs; {depth} frames wait in its outbox")
+        return Finding("agent", "warn", f"it has said nothing for {age:.0f} s: start it, or read its log")
+    if codes:
+        return Finding("agent", "FAIL", f"it runs, and says {', '.join(codes)}: docs/protocol.md explains the codes")
+    if not connected:
+        return Finding("agent", "warn", f"it runs, and is not connected; {depth} frames wait in its outbox")
+    return Finding("agent", "ok", f"it runs and is connected; {depth} frames wait in its outbox")
 
 
-def _broker(config: AgentConfig, plan: AgentPlan, folder: Path) -> list[Finding]:
+def _broker(config: AgentConfig, plan: AgentPlan, folder: Path, *, connected: bool) -> list[Finding]:
+    """Try the broker; only as far as TLS while the agent is connected, which says the rest."""
     names = {stream.stream for stream in plan.streams} | {stream.stream for stream in config.streams if stream.stream}
     write = [status_topic(plan.fleet, plan.device), *(symbols_topic(plan.fleet, plan.device, one) for one in names)]
     listen = [] if plan.managed is None else [time_topic(plan.fleet)]
-    tried = probe(plan.broker, write=write, listen=listen)
+    tried = probe(plan.broker, write=write, listen=listen, log_in=not connected)
     found = checks.broker(
         *(f"{plan.broker.host}:{plan.broker.port}", tried.reached, tried.problem),
         end=tried.certificate_end,
-        writable=tried.writable,
+        writable=dict.fromkeys(write, True) if connected else tried.writable,
         now=time.time(),
     )
     if plan.managed is not None and tried.heard is not None:

@@ -36,10 +36,12 @@ class Probe(NamedTuple):
     heard: Mapping[str, bytes] | None = None
 
 
-def probe(broker: Broker, *, write: Sequence[str] = (), listen: Sequence[str] = ()) -> Probe:
-    """Connect as a client of another name, so that nobody who is connected loses its session.
+def probe(broker: Broker, *, write: Sequence[str] = (), listen: Sequence[str] = (), log_in: bool = True) -> Probe:
+    """Connect once.
 
     Args:
+        log_in: go on after TLS. A broker may know a client by its account, whatever it calls itself: who is connected
+            with that account would lose its connection, and who is not, what the broker keeps for it.
         write: topics to each of which an empty message is published, not retained; who listens counts it as malformed.
         listen: topics to subscribe to for a moment.
     """
@@ -59,7 +61,7 @@ def probe(broker: Broker, *, write: Sequence[str] = (), listen: Sequence[str] = 
         return Probe("TLS", getattr(error, "verify_message", "") or error.reason or type(error).__name__)
     except OSError as error:
         return Probe("connection", f"{broker.host}:{broker.port}: {error.strerror or type(error).__name__}")
-    return _log_in(broker, end, write, listen)
+    return _log_in(broker, end, write, listen) if log_in else Probe("done", certificate_end=end)
 
 
 def _end(plain: socket.socket, context: ssl.SSLContext, host: str) -> float:
@@ -83,14 +85,21 @@ def _log_in(broker: Broker, end: float | None, write: Sequence[str], listen: Seq
         _wait(link, lambda: link.connected or bool(link.last_error))
         if not link.connected:
             return Probe("login", link.last_error or "the broker does not answer", end)
-        asked = {link.publish(topic, b""): topic for topic in write}
-        _wait(link, lambda: len(answers) >= len(asked))
+        taken = {topic: _taken(link, topic, answers) for topic in write}
         began = time.monotonic()
         _wait(link, lambda: len(heard) >= len(listen) or time.monotonic() - began > _LISTEN_SECONDS)
-        taken = {asked[message]: accepted for message, accepted in list(answers.items()) if message in asked}
         return Probe("done", "", end, taken if link.protocol == "5" else None, dict(heard))
     finally:
         link.stop()
+
+
+def _taken(link: Link, topic: str, answers: Mapping[int, bool]) -> bool:
+    """Whether the broker takes a message; one that ends the connection over it does not."""
+    _wait(link, lambda: link.connected)
+    if (message := link.publish(topic, b"")) is None:
+        return False
+    _wait(link, lambda: message in answers or not link.connected)
+    return answers.get(message, False)
 
 
 def _wait(link: Link, condition: Callable[[], bool]) -> None:

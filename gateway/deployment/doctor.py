@@ -1,7 +1,8 @@
 """Is the installation of a gateway and its broker all right? Everything that they need is looked at once.
 
-Nothing is changed but for two empty messages, to a device that there is not and as the time, which everybody passes
-over: only so does a broker tell whether its access list lets the gateway publish.
+Unless the gateway is connected, nothing is changed but for two empty messages, to a device that there is not and as the
+time, which everybody passes over: only so does a broker tell whether its access list lets the gateway publish. What the
+broker keeps for a gateway that is away is gone then; devices send it again.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from contract.errors import FuguError
 from contract.topics import committed_topic, status_topic, time_topic
@@ -21,7 +23,7 @@ from gateway.deployment.units import GATEWAY, DeploymentError
 from gateway.service.monitor import NotRunningError, asked
 from gateway.service.policies import Catalogue
 from host import checks
-from host.checks import Finding
+from host.checks import Finding, Verdict
 from mqtt_link import Broker
 from mqtt_link.probe import probe
 
@@ -69,12 +71,12 @@ def installed(folder: Path, store: Path | None) -> Installation:
     unit = folder / "fugu-gateway.service"
     user = re.search(r"--username (\S+)", unit.read_text()) if unit.exists() else None
     files = {"ca_file": "ca.pem", "cert_file": "client.pem", "key_file": "client.key", "password_file": "password"}
-    there = {field: str(folder / name) for field, name in files.items() if (folder / name).exists()}
+    there: dict[str, Any] = {field: str(folder / name) for field, name in files.items() if (folder / name).exists()}
     name = (user[1] if user else "gateway") if "password_file" in there else None
     usual = Path(GATEWAY.state) / "store.sqlite"
     return Installation(
         fleet,
-        Broker(broker.host, broker.port, username=name, **there),
+        replace(broker, username=name, **there),
         store or (usual if usual.exists() else None),
         folder / "policies",
         tuple(folder / one for one in ("rollout-password", "rollout-client.key") if (folder / one).exists()),
@@ -87,13 +89,19 @@ def examine(found: Installation) -> list[Finding]:
     findings += [checks.private_file(file) for file in found.secrets]
     if found.policies is not None:
         findings += _policies(found.policies, found.fleet, time.time())
+    connected = False
     if found.store is not None:
         findings += _store(found.store)
+        if (report := _asked(found.store)) is not None:
+            connected = report["connected"]
+            findings += _alarms(report)
+        else:
+            findings.append(Finding("gateway", "warn", "none runs with this store, or as another account: start it"))
     findings += _mosquitto()
     for name in ("fugu-gateway.service", "fugu-broker.service"):
         findings += checks.unit(name)
     if found.broker is not None:
-        findings += _broker(found.broker, found.fleet)
+        findings += _broker(found.broker, found.fleet, connected=connected)
     return findings
 
 
@@ -113,7 +121,7 @@ def _policies(folder: Path, fleet: str, now: float) -> Iterator[Finding]:
         ends += [(one.valid_until, device) for one in newest if one is not None and one.valid_until is not None]
     end, device = min(ends, default=(now + 2 * _SOON, ""))
     if end <= now + _SOON:
-        verdict = "warn" if end > now else "FAIL"
+        verdict: Verdict = "warn" if end > now else "FAIL"
         yield Finding(
             "policies", verdict, f"that of {device} ends in {(end - now) / 86_400:.1f} days: make a newer one"
         )
@@ -126,7 +134,10 @@ def _store(store: Path) -> Iterator[Finding]:
     if not store.exists():
         yield Finding("store", "warn", f"there is none at {store}: start the gateway")
         return
-    yield checks.private_file(store)
+    if (readable := checks.private_file(store)).verdict == "ok":
+        yield readable
+    else:  # what is in it was published to the site, to nobody else
+        yield readable._replace(verdict="warn")
     try:
         with closing(sqlite3.connect(f"{store.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)) as db:
             (first,) = db.execute("PRAGMA quick_check(1)").fetchone()
@@ -136,11 +147,17 @@ def _store(store: Path) -> Iterator[Finding]:
         yield Finding("store", "FAIL", f"it is damaged ({first}): stop the gateway, and put a copy back")
     else:
         yield Finding("store", "ok", "its pages are in order")
+
+
+def _asked(store: Path) -> dict[str, Any] | None:
+    """What the gateway says of itself; none if none runs."""
     try:
-        report = asked(store)
-    except NotRunningError as error:
-        yield Finding("gateway", "warn", str(error))
-        return
+        return asked(store)
+    except NotRunningError:
+        return None
+
+
+def _alarms(report: dict[str, Any]) -> Iterator[Finding]:
     for alarm in report["alarms"]:
         yield Finding("gateway", "FAIL", f"alarm {alarm['code']} {alarm['name']}: {alarm['advice']}")
     if not report["alarms"]:
@@ -159,18 +176,19 @@ def _mosquitto() -> Iterator[Finding]:
         yield Finding("Mosquitto", "ok" if good else "FAIL", version if good else f"{version}: install version 2")
 
 
-def _broker(broker: Broker, fleet: str) -> Iterator[Finding]:
+def _broker(broker: Broker, fleet: str, *, connected: bool) -> Iterator[Finding]:
     for file in (broker.password_file, broker.key_file):
         if file is not None:
             yield checks.private_file(Path(file))
     for what, certificate in (("authority", broker.ca_file), ("client certificate", broker.cert_file)):
         if certificate is not None:
             yield checks.certificate(what, Path(certificate), time.time())
-    tried = probe(broker, write=[committed_topic(fleet, _NOBODY), time_topic(fleet)], listen=[status_topic(fleet, "+")])
+    write, listen = [committed_topic(fleet, _NOBODY), time_topic(fleet)], [status_topic(fleet, "+")]
+    tried = probe(broker, write=write, listen=listen, log_in=not connected)
     yield from checks.broker(
         *(f"{broker.host}:{broker.port}", tried.reached, tried.problem),
         end=tried.certificate_end,
-        writable=tried.writable,
+        writable=dict.fromkeys(write, True) if connected else tried.writable,
         now=time.time(),
     )
     if tried.heard is not None and not tried.heard:

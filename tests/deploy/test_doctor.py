@@ -1,0 +1,211 @@
+"""`fugu doctor` on installations that work and on broken ones: each finding comes when it should."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.frames import Status, encode_status
+from contract.topics import status_topic, time_topic
+from edge_agent.__main__ import main as agent
+from edge_agent.doctor import examine as examine_device
+from fugu.main import main
+from gateway.deployment.doctor import Installation, examine, installed
+from gateway.deployment.units import DeploymentError
+from gateway.service.store import Store
+from host.checks import Finding
+from mqtt_link import Broker, Link
+from tests.support.brokers import Mosquitto, free_port, wait_until
+from tests.support.processes import policy
+from tests.support.scenes import policy as gateway_policy
+from tests.support.shipped import Shipped
+from tests.support.signing import Keys, policy_document
+
+
+def worst(findings: list[Finding], check: str) -> str:
+    """The worst verdict of a check."""
+    found = [finding.verdict for finding in findings if finding.check == check]
+    assert found, f"nothing was said of {check}: {[finding.check for finding in findings]}"
+    return max(found, key=["ok", "warn", "FAIL"].index)
+
+
+@pytest.fixture
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
+    """A broker with a device and a gateway."""
+    made = Shipped(tmp_path_factory.mktemp("shipped"))
+    made.add("device", "watch")
+    made.add("gateway", "gateway")
+    with made as running:
+        yield running
+
+
+def device(folder: Path, broker: Broker, text: str = "") -> Path:
+    """The configuration of a device with a policy file."""
+    folder.mkdir(exist_ok=True)
+    made = policy(epoch_us=0, period_us=1_000_000)
+    (folder / "watch.json").write_text(made.to_json())
+    (folder / "readings.csv").write_text("value\n0\n1\n")
+    files = ("username", "password_file", "ca_file")
+    lines = [f'{name} = "{value}"' for name in files if (value := getattr(broker, name)) is not None]
+    (folder / "agent.toml").write_text(
+        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nceiling = 1.0\n'
+        f"{text}\n[broker]\nport = {broker.port}\n" + "\n".join(lines) + "\n"
+        '[[streams]]\npolicy = "watch.json"\nsensor = {kind = "replay", file = "readings.csv"}\n'
+    )
+    return folder / "agent.toml"
+
+
+def test_a_device_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = device(tmp_path, shipped.address("watch"), 'binding = "mine"')
+    before = examine_device(config)
+    assert [worst(before, check) for check in ("agent", "broker", "access list")] == ["warn", "ok", "ok"]
+    status = {"written": time.time(), "codes": [], "outbox_depth": 0, "connected": True, "streams": []}
+    (tmp_path / "outbox.sqlite.status").write_text(json.dumps(status))
+    found = examine_device(config)
+    wanted = ("configuration", "policy", "disk of outbox", "binding", "file password", "authority", "agent", "broker")
+    for check in (*wanted, "broker's certificate", "access list"):
+        assert worst(found, check) == "ok", check
+    assert agent(["--doctor", str(config)]) == 0
+    shown = capsys.readouterr().out
+    assert "ok   broker: 127.0.0.1:" in shown
+    assert main(["doctor", "--config", str(config), "--json"]) == 0
+    assert {"check", "verdict", "text"} == set(json.loads(capsys.readouterr().out)["findings"][0])
+
+
+def test_a_device_without_a_broker_that_never_ran_and_is_off_its_guard(tmp_path: Path) -> None:
+    found = examine_device(device(tmp_path, Broker(port=free_port()), 'binding = "off"'))
+    assert worst(found, "broker") == "FAIL"
+    assert worst(found, "agent") == "warn"
+    assert worst(found, "binding") == "warn"
+
+
+def test_a_device_whose_configuration_is_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = device(tmp_path, Broker(port=free_port()))
+    config.write_text(config.read_text().replace("ceiling = 1.0", "ceiling = 0.001"))
+    assert worst(examine_device(config), "configuration") == "FAIL"
+    assert agent(["--doctor", str(config)]) == 1
+    config.write_text("fleet = ")
+    assert agent(["--doctor", str(config)]) == 1
+    assert capsys.readouterr().err.startswith("fugu-agent: ")
+
+
+def test_a_device_with_an_open_secret_and_troubles_of_its_own(shipped: Shipped, tmp_path: Path) -> None:
+    address = shipped.address("watch")
+    config = device(tmp_path, address)
+    secret = Path(address.password_file or "")
+    status = {"written": time.time(), "codes": ["storage-full"], "outbox_depth": 9, "connected": True}
+    (tmp_path / "outbox.sqlite.status").write_text(json.dumps(status))
+    secret.chmod(0o644)
+    try:
+        found = examine_device(config)
+    finally:
+        secret.chmod(0o600)
+    assert worst(found, "file password") == "FAIL"
+    assert worst(found, "agent") == "FAIL"
+    (tmp_path / "outbox.sqlite.status").write_text(json.dumps({**status, "written": 5, "codes": []}))
+    assert worst(examine_device(config), "agent") == "warn"
+
+
+def test_a_policy_that_ends(tmp_path: Path) -> None:
+    config = device(tmp_path, Broker(port=free_port()))
+    made = policy(epoch_us=0, period_us=1_000_000)
+    for left, verdict in ((8 * 86_400, "ok"), (86_400, "warn"), (-5, "FAIL")):
+        ends = made.model_copy(update={"valid_until": int(time.time()) + left})
+        (tmp_path / "watch.json").write_text(ends.to_json())
+        assert worst(examine_device(config), "policy") == verdict
+
+
+def test_an_enrolled_device_waits_is_stopped_and_knows_the_gateway_s_time(broker: Mosquitto, tmp_path: Path) -> None:
+    from contract.trust import Trust
+
+    keys = Keys()
+    enrolment = keys.enrolment()
+    (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
+    (tmp_path / "readings.csv").write_text("value\n0\n1\n")
+    config = tmp_path / "agent.toml"
+    config.write_text(
+        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
+        f'[broker]\nport = {broker.port}\n[[streams]]\nstream = "hr"\n'
+        'sensor = {kind = "replay", file = "readings.csv"}\n'
+    )
+    found = examine_device(config)
+    assert worst(found, "policy") == "warn"
+    assert worst(found, "signed time") == "warn"
+    assert worst(found, "file enrolment.json") == "FAIL", "it is a secret"
+    link = Link(broker.broker, client_id="gateway")
+    link.start()
+    try:
+        for ahead, verdict in ((0, "ok"), (4000, "FAIL"), (-4000, "warn")):
+            signed = keys.signed_time(int(time.time()) + ahead)
+            wait_until(lambda signed=signed: link.publish(time_topic("home"), signed, retain=True))  # type: ignore[misc]
+            assert worst(examine_device(config), "signed time") == verdict
+        link.publish(time_topic("home"), Keys().signed_time(int(time.time())), retain=True)
+        assert worst(examine_device(config), "signed time") == "FAIL"
+    finally:
+        link.publish(time_topic("home"), b"", retain=True)
+        link.stop()
+    trust = Trust(enrolment)
+    trust.consider(keys.signed(policy_document(policy(epoch_us=0, period_us=1_000_000), version=1)), "policy", 0)
+    (tmp_path / "trust.json").write_text(json.dumps(trust.state.to_json()))
+    assert worst(examine_device(config), "policy") == "ok"
+    trust.consider(keys.signed_stop(1), "stop", 0)
+    (tmp_path / "trust.json").write_text(json.dumps(trust.state.to_json()))
+    assert worst(examine_device(config), "policy") == "FAIL"
+
+
+def test_a_gateway_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "watch.json").write_text(gateway_policy().to_json())
+    store = tmp_path / "store.sqlite"
+    Store(store).close()
+    store.chmod(0o600)
+    folder = shipped.root / "gateway"
+    found = examine(installed(folder, store))
+    wanted = ("policies", "disk of store", "store", "file store.sqlite", "file password", "authority", "broker")
+    for check in (*wanted, "access list", "broker's certificate", "Mosquitto"):
+        assert worst(found, check) == "ok", check
+    assert worst(found, "gateway") == "warn", "none runs"
+    assert worst(found, "devices") == "warn"
+    with shipped.client("watch") as client:
+        status = encode_status(Status(True, "1", 0, (), ()))
+        client.publish(status_topic("home", "watch"), status, retain=True)
+    assert worst(examine(installed(folder, store)), "devices") == "ok"
+    assert main(["doctor", "--gateway", str(folder), "--store", str(store)]) == 0
+    assert "ok   store: " in capsys.readouterr().out
+
+
+def test_a_gateway_that_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policies, store = tmp_path / "policies", tmp_path / "store.sqlite"
+    policies.mkdir()
+    (policies / "watch.json").write_text("{}")
+    secret = tmp_path / "key"
+    secret.write_text("x")
+    secret.chmod(0o644)
+    with sqlite3.connect(store) as db:
+        db.execute("CREATE TABLE x (y)")
+        db.executemany("INSERT INTO x VALUES (?)", [("z" * 3000,)] * 50)
+    page = store.read_bytes()
+    store.write_bytes(page[:8192] + b"\xff" * (len(page) - 8192))
+    found = examine(Installation("home", Broker(port=free_port()), store, policies, (secret,)))
+    for check in ("policies", "store", "file key", "broker"):
+        assert worst(found, check) == "FAIL", check
+    missing = examine(Installation("home", None, tmp_path / "gone.sqlite", None))
+    assert worst(missing, "store") == "warn"
+    command = ["doctor", "--store", str(store), "--policies", str(policies), "--broker", f"127.0.0.1:{free_port()}"]
+    assert main(command) == 1
+    assert "FAIL policies: watch.json" in capsys.readouterr().out
+    assert main(["doctor"]) == 2
+    with pytest.raises(DeploymentError, match=r"gateway\.env"):
+        installed(tmp_path, None)
+
+
+def test_policies_of_a_gateway_that_end(tmp_path: Path) -> None:
+    for left, verdict in ((8 * 86_400, "ok"), (86_400, "warn"), (-5, "FAIL")):
+        ends = gateway_policy().model_copy(update={"valid_until": int(time.time()) + left})
+        (tmp_path / "watch.json").write_text(ends.to_json())
+        assert worst(examine(Installation("home", policies=tmp_path)), "policies") == verdict

@@ -1,0 +1,80 @@
+"""Trying a broker: each step that can fail is named, on the broker that `fugu deploy` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trustme
+
+from contract.topics import status_topic, symbols_topic
+from mqtt_link import Broker, Link
+from mqtt_link.probe import probe
+from tests.support.brokers import Mosquitto, free_port, wait_until
+from tests.support.shipped import Shipped
+
+
+@pytest.fixture
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
+    """A broker with a device `watch`."""
+    made = Shipped(tmp_path_factory.mktemp("shipped"))
+    made.add("device", "watch")
+    with made as running:
+        yield running
+
+
+def test_a_broker_that_works(shipped: Shipped) -> None:
+    topics = [status_topic("home", "watch"), symbols_topic("home", "watch", "hr")]
+    found = probe(shipped.address("watch"), write=topics)
+    assert (found.reached, found.problem) == ("done", "")
+    assert found.certificate_end is not None
+    assert found.writable == dict.fromkeys(topics, True)
+
+
+def test_an_access_list_that_denies(shipped: Shipped) -> None:
+    mine, other = status_topic("home", "watch"), status_topic("home", "ring")
+    found = probe(shipped.address("watch"), write=[other, mine])
+    assert found.writable == {other: False, mine: True}
+
+
+def test_what_is_retained_is_heard(broker: Mosquitto) -> None:
+    link = Link(broker.broker, client_id="home-watch")
+    link.start()
+    wait_until(lambda: link.publish("fugu/2/home/time", b"12", retain=True) is not None)
+    found = probe(broker.broker, listen=["fugu/2/home/time", "fugu/2/home/health"])
+    assert found.heard == {"fugu/2/home/time": b"12"}
+    link.stop()
+
+
+def test_who_is_connected_with_the_account_loses_nothing_without_a_login(shipped: Shipped) -> None:
+    with shipped.client("watch") as client:
+        found = probe(shipped.address("watch"), write=["x"], log_in=False)
+        assert (found.reached, found.writable) == ("done", None)
+        assert found.certificate_end is not None
+        assert client.publish(status_topic("home", "watch")) == 0
+        assert client.lost == 0
+
+
+def test_a_broker_of_the_older_protocol_does_not_tell(broker: Mosquitto) -> None:
+    found = probe(replace(broker.broker, protocol="3.1.1"), write=["fugu/2/home/watch/status"])
+    assert (found.reached, found.writable) == ("done", None)
+
+
+def test_each_step_that_fails_is_named(shipped: Shipped, tmp_path: Path) -> None:
+    good = shipped.address("watch")
+    (tmp_path / "password").write_text("wrong\n")
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    cases: list[tuple[Broker, str]] = [
+        (replace(good, password_file=str(tmp_path / "gone")), "address"),
+        (replace(good, host="no.such.host.invalid"), "address"),
+        (replace(good, port=free_port()), "connection"),
+        (replace(good, ca_file=str(tmp_path / "ca.pem")), "TLS"),
+        (replace(good, host="localhost"), "TLS"),
+        (replace(good, password_file=str(tmp_path / "password")), "login"),
+    ]
+    for address, step in cases:
+        found = probe(address)
+        assert found.reached == step
+        assert found.problem
