@@ -10,6 +10,7 @@ import typer
 from fugu.commands.options import ConnectionOptions, JsonOption, grouped
 from fugu.errors import CommandLineError
 from fugu.view.terminal import answer
+from host.checks import failed, lines
 
 __all__ = ["doctor"]
 
@@ -40,8 +41,6 @@ def _doctor(
       fugu doctor --gateway /etc/fugu-gateway
       fugu doctor --fleet home --store gateway.sqlite --policies policies --broker 127.0.0.1:1883
     """
-    from host.checks import failed, lines
-
     if config is not None:
         from edge_agent.doctor import examine as examine_device
 
