@@ -19,6 +19,7 @@ from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import BrokerFolder, Credentials, Settings, check_name, create_broker, open_broker
 from gateway.deployment.units import AGENT, BROKER, GATEWAY
 from gateway.files import new_folder
+from host.certificates import certificates
 
 if TYPE_CHECKING:
     from contract.policies import AnyPolicy
@@ -84,7 +85,9 @@ def broker(
         str | None, typer.Option(metavar="ADDRESS", help="Listen there only (default: everywhere).")
     ] = None,
     mutual: Annotated[bool, typer.Option("--mutual", help="Client certificates instead of passwords.")] = False,
-    days: Annotated[int, typer.Option(min=1, max=20_000, help="How long certificates hold.")] = 3650,
+    days: Annotated[
+        int, typer.Option(min=1, max=20_000, help="How long certificates hold; the authority's, 10 years.")
+    ] = 365,
     largest: Annotated[
         int, typer.Option(metavar="BYTES", min=1 << 16, max=1 << 24, help="Largest message, such as a signed policy.")
     ] = 1 << 18,
@@ -112,6 +115,27 @@ def broker(
     place = "run it there: mosquitto -c mosquitto.conf" if in_place else f"install it as {BROKER.config}"
     print(f"{out}: a broker for fleet {fleet} at {made.address}; {place}")
     print(f"{made.authority_key}: the authority's key; move it to a disk that is kept offline")
+    _show_ends([out / "server.pem", out / "ca.pem"])
+
+
+@app.command("renew")
+def renew(
+    broker: BrokerFolderOption,
+    ca_key: Annotated[
+        Path | None, typer.Option("--ca-key", metavar="FILE", help="The authority's key, if not in DIR-offline.")
+    ] = None,
+) -> None:
+    """Renew the broker's certificate; its clients need nothing new.
+
+    \b
+    examples:
+      fugu deploy renew --broker broker
+      fugu deploy renew --broker broker --ca-key /media/stick/ca.key
+    """
+    opened = open_broker(broker)
+    opened.renew(datetime.now(UTC), ca_key=ca_key)
+    print(f"{broker}: the certificate of the broker at {opened.address} is new, {_ANEW}")
+    _show_ends([broker / "server.pem", broker / "ca.pem"])
 
 
 @app.command("device")
@@ -398,9 +422,15 @@ def _show_bounds(account: Account, bounds: list[Bound]) -> None:
         print(f"{account.name}: {bound.device}/{bound.stream}: {told} {by}")
 
 
+def _show_ends(files: list[Path]) -> None:
+    for one in certificates(files):
+        print(f"{one.file}: the certificate of {one.name} ends on {one.ends:%Y-%m-%d}")
+
+
 def _report(out: Path, broker: BrokerFolder, credentials: Credentials, what: str, place: str | None) -> None:
     """Say what was written, how to connect with it, and that the broker must learn of it."""
     print(f"{out}: {what}" + ("" if place is None else f"; install it as {place}"))
     words = " ".join(word for pair in folders.client_words(credentials, f"{out}/") for word in pair)
+    _show_ends([*out.glob("*client.pem"), broker.path / "server.pem"])
     print(f"options of commands: --broker {broker.address} {words}")
     print(f"the broker knows it once {broker.path} is installed anew and it has started again, or had a SIGHUP")

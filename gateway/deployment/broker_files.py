@@ -26,7 +26,7 @@ from pydantic import ValidationError
 
 from contract.topics import NAME_PATTERN, RESERVED_DEVICES
 from gateway.deployment.accounts import Account, access_list, new_password, password_line
-from gateway.deployment.settings import Settings, public_files
+from gateway.deployment.settings import AUTHORITY_DAYS, Settings, public_files
 from gateway.deployment.units import DeploymentError, InvalidNameError
 from gateway.files import new_folder, read_text, write_public, write_secret
 
@@ -119,6 +119,23 @@ class BrokerFolder:
             self.change(known.with_streams(account.streams))
         return made
 
+    def renew(self, now: datetime, *, ca_key: Path | None = None) -> None:
+        """Replace the broker's certificate and its key; clients trust the new one as they did the old one.
+
+        Args:
+            now: the present time, with its zone.
+            ca_key: the authority's key, if it is not where it was written to.
+
+        Raises:
+            DeploymentError: the authority's key is missing, or its certificate has ended.
+        """
+        self._certify(self._authority(ca_key), now)
+
+    def _certify(self, authority: Authority, now: datetime) -> None:
+        server = authority.issue_server(self.settings.hosts, now, self.settings.days)
+        write_public(self.path / "server.pem", server.certificate)
+        write_secret(self.path / "server.key", server.key)
+
     def remove(self, name: str) -> None:
         """Take everything away from an account.
 
@@ -207,12 +224,10 @@ def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder
     new_folder(folder.authority_key.parent).chmod(0o700)
     from gateway.deployment.certificates import Authority
 
-    authority = Authority.create(settings.fleet, now, settings.days)
+    authority = Authority.create(settings.fleet, now, AUTHORITY_DAYS)
     write_secret(folder.authority_key, authority.pem().key)
     write_public(path / "ca.pem", authority.pem().certificate)
-    server = authority.issue_server(settings.hosts, now, settings.days)
-    write_public(path / "server.pem", server.certificate)
-    write_secret(path / "server.key", server.key)
+    folder._certify(authority, now)
     if not settings.mutual:
         write_secret(path / "passwords", "")
     folder._keep(())

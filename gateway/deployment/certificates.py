@@ -1,5 +1,7 @@
 """The deployment's own certificate authority: one for the broker's certificate and, with mutual TLS, for its clients.
 
+No certificate holds for longer than the authority's.
+
 All keys are on the curve P-256. A certificate of a client is good for nothing but being a client, so that a stolen one
 cannot stand in for the broker.
 """
@@ -32,6 +34,11 @@ class Issued:
     certificate: bytes
     key: bytes
 
+    @property
+    def ends(self) -> datetime:
+        """The end of the certificate."""
+        return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
+
 
 @dataclass(frozen=True, slots=True)
 class Authority:
@@ -49,7 +56,7 @@ class Authority:
         """
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"Fugu Edge {fleet} authority")
-        unsigned = _builder(name, name, key.public_key(), now, days)
+        unsigned = _builder(name, name, key.public_key(), now, now + timedelta(days))
         unsigned = unsigned.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         unsigned = unsigned.add_extension(_usage(authority=True), critical=True)
         return cls(unsigned.sign(key, hashes.SHA256()), key)
@@ -91,8 +98,13 @@ class Authority:
         days: int,
         names: x509.SubjectAlternativeName | None,
     ) -> Issued:
+        last = self.certificate.not_valid_after_utc
+        if last <= now:
+            raise DeploymentError(f"the authority's certificate ended on {last:%Y-%m-%d}: make a new broker's folder")
         key = ec.generate_private_key(ec.SECP256R1())
-        unsigned = _builder(_name(name), self.certificate.subject, key.public_key(), now, days)
+        unsigned = _builder(
+            _name(name), self.certificate.subject, key.public_key(), now, min(now + timedelta(days), last)
+        )
         unsigned = unsigned.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         unsigned = unsigned.add_extension(_usage(authority=False), critical=True)
         unsigned = unsigned.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
@@ -104,7 +116,7 @@ class Authority:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, now: datetime, days: int
+    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, now: datetime, last: datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -113,7 +125,7 @@ def _builder(
         .public_key(public)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now.astimezone(UTC) - _BACKDATED)
-        .not_valid_after(now.astimezone(UTC) + timedelta(days=days))
+        .not_valid_after(last.astimezone(UTC))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
     )
 

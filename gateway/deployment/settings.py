@@ -14,9 +14,9 @@ from gateway.deployment.accounts import Account
 from gateway.deployment.limits import QUEUED_BYTES, QUEUED_MESSAGES, firewall, limits
 from gateway.deployment.units import BROKER, unit
 
-__all__ = ["LARGEST", "MIN_LARGEST", "Settings", "public_files"]
+__all__ = ["AUTHORITY_DAYS", "DAYS", "LARGEST", "MIN_LARGEST", "Settings", "public_files"]
 
-DEFAULT_DAYS = 3650
+DAYS, AUTHORITY_DAYS = 365, 3650
 LARGEST = 1 << 18
 MIN_LARGEST = 1 << 16
 """Above the largest frame that a device may publish."""
@@ -33,6 +33,7 @@ class Settings(Document):
         hosts: names and addresses in the broker's certificate; clients are told the first.
         bind: address that it listens on; none means all.
         mutual: whether accounts have certificates; if not, they have passwords.
+        days: how long certificates hold, those of the broker and of accounts.
         in_place: whether it runs in the folder that it was written to.
         largest: bytes of the largest message, whoever publishes it.
     """
@@ -43,7 +44,7 @@ class Settings(Document):
     bind: str | None = None
     mutual: bool = False
     in_place: bool = False
-    days: int = Field(default=DEFAULT_DAYS, ge=1, le=20_000)
+    days: int = Field(default=DAYS, ge=1, le=20_000)
     largest: int = Field(default=LARGEST, ge=MIN_LARGEST, le=1 << 24)
     accounts: tuple[Account, ...] = ()
 

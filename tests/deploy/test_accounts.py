@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from cryptography import x509
 from edge_agent.config import load
 from gateway.deployment.accounts import Account, access_list, new_password, password_line
 from gateway.deployment.certificates import Authority
+from gateway.deployment.units import DeploymentError
 from tests.support.command import Fugu
 from tests.support.processes import policy
 from tests.support.shipped import promises
@@ -107,6 +108,41 @@ def test_certificates_hold_from_yesterday_to_the_day_that_was_asked_for() -> Non
     ):
         assert made.not_valid_before_utc == datetime(2026, 2, 28, tzinfo=UTC)
     assert authority.certificate.not_valid_after_utc == datetime(2026, 3, 31, tzinfo=UTC)
+
+
+def test_no_certificate_outlives_its_authority_s_and_none_is_made_after_it() -> None:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    authority = Authority.create("home", now, 30)
+    assert authority.issue_client("w", now + timedelta(days=20), 30).ends == now + timedelta(days=30)
+    with pytest.raises(DeploymentError, match="ended on 2026-03-31"):
+        authority.issue_server(["h"], now + timedelta(days=30), 1)
+
+
+@pytest.mark.parametrize("words", [(), ("--mutual",)])
+def test_each_command_says_when_what_it_made_ends(fugu: Fugu, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A year for the broker and, with certificates, for accounts; ten for the authority."""
+    broker = tmp_path / "broker"
+    year = f"{datetime.now(UTC) + timedelta(days=365):%Y-%m-%d}"
+    ten = f"{datetime.now(UTC) + timedelta(days=3650):%Y-%m-%d}"
+    made = fugu("deploy", "broker", "--out", broker, *BROKER, *words)
+    for done in (made, fugu("deploy", "renew", "--broker", broker)):
+        assert f"{broker}/server.pem: the certificate of gw.example ends on {year}\n" in done.out
+        assert f"{broker}/ca.pem: the certificate of Fugu Edge home authority ends on {ten}\n" in done.out
+    device = fugu("deploy", "device", "--out", tmp_path / "watch", "--broker", broker, "--name", "watch")
+    assert f"{broker}/server.pem: the certificate of gw.example ends on {year}\n" in device.out
+    assert (f"client.pem: the certificate of watch ends on {year}\n" in device.out) == bool(words)
+
+
+def test_the_broker_s_certificate_is_not_renewed_without_the_authority_s_key(fugu: Fugu, tmp_path: Path) -> None:
+    broker = deployed(fugu, tmp_path)
+    before, away = (broker / "server.pem").read_bytes(), tmp_path / "stick.key"
+    (tmp_path / "broker-offline" / "ca.key").rename(away)
+    refused = fugu("deploy", "renew", "--broker", broker)
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.endswith("broker-offline/ca.key: say with --ca-key where it is\n")
+    assert (broker / "server.pem").read_bytes() == before
+    assert fugu("deploy", "renew", "--broker", broker, "--ca-key", away).code == 0
+    assert (broker / "server.pem").read_bytes() != before
 
 
 def test_an_authority_s_key_that_is_away_is_asked_for_and_accepted(fugu: Fugu, tmp_path: Path) -> None:
@@ -246,7 +282,7 @@ def test_the_agent_accepts_its_configuration(fugu: Fugu, tmp_path: Path, words: 
 
 
 @pytest.mark.parametrize(
-    "command", ["broker", "device", "streams", "gateway", "operator", "subscriber", "join", "leave", "remove"]
+    "command", ["broker", "renew", "device", "streams", "gateway", "operator", "subscriber", "join", "leave", "remove"]
 )
 def test_every_command_explains_itself_with_an_example(fugu: Fugu, command: str) -> None:
     done = fugu("deploy", command, "--help")

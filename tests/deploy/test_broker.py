@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -298,6 +299,35 @@ def test_the_database_is_written_once_and_not_with_every_message(tmp_path: Path)
         database.unlink()
     assert sizes[400] < 4 * FRAME * 400
     assert sizes[400] < 4.1 * sizes[100]
+
+
+def test_a_renewed_certificate_of_the_broker_is_accepted_by_clients_with_the_old_authority(
+    tmp_path: Path, fleet: Shipped
+) -> None:
+    """Also while it runs: Mosquitto reads its certificate again at a hangup signal."""
+    broker = Shipped(tmp_path, mutual=fleet.mutual)
+    broker.add("device", "watch")
+    old = (tmp_path / "watch" / "ca.pem").read_bytes()
+
+    def presented() -> bytes:
+        context = broker.address("watch").tls_context()
+        assert context is not None
+        with (
+            socket.create_connection(("127.0.0.1", broker.port)) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as secured,
+        ):
+            return secured.getpeercert(binary_form=True) or b""
+
+    with broker:
+        before = presented()
+        assert main(["deploy", "renew", "--broker", str(broker.folder)]) == 0
+        assert presented() == before
+        broker.reload()
+        wait_until(lambda: presented() != before)
+        assert broker.publish("watch", SYMBOLS) == 0
+        broker.restart()
+        assert broker.publish("watch", SYMBOLS) == 0
+    assert (tmp_path / "watch" / "ca.pem").read_bytes() == old == (broker.folder / "ca.pem").read_bytes()
 
 
 def test_retained_policies_survive_a_restart_in_order(tmp_path: Path) -> None:

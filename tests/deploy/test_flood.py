@@ -61,6 +61,9 @@ def flood(
         ]
         for attack in attacks:
             attackers.enter_context(attack)
+        for attack in attacks:
+            attack.made()
+        wait_until(lambda: broker.files() >= min(connections, allowed.connections), "the broker to take them")
         if allowed.connections < connections:
             wait_until(lambda: not connects(broker, "ring"), "the flood")
         assert watch.publish(SYMBOLS) == 0  # who has one keeps it

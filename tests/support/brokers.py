@@ -85,6 +85,11 @@ class Mosquitto:
         lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
 
+    def files(self) -> int:
+        """Files and connections that its process has open."""
+        assert self._process is not None
+        return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
+
     def reload(self) -> None:
         """Let it read its accounts again."""
         assert self._process is not None

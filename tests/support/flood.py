@@ -10,7 +10,6 @@ import select
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -37,10 +36,13 @@ class Flood:
         self.process = subprocess.Popen([*prefix, *words], cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self) -> Self:
-        """Wait until as many connections as it should have were tried; Mosquitto may have closed them at once."""
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "tried\n"
+        """Start it."""
         return self
+
+    def made(self) -> None:
+        """Wait until as many connections as it should have were made; Mosquitto may have closed them at once."""
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "made\n"
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -55,25 +57,26 @@ def main(host: str, port: int, count: int, source: str = "") -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     poll, held = select.poll(), dict[int, socket.socket]()
-    tried = 0
+    made, said = 0, False
     while True:
         for _ in range(min(200, count - len(held))):
             opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
             opened.setblocking(False)
-            tried += 1
             if source:
                 opened.bind((source, 0))
             opened.connect_ex((host, port))
             held[opened.fileno()] = opened
-            poll.register(opened, select.POLLIN | select.POLLHUP)
-        for number, _ in poll.poll(0):
-            poll.unregister(number)
-            held.pop(number).close()
-        if tried >= count:
-            if tried < 1 << 62:
-                print("tried", flush=True)
-                tried = 1 << 62
-            time.sleep(0.05)
+            poll.register(opened, select.POLLOUT)
+        for number, event in poll.poll(50):
+            if event == select.POLLOUT:
+                made += 1
+                poll.modify(number, select.POLLIN)
+            else:
+                poll.unregister(number)
+                held.pop(number).close()
+        if made >= count and not said:
+            said = True
+            print("made", flush=True)
 
 
 if __name__ == "__main__":
