@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -13,6 +12,7 @@ import pytest
 from contract.frames import Committed, StreamCommit, decode_committed, decode_status, encode_committed
 from contract.topics import committed_topic, parse_topic
 from contract.watermark import is_authentic, sign_committed
+from edge_agent.local_status import ask_status
 from firmware_sim.devices import AgentProcess
 from gateway.files import write_secret
 from gateway.fleet import Registry
@@ -88,11 +88,7 @@ def test_a_forged_or_replayed_watermark_deletes_no_frame(broker: Mosquitto, tmp_
         attacker.link.publish(TOPIC, payload)
 
     def refused() -> int:
-        try:
-            told = json.loads((tmp_path / "outbox.sqlite.status").read_text())
-        except FileNotFoundError:
-            return 0
-        return int(told["refused"].get("watermark", 0))
+        return int(ask_status(tmp_path / "outbox.sqlite")["refused"].get("watermark", 0))
 
     wait_until(lambda: refused() >= len(forged) + len(captured), "the forged ones")
     before = attacker.frames()
