@@ -177,8 +177,10 @@ class TableSender:
             self._versions[key] = model.policy.version
             self._sent[key] = {}
         clock = model.policy.clock
-        tick = (self._now_us() - clock.epoch_us) // clock.period_us + 1
-        if tick < 0:
+        newest = self._points.newest(*key)
+        shift = 0 if newest is None else newest.frame.shift
+        tick = (self._now_us() - clock.epoch_us) // clock.period_us + 1 + shift
+        if tick < shift:
             return
         sent = self._sent[key] = {number: until for number, until in self._sent[key].items() if until > tick}
         for table in self._wanted(key, model, tick):

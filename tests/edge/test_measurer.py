@@ -199,6 +199,13 @@ def test_the_tables_of_the_policy_need_nobody() -> None:
     assert [drawer.draw(tick, 0).table for tick in range(6)] == [0, 0, 0, 0, 1, 1]
 
 
+def test_where_the_clock_was_set_only_the_table_that_protects_every_pair_is_drawn_from() -> None:
+    drawer = measurer(measure_policy(3, start=0))
+    found = [drawer.draw(5, 0, shift).table for shift in range(6)]
+    assert found == [1, 1, 0, 0, 0, 0], "by what is possible at its time"
+    assert [drawer.draw(1000, 0, shift).table for shift in (0, 900, 996, 997)] == [1, 1, 1, 0]
+
+
 # What is refused
 
 MARKED = NoiseTable(tuple(array("I", [1 if x < 8 else SCALE - 1]) for x in range(9)), ((0, 0), (1, 1)))

@@ -530,6 +530,23 @@ def test_tables_are_sent_ahead_of_their_ticks(tmp_path: Path) -> None:
     assert sending.scene.counters["tables_made"] == len(sent)
 
 
+def test_a_device_whose_clock_went_back_is_sent_tables_for_the_numbers_that_its_ticks_have_now(tmp_path: Path) -> None:
+    """Its numbers are ahead of the wall clock by its shift; tables for wall ticks would have ended already."""
+    clock = {"epoch_us": 1_900_000_000 * SECOND - 600 * SECOND, "period_us": SECOND}
+    policy = measure_policy(8, clock=clock, frame_ticks=2, delta=0.2, epsilon=3.0, factor=30)
+    sending = Sending(tmp_path, policy)
+    for shift in (0, 5000):
+        found = []
+        for frame in measure_frames(policy, [4] * 3, seed=3):
+            moved = replace(frame, first=frame.first + 560 + shift, previous=frame.previous + 560 + shift, shift=shift)
+            sending.scene.record(moved)
+            sending.now = clock["epoch_us"] + (moved.last - shift + 1) * SECOND
+            found += [(moved.last, table) for table in sending.pump()]
+        assert found
+        for last, table in found:
+            assert table.first <= last + 2 < table.until <= last + 2 + 60
+
+
 def test_a_device_that_comes_online_is_sent_them_again(tmp_path: Path) -> None:
     sending = Sending(tmp_path, at_epoch())
     first = sending.pump()

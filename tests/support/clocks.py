@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from contract.policy import Policy
 from host.wake import Wake
 
-__all__ = ["TwoClocks"]
+__all__ = ["SECOND", "TwoClocks", "WallClock", "faketime_library"]
 
 SECOND = 1_000_000
 
@@ -48,3 +55,42 @@ class TwoClocks:
     def wait(self, wake: Wake, seconds: float) -> None:
         """Time passes."""
         self.pass_us(max(1, round(seconds * SECOND)))
+
+
+def faketime_library() -> Path | None:
+    """The library that gives a process a wall clock of its own (Debian package `faketime`), if it is installed."""
+    places = (*Path("/usr").glob("lib*/**/faketime/libfaketime.so.1"), *Path("/usr/local").glob("lib*/faketime/*.so.1"))
+    return min(places, default=None)
+
+
+class WallClock:
+    """The wall clock of processes that have its `environment`; it runs as the machine's does, so much ahead of it.
+
+    Args:
+        file: says how much; written as a whole, so that no process reads half of it.
+    """
+
+    def __init__(self, file: Path, ahead: int = 0) -> None:
+        library = faketime_library()
+        if library is None:
+            pytest.skip("a process cannot be given a wall clock of its own here: the package faketime is not installed")
+        self._file = file
+        self.environment = {
+            "LD_PRELOAD": str(library),
+            "FAKETIME_TIMESTAMP_FILE": str(file),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "PYTHONPATH": os.pathsep.join(map(str, (Path(__file__).with_name("faked_clock"), Path.cwd()))),
+        }
+        self.set(ahead)
+
+    def set(self, ahead: int) -> None:
+        """Set it, in seconds ahead of the machine's."""
+        beside = self._file.with_name(self._file.name + ".new")
+        beside.write_text(f"{ahead:+d}\n")
+        beside.replace(self._file)
+        self.ahead = ahead
+
+    def tick(self, policy: Policy) -> int:
+        """The wall tick that it shows."""
+        return ((time.time_ns() // 1000) + self.ahead * SECOND - policy.clock.epoch_us) // policy.clock.period_us

@@ -25,6 +25,7 @@ from contract.topics import parse_topic
 from contract.windows import Window
 from gateway.fleet import Registry
 from tests.support.brokers import PATIENCE, wait_until
+from tests.support.clocks import faketime_library
 from tests.support.faulty_lines import Line, Lines, Opened
 from tests.support.processes import policy
 from tests.support.shipped import Shipped, fugu
@@ -32,7 +33,7 @@ from tests.support.shipped import Shipped, fugu
 __all__ = ["GATEWAY", "Program", "World", "clocks_can_be_set", "disks_can_be_small"]
 
 GATEWAY = "gateway"
-_FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+_FAKETIME = faketime_library()
 _FAKED_CLOCK = Path(__file__).with_name("faked_clock")
 _AGENT_DISK = 16 << 20
 _GATEWAY_DISK = 1 << 30
@@ -81,7 +82,7 @@ devices = ["d00"]
 
 def clocks_can_be_set() -> bool:
     """Whether processes can be given clocks of their own."""
-    return _FAKETIME.exists()
+    return _FAKETIME is not None
 
 
 @cache
