@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract.frames import SymbolFrame, decode_estimate
+from contract.measure_frames import MeasureFrame, Released, decode_measure_estimate
 from contract.topics import parse_topic
 from contract.window_frames import WindowFrame
 from contract.windows import Window
@@ -16,6 +17,7 @@ from gateway.service.ingest import Received
 from gateway.service.publisher import MAX_IN_FLIGHT, Publisher
 from gateway.service.store import Outgoing
 from gateway.service.waiting import MOST_WAITING, Waiting
+from tests.support.measured import measure_policy
 from tests.support.scenes import Scene, frames, policy
 
 DEVICES = tuple(f"d{number:03d}" for number in range(40))
@@ -255,6 +257,32 @@ def test_windows_of_a_stream_take_turns_with_its_symbols(tmp_path: Path) -> None
     assert topics == {f"fugu/2/home/estimate/{DEVICES[0]}/hr": 2 * MOST_WAITING}
     firsts = {decode_estimate(payload).first for _, payload in service.link.sent[-2 * MOST_WAITING :]}
     assert {295, 298} <= firsts | {tick + 3 for tick in firsts}
+
+
+def test_points_are_told_with_and_without_later_ones_also_where_the_connection_breaks(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path / "p.sqlite", lag=2, policies=(measure_policy(device="d000"),))  # type: ignore[arg-type]
+    service = Service(tmp_path, scene)
+    for begin in range(0, 500, 100):
+        some = [MeasureFrame(1, t - 1, t, 2, (Released(0, (t % 3, 1)),)) for t in range(begin, begin + 100)]
+        scene.recorder.record([Received("d000", "place", frame) for frame in some])
+    take = service.link.publish
+
+    def breaks(topic: str, payload: bytes) -> int | None:
+        service.link.connected = len(service.link.sent) < 3  # the second message of the second frame is not taken
+        return take(topic, payload)
+
+    service.link.publish = breaks  # type: ignore[method-assign]
+    service.pump()
+    service.link.publish = take  # type: ignore[method-assign]
+    service.link.connected = True
+    service.drain()
+    told = {(one.lag, one.first) for one in (decode_measure_estimate(payload) for _, payload in service.link.sent)}
+    newest = range(500 - MOST_WAITING, 500)
+    assert told == {(0, tick) for tick in newest} | {(2, tick - 2) for tick in newest}
+    assert scene.counters["coalesced"] == 500 - MOST_WAITING
+    assert service.waiting == 0
 
 
 def outgoing(serial: int, stream: int, frame: int) -> Outgoing:
