@@ -30,6 +30,7 @@ soak:
 bench:
 	deploy/bootstrap.sh bench mosquitto=mosquitto
 	.venv/bin/python benchmarks/edge.py
+	.venv/bin/python benchmarks/wear.py
 	.venv/bin/python benchmarks/latency.py
 	.venv/bin/python benchmarks/estimates.py
 	.venv/bin/python benchmarks/broker.py

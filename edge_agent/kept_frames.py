@@ -66,6 +66,7 @@ class KeptFrames:
 
     Attributes:
         keeping: how they are kept.
+        newest: id of the newest frame, 0 for none.
         dropped: frames that were dropped since the start.
     """
 
@@ -74,7 +75,7 @@ class KeptFrames:
         self.keeping = keeping
         self._now = now
         (self._page_size,) = db.execute("PRAGMA page_size").fetchone()
-        self._newest, self._count = db.execute("SELECT COALESCE(MAX(id), 0), COUNT(*) FROM frames").fetchone()
+        self.newest, self._count = db.execute("SELECT COALESCE(MAX(id), 0), COUNT(*) FROM frames").fetchone()
         self._covered: dict[int, float] = {}  # when each may be deleted
         self._prefix: dict[str, tuple[int, int]] = {}  # of each sequence: all up to (id, last) are covered
         self._reach: dict[str, int] = {}  # of each sequence: none above this id is covered
@@ -107,9 +108,9 @@ class KeptFrames:
 
     def add(self, sequence: str, previous: int, last: int, payload: bytes) -> None:
         """Keep a frame; in a transaction."""
-        self._newest += 1
+        self.newest += 1
         self._count += 1
-        self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?)", (self._newest, sequence, previous, last, payload))
+        self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?)", (self.newest, sequence, previous, last, payload))
 
     def next(self, after: int) -> KeptFrame | None:
         """The oldest frame with an id above `after` that is not known to be safe elsewhere."""

@@ -1,0 +1,183 @@
+"""What a device writes: bytes and forced writes a frame, of an agent at 1 Hz with frames of 100 ticks, on a real disk.
+
+The agent's own program runs on a clock that skips what it would wait for, so that an hour takes seconds. Bytes are
+those of /proc/self/io (those that reach the disk are whole pages of 4 kB), flushes the calls of fsync and fdatasync
+that strace sees; of an hour in the middle, after the first frame, or of a day. Where the gateway is there, frames are
+covered as soon as they are sealed.
+
+Usage: python benchmarks/wear.py [--json] [--folder DISK]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from host.wake import Wake
+
+TICKS = 100
+HOUR = 3600
+BEFORE = {
+    "before (6a57d52), an hour, gateway there": (1.58, 875.75, 857.93),
+    "before (6a57d52), an hour, gateway away": (1.58, 867.56, 849.69),
+}
+"""The same hour of the agent that committed every tick, and wrote a file of its status every 30 s: measured once."""
+CASES = {
+    "an hour, gateway there": ("frame", 0.0, True, HOUR),
+    "an hour, gateway there, its word not authenticated": ("frame", 3600.0, True, HOUR),
+    "an hour, gateway away": ("frame", 0.0, False, HOUR),
+    "a day, gateway there": ("frame", 0.0, True, 24 * HOUR),
+    "a day, gateway away": ("frame", 0.0, False, 24 * HOUR),
+    'an hour, gateway there, durability = "tick"': ("tick", 0.0, True, HOUR),
+}
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--folder", help="where the outbox is: on the disk to measure")
+    parser.add_argument("--child", nargs=2, metavar=("CASE", "FOLDER"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(run_agent(options.child[0], Path(options.child[1]))))
+        return 0
+    found = {**BEFORE, **{case: measured(case, options.folder) for case in CASES}}
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    print(f"{'a frame of 100 ticks, on the average':55} flushes  written kB  asked to write kB")
+    for case, (flushes, written, asked) in found.items():
+        counted = "   -   " if flushes is None else f"{flushes:7.2f}"
+        print(f"{case:55} {counted} {written:11.2f} {asked:18.2f}")
+    return 0
+
+
+def measured(case: str, where: str | None) -> tuple[float | None, float, float]:
+    """Flushes, kB that reach the disk and kB that are written to files, each a frame; no flushes without strace."""
+    frames = CASES[case][3] / TICKS
+    with tempfile.TemporaryDirectory(dir=where) as name:
+        folder = Path(name)
+        command = [sys.executable, __file__, "--child", case, name]
+        answer = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        flushes = None
+        if shutil.which("strace"):
+            for file in folder.iterdir():
+                file.unlink()
+            log = folder / "strace.log"
+            traced = ["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,sync,syncfs,openat", "-o", str(log), *command]
+            subprocess.run(traced, check=True, capture_output=True)
+            lines = log.read_text().splitlines()
+            begin, end = (next(i for i, line in enumerate(lines) if f"/wear/{one}" in line) for one in ("begin", "end"))
+            flushes = sum("sync" in line.split("(")[0] for line in lines[begin:end] if "resumed" not in line) / frames
+    return flushes, answer["write_bytes"] / 1000 / frames, answer["wchar"] / 1000 / frames
+
+
+def run_agent(case: str, folder: Path) -> dict[str, int]:
+    """Bytes that the agent's process writes in the hour after its first frame."""
+    from contract.chains import BinaryChains
+    from contract.policy import Clock, Policy, Thresholds
+    from edge_agent.agent import Agent
+    from edge_agent.config import load
+    from edge_agent.outbox import Outbox
+    from edge_agent.randomiser import system_entropy
+    from edge_agent.stream import open_sensors
+    from firmware_sim.devices import simulate_recording, write_device
+    from gateway.privacy.randomised_response import calibrate
+    from mqtt_link import Broker
+
+    durability, grace, there, seconds = CASES[case]
+    chains = BinaryChains(q=(0.08938, 0.08938), r=(0.10924, 0.10924))
+    calibration = calibrate(chains, 1.0)
+    policy = Policy(
+        fleet="bench",
+        device="watch",
+        stream="hr",
+        version=1,
+        clock=Clock(epoch_us=0, period_us=1_000_000),
+        frame_ticks=TICKS,
+        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
+        table=calibration.table,
+        chains=chains,
+        guarantee=calibration.guarantee,
+    )
+    simulate_recording(folder / "readings.csv", policy, [0, 0, 1, 1] * 1000)
+    nobody = Broker(port=9)
+    config = write_device(
+        *(folder, policy, folder / "readings.csv", "value", nobody), loop=True, drain_seconds=0.0, grace_seconds=grace
+    )
+    config.write_text(f'durability = "{durability}"\n{config.read_text()}')
+    plan = load(config)
+    found: dict[str, int] = {}
+    agent = Agent(plan, open_sensors(plan.streams), system_entropy(), SkippingClock(lambda second: look(second)))
+    outbox: Outbox = agent._outbox
+
+    def look(second: int) -> None:
+        if second == TICKS + 5:
+            mark("begin")
+            found.update({name: -value for name, value in written().items()})
+        elif second == TICKS + 5 + seconds:
+            found.update({name: found[name] + value for name, value in written().items()})
+            mark("end")
+            agent.stop()
+        elif there and second % 10 == 0 and (newest := outbox.frames.newest) > 0:
+            outbox.forget_committed("hr", second, (), sent_through=newest, grace=grace)
+
+    agent.run()
+    return found
+
+
+class SkippingClock:
+    """A clock on which every wait is over at once; looks around each second."""
+
+    def __init__(self, look: Callable[[int], None]) -> None:
+        self._now = 0
+        self._look = look
+
+    def now_us(self) -> int:
+        """Microseconds that were waited for."""
+        return self._now
+
+    def elapsed_us(self) -> int:
+        """The same."""
+        return self._now
+
+    def synchronised(self) -> bool:
+        """It is right."""
+        return True
+
+    def boot(self) -> str:
+        """Nobody knows it."""
+        return ""
+
+    def wait(self, wake: Wake, seconds: float) -> None:
+        """Skip that time."""
+        del wake
+        before = self._now
+        self._now += max(1, round(seconds * 1e6))
+        for second in range(before // 1_000_000 + 1, self._now // 1_000_000 + 1):
+            self._look(second)
+
+
+def written() -> dict[str, int]:
+    """What this process has written."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    values = dict(line.split(": ") for line in lines)
+    return {name: int(values[name]) for name in ("write_bytes", "wchar")}
+
+
+def mark(name: str) -> None:
+    """Leave a mark for strace."""
+    with contextlib.suppress(OSError):
+        Path(f"/wear/{name}").read_bytes()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
