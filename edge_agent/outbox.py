@@ -25,7 +25,7 @@ from pathlib import Path
 from contract.errors import FuguError, Reason
 from contract.frames import Gap
 from contract.window_frames import WindowFrame, encode_window, sequence_name
-from edge_agent.binding import BINDING_SCHEMA, bind
+from edge_agent.binding import BINDING_SCHEMA, BindingError, bind
 from edge_agent.device_clock import Anchor
 from edge_agent.kept_frames import FRAMES_SCHEMA, Keeping, KeptFrame, KeptFrames
 from edge_agent.open_frame import OpenFrame
@@ -116,11 +116,14 @@ class Outbox:
             moved: whether it is known that this is another machine than before.
 
         Raises:
-            BindingError: it is another machine.
+            BindingError: it is another machine; the file is closed.
             OutboxError: the file cannot be used.
         """
         try:
             bind(self._db, self.path, found, moved=moved)
+        except BindingError:
+            self.close()
+            raise
         except sqlite3.Error as error:
             raise OutboxError(f"cannot use the outbox {self.path}: {error}") from None
 
