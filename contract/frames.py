@@ -209,6 +209,8 @@ class Estimate:
         most_likely: the most likely state of each tick, one byte each.
         current_tick: newest tick the gateway has seen.
         current: probability of each state at `current_tick`.
+        shift: by how many ticks the rows' numbers are ahead of the wall clock.
+        current_shift: the same of `current_tick`.
     """
 
     lag: int
@@ -217,12 +219,16 @@ class Estimate:
     most_likely: bytes
     current_tick: int
     current: tuple[float, ...]
+    shift: int = 0
+    current_shift: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values that no message can hold."""
         integer(self.lag, 0, MAX_FRAME_TICKS, "lag")
         integer(self.first, 0, MAX_TICK, "first")
         integer(self.current_tick, 0, MAX_TICK, "current_tick")
+        integer(self.shift, 0, self.first, "shift")
+        integer(self.current_shift, 0, self.current_tick, "current_shift")
         length(self.probabilities, 0, 2 * MAX_FRAME_TICKS, "probabilities")
         binary(self.most_likely, len(self.probabilities), len(self.probabilities), "most_likely")
         for row in (*self.probabilities, self.current):
@@ -353,7 +359,7 @@ def _status_code(word: Any) -> StatusCode:
 def encode_estimate(message: Estimate) -> bytes:
     """Bytes of an estimate; probabilities travel as 32-bit floats."""
     body = [message.lag, message.first, message.probabilities, message.most_likely]
-    return pack(ESTIMATE, [*body, message.current_tick, message.current])
+    return pack(ESTIMATE, [*body, message.current_tick, message.current, message.shift, message.current_shift])
 
 
 def decode_estimate(payload: bytes) -> Estimate:
@@ -362,6 +368,6 @@ def decode_estimate(payload: bytes) -> Estimate:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    lag, first, rows, most_likely, tick, current = fields(payload, ESTIMATE, 6)
+    lag, first, rows, most_likely, tick, current, *shifts = fields(payload, ESTIMATE, 8)
     probabilities = each(rows, lambda row: each(row, identity, "row"), "probabilities")
-    return Estimate(lag, first, probabilities, most_likely, tick, each(current, identity, "current"))
+    return Estimate(lag, first, probabilities, most_likely, tick, each(current, identity, "current"), *shifts)

@@ -149,6 +149,7 @@ class MeasureEstimate:
             says that some state is exposed, 0 that nothing was released.
         log_likelihoods: for each tick the logarithm of the probability of what was released, given all before; 0 if
             nothing was.
+        shift: by how many ticks the rows' numbers are ahead of the wall clock.
     """
 
     lag: int
@@ -158,12 +159,14 @@ class MeasureEstimate:
     covariances: tuple[tuple[float, ...], ...]
     protection: tuple[int, ...]
     log_likelihoods: tuple[float, ...]
+    shift: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values that no message can hold."""
         integer(self.lag, 0, MAX_FRAME_TICKS, "lag")
         integer(self.first, 0, MAX_TICK, "first")
         integer(self.dimensions, 1, 3, "dimensions")
+        integer(self.shift, 0, self.first, "shift")
         length(self.means, 1, MAX_MEASURE_TICKS, "means")
         for name, column in (("covariances", self.covariances), ("protection", self.protection)):
             length(column, len(self.means), len(self.means), name)
@@ -181,7 +184,7 @@ class MeasureEstimate:
 def encode_measure_estimate(message: MeasureEstimate) -> bytes:
     """Bytes of an estimate; numbers travel as 32-bit floats."""
     head = [message.lag, message.first, message.dimensions, message.means, message.covariances]
-    return pack(MEASURE_ESTIMATE, [*head, message.protection, message.log_likelihoods])
+    return pack(MEASURE_ESTIMATE, [*head, message.protection, message.log_likelihoods, message.shift])
 
 
 def decode_measure_estimate(payload: bytes) -> MeasureEstimate:
@@ -190,11 +193,11 @@ def decode_measure_estimate(payload: bytes) -> MeasureEstimate:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    lag, first, dimensions, means, covariances, protection, likelihoods = fields(payload, MEASURE_ESTIMATE, 7)
+    lag, first, dimensions, means, covariances, protection, likelihoods, shift = fields(payload, MEASURE_ESTIMATE, 8)
     mean_rows = each(means, lambda row: each(row, identity, "mean"), "means")
     covariance_rows = each(covariances, lambda row: each(row, identity, "covariance"), "covariances")
     columns = (each(protection, identity, "protection"), each(likelihoods, identity, "log_likelihoods"))
-    return MeasureEstimate(lag, first, dimensions, mean_rows, covariance_rows, *columns)
+    return MeasureEstimate(lag, first, dimensions, mean_rows, covariance_rows, *columns, shift)
 
 
 def _finite(values: tuple[float, ...], name: str) -> None:

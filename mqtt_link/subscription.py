@@ -50,13 +50,18 @@ class SymbolReading(NamedTuple):
 
 
 class EstimateReading(NamedTuple):
-    """The gateway's belief about one tick."""
+    """The gateway's belief about one tick.
+
+    Attributes:
+        shift: as for symbols.
+    """
 
     device: str
     stream: str
     tick: int
     probabilities: tuple[float, ...]
     most_likely: int
+    shift: int = 0
 
 
 class MeasureReading(NamedTuple):
@@ -82,6 +87,7 @@ class MeasureEstimateReading(NamedTuple):
         covariance: the entries on and above the diagonal of the covariance, row by row.
         protection: the least number of possible states that any one is hidden among; 0 if nothing was released.
         lag: ticks of later points that it has seen; each tick is told with and without.
+        shift: as for symbols.
     """
 
     device: str
@@ -91,6 +97,7 @@ class MeasureEstimateReading(NamedTuple):
     covariance: tuple[float, ...]
     protection: int
     lag: int
+    shift: int = 0
 
 
 class ReleaseReading(NamedTuple):
@@ -133,10 +140,11 @@ def estimate_readings(device: str, stream: str, payload: bytes) -> list[Estimate
         measured = decode_measure_estimate(payload)
         rows = zip(measured.means, measured.covariances, measured.protection, strict=True)
         first, lag = measured.first, measured.lag
-        return [MeasureEstimateReading(device, stream, tick, *row, lag) for tick, row in enumerate(rows, first)]
+        seen = (lag, measured.shift)
+        return [MeasureEstimateReading(device, stream, tick, *row, *seen) for tick, row in enumerate(rows, first)]
     estimate = decode_estimate(payload)
     return [
-        EstimateReading(device, stream, estimate.first + i, row, estimate.most_likely[i])
+        EstimateReading(device, stream, estimate.first + i, row, estimate.most_likely[i], estimate.shift)
         for i, row in enumerate(estimate.probabilities)
     ]
 

@@ -36,6 +36,7 @@ from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.policies import Catalogue, UnknownPolicyVersionError
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
+from gateway.service.tick_time import tick_at
 from host.database import is_lost
 from mqtt_link import Link
 
@@ -177,11 +178,11 @@ class TableSender:
             self._versions[key] = model.policy.version
             self._sent[key] = {}
         clock = model.policy.clock
-        newest = self._points.newest(*key)
-        shift = 0 if newest is None else newest.frame.shift
-        tick = (self._now_us() - clock.epoch_us) // clock.period_us + 1 + shift
-        if tick < shift:
+        tick = tick_at(clock, self._now_us()) + 1
+        if tick < 0:
             return
+        if (newest := self._points.newest(*key)) is not None:
+            tick += newest.frame.shift  # tables are for the device's own numbers
         sent = self._sent[key] = {number: until for number, until in self._sent[key].items() if until > tick}
         for table in self._wanted(key, model, tick):
             if sent.get(table.number) == table.until:

@@ -92,7 +92,7 @@ def test_json_lines_until_a_count(broker: Mosquitto) -> None:
         assert (reading["device"], reading["stream"]) == ("wrist", "heart")
         assert reading["symbol"] == (0 if reading["tick"] % 3 == 0 else 1)
     for reading in estimates:
-        assert list(reading) == ["kind", "device", "stream", "tick", "probabilities", "most_likely"]
+        assert list(reading) == ["kind", "device", "stream", "tick", "probabilities", "most_likely", "shift"]
         assert (reading["probabilities"], reading["most_likely"]) == ([0.25, 0.75], 1)
 
 

@@ -42,7 +42,7 @@ from contract.measure_frames import (
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
 FRAME = MeasureFrame(7, 99, 104, 2, (Released(0, (3, -1)), Released(5, (0, 0)), Released(12, (-70_000, 2))), 1, 64)
 ESTIMATE = MeasureEstimate(
-    8, 104, 2, ((1.5, -2.25), (0.5, 0.0)), ((1.0, -0.5, 2.0), (0.25, 0.0, 0.25)), (4, 0), (-2.5, 0.0)
+    8, 104, 2, ((1.5, -2.25), (0.5, 0.0)), ((1.0, -0.5, 2.0), (0.25, 0.0, 0.25)), (4, 0), (-2.5, 0.0), 64
 )
 POINT = st.integers(-(2**31), 2**31 - 1)
 
@@ -73,14 +73,16 @@ def estimates(draw: st.DrawFn) -> MeasureEstimate:
     protection = tuple(draw(st.lists(st.integers(0, 2**16), min_size=ticks, max_size=ticks)))
     entries = dimensions * (dimensions + 1) // 2
     (likelihoods,) = zip(*rows(1), strict=True)
+    first = draw(st.integers(0, MAX_TICK))
     return MeasureEstimate(
         draw(st.integers(0, MAX_FRAME_TICKS)),
-        draw(st.integers(0, MAX_TICK)),
+        first,
         dimensions,
         rows(dimensions),
         rows(entries),
         protection,
         likelihoods,
+        draw(st.integers(0, first)),
     )
 
 
@@ -271,7 +273,8 @@ def test_an_estimate_comes_back(message: MeasureEstimate) -> None:
         ({"log_likelihoods": [0.0]}, FrameLengthError, "log_likelihoods has length 1, not 2"),
         ({"log_likelihoods": [0.0, 0]}, FrameTypeError, "log_likelihood is int"),
         ({"log_likelihoods": [0.0, -math.inf]}, FrameRangeError, "log_likelihood is -inf"),
-        ({"more": 1}, FrameLengthError, "message has 8 fields, not 7"),
+        ({"more": 1}, FrameLengthError, "message has 9 fields, not 8"),
+        ({"shift": 105}, FrameRangeError, "shift 105"),
     ],
 )
 def test_a_wrong_field_of_an_estimate_is_refused_by_name(

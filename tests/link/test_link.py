@@ -192,7 +192,7 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
         sender = open_link(address, name="sender")
         wait_until(lambda: sender.connected and readings.link.connected)
         ready = threading.Event()
-        last = EstimateReading("watch", "hr", 97, (0.5, 0.5), 0)
+        last = EstimateReading("watch", "hr", 97, (0.5, 0.5), 0, 64)
 
         def read() -> None:
             for reading in readings:
@@ -218,7 +218,7 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
     assert found == [
         SymbolReading("watch", "hr", 0, 1),
         *(SymbolReading("watch", "hr", 104 + i, symbol, 64) for i, symbol in enumerate((0, 1, 3, 1, 2))),
-        EstimateReading("watch", "hr", 96, (0.25, 0.75), 1),
+        EstimateReading("watch", "hr", 96, (0.25, 0.75), 1, 64),
         last,
     ]
     assert readings.rejected == {"trailing_bytes": 1, "unknown_schema": 1}

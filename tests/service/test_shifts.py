@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from contract.frames import SymbolFrame
+from contract.frames import Estimate, SymbolFrame, decode_estimate
 from contract.windows import Window
 from gateway.release.audit import verify
 from gateway.release.entries import Key
@@ -111,6 +112,24 @@ def test_a_device_whose_clock_goes_back_with_every_frame_grows_nothing(tmp_path:
     assert kept == MOST_SHIFTS
     scene.reopen()
     assert scene.recorder.shifts("watch", "hr").newest == made[-1].shift
+
+
+def test_estimates_say_by_how_much_their_ticks_are_ahead_and_begin_anew_where_the_clock_was_set(tmp_path: Path) -> None:
+    scene, alone = Scene(tmp_path / "s.sqlite", 2), Scene(tmp_path / "alone.sqlite", 2)
+    before, after = SymbolFrame(1, -1, 0, b"\1" * 9), SymbolFrame(1, 8, 9, b"\0" * 9, shift=7)
+    scene.record(before, after)
+    alone.record(replace(after, previous=-1))
+
+    def told(here: Scene) -> list[Estimate]:
+        return [decode_estimate(one) for sent in here.store.outbox(0, 9) for one in here.recorder.estimates(sent)]
+
+    assert {(one.shift, one.current_shift) for one in told(scene)} == {(0, 7), (7, 7)}
+    rows = {one.first + i: row for one in told(scene) for i, row in enumerate(one.probabilities)}
+    others = {one.first + i: row for one in told(alone) for i, row in enumerate(one.probabilities)}
+    assert set(rows) == set(range(16))
+    assert {tick: row for tick, row in rows.items() if tick >= 9} == others
+    scene.reopen()
+    assert told(scene)[-1].current == told(alone)[-1].current
 
 
 class Clocked:

@@ -6,7 +6,7 @@ from contract.frames import Estimate, SymbolFrame
 from contract.release_frames import ReleaseFrame
 
 SYMBOL_FRAME = SymbolFrame(7, 99, 104, bytes([0, 1, 3, 1, 2]), 2, bits=2, shift=64)
-ESTIMATE = Estimate(8, 96, ((0.25, 0.75), (0.5, 0.5)), bytes([1, 0]), 105, (0.125, 0.875))
+ESTIMATE = Estimate(8, 96, ((0.25, 0.75), (0.5, 0.5)), bytes([1, 0]), 105, (0.125, 0.875), 64, 65)
 RELEASE_FRAME = ReleaseFrame(
     name="active",
     stream="hr",

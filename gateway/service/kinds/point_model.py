@@ -153,6 +153,7 @@ class MeasureModel:
             tuple(map(tuple, covariances.tolist())),
             tuple(protection),
             tuple(found.log_likelihoods[rows, 0].tolist()),
+            frame.shift,
         )
 
     def _steps(self, first: int, ticks: int) -> list[Transition]:

@@ -122,7 +122,8 @@ class Symbols(Kind[SymbolFrame]):
         if len(current.belief) != run.probabilities.shape[1]:  # from before a change of states
             at_end = self._frames.belief_at(number, run.first + max(len(run.probabilities), 1) - 1)
             current = self._told(place, at_end or newest)
-        return map(encode_estimate, estimate_messages(lag, run, current))
+        shift = min(self._store.shifts(number).at(run.first), run.first)  # where the oldest have been forgotten
+        return map(encode_estimate, estimate_messages(lag, run, current, shift))
 
     def _told(self, place: Place, tracked: Tracked) -> Tracked:
         """A frame with the belief about the states of its stream."""
@@ -145,7 +146,7 @@ class Symbols(Kind[SymbolFrame]):
         return Track(self.lag, model, [] if number is None else self._frames.tail(number, self.lag, tick))
 
 
-def estimate_messages(lag: int, run: Run, current: Tracked) -> Iterator[Estimate]:
+def estimate_messages(lag: int, run: Run, current: Tracked, shift: int = 0) -> Iterator[Estimate]:
     """A run as messages, each within the contract's limits; one without rows if the run has none."""
     rows, states = run.probabilities.shape
     size = min(_MAX_ROWS, max(_MAX_VALUES // states, 1))
@@ -153,4 +154,5 @@ def estimate_messages(lag: int, run: Run, current: Tracked) -> Iterator[Estimate
     for start in range(0, max(rows, 1), size):
         part = run.probabilities[start : start + size]
         likely = part.argmax(axis=1).astype(np.uint8).tobytes() if rows else b""
-        yield Estimate(lag, run.first + start, tuple(map(tuple, part.tolist())), likely, current.frame.last, now)
+        newest = (current.frame.last, now, shift, current.frame.shift)
+        yield Estimate(lag, run.first + start, tuple(map(tuple, part.tolist())), likely, *newest)
