@@ -34,6 +34,8 @@ __all__ = ["FleetPolicy"]
 
 JUDGE_SECONDS = 120.0
 RETRY_SECONDS = 60.0
+TIME_KEPT_SECONDS = 3600
+"""A signed time is on the disk only if it is so much newer than the one there: gateways sign one every few minutes."""
 MOST_WAITING = 16
 _PASSING = frozenset({Reason.NOT_YET_VALID, Reason.STORAGE, Reason.JUDGE, Reason.CONFIG})
 """Reasons that may be gone a minute later, with the same document."""
@@ -65,6 +67,7 @@ class FleetPolicy:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.managed = managed
+        self._kept_time = managed.time
         self._later = later
         self._switch = switch
         self._offer_table = offer_table
@@ -165,9 +168,8 @@ class FleetPolicy:
         topic = next(iter(self._waiting))
         payload = self._waiting.pop(topic)
         self._busy = True
-        threading.Thread(
-            target=self._judge, args=(self._kinds[topic], payload, int(self._now())), name="judge", daemon=True
-        ).start()
+        now = max(int(self._now()), self.managed.time)
+        threading.Thread(target=self._judge, args=(self._kinds[topic], payload, now), name="judge", daemon=True).start()
 
     def _judge(self, kind: str, payload: bytes, now: int) -> None:
         """Ask the judge; in a thread of its own."""
@@ -227,15 +229,20 @@ class FleetPolicy:
             if answer["state"]["version"] < running + (answer["kind"] == "policy"):
                 self._refuse(kind, payload, Reason.REPLAYED, f"version {running} is in force, not in the file of trust")
                 return
-            state = json.dumps(answer["state"])
-            managed = replace(self.managed, time=answer["state"]["time"], stopped=answer["state"]["stopped"])
+            found = answer["state"]
+            if answer["kind"] != "root":  # which forgets the time
+                found = {**found, "time": max(found["time"], self.managed.time)}
+            state = json.dumps(found)
+            managed = replace(self.managed, time=found["time"], stopped=found["stopped"])
             if answer["kind"] == "policy":
                 managed = replace(managed, **{key: answer[key] for key in ("version", "valid_until", "on_expiry")})
                 plans = [StreamPlan.of(policy, sensor) for policy, sensor in answer["plans"]]
                 self._switch(plans, lambda: _store(Path(self.managed.trust), state))
-            else:
+            elif answer["kind"] != "time" or found["time"] >= self._kept_time + TIME_KEPT_SECONDS:
                 _store(Path(self.managed.trust), state)
-            self.managed = managed
+            else:
+                found = {**found, "time": self._kept_time}
+            self.managed, self._kept_time = managed, found["time"]
             if answer["kind"] == "root" and self._newest_refused:  # it may be of keys that were not known yet
                 self._waiting.setdefault(self._policy_topic, self._newest_refused)
         if kind in ("policy", "root"):
