@@ -136,6 +136,7 @@ class Link:
         on_connected: called after every successful connection.
         on_message: called with topic, payload and whether the message was retained.
         on_published: called with the message id, and whether the broker took it, when the broker has answered.
+        certificate_end: of the broker's certificate, in Unix seconds; none without TLS.
         last_error: the newest problem in words, empty while all is well.
         clients: how many there have been; what was under way with one before is lost, and never answered.
     """
@@ -151,6 +152,7 @@ class Link:
     on_message: Callable[[str, bytes, bool], None] = lambda _topic, _payload, _retained: None
     on_published: Callable[[int, bool], None] = lambda _mid, _accepted: None
     last_error: str = field(default="", init=False)
+    certificate_end: float | None = field(default=None, init=False)
     clients: int = field(default=0, init=False)
     _client: GuardedClient | None = field(default=None, init=False)
     _protocol: Literal["5", "3.1.1"] = field(default="5", init=False)
@@ -282,6 +284,9 @@ class Link:
                 self.last_error = f"broker refuses the connection: {reason}"
             return
         self.last_error = ""
+        if isinstance(wrapped := client.socket(), ssl.SSLSocket):
+            found: Any = wrapped.getpeercert() or {}
+            self.certificate_end = float(ssl.cert_time_to_seconds(found["notAfter"]))
         self._largest = getattr(properties, "MaximumPacketSize", None)
         if self.subscriptions:
             client.subscribe([(topic, 1) for topic in self.subscriptions])

@@ -19,7 +19,7 @@ from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import BrokerFolder, Credentials, Settings, check_name, create_broker, open_broker
 from gateway.deployment.units import AGENT, BROKER, GATEWAY
 from gateway.files import new_folder
-from host.certificates import certificates
+from host.checks import certificate_end
 
 if TYPE_CHECKING:
     from contract.policies import AnyPolicy
@@ -423,8 +423,8 @@ def _show_bounds(account: Account, bounds: list[Bound]) -> None:
 
 
 def _show_ends(files: list[Path]) -> None:
-    for one in certificates(files):
-        print(f"{one.file}: the certificate of {one.name} ends on {one.ends:%Y-%m-%d}")
+    for file in files:
+        print(f"{file}: the certificate ends on {datetime.fromtimestamp(certificate_end(file)[1], UTC):%Y-%m-%d}")
 
 
 def _report(out: Path, broker: BrokerFolder, credentials: Credentials, what: str, place: str | None) -> None:

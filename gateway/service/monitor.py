@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from gateway.service.alarms import Alarm, Alarms
 from gateway.service.ingest import Received
 from gateway.service.policies import Catalogue
 from host.asking import Answering, ask
+from host.checks import CERTIFICATE_DAYS
 from mqtt_link import Link
 
 __all__ = ["Monitor", "NotRunningError", "Sources", "asked"]
@@ -35,6 +37,7 @@ _HEALTH_SECONDS = 60.0
 _SILENT_SECONDS = 600.0
 _SILENT_FRAMES = 3
 _AWAY_SECONDS = 30.0
+_CERTIFICATES_SECONDS = 3600.0
 _COUNTED = {
     "store_errors": AlarmCode.STORE,
     "ledger_errors": AlarmCode.LEDGER,
@@ -79,6 +82,7 @@ class Sources(NamedTuple):
         known: devices of which frames are stored; those that have never sent one are not missed.
         round_age: seconds since the worker has finished a round.
         stuck_seconds: age of a round from which the worker is stuck.
+        certificates: ends of certificates, in Unix seconds, by what they are for.
         details: more for those who ask, such as the size of the store.
     """
 
@@ -87,6 +91,7 @@ class Sources(NamedTuple):
     known: Iterable[str]
     round_age: Callable[[], float]
     stuck_seconds: float
+    certificates: Callable[[], Mapping[str, float]]
     details: Callable[[], Mapping[str, Any]]
 
 
@@ -126,6 +131,8 @@ class Monitor:
         self._connected_since: float | None = None
         self._away_since = self._began
         self._health_due = 0.0
+        self._certificates: Mapping[str, float] = {}
+        self._certificates_due = self._began
         self._ending = False
         self._answering: Answering | None = None
         self._thread = threading.Thread(target=self._work, name="gateway-monitor", daemon=True)
@@ -216,6 +223,7 @@ class Monitor:
         if self._sources.round_age() > self._sources.stuck_seconds:
             self.alarms.note(AlarmCode.STUCK, times=0)
         now = self._seconds()
+        self._look_at_certificates(now)
         if not self._link.connected:
             self._connected_since = None
             if now - self._away_since > _AWAY_SECONDS:
@@ -225,6 +233,19 @@ class Monitor:
             self._connected_since = self._health_due = now
         self._away_since = now
         self._look_for_silence(now, self._connected_since)
+
+    def _look_at_certificates(self, now: float) -> None:
+        if now >= self._certificates_due:
+            self._certificates = dict(self._sources.certificates())
+            self._certificates_due = now + _CERTIFICATES_SECONDS
+        for name, end in self._certificates.items():
+            if end - self._wall() < CERTIFICATE_DAYS * 86_400:
+                detail = f"ends at {datetime.fromtimestamp(end, UTC):%Y-%m-%d %H:%M} UTC"
+                self.alarms.note(AlarmCode.CERTIFICATE, name, detail, times=0)
+
+    def connected(self) -> None:
+        """There is a new connection: the broker may have lost what is said here, and have another certificate."""
+        self._health_due = self._certificates_due = 0.0
 
     def _look_for_silence(self, now: float, connected: float) -> None:
         """A device is missed if its last frame is long ago, and there has been a connection for as long."""

@@ -9,6 +9,7 @@ is started anew, looks at its files then, and lives on or says what to do. Nobod
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import sqlite3
@@ -51,6 +52,7 @@ from gateway.service.release_setup import Releases, ledger_beside, open_releases
 from gateway.service.retention import Keep, Retention
 from gateway.service.store import Store, estimates_waiting, hold_store
 from gateway.service.table_sender import TableSender
+from host.checks import certificate_end
 from host.database import is_full, is_lost
 from host.held_files import FileLostError
 from host.systemd import Notifier
@@ -215,7 +217,19 @@ class Gateway:
         """What the monitor looks at."""
         known = [device for device in catalogue.names() if self._recorder.has_frames(device)]
         age, details = (lambda: time.monotonic() - self._last_round), self._details
-        return Sources(catalogue, self.counters, known, age, _STUCK_SECONDS, details)
+        return Sources(catalogue, self.counters, known, age, _STUCK_SECONDS, self._certificates, details)
+
+    def _certificates(self) -> dict[str, float]:
+        """When the certificates end by which the gateway and the broker know each other."""
+        broker, enrolled = self._settings.broker, self._settings.enrolled
+        files = {"authority": broker.ca_file, "gateway": broker.cert_file}
+        files["operator"] = None if enrolled is None else enrolled.operator.cert_file
+        found = {} if self._link.certificate_end is None else {"broker": self._link.certificate_end}
+        for name, file in files.items():
+            if file is not None:
+                with contextlib.suppress(OSError, ValueError):  # without them there is no connection, which is said
+                    found[name] = certificate_end(Path(file))[1]
+        return found
 
     def _details(self) -> dict[str, object]:
         """For those who ask: what only the gateway itself knows."""
@@ -361,6 +375,7 @@ class Gateway:
 
     def _connected(self) -> None:
         """The broker may have come back without what was retained: it is told again."""
+        self._monitor.connected()
         begun_anew, self._clients = self._link.clients != self._clients, self._link.clients
         self._contradictions.connected()
         if self._enrolled is not None:

@@ -17,7 +17,11 @@ from tests.support.brokers import PATIENCE, wait_until
 from tests.support.shipped import Shipped
 from tests.support.whole_fleet import WholeFleet
 
-READERS = {"dashboard": {"status", "release"}, "ring": {"root", "time"}, "operator": {"policy_set", "policy_status"}}
+READERS = {
+    "dashboard": {"status", "release"},
+    "ring": {"root", "time"},
+    "operator": {"policy_set", "policy_status", "health"},
+}
 DEADLINE = 120.0
 """Seconds until all is there again, of which clients wait 1 to reconnect, and the operator 5 to hear what there is."""
 

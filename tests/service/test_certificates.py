@@ -1,0 +1,49 @@
+"""A certificate near its end is an alarm, whether it is the broker's, the gateway's own or the authority's."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from contract.health import AlarmCode
+from gateway.deployment.broker_files import open_broker
+from gateway.service import Gateway, GatewaySettings
+from tests.support.brokers import wait_until
+from tests.support.scenes import policy, write_policies
+from tests.support.shipped import Shipped
+
+
+@pytest.mark.parametrize(("days", "mutual"), [(40, True), (20, False), (20, True)])
+def test_a_certificate_near_its_end_is_an_alarm(tmp_path: Path, days: int, mutual: bool) -> None:
+    broker = Shipped(tmp_path / "deployed", mutual=mutual)
+    folder = open_broker(broker.folder)
+    folder.settings = folder.settings.model_copy(update={"days": days})
+    folder._keep(())
+    folder.renew(datetime.now(UTC))
+    broker.add("gateway", "gateway")
+    policies = write_policies(tmp_path / "policies", [policy(1)])
+    with broker:
+        gateway = Gateway(GatewaySettings("home", broker.address("gateway"), tmp_path / "store.sqlite", policies))
+        gateway.start()
+        try:
+            wait_until(lambda: set(gateway._monitor._certificates) >= {"broker", "authority"})
+            expected = set() if days > 30 else {"broker", "gateway"} if mutual else {"broker"}
+            wait_until(lambda: near_their_end(gateway) == expected, "the alarms")
+            if days > 30:
+                assert gateway._certificates()["broker"] - datetime.now(UTC).timestamp() < days * 86_400
+                return
+            folder = open_broker(broker.folder)
+            folder.settings = folder.settings.model_copy(update={"days": 365})
+            folder.renew(datetime.now(UTC) + timedelta(hours=1))
+            broker.restart()  # the gateway sees the new one when it connects
+            wait_until(lambda: gateway._certificates()["broker"] - datetime.now(UTC).timestamp() > 300 * 86_400)
+        finally:
+            gateway.stop()
+
+
+def near_their_end(gateway: Gateway) -> set[str]:
+    """What the alarms about certificates are about."""
+    alarms = gateway._monitor.health().alarms
+    return {name for alarm in alarms if alarm.code == AlarmCode.CERTIFICATE for name in alarm.names}
