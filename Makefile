@@ -1,4 +1,4 @@
-.PHONY: demo demo-location test quick soak bench lint setup-demo setup-test
+.PHONY: demo demo-location test quick soak bench constraints lint setup-demo setup-test
 
 # Tests wait more than they compute: two at a time take half as long.
 TWO = -n 2 --dist worksteal
@@ -38,6 +38,10 @@ bench:
 	.venv/bin/python benchmarks/privacy.py
 	.venv/bin/python benchmarks/dphmm.py
 	.venv/bin/python benchmarks/real.py
+
+# Asks the package index for versions and hashes; its address is written nowhere.
+constraints: setup-test
+	.venv/bin/python deploy/constraints.py
 
 lint: setup-test
 	.venv/bin/ruff check .

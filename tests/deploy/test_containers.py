@@ -59,8 +59,35 @@ def test_docker_accepts_the_compose_file(tmp_path: Path) -> None:
     (tmp_path / "gateway" / "gateway.env").write_text("FUGU_FLEET=home\n")
     command = [docker, "compose", "-f", CONTAINER / "compose.yaml", "config", "--quiet"]
     environment = {"FUGU_FOLDER": str(tmp_path), "FUGU_USER": "1000:1000", "PATH": "/usr/bin:/usr/local/bin"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    digests = dict.fromkeys(("PYTHON_DIGEST", "MOSQUITTO_DIGEST"), f"sha256:{'0' * 64}")
+    done = subprocess.run(command, capture_output=True, text=True, env=environment | digests)
     assert done.returncode == 0, done.stderr
+    for missing in digests:
+        given = {name: digest for name, digest in digests.items() if name != missing}
+        assert subprocess.run(command, capture_output=True, env=environment | given).returncode != 0
+
+
+def test_no_image_is_named_by_a_tag_that_may_be_another_one_tomorrow(compose: dict[str, Any]) -> None:
+    assert re.fullmatch(
+        r"docker\.io/library/[a-z-]+@\$\{MOSQUITTO_DIGEST:\?.+\}", compose["services"]["broker"]["image"]
+    )
+    for name, file in (("gateway", "Containerfile.gateway"), ("device", "Containerfile.edge")):
+        assert compose["services"][name]["build"]["args"]["PYTHON_DIGEST"].startswith("${PYTHON_DIGEST:?")
+        text = (CONTAINER / file).read_text()
+        assert re.findall(r"^ARG (.*)$", text, re.MULTILINE) == ["PYTHON_DIGEST"], "there is no default"
+        images = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+        assert set(images) == {"docker.io/library/python@${PYTHON_DIGEST}"}
+
+
+@pytest.mark.parametrize("name", ["edge", "gateway"])
+def test_images_hold_only_packages_whose_hashes_are_known(name: str) -> None:
+    installs = re.findall(r"^RUN \S+/pip (.*)$", (CONTAINER / f"Containerfile.{name}").read_text(), re.MULTILINE)
+    assert installs == [
+        f"install --no-cache-dir --no-deps --require-hashes -r /src/build.txt -r /src/{name}.txt",
+        "install --no-cache-dir --no-deps --no-build-isolation /src",
+    ]
+    for file in ("build", name):
+        assert (ROOT / "deploy" / "constraints" / f"{file}.txt").exists()
 
 
 @pytest.mark.parametrize("name", ["Containerfile.edge", "Containerfile.gateway"])
