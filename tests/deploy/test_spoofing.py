@@ -1,0 +1,64 @@
+"""Everybody tries to speak on everybody's topics: only who a topic belongs to is let through."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import pytest
+
+from tests.support.shipped import DENIED, Shipped
+
+OF_A_DEVICE = (
+    "status",
+    "symbols/hr",
+    "symbols/other",
+    "window/hr",
+    "window/other",
+    "policy/status",
+    "policy/set",
+    "committed",
+    "table/hr",
+    "stop",
+    "anything",
+)
+OF_THE_FLEET = (
+    "estimate/watch/hr",
+    "release/public/active",
+    "release/site/active",
+    "time",
+    "root",
+    "health",
+    "anything",
+)
+TOPICS = [
+    *(f"fugu/2/home/{name}/{kind}" for name in ("watch", "ring", "stranger", "gateway") for kind in OF_A_DEVICE),
+    *(f"fugu/2/home/{kind}" for kind in OF_THE_FLEET),
+    *(f"fugu/2/other/{kind}" for kind in ("watch/symbols/hr", "watch/status", "time", "root")),
+    *("fugu/1/home/watch/symbols/hr", "fugu/2/home", "watch/symbols/hr", "anything"),
+]
+OWN = {
+    "watch": ["fugu/2/home/watch/" + kind for kind in ("status", "symbols/hr", "window/hr", "policy/status")],
+    "ring": ["fugu/2/home/ring/" + kind for kind in ("status", "symbols/hr", "window/hr", "policy/status")],
+    "gateway": [
+        *("fugu/2/home/*/" + kind for kind in ("committed", "table/hr", "stop")),
+        *("fugu/2/home/" + kind for kind in ("estimate/*", "release/*", "time", "health")),
+    ],
+    "operator": ["fugu/2/home/*/policy/set", "fugu/2/home/root"],
+    "gateway-rollout": ["fugu/2/home/*/policy/set", "fugu/2/home/root"],
+    "site": [],
+    "public": [],
+}
+"""What each account may publish; of the gateway not what lies under its own name."""
+
+
+@pytest.mark.long
+def test_hundreds_of_spoofed_publications_are_refused(fleet: Shipped) -> None:
+    refused = 0
+    for name, own in OWN.items():
+        for topic in TOPICS:
+            mine = any(fnmatchcase(topic, pattern) for pattern in own)
+            mine = mine and not (name == "gateway" and topic.startswith("fugu/2/home/gateway/"))
+            reason = fleet.publish(name, topic, b"", retain=True)
+            assert reason == (0 if mine else DENIED), (name, topic)
+            refused += not mine
+    assert refused > 300
