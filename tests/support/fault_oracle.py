@@ -13,8 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-
-import numpy as np
+from itertools import pairwise
 
 from contract.frames import SymbolFrame, decode_symbols
 from contract.release_frames import ReleaseFrame, decode_release
@@ -83,7 +82,7 @@ def judge(world: World) -> Verdict:
     for name, device in devices.items():
         with closing(Outbox(world.disks[name].folder / "outbox.sqlite", "home", name)) as outbox:
             device.kept, device.windows_kept = symbol_frames(outbox), window_frames(outbox)
-        _judge_device(name, device, verdict)
+        _judge_device(name, device, world.healed, verdict)
     with closing(Ledger(world.ledger, create=False)) as ledger:
         _judge_releases(releases, ledger, verdict)
     _judge_ledger(world, verdict)
@@ -98,7 +97,7 @@ def _load(store: Store, name: str, device: _Device) -> None:
         device.windows_stored = store.windows.within(number, 0, 2**53)
 
 
-def _judge_device(name: str, device: _Device, verdict: Verdict) -> None:
+def _judge_device(name: str, device: _Device, healed: int, verdict: Verdict) -> None:
     problems, figures = verdict.problems, verdict.figures
     symbols: dict[int, int] = {}
     for frame in (*device.said, *device.stored, *device.kept):
@@ -112,7 +111,18 @@ def _judge_device(name: str, device: _Device, verdict: Verdict) -> None:
             problems.append(f"{name}: the frame of ticks {frame.first}..{frame.last} was sent and is nowhere")
     figures["frames stored"] += len(device.stored)
     stored = {(frame.first, frame.symbols) for frame in device.stored}
-    figures["frames that wait"] += sum((frame.first, frame.symbols) not in stored for frame in device.kept)
+    waiting = [frame for frame in device.kept if (frame.first, frame.symbols) not in stored]
+    figures["frames that wait"] += len(waiting)
+    for frame in waiting:
+        if frame.last - frame.shift <= healed:
+            problems.append(f"{name}: the frame of ticks {frame.first}..{frame.last} waits, although all is well")
+    every = sorted({(frame.first, frame.shift) for frame in (*device.said, *device.stored, *device.kept)})
+    problems += [
+        f"{name}: the shift falls from {before[1]} to {after[1]} at tick {after[0]}"
+        for before, after in pairwise(every)
+        if after[1] < before[1]
+    ]
+    figures["shifts"] += len({shift for _, shift in every}) - 1
     problems += _breaks(name, [(f.previous, f.first, f.last) for f in (*device.stored, *device.kept)])
     counted: dict[int, tuple[int, ...]] = {}
     for window in (*device.windows_said, *device.windows_stored, *device.windows_kept):
@@ -150,11 +160,13 @@ def _judge_releases(releases: dict[bytes, str], ledger: Ledger, verdict: Verdict
         if entry is None or entry.payload != payload:
             problems.append(f"{releases[payload]}: what was published of tick {frame.first} is not in the ledger")
             continue
-        charges = ledger.charges(frame.entry)
+        charges, shifts = ledger.charges(frame.entry), ledger.shifts(frame.entry)
         if frame.audience != SITE:
             problems += _uncharged(frame, charges)
             for device, units in charges.items():
-                told[Key(device, frame.stream, frame.audience)].append((frame.first, frame.last, units))
+                told[Key(device, frame.stream, frame.audience)].append(
+                    (frame.first + shifts[device], frame.last + shifts[device], units)
+                )
     for key, spans in told.items():
         problems += _under_counts(key, spans, ledger)
 
@@ -168,16 +180,20 @@ def _uncharged(frame: ReleaseFrame, charges: dict[str, int]) -> list[str]:
 
 
 def _under_counts(key: Key, spans: Sequence[tuple[int, int, int]], ledger: Ledger) -> list[str]:
-    """Ticks of an account of which more was published than the ledger has charged; added up tick by tick."""
-    end = max(last for _, last, _ in spans) + 1
-    published, charged = np.zeros(end + 1, dtype=object), np.zeros(end + 1, dtype=object)
+    """Where more was published of an account's ticks than the ledger has charged; added up change by change."""
+    more: dict[int, int] = defaultdict(int)
     for first, last, units in spans:
-        published[first] += units
-        published[last + 1] -= units
-    for run in ledger.spent(key, 0, end - 1):
-        charged[run.first : min(run.last, end - 1) + 1] += run.charge
-    under = np.flatnonzero(np.cumsum(published)[:-1] > charged[:-1])
-    return [f"{key}: {len(under)} ticks from {under[0]} on are charged less than was published"] if len(under) else []
+        more[first] += units
+        more[last + 1] -= units
+    for run in ledger.spent(key, 0, max(more)):
+        more[run.first] -= run.charge
+        more[run.last + 1] += run.charge
+    beyond = 0
+    for tick in sorted(more):
+        beyond += more[tick]
+        if beyond > 0:
+            return [f"{key}: ticks from {tick} on are charged less than was published"]
+    return []
 
 
 def _judge_ledger(world: World, verdict: Verdict) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from contract.frames import decode_committed, decode_symbols
+from contract.frames import StreamCommit, SymbolFrame, decode_committed, decode_symbols
 from contract.topics import parse_topic
 from contract.windows import Window
 from gateway.fleet import Registry
@@ -92,6 +92,15 @@ def disks_can_be_small() -> bool:
         return False
     probe = ["unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=1m none /mnt && mount -o remount,size=512k /mnt"]
     return subprocess.run(probe, capture_output=True).returncode == 0
+
+
+_decoded = cache(decode_symbols)
+
+
+def _covers(commit: StreamCommit, frame: SymbolFrame) -> bool:
+    """Whether a watermark says that a frame is durable."""
+    missing = any(gap.after < frame.last and gap.through > frame.previous for gap in commit.gaps)
+    return frame.last <= commit.through and not missing
 
 
 class Disk:
@@ -178,14 +187,15 @@ class Program:
             self._process.wait()
             self._process = None
 
-    def stop(self, patience: float) -> int:
-        """End it in order; returns its exit code."""
+    def end(self) -> None:
+        """Ask it to end in order, and not to come back."""
         self._wanted = False
-        process, self._process = self._process, None
-        if process is None:
-            return 0
-        process.terminate()
-        return process.wait(patience)
+        if self._process is not None:
+            self._process.terminate()
+
+    def ended(self, patience: float) -> int:
+        """Wait until it has; returns its exit code."""
+        return 0 if self._process is None else self._process.wait(patience)
 
     def signal(self, number: int) -> None:
         """Send it a signal, if it runs."""
@@ -218,6 +228,9 @@ class World:
         period_us: of their ticks, which stand for seconds.
         frame_ticks: how many are sent together.
         window_ticks: over how many there are counts, by devices and in releases.
+
+    Attributes:
+        healed: the tick at which all faults were over.
     """
 
     def __init__(
@@ -226,6 +239,7 @@ class World:
         self.folder = folder
         self.names = [f"d{number:02}" for number in range(devices)]
         self.period_us = period_us
+        self.healed = -1
         self.window_ticks = window_ticks
         self.epoch_us = time.time_ns() // 1000
         self.broker = Shipped(folder)
@@ -309,10 +323,11 @@ class World:
         (folder / "agent.toml").write_text(
             f'fleet = "home"\ndevice = "{name}"\noutbox = "{disk.folder}/outbox.sqlite"\n'
             f'enrolment = "enrolment.json"\ntrust = "{disk.folder}/trust.json"\nstatus_seconds = 1.0\n'
-            f'drain_seconds = 60.0\n[broker]\nhost = "127.0.0.1"\nport = {line.port}\nusername = "{name}"\n'
+            f'drain_seconds = 20.0\n[broker]\nhost = "127.0.0.1"\nport = {line.port}\nusername = "{name}"\n'
             'password_file = "password"\nca_file = "ca.pem"\nkeepalive = 5\nmax_backoff = 1\n'
             '[[streams]]\nstream = "hr"\n'
             f'sensor = {{kind = "replay", file = "{self.folder}/readings.csv"}}\n'
+            "[clock]\ntrusted = true\nconfirm_seconds = 1\n"
         )
         environment = {}
         if clocks_can_be_set():
@@ -345,6 +360,10 @@ class World:
         words += ["--releases", releases, "--ledger", self.ledger]
         command = [sys.executable, "-m", "fugu", "gateway", "run", *map(str, words)]
         self.programs[GATEWAY] = Program(command, self.folder / "gateway.log", disk.was_full)
+
+    def now_tick(self) -> int:
+        """The tick that has come last, by a clock that is right."""
+        return (time.time_ns() // 1000 - self.epoch_us) // self.period_us
 
     def set_clock(self, name: str, ahead: float) -> None:
         """Let a device's clock be so many seconds ahead of the right time."""
@@ -394,24 +413,37 @@ class World:
             registry.close()
 
     def recover(self) -> None:
-        """Wait until all is well again: what every device had sent is durable, and it goes on; then end in order."""
-        sent = {name: self._newest_sent(name) for name in self.names}
+        """Wait until all is well again: what has been sent of ticks that have come is durable, and it goes on.
+
+        Then end everything in order.
+        """
+        self.healed = healed = self.now_tick()
         for name in self.names:
-            wait_until(lambda name=name: self._went_on(name, sent[name]), f"{name} to go on after tick {sent[name]}")  # type: ignore[misc]
-        for name in [*self.names, GATEWAY]:
-            code = self.programs[name].stop(PATIENCE)
-            assert code == 0, f"{name}: {code}, {self.programs[name].log.read_text()[-2000:]}"
+            wait_until(lambda name=name: self._went_on(name, healed), f"{name} to go on after tick {healed}")  # type: ignore[misc]
+        for names in (self.names, [GATEWAY]):
+            for name in names:
+                self.programs[name].end()
+            for name in names:
+                code = self.programs[name].ended(PATIENCE)
+                assert code == 0, f"{name}: {code}, {self.programs[name].log.read_text()[-2000:]}"
 
-    def _newest_sent(self, name: str) -> int:
-        ticks = [decode_symbols(payload).last for topic, payload in list(self.line(name).said) if "/symbols/" in topic]
-        return max(ticks, default=-1)
-
-    def _went_on(self, name: str, tick: int) -> bool:
-        """Whether what was sent up to a tick is durable, and more."""
+    def _went_on(self, name: str, healed: int) -> bool:
+        """Whether what a device has said of ticks that have come is durable, and some of it is of a tick after one."""
         self.supervise()
-        said = [one for up, one in list(self.line(name).lately) if not up and one.topic.endswith("/committed")]
-        found = [one for message in said[-5:] for one in decode_committed(message.payload).streams]
-        return any(one.stream == "hr" and one.through > tick and not one.gaps for one in found)
+        line = self.line(name)
+        said = [one for up, one in list(line.lately) if not up and one.topic.endswith("/committed")]
+        found = [
+            one for message in said[-5:] for one in decode_committed(message.payload).streams if one.stream == "hr"
+        ]
+        if not found:
+            return False
+        frames = [_decoded(payload) for topic, payload in list(line.said) if "/symbols/" in topic]
+        now = self.now_tick()
+        come = [frame for frame in frames if frame.last - frame.shift <= now]
+        durable = [frame for frame in come if _covers(found[-1], frame)]
+        if any(frame not in durable for frame in come if frame.last - frame.shift <= healed):
+            return False
+        return any(frame.first - frame.shift > healed for frame in durable)
 
     def _in_force(self, registry: Registry, name: str) -> bool:
         self.supervise()

@@ -41,6 +41,5 @@ def run(folder: Path, seed: int, *, devices: int, period_us: int, faults: int, s
         verdict = judge(world)
     print(verdict)
     assert not verdict.problems, str(verdict)
-    assert verdict.figures["frames that wait"] == 0, str(verdict)
     assert verdict.figures["ticks"] > seconds * 1e6 / period_us * devices / 4, f"hardly anything happened: {verdict}"
     assert verdict.figures["releases published"] > 0, str(verdict)
