@@ -11,16 +11,13 @@ that runs while they are off. An anchor is kept for as long as the machine runs,
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from edge_agent.plan import ClockSettings
+from host import clock as machine
 from host.wake import Wake
 
 __all__ = ["SMALL_US", "Anchor", "Clock", "DeviceClock", "SystemClock"]
@@ -31,9 +28,6 @@ _FOLLOWED = 2000
 """A difference changes by at most one part in so many of the time that passes."""
 _NEAR_US = 300_000_000
 """The signed time may be so old: gateways sign one every five minutes, and the broker keeps it."""
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-_SYNCHRONISED = Path("/run/systemd/timesync/synchronized")
-_UNSYNCHRONISED = 0x40
 _BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -68,44 +62,16 @@ class SystemClock:
         return time.clock_gettime_ns(_BOOTTIME) // 1000
 
     def synchronised(self) -> bool:
-        """What the kernel, or systemd's client of NTP, says; where neither is asked for, it is believed."""
-        if not sys.platform.startswith("linux"):
-            return True
-        return _SYNCHRONISED.exists() or _kernel_synchronised()
+        """What the kernel, or systemd's client of NTP, says."""
+        return machine.synchronised()
 
     def boot(self) -> str:
-        """The kernel's name for the time since it was started."""
-        with suppress(OSError):
-            return _BOOT.read_text().strip()
-        return ""
+        """The name of the time since the machine was switched on."""
+        return machine.boot()
 
     def wait(self, wake: Wake, seconds: float) -> None:
         """Wait until woken, or some seconds have passed."""
         wake.wait(seconds)
-
-
-class _Timex(ctypes.Structure):
-    """The beginning of the kernel's `struct timex`, and room for the rest."""
-
-    _fields_ = (
-        ("modes", ctypes.c_uint),
-        ("offset", ctypes.c_long),
-        ("freq", ctypes.c_long),
-        ("maxerror", ctypes.c_long),
-        ("esterror", ctypes.c_long),
-        ("status", ctypes.c_int),
-        ("rest", ctypes.c_char * 256),
-    )
-
-
-def _kernel_synchronised() -> bool:
-    """Whether the kernel's clock is being steered; see adjtimex(2). Where that may not be asked, it is not."""
-    found = _Timex()
-    try:
-        answer = ctypes.CDLL(None).adjtimex(ctypes.byref(found))
-    except (OSError, AttributeError):
-        return False
-    return answer >= 0 and not found.status & _UNSYNCHRONISED
 
 
 class Anchor(NamedTuple):

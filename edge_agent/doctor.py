@@ -22,6 +22,7 @@ from edge_agent.enrolled import open_trust
 from edge_agent.plan import AgentPlan
 from host import checks
 from host.checks import Finding
+from host.clock import synchronised
 from mqtt_link import Broker
 from mqtt_link.probe import probe
 
@@ -43,7 +44,7 @@ def examine(path: Path) -> list[Finding]:
         ConfigError: the configuration cannot be read.
     """
     config = read_config(path)
-    found = [*checks.versions(), checks.randomness(), checks.clock(time.time(), checks.synchronised())]
+    found = [*checks.versions(), checks.randomness(), checks.clock(time.time(), synchronised())]
     try:
         plan = check_in_child(path)()
     except FuguError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib.metadata
 import os
 import re
@@ -30,7 +29,6 @@ __all__ = [
     "lines",
     "private_file",
     "randomness",
-    "synchronised",
     "unit",
     "versions",
 ]
@@ -43,8 +41,6 @@ _LOW_BYTES, _NO_BYTES = 256 << 20, 16 << 20
 _FEW_FILES = 100
 _RANDOM_BYTES = 4096
 _ODD_BITS = 543  # six standard deviations of the ones in so many fair bits
-_TIMESYNC = Path("/run/systemd/timesync/synchronized")
-_UNSYNCHRONISED = 5  # TIME_ERROR, of adjtimex(2)
 _VOLATILE = frozenset({"tmpfs", "ramfs"})
 _DISTRIBUTION = "fugu-edge"
 _REMEDIES = {
@@ -88,14 +84,6 @@ def randomness(read: Callable[[int], bytes] = lambda count: os.getrandom(count, 
     if first == second or abs(ones - 4 * len(first)) > _ODD_BITS or len(first) != _RANDOM_BYTES:
         return Finding("randomness", "FAIL", f"{ones} ones in {8 * len(first)} bits is not random: trust no guarantee")
     return Finding("randomness", "ok", "the kernel gives it without waiting")
-
-
-def synchronised() -> bool:
-    """Whether the system's clock is steered by a time server, as far as the system says."""
-    try:
-        return _TIMESYNC.exists() or _adjtimex() != _UNSYNCHRONISED
-    except (OSError, AttributeError):
-        return False
 
 
 def clock(now: float, is_synchronised: bool) -> Finding:
@@ -279,13 +267,6 @@ def _fits(version: str, limit: str) -> bool:
 def _numbers(version: str) -> tuple[int, ...]:
     found = re.match(r"[0-9]+(\.[0-9]+)*", version)
     return tuple(int(part) for part in found[0].split(".")) if found else ()
-
-
-def _adjtimex() -> int:
-    answer = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))  # all zero: it only asks
-    if answer < 0:
-        raise OSError("adjtimex")
-    return int(answer)
 
 
 def _file_system(folder: Path, mounts: Path) -> str:

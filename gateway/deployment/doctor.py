@@ -24,6 +24,7 @@ from gateway.service.monitor import NotRunningError, asked
 from gateway.service.policies import Catalogue
 from host import checks
 from host.checks import Finding, Verdict
+from host.clock import synchronised
 from mqtt_link import Broker
 from mqtt_link.probe import probe
 
@@ -85,7 +86,7 @@ def installed(folder: Path, store: Path | None) -> Installation:
 
 def examine(found: Installation) -> list[Finding]:
     """Look at everything that there is."""
-    findings = [*checks.versions(), checks.randomness(), checks.clock(time.time(), checks.synchronised())]
+    findings = [*checks.versions(), checks.randomness(), checks.clock(time.time(), synchronised())]
     findings += [checks.private_file(file) for file in found.secrets]
     if found.policies is not None:
         findings += _policies(found.policies, found.fleet, time.time())

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.deployment.units import DeploymentError, unit
+from host.clock import BOOT_VARIABLE
 from mqtt_link import Subscription, SymbolReading
 from tests.support.brokers import PATIENCE
 from tests.support.command import Fugu
@@ -147,3 +148,12 @@ def analyzer() -> str:
     if found is None:
         pytest.skip("systemd-analyze is missing")
     return found
+
+
+def test_an_agent_can_ask_whether_its_clock_is_synchronised_and_set_none() -> None:
+    """What protects clocks also forbids to ask; without the capability, to ask is all that the call can do."""
+    lines = (ROOT / "deploy" / "systemd" / "fugu-agent.service").read_text().splitlines()
+    assert lines.index("SystemCallFilter=adjtimex") > lines.index("SystemCallFilter=@system-service")
+    assert "CapabilityBoundingSet=" in lines
+    assert not any(line.startswith("ProtectClock") for line in lines)
+    assert any(f"{BOOT_VARIABLE}=%b" in line for line in lines), "the kernel's name for its start is hidden from it"

@@ -26,9 +26,9 @@ PERIOD_US = 50_000
 YEAR = 365 * 86400
 UNSYNCHRONISED = """
 import pathlib, sys
-import edge_agent.device_clock as clock
-clock._SYNCHRONISED = pathlib.Path(sys.argv.pop())
-clock._kernel_synchronised = lambda: False
+import host.clock as clock
+clock._TIMESYNC = pathlib.Path(sys.argv.pop())
+clock._steered = lambda: False
 from edge_agent.__main__ import main
 sys.exit(main())
 """
