@@ -79,6 +79,7 @@ def written(saving: str, frames: int) -> float:
                 watch.publish(topic, os.urandom(FRAME))
             while len(acknowledged) < frames:
                 time.sleep(0.001)
+            assert all(acknowledged), "the broker denies it"
             running = _written(broker.pid) - before
             watch.stop()
             broker.terminate()
@@ -88,7 +89,8 @@ def written(saving: str, frames: int) -> float:
 
 def _account(folder: Path, deployed: BrokerFolder, role: str) -> Broker:
     """Add an account; how it connects."""
-    account = Account(name="gateway", role="gateway") if role == "gateway" else Account(name=role, role="device")
+    device = Account(name=role, role="device", streams=("heart-rate",))
+    account = Account(name="gateway", role="gateway") if role == "gateway" else device
     made = deployed.add(account, datetime.now(UTC))
     files = made.write(folder, f"{role}-")
     broker = Broker("127.0.0.1", deployed.settings.port, ca_file=str(deployed.path / "ca.pem"), max_backoff=1)
