@@ -16,7 +16,6 @@ sequence, `{stream}/{window}`, by index.
 from __future__ import annotations
 
 import hashlib
-import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,35 +24,16 @@ from pathlib import Path
 from contract.errors import FuguError, Reason
 from contract.frames import Gap
 from contract.window_frames import WindowFrame, encode_window, sequence_name
-from edge_agent.binding import BINDING_SCHEMA, BindingError, bind
+from edge_agent.binding import BindingError, bind
 from edge_agent.device_clock import Anchor
-from edge_agent.kept_frames import FRAMES_SCHEMA, Keeping, KeptFrame, KeptFrames
+from edge_agent.kept_frames import Keeping, KeptFrame, KeptFrames
 from edge_agent.open_frame import OpenFrame
+from edge_agent.outbox_file import OutboxError, forgetting_what_is_new, known_stream, known_window, open_outbox
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.window import ClosedWindow
-from host.database import OUTBOX, open_database, transaction
+from host.database import transaction
 
-__all__ = ["Outbox", "OutboxError", "OutboxFullError"]
-
-_SCHEMA = f"""
-    CREATE TABLE device (fleet TEXT NOT NULL, device TEXT NOT NULL, salt BLOB NOT NULL, counter TEXT NOT NULL,
-        watermark_key BLOB NOT NULL);
-    CREATE TABLE streams (
-        stream TEXT PRIMARY KEY, epoch_us INTEGER NOT NULL, period_us INTEGER NOT NULL,
-        reserved INTEGER NOT NULL, last_framed INTEGER NOT NULL,
-        shift INTEGER NOT NULL, since INTEGER NOT NULL) WITHOUT ROWID;
-    CREATE TABLE anchor (boot TEXT NOT NULL, offset_us INTEGER NOT NULL);
-    CREATE TABLE pending (
-        stream TEXT NOT NULL, tick INTEGER NOT NULL, output BLOB NOT NULL, version INTEGER NOT NULL,
-        frame_ticks INTEGER NOT NULL, bits INTEGER NOT NULL, PRIMARY KEY (stream, tick)) WITHOUT ROWID;
-    CREATE TABLE windows (
-        stream TEXT NOT NULL, window TEXT NOT NULL, start INTEGER NOT NULL, length INTEGER NOT NULL,
-        stride INTEGER NOT NULL, last_index INTEGER NOT NULL, PRIMARY KEY (stream, window)) WITHOUT ROWID;
-    {BINDING_SCHEMA}{FRAMES_SCHEMA}"""
-
-
-class OutboxError(FuguError, reason=Reason.OUTBOX):
-    """The outbox cannot be opened, or belongs to somebody else."""
+__all__ = ["Outbox", "OutboxFullError"]
 
 
 class OutboxFullError(FuguError, reason=Reason.OUTBOX):
@@ -77,36 +57,13 @@ class Outbox:
         self.path = Path(path)
         self._by_tick = keeping is not None and keeping.by_tick
         self._open: dict[str, OpenFrame] = {}
-        self._db = open_database(
-            self.path,
-            OUTBOX,
-            _SCHEMA,
-            OutboxError,
-            wait_seconds=2.0,
-            settings=("page_size=512", "locking_mode=EXCLUSIVE", "synchronous=NORMAL", "cache_size=-256"),
-            shown=str(path),
-            in_use=f"outbox {path} is in use by another agent that runs: stop that one, "
-            "or give this one an outbox and a device name of its own",
-        )
+        self._db, self.counter = open_outbox(self.path, fleet, device)
+        self._stored_counter = self.counter
         try:
-            self._belong_to(fleet, device)
             self.frames = KeptFrames(self._db, keeping or Keeping())
         except sqlite3.Error as error:
-            self.close()
+            self._db.close()
             raise OutboxError(f"cannot open the outbox {path}: {error}") from None
-        except OutboxError:
-            self.close()
-            raise
-
-    def _belong_to(self, fleet: str, device: str) -> None:
-        with transaction(self._db):
-            if self._db.execute("SELECT 1 FROM device").fetchone() is None:
-                salt = secrets.token_bytes(16)
-                self._db.execute("INSERT INTO device VALUES (?, ?, ?, '0', X'')", (fleet, device, salt))
-            *owner, counter = self._db.execute("SELECT fleet, device, counter FROM device").fetchone()
-        if owner != [fleet, device]:
-            raise OutboxError(f"outbox {self.path} belongs to {owner[0]}/{owner[1]}, not to {fleet}/{device}")
-        self.counter = self._stored_counter = int(counter)
 
     def bind(self, found: frozenset[tuple[str, str]], *, moved: bool = False) -> None:
         """Belong to one machine: see `edge_agent.binding`.
@@ -152,23 +109,8 @@ class Outbox:
         Raises:
             OutboxError: if the stream's clock has changed: its ticks would mean other moments than before.
         """
-        row = self._db.execute(
-            "SELECT epoch_us, period_us, reserved, last_framed, shift, since FROM streams WHERE stream = ?",
-            (plan.stream,),
-        ).fetchone()
-        if row is None:
-            row = plan.epoch_us, plan.period_us, -1, -1, 0, 0
-            self._db.execute("INSERT INTO streams VALUES (?, ?, ?, ?, ?, ?, ?)", (plan.stream, *row))
-        if row[:2] != (plan.epoch_us, plan.period_us):
-            raise OutboxError(f"the clock of stream {plan.stream} has changed: give the stream a new name")
-        if plan.stream not in self._open:
-            self._open[plan.stream] = frame = OpenFrame(row[2], row[2], *row[3:])
-            for pending in self._db.execute(
-                "SELECT tick, output, version, frame_ticks, bits FROM pending WHERE stream = ? ORDER BY tick",
-                (plan.stream,),
-            ):
-                frame.take(*pending)
-            frame.stored = len(frame.outputs)
+        known = known_stream(self._db, plan)
+        self._open.setdefault(plan.stream, known)
         return self._open[plan.stream].last
 
     def shift(self, stream: str) -> tuple[int, int]:
@@ -212,33 +154,17 @@ class Outbox:
         Raises:
             OutboxError: if its ticks have changed: its indices would mean other ticks than before.
         """
-        ticks = (window.start, window.length, window.stride)
-        row = self._db.execute(
-            "SELECT start, length, stride, last_index FROM windows WHERE stream = ? AND window = ?",
-            (stream, window.name),
-        ).fetchone()
-        if row is None:
-            self._db.execute("INSERT INTO windows VALUES (?, ?, ?, ?, ?, -1)", (stream, window.name, *ticks))
-            return -1
-        if row[:3] != ticks:
-            raise OutboxError(f"the ticks of window {stream}/{window.name} have changed: give the window a new name")
-        return int(row[3])
+        return known_window(self._db, stream, window)
 
     @contextmanager
     def forgets_if_refused(self) -> Iterator[None]:
         """If what is done in here fails, streams and windows that were registered in it were never known."""
-        tables = (("streams", "stream"), ("windows", "stream, window"))
-        before = [set(self._db.execute(f"SELECT {key} FROM {table}")) for table, key in tables]
-        before_open = dict(self._open)
+        before = dict(self._open)
         try:
-            yield
+            with forgetting_what_is_new(self._db):
+                yield
         except BaseException:
-            self._open = before_open
-            with suppress(sqlite3.Error), transaction(self._db):
-                for (table, key), known in zip(tables, before, strict=True):
-                    new = [row for row in self._db.execute(f"SELECT {key} FROM {table}") if row not in known]
-                    places = ", ".join("?" for _ in key.split(", "))
-                    self._db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({places})", new)
+            self._open = before
             raise
 
     def reserve(self, plan: StreamPlan, tick: int) -> bool:
@@ -374,7 +300,7 @@ class Outbox:
 
     def close(self) -> None:
         """Close the file."""
-        with suppress(sqlite3.Error, AttributeError):  # there are no frames where opening failed
+        with suppress(sqlite3.Error):
             if self.frames.covered or self.counter != self._stored_counter:
                 with self._changing(forced=False):
                     pass

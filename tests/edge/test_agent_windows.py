@@ -14,7 +14,8 @@ from contract.frames import Committed, Gap, StreamCommit, encode_committed
 from contract.topics import committed_topic
 from contract.window_frames import WindowFrame, decode_window
 from edge_agent.agent import Agent
-from edge_agent.outbox import Outbox, OutboxError
+from edge_agent.outbox import Outbox
+from edge_agent.outbox_file import OutboxError
 from edge_agent.plan import AgentPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from contract.frames import decode_symbols
 from edge_agent.kept_frames import Keeping, KeptFrames
-from edge_agent.outbox import Outbox, OutboxError
+from edge_agent.outbox import Outbox
+from edge_agent.outbox_file import OutboxError
 from edge_agent.window import ClosedWindow
 from tests.support.agents import stream_plan, window_plan
 from tests.support.outboxes import symbol_frames

@@ -18,7 +18,8 @@ from scipy import stats
 from contract.frames import Gap
 from contract.window_frames import COUNT_HIGH, COUNT_LOW, WindowFrame, encode_window
 from contract.windows import Window
-from edge_agent.outbox import Outbox, OutboxError
+from edge_agent.outbox import Outbox
+from edge_agent.outbox_file import OutboxError
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.window import ClosedWindow, StreamWindows, WindowCount
