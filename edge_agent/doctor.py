@@ -105,6 +105,8 @@ def _running(plan: AgentPlan) -> Finding:
         return Finding("agent", "warn", "it has never run here: start it")
     if age > _STALE_PERIODS * plan.status_seconds + 1:
         return Finding("agent", "warn", f"it has said nothing for {age:.0f} s: start it, or read its log")
+    if codes == [StatusCode.PAUSED]:
+        return Finding("agent", "warn", "it runs, and is paused: fugu-agent resume ends that")
     if codes:
         return Finding("agent", "FAIL", f"it runs, and says {', '.join(codes)}: docs/protocol.md explains the codes")
     if not connected:

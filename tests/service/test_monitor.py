@@ -1,0 +1,223 @@
+"""What a gateway tells while it runs, on clocks that only the test moves, and on a real broker."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.errors import Reason
+from contract.frames import Status, encode_status
+from contract.health import AlarmCode, Health, decode_health
+from contract.topics import health_topic, status_topic
+from fugu.main import main
+from gateway.service.ingest import Received
+from gateway.service.monitor import Monitor, NotRunningError, Sources, asked
+from host.logs import log_to_stderr
+from mqtt_link import Link
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.processes import GatewayProcess
+from tests.support.scenes import catalogue, frames, write_policies
+from tests.support.whole_fleet import Everything
+
+
+@dataclass
+class Connection:
+    """Where a link says whether it is connected."""
+
+    connected: bool = True
+    last_error: str = ""
+    said: list[Health] = field(default_factory=list)
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
+        assert (topic, retain) == (health_topic("home"), True)
+        self.said.append(decode_health(payload))
+        return 1
+
+
+class Scene:
+    """A monitor whose clocks stand still."""
+
+    def __init__(self, folder: Path, known: tuple[str, ...] = (), certificates: dict[str, float] | None = None) -> None:
+        self.now, self.round_age = 1e5, 0.0
+        self.counters: Counter[str] = Counter()
+        self.link = Connection()
+        sources = Sources(
+            *(catalogue(), self.counters, known, lambda: self.round_age, 120.0, lambda: certificates or {}),
+            lambda: {"inbox": 0, "store_bytes": 0, "estimates_waiting": 0, "next_releases": {}},
+        )
+        link: Any = self.link
+        self.monitor = Monitor("home", folder / "s", link, sources, lambda: self.now, lambda: 1.8e9 + self.now)
+
+    def after(self, seconds: float) -> set[tuple[AlarmCode, str]]:
+        """The alarms after some time."""
+        self.now += seconds
+        self.monitor.step()
+        return {(alarm.code, alarm.name) for alarm in self.monitor.alarms.current()}
+
+    def frame(self, device: str = "watch") -> None:
+        """A frame of ten seconds has come."""
+        self.monitor.received([Received(device, "hr", frames([10])[0])])
+
+
+def test_a_device_that_falls_silent_is_missed_after_ten_minutes_and_welcome_again(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    assert scene.after(0.0) == set()
+    scene.frame()
+    assert scene.after(600.0) == set()
+    assert scene.after(0.5) == {(AlarmCode.SILENT, "watch")}
+    scene.frame()
+    assert scene.after(5.0) == {(AlarmCode.SILENT, "watch")}, "it does not flap"
+    assert scene.after(10.0) == set()
+
+
+def test_devices_are_not_missed_for_the_gateway_s_own_absence(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.after(0.0)
+    scene.frame()
+    scene.link.connected = False
+    scene.link.last_error = "no broker"
+    assert scene.after(20.0) == set()
+    assert scene.after(700.0) == {(AlarmCode.BROKER, "")}
+    scene.link.connected = True
+    scene.after(0.5)
+    assert scene.after(500.0) == set()
+    assert scene.after(101.0) == {(AlarmCode.SILENT, "watch")}
+
+
+def test_a_device_that_had_sent_frames_before_the_start_is_missed_and_a_new_one_is_not(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, known=("ring",))
+    assert scene.after(1.0) == set()
+    assert scene.after(598.0) == set()
+    assert scene.after(3.0) == {(AlarmCode.SILENT, "ring")}
+
+
+def test_what_is_refused_and_counted_becomes_alarms_with_names(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.monitor.refused(status_topic("home", "stranger"), Reason.UNKNOWN_DEVICE)
+    scene.monitor.refused(status_topic("home", "watch"), Reason.FROM_THE_FUTURE)
+    scene.monitor.refused("no topic", Reason.TOPIC)
+    scene.counters.update(store_errors=2, ledger_errors=1, releases_refused=3)
+    assert scene.after(1.0) == {
+        (AlarmCode.UNKNOWN_DEVICE, "stranger"),
+        (AlarmCode.FUTURE, "watch"),
+        *((code, "") for code in (AlarmCode.STORE, AlarmCode.LEDGER, AlarmCode.RELEASE_REFUSED)),
+    }
+    counts = {alarm.code: alarm.count for alarm in scene.monitor.alarms.current()}
+    assert (counts[AlarmCode.STORE], counts[AlarmCode.RELEASE_REFUSED]) == (2, 3)
+    assert scene.after(61.0) == {
+        *((AlarmCode.UNKNOWN_DEVICE, "stranger"), (AlarmCode.FUTURE, "watch"), (AlarmCode.RELEASE_REFUSED, ""))
+    }
+
+
+def test_a_worker_that_is_stuck_is_told_by_another_thread(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.round_age = 121.0
+    assert scene.after(1.0) == {(AlarmCode.STUCK, "")}
+
+
+def test_what_held_before_a_restart_is_remembered(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    wall = 1.8e9 + scene.now
+    scene.monitor.remember(AlarmCode.CONFLICT, "watch/hr", "first at tick 7", 5, since=wall - 86_400, last=wall - 3600)
+    assert scene.after(0.0) == {(AlarmCode.CONFLICT, "watch/hr")}
+    (alarm,) = scene.monitor.alarms.current()
+    assert (alarm.count, alarm.since) == (5, wall - 86_400)
+    assert scene.after(6 * 86_400) == {(AlarmCode.CONFLICT, "watch/hr")}
+    assert scene.after(86_400) == set()
+
+
+def test_a_certificate_that_ends_soon(tmp_path: Path) -> None:
+    for days, found in (
+        (29, {(AlarmCode.CERTIFICATE, "broker")}),
+        (-1, {(AlarmCode.CERTIFICATE, "broker")}),
+        (31, set()),
+    ):
+        scene = Scene(tmp_path, certificates={"broker": 1.8e9 + 1e5 + days * 86_400})
+        assert scene.after(0.0) == found
+
+
+def test_health_is_said_at_a_connection_when_an_alarm_comes_or_goes_and_every_minute(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.after(0.0)
+    scene.after(59.0)
+    assert len(scene.link.said) == 1
+    scene.after(1.0)
+    assert len(scene.link.said) == 2
+    scene.monitor.refused(status_topic("home", "stranger"), Reason.UNKNOWN_DEVICE)
+    scene.after(0.1)
+    assert [one.code for one in scene.link.said[-1].alarms] == [AlarmCode.UNKNOWN_DEVICE]
+    scene.link.connected = False
+    scene.after(1.0)
+    scene.link.connected = True
+    scene.after(1.0)
+    assert len(scene.link.said) == 4
+    scene.monitor.stop()
+    assert not scene.link.said[-1].online
+
+
+def test_an_alarm_is_logged_when_it_begins_and_when_it_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(tmp_path)
+    scene.counters["store_errors"] = 1
+    for _ in range(5):
+        scene.after(1.0)
+    scene.after(100.0)
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["alarm", "alarm is over"]
+    assert [vars(record)["alarm"] for record in caplog.records] == ["store", "store"]
+
+
+def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
+    broker: Mosquitto, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_policies(tmp_path / "policies")
+    heard = Everything(broker)
+    gateway = GatewayProcess(tmp_path, broker.port)
+    words = ["gateway", "status", "--store", str(gateway.store)]
+
+    def said() -> list[Health]:
+        return [decode_health(payload) for topic, payload in list(heard.messages) if topic == health_topic("home")]
+
+    assert main(words) == 1
+    assert "no gateway answers" in capsys.readouterr().err
+    wait_until(lambda: said() and said()[-1].online, "health")
+    assert (gateway.store.with_name("gateway.sqlite.status").stat().st_mode & 0o777) == 0o600
+    assert main([*words, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["fleet"], report["connected"], report["alarms"]) == ("home", True, [])
+    assert set(report["devices"]) == {"watch", "ring"}
+    link = Link(broker.broker, client_id="stranger")
+    link.start()
+    birth = encode_status(Status(True, "1", 0, (), ()))
+    wait_until(lambda: link.publish(status_topic("home", "stranger"), birth) is not None)
+    wait_until(lambda: [one.code for one in said()[-1].alarms] == [AlarmCode.UNKNOWN_DEVICE], "an alarm")
+    assert main(words) == 1
+    assert "ALARM unknown-device stranger, 1 x since" in capsys.readouterr().out
+    link.stop()
+    gateway.kill()
+    wait_until(lambda: not said()[-1].online, "the last will")
+    with pytest.raises(NotRunningError):
+        asked(gateway.store)
+    heard.link.stop()
+
+
+def test_a_log_of_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    root.handlers[:] = []
+    try:
+        log_to_stderr("json", verbose=False)
+        logging.getLogger("x").warning("alarm: %s", "silent\nwatch", extra={"alarm": "silent", "count": 2})
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+    (line,) = capsys.readouterr().err.splitlines()
+    found = json.loads(line)
+    assert (found["message"], found["alarm"], found["count"]) == ("alarm: silent\nwatch", "silent", 2)
+    assert datetime.fromisoformat(found["time"]).timestamp() <= time.time() + 1
