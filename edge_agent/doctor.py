@@ -6,7 +6,6 @@ gateway counts as malformed: only so does a broker tell whether its access list 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from edge_agent.binding import identifiers
 from edge_agent.config import check_in_child
 from edge_agent.config_file import read_config
 from edge_agent.enrolled import open_trust
+from edge_agent.local_status import LocalStatusError, ask_status
 from edge_agent.plan import AgentPlan
 from host import checks
 from host.checks import Finding
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["examine"]
 
 _SOON = 7 * 86_400
-_STALE_PERIODS = 5
 _AGE_SECONDS = 900
 _AHEAD_SECONDS = 60
 
@@ -96,20 +95,17 @@ def _secrets(broker: Broker, enrolment: Path | None) -> Iterator[Finding]:
 
 
 def _running(plan: AgentPlan) -> Finding:
-    """What the agent says of itself, if it has done so of late: ok if it runs, is connected, and has no troubles."""
+    """What the running agent says of itself: ok if it is connected, and has no troubles."""
     try:
-        found = json.loads(Path(f"{plan.outbox}.status").read_text())
-        age, codes = time.time() - found["written"], [StatusCode(code) for code in found["codes"]]
-        depth, connected = int(found["outbox_depth"]), bool(found["connected"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return Finding("agent", "warn", "it has never run here: start it")
-    if age > _STALE_PERIODS * plan.status_seconds + 1:
-        return Finding("agent", "warn", f"it has said nothing for {age:.0f} s: start it, or read its log")
+        found = ask_status(plan.outbox)
+    except LocalStatusError as error:
+        return Finding("agent", "warn", f"{error}")
+    codes, depth = found["codes"], found["outbox_depth"]
     if codes == [StatusCode.PAUSED]:
         return Finding("agent", "warn", "it runs, and is paused: fugu-agent resume ends that")
     if codes:
         return Finding("agent", "FAIL", f"it runs, and says {', '.join(codes)}: docs/protocol.md explains the codes")
-    if not connected:
+    if not found["connected"]:
         return Finding("agent", "warn", f"it runs, and is not connected; {depth} frames wait in its outbox")
     return Finding("agent", "ok", f"it runs and is connected; {depth} frames wait in its outbox")
 

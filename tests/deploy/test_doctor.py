@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from contract.frames import Status, encode_status
 from contract.topics import status_topic, time_topic
 from edge_agent.__main__ import main as agent
 from edge_agent.doctor import examine as examine_device
+from edge_agent.local_status import LocalStatus
 from fugu.main import main
 from gateway.deployment.doctor import Installation, examine, installed
 from gateway.deployment.units import DeploymentError
@@ -60,13 +63,31 @@ def device(folder: Path, broker: Broker, text: str = "") -> Path:
     return folder / "agent.toml"
 
 
+@contextmanager
+def running(folder: Path, *, codes: list[str], connected: bool = True) -> Iterator[None]:
+    """The socket of an agent that says so of itself."""
+    agent, ended = LocalStatus(folder / "outbox.sqlite"), threading.Event()
+
+    def answer() -> None:
+        while not ended.wait(0.005):
+            agent.answer(lambda: {"codes": codes, "connected": connected, "outbox_depth": 3})
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        agent.close()
+
+
 def test_a_device_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = device(tmp_path, shipped.address("watch"), 'binding = "mine"')
     before = examine_device(config)
     assert [worst(before, check) for check in ("agent", "broker", "access list")] == ["warn", "ok", "ok"]
-    status = {"written": time.time(), "codes": [], "outbox_depth": 0, "connected": True, "streams": []}
-    (tmp_path / "outbox.sqlite.status").write_text(json.dumps(status))
-    found = examine_device(config)
+    with running(tmp_path, codes=[]):
+        found = examine_device(config)
     wanted = ("configuration", "policy", "disk of outbox", "binding", "file password", "authority", "agent", "broker")
     for check in (*wanted, "broker's certificate", "access list"):
         assert worst(found, check) == "ok", check
@@ -98,17 +119,19 @@ def test_a_device_with_an_open_secret_and_troubles_of_its_own(shipped: Shipped, 
     address = shipped.address("watch")
     config = device(tmp_path, address)
     secret = Path(address.password_file or "")
-    status = {"written": time.time(), "codes": ["storage-full"], "outbox_depth": 9, "connected": True}
-    (tmp_path / "outbox.sqlite.status").write_text(json.dumps(status))
     secret.chmod(0o644)
     try:
         found = examine_device(config)
     finally:
         secret.chmod(0o600)
     assert worst(found, "file password") == "FAIL"
-    assert worst(found, "agent") == "FAIL"
-    (tmp_path / "outbox.sqlite.status").write_text(json.dumps({**status, "written": 5, "codes": []}))
-    assert worst(examine_device(config), "agent") == "warn"
+    for codes, connected, verdict in (
+        (["storage-full"], True, "FAIL"),
+        (["paused"], True, "warn"),
+        ([], False, "warn"),
+    ):
+        with running(tmp_path, codes=codes, connected=connected):
+            assert worst(examine_device(config), "agent") == verdict
 
 
 def test_a_policy_that_ends(tmp_path: Path) -> None:

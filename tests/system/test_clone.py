@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from contract.health import AlarmCode, HealthAlarm, decode_health
 from contract.topics import health_topic, status_topic, stop_topic
+from edge_agent.local_status import LocalStatusError, ask_status
 from firmware_sim.devices import AgentProcess
 from gateway.fleet import Registry
 from gateway.service.monitor import asked
@@ -32,8 +32,8 @@ def alarms(heard: Everything) -> dict[AlarmCode, HealthAlarm]:
 def codes(folder: Path) -> list[str]:
     """What an agent tells those who sit at the device."""
     try:
-        found: list[str] = json.loads((folder / "outbox.sqlite.status").read_text())["codes"]
-    except (OSError, ValueError):
+        found: list[str] = ask_status(folder / "outbox.sqlite")["codes"]
+    except LocalStatusError:
         return []
     return found
 
