@@ -89,16 +89,19 @@ class FleetPolicy:
         self._policy = b"", ""
         self._again: dict[str, tuple[float, bytes]] = {}
         self._newest_refused = b""
+        self._settled: dict[str, bytes] = {}
         self._said: PolicyStatus | None = None
 
     def arrived(self, topic: str, payload: bytes) -> bool:
         """Take what has arrived; false if it is nothing of ours. The newest of each topic counts.
 
-        Root documents are judged first: what came with them may be signed by their keys.
+        Root documents are judged first: what came with them may be signed by their keys. What was judged is not judged
+        again because a broker sends it again: where connections are short, nothing else would have its turn.
         """
         if (kind := self._kinds.get(topic)) is None:
             return False
         repeated = kind == "policy" and _name(payload) == self._policy[0] and self._policy[1] not in _PASSING
+        repeated = repeated or self._settled.get(topic) == _name(payload)
         room = kind != "table" or topic in self._waiting or len(self._waiting) < MOST_WAITING
         if repeated or not payload:
             self.refused["repeated" if repeated else "empty"] += 1
@@ -213,6 +216,7 @@ class FleetPolicy:
         if kind == "policy":
             self._policy = name, reason
             self._newest_refused = payload
+        self._settle(kind, payload, reason)
         if kind in ("policy", "root") and reason in _PASSING:
             self._again[topic] = time.monotonic() + RETRY_SECONDS, payload
         elif topic in self._again and self._again[topic][1] == payload:
@@ -243,14 +247,22 @@ class FleetPolicy:
             else:
                 found = {**found, "time": self._kept_time}
             self.managed, self._kept_time = managed, found["time"]
+            if answer["kind"] == "root":
+                self._settled.clear()
             if answer["kind"] == "root" and self._newest_refused:  # it may be of keys that were not known yet
                 self._waiting.setdefault(self._policy_topic, self._newest_refused)
+        self._settle(kind, payload, "")
         if kind in ("policy", "root"):
             self._again = {topic: one for topic, one in self._again.items() if self._kinds[topic] != kind}
         if kind == "policy":
             self._judged, self._reason, self._detail = _name(payload), "", ""
             self._policy = self._judged, ""
             self._newest_refused = b""
+
+    def _settle(self, kind: str, payload: bytes, reason: str) -> None:
+        """Remember the newest document of a kind whose judgement would be the same again."""
+        if kind in ("root", "time", "stop") and reason not in _PASSING:
+            self._settled[next(topic for topic, one in self._kinds.items() if one == kind)] = _name(payload)
 
 
 def _name(payload: bytes) -> bytes:

@@ -204,3 +204,21 @@ def test_a_stop_outlives_a_restart(tmp_path: Path) -> None:
     assert Bench(tmp_path, version=3, stopped=3).fleet.silent(time.time()) is StatusCode.STOPPED
     assert Bench(tmp_path, version=4, stopped=3).fleet.silent(time.time()) is None
     assert Bench(tmp_path, version=0).fleet.silent(time.time()) is None
+
+
+def test_a_stop_has_its_turn_although_the_broker_sends_the_root_again_and_again(bench: Bench) -> None:
+    root = {"kind": "root", "news": False, "state": {"time": 0, "stopped": 0, "version": 0}}
+    bench.judge(ROOT, b"roots", root)
+    for _ in range(5):
+        bench.judge(ROOT, b"roots", root)
+    assert bench.asked == [b"roots"]
+    bench.judge(STOP, b"stop", refusal("wrong_role"))
+    bench.judge(STOP, b"stop", refusal("wrong_role"))
+    assert bench.asked == [b"roots", b"stop"]
+    bench.judge(ROOT, b"more roots", {**root, "news": True})
+    bench.judge(STOP, b"stop", stop(3, 0))
+    assert bench.asked[2:] == [b"more roots", b"stop"], "it may be of a key that was not known yet"
+    assert bench.fleet.silent(time.time()) is StatusCode.STOPPED
+    bench.judge(TIME, b"time", refusal("judge"))
+    bench.judge(TIME, b"time", refusal("judge"))
+    assert bench.asked[4:] == [b"time", b"time"], "what may pass is asked again"
