@@ -76,7 +76,7 @@ def draw(seed: int, many: int, devices: Sequence[str], seconds: float, kinds: Se
         target = owner if owner in (GATEWAY, "broker") else device
         if kind.startswith(("line", "disk")) and generator.random() < 0.3:
             target = GATEWAY
-        lasts = 10 ** generator.uniform(-1.3, 0.6) * (3.0 if kind in _CLOCKS else 1.0)
+        lasts = generator.uniform(0.5, 6.0) if kind in _CLOCKS else 10 ** generator.uniform(-1.3, 0.6)
         faults.append(Fault(generator.uniform(0.0, seconds), kind, target, lasts, generator.random()))
     return [fault for fault in sorted(faults) if _possible(fault)]
 
