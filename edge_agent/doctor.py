@@ -49,6 +49,8 @@ def examine(path: Path) -> list[Finding]:
     except FuguError as error:
         return [*found, Finding("configuration", "FAIL", f"{error}")]
     found.append(Finding("configuration", "ok", f"{len(plan.streams)} streams, every guarantee holds"))
+    if not (plan.clock.trusted or synchronised()):
+        found.append(Finding("ticks", "FAIL", "none is drawn until the clock is synchronised: see its line above"))
     found += _policies(plan, time.time())
     found += checks.disk("outbox", Path(plan.outbox).parent)
     found += _identity(config, path.parent)

@@ -134,6 +134,14 @@ def test_a_device_with_an_open_secret_and_troubles_of_its_own(shipped: Shipped, 
             assert worst(examine_device(config), "agent") == verdict
 
 
+def test_a_device_whose_clock_nobody_has_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = device(tmp_path, Broker(port=free_port()))
+    config.write_text(config.read_text().replace('{kind = "replay", file = "readings.csv"}', '{kind = "stdin"}'))
+    for known, found in ((True, []), (False, ["FAIL"])):
+        monkeypatch.setattr("edge_agent.doctor.synchronised", lambda known=known: known)
+        assert [one.verdict for one in examine_device(config) if one.check == "ticks"] == found
+
+
 def test_a_policy_that_ends(tmp_path: Path) -> None:
     config = device(tmp_path, Broker(port=free_port()))
     made = policy(epoch_us=0, period_us=1_000_000)
