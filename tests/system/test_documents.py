@@ -27,7 +27,7 @@ def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
     port = free_port()
     replace = {"1883": str(broker.port), "--port 8883": f"--port {port}", "127.0.0.1:8883": f"127.0.0.1:{port}"}
     with Page("docs/deploy.md", tmp_path, replace) as page:
-        assert page.run() == 11
+        assert page.run() == 12
         wait_until(lambda: (tmp_path / "outbox.sqlite").exists())
         listed = subprocess.run(
             [tmp_path / "edge/bin/python", "-m", "pip", "list"], capture_output=True, text=True, check=True
