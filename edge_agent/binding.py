@@ -24,7 +24,7 @@ BINDING_SCHEMA = """
 """
 _CARD = "card"
 _NUMBERS = {
-    "board": ("proc/device-tree/serial-number",),
+    "board": ("sys/firmware/devicetree/base/serial-number", "proc/device-tree/serial-number"),
     "product": ("sys/class/dmi/id/product_uuid",),
 }
 
