@@ -19,7 +19,7 @@ from firmware_sim.devices import simulate_recording, simulate_states, write_devi
 from mqtt_link import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.clocks import WallClock
-from tests.support.processes import Recorder, by_tick, policy
+from tests.support.processes import GatewayProcess, Recorder, by_tick, policy
 
 pytestmark = pytest.mark.processes
 PERIOD_US = 50_000
@@ -149,8 +149,14 @@ def test_a_clock_one_year_ahead_that_is_believed_silences_no_device_once_it_is_r
     assert abs(newest.last - newest.shift - device.wall.tick(device.policy)) < PATIENCE * 1_000_000 // PERIOD_US
 
 
-def test_a_clock_set_back_by_an_hour_repeats_no_tick_and_silences_no_device(attacked: Callable[..., Attacked]) -> None:
+def test_a_clock_set_back_by_an_hour_repeats_no_tick_and_silences_no_device(
+    attacked: Callable[..., Attacked], broker: Mosquitto, tmp_path: Path
+) -> None:
     device = attacked(clock="confirm_seconds = 1.0")
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "watch.json").write_text(device.policy.to_json())
+    gateway = GatewayProcess(tmp_path, broker.port)
+    wait_until(gateway.answers)
     device.start()
     device.more(20)
     device.wall.set(-3000)
@@ -158,6 +164,8 @@ def test_a_clock_set_back_by_an_hour_repeats_no_tick_and_silences_no_device(atta
     device.more(20)
     device.check()
     newest = device.frames[-1]
+    wait_until(lambda: by_tick(gateway.frames()).get(newest.last) == newest.symbols[-1], "its ticks at the gateway")
+    assert gateway.stop() == 0
     assert newest.shift >= 2990 * 1_000_000 // PERIOD_US
     assert abs(newest.last - newest.shift - device.wall.tick(device.policy)) < PATIENCE * 1_000_000 // PERIOD_US
 
