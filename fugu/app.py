@@ -38,7 +38,10 @@ COMMANDS = {
         "fugu.commands.fleet:app",
         "A fleet: its keys, its devices, and the signed documents that say what they do.",
     ),
-    "doctor": ("fugu.commands.doctor:doctor", "Look at an installation, and say what to do."),
+    "doctor": (
+        "fugu.commands.doctor:doctor",
+        "Look at an installation, and say what to do; exit code 1 if something does not work.",
+    ),
     "agent": ("fugu.app:agent", "The side that randomises, on a device."),
     "subscribe": (
         "fugu.app:subscribe",
