@@ -78,6 +78,7 @@ def agent_plan(folder: Path, broker: Broker, *streams: StreamPlan, **changes: An
         drain_seconds=PATIENCE,
         status_seconds=1.0,
         grace_seconds=0.0,
+        clock=ClockSettings(trusted=True),
         streams=streams or (stream_plan(),),
     )
     return replace(plan, **changes)

@@ -136,7 +136,7 @@ def test_a_sensor_function_that_raises_its_reading_does_not_print_it(broker: Mos
             status_seconds=0.1,
         )
         lines = config.read_text().partition("[streams.sensor]")[0]
-        config.write_text(lines + '[streams.sensor]\nkind = "call"\ntarget = "driver:read"\n')
+        config.write_text(lines + '[streams.sensor]\nkind = "call"\ntarget = "driver:read"\n[clock]\ntrusted = true\n')
         log = tmp_path / "agent.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
