@@ -72,7 +72,7 @@ def test_a_restarted_agent_goes_on_after_its_last_tick_even_when_the_clock_is_be
     assert kept[-1] > last
     shifts = [frame.shift for frame in frames_left(plan)]
     assert shifts == sorted(shifts)
-    assert 200 < shifts[-1] < 300, "and says by how much its numbers are ahead"
+    assert abs(shifts[-1] - (last - 300)) <= 1, "and says by how much its numbers are ahead"
 
 
 def test_a_policy_makes_symbols_only_while_it_is_valid(tmp_path: Path) -> None:
