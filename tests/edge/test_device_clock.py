@@ -342,7 +342,7 @@ def test_a_shift_is_never_one_of_a_frame_before_it(tmp_path: Path) -> None:
 
 def test_the_status_says_that_the_clock_is_not_known(tmp_path: Path) -> None:
     clocks = TwoClocks(NOW, synchronised=False)
-    plan = agent_plan(tmp_path, Broker(port=9))
+    plan = agent_plan(tmp_path, Broker(port=9), clock=ClockSettings())
     agent = Agent(plan, [Live()], system_entropy(), clocks)
     assert agent._codes() == (StatusCode.CLOCK,)
     clocks.known = True
