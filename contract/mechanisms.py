@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-__all__ = ["ALONE", "Composing", "Mechanism", "covers"]
+__all__ = ["ADVERSARIES", "ALONE", "Composing", "Mechanism", "covers"]
 
 Composing = Literal["chain", "mqm-exact", "mqm-approx"]
 Mechanism = Literal["chain", "mqm-exact", "mqm-approx", "wasserstein", "group"]
+ADVERSARIES = ("ignorant", "informed", "universal")
+"""Whom a promise holds against, as in `contract.guarantee`."""
 ALONE: tuple[Mechanism, ...] = tuple(name for name in get_args(Mechanism) if name not in get_args(Composing))
 """Mechanisms that do not compose: their release is the only one that an audience ever gets of a stream."""
 _AGAINST_ALL = ("chain", "group")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -10,19 +10,21 @@ from contract._document import Document, DocumentFile, first_problem
 from contract.discretisers import Discretiser
 from contract.errors import PolicyError
 from contract.frames import MAX_FRAME_TICKS
+from contract.instants import LAST_US
 from contract.topics import NAME_PATTERN, RESERVED_DEVICES
 
-__all__ = ["MAX_POLICY_BYTES", "Clock", "PolicyHeader"]
+__all__ = ["MAX_POLICY_BYTES", "Clock", "Name", "PolicyHeader", "UsefulFor"]
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 MAX_POLICY_BYTES = 1 << 20
-_MICROSECONDS_MAX = 2**62
+UsefulFor = Literal["state", "share", "place"]
+"""A question that a plan's recommendation answers twice as well as guessing: the state now, shares of time, places."""
 
 
 class Clock(Document):
     """When ticks happen: tick t at epoch_us + t * period_us, in microseconds of Unix time."""
 
-    epoch_us: int = Field(ge=0, le=_MICROSECONDS_MAX)
+    epoch_us: int = Field(ge=0, le=LAST_US)
     period_us: int = Field(ge=100, le=86_400_000_000 * 366)
 
 
@@ -36,6 +38,7 @@ class PolicyHeader(DocumentFile):
         frame_ticks: ticks in a frame of symbols or points, which is published every frame_ticks * period.
         missing_share: the most of the ticks that are expected to be missing without a state for that, if it is known;
             says how far off estimates can be, and nothing about privacy.
+        useful_for: what the plan that made it found it good for, if it compared that with guessing.
     """
 
     remedy: ClassVar[str] = "make the policy anew with fugu plan"
@@ -50,6 +53,7 @@ class PolicyHeader(DocumentFile):
     frame_ticks: int = Field(default=1, ge=1, le=MAX_FRAME_TICKS)
     discretiser: Discretiser
     missing_share: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    useful_for: UsefulFor | None = None
 
     @model_validator(mode="after")
     def _plausible(self) -> Self:

@@ -1,33 +1,47 @@
-"""Frames of batch releases, schema 6: a noisy statistic of a window, with everything that is needed to judge it.
+"""Batch releases: a noisy statistic of a window, with everything that is needed to judge it, as flat JSON.
 
-All floats are 64-bit: an epsilon or a charge must not be rounded on the way.
+All floats are 64-bit, and written so that they come back: an epsilon or a charge must not be rounded on the way.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import astuple, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-import msgpack
-
-from contract._wire import each, fields, identity, integer, kind, length, text
+from contract._json import Fields, encode, finite, labels, numbered, truth
+from contract._wire import integer, kind, length
 from contract.errors import FrameLengthError, FrameRangeError, FrameTypeError
 from contract.frames import MAX_TICK
-from contract.mechanisms import Mechanism
+from contract.instants import unix_us
+from contract.mechanisms import ADVERSARIES, Mechanism
 
-__all__ = ["RELEASE", "Noise", "QueryKind", "ReleaseFrame", "decode_release", "encode_release"]
+__all__ = [
+    "MAX_RELEASE_BYTES",
+    "Noise",
+    "QueryKind",
+    "ReleaseFrame",
+    "decode_release",
+    "encode_release",
+    "release_fields",
+    "release_unit",
+]
 
-RELEASE = 6
+MAX_RELEASE_BYTES = 1 << 20
 QueryKind = Literal["count", "histogram", "frequency", "dwell"]
 Noise = Literal["discrete-laplace", "device-windows", "mixed"]
-_ADVERSARIES = ("ignorant", "informed", "universal")
 _NAME = re.compile("[A-Za-z0-9_-]{1,64}")
 _SCALE = re.compile("[1-9][0-9]{0,18}(/[1-9][0-9]{0,18})?")
 _MOST_DEVICES = 2**32 - 1
 _MOST_STATES = 255
+_PLAIN = (
+    *("name", "stream", "audience", "devices", "first", "length", "observed"),
+    *("adversary", "mechanism", "noise", "scale", "entry", "useful", "noisy"),
+)
+_NUMBERS = {"value": "values", "low": "low", "high": "high", "standard_error": "standard_errors"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +56,10 @@ class ReleaseFrame:
             "histogram" with a value for each state.
         states: labels of the states that were asked for.
         devices: how many devices were counted together.
-        first: first tick of the window.
+        first: first tick of the window, by the wall clock.
         length: its number of ticks.
+        time: end of the window.
+        since: its beginning.
         observed: ticks that had a symbol, over all devices.
         values: unbiased estimates; counts may be below zero.
         standard_errors: of the values, randomised response and added noise together.
@@ -58,6 +74,7 @@ class ReleaseFrame:
         charge: what the release adds to the loss of each tick, in nats; the most over its devices; 0 of windows, which
             the devices have released anyway.
         entry: number of the release's entry in the gateway's ledger.
+        useful: whether the plans of all its devices found such shares worth knowing.
         noisy: always true: what is released is never the plain count.
     """
 
@@ -82,6 +99,9 @@ class ReleaseFrame:
     scale: str
     charge: float
     entry: int
+    time: datetime
+    since: datetime
+    useful: bool
     noisy: bool = True
 
     def __post_init__(self) -> None:
@@ -89,12 +109,10 @@ class ReleaseFrame:
         for name, value in (("name", self.name), ("stream", self.stream), ("audience", self.audience)):
             _match(value, _NAME, name)
         _word(self.query, get_args(QueryKind), "query")
-        _word(self.adversary, _ADVERSARIES, "adversary")
+        _word(self.adversary, ADVERSARIES, "adversary")
         _word(self.mechanism, get_args(Mechanism), "mechanism")
         _word(self.noise, get_args(Noise), "noise")
-        length(self.states, 1, _MOST_STATES, "states")
-        for state in self.states:
-            text(state, 1, 64, "a state")
+        labels(self.states, _MOST_STATES)
         integer(self.devices, 1, _MOST_DEVICES, "devices")
         integer(self.first, 0, MAX_TICK, "first")
         integer(self.length, 1, MAX_TICK - self.first + 1, "length")
@@ -104,9 +122,10 @@ class ReleaseFrame:
         _match(self.scale, _SCALE, "scale")
         if str(Fraction(self.scale)) != self.scale:
             raise FrameRangeError(f"scale {self.scale} is not in lowest terms")
-        if not isinstance(self.noisy, bool):
-            raise FrameTypeError(f"noisy is {kind(self.noisy)}, not a boolean")
-        if not self.noisy:
+        if unix_us(self.since) >= unix_us(self.time):
+            raise FrameRangeError("since is not before time")
+        truth(self.useful, "useful")
+        if not truth(self.noisy, "noisy"):
             raise FrameRangeError("a release without noise is none")
 
     def _check_numbers(self) -> None:
@@ -115,13 +134,13 @@ class ReleaseFrame:
             numbers = getattr(self, name)
             length(numbers, count, count, name)
             for number in numbers:
-                _finite(number, name)
+                finite(number, name)
         if min(self.standard_errors) < 0.0:
             raise FrameRangeError("a standard error is negative")
         if not all(low <= v <= high for low, v, high in zip(self.low, self.values, self.high, strict=True)):
             raise FrameRangeError("a value is not inside its interval")
         for name in ("confidence", "epsilon", "charge"):
-            _finite(getattr(self, name), name)
+            finite(getattr(self, name), name)
         if not 0.0 < self.confidence < 1.0:
             raise FrameRangeError(f"confidence {self.confidence} is not inside (0, 1)")
         if self.epsilon <= 0.0 or self.charge < 0.0:
@@ -133,10 +152,31 @@ class ReleaseFrame:
         return self.first + self.length - 1
 
 
+def release_unit(query: QueryKind) -> str:
+    """The unit of the answers to a query."""
+    return "share" if query == "frequency" else "ticks"
+
+
+def release_fields(frame: ReleaseFrame) -> dict[str, Any]:
+    """The fields of a message in their order; times are not text yet."""
+    names = ("time", "since", "name", "stream", "audience", "query")
+    endings = frame.states if frame.query == "histogram" else ()
+    columns = [zip(numbered(field, endings), getattr(frame, name), strict=True) for field, name in _NUMBERS.items()]
+    counted = ("devices", "first", "length", "observed")
+    judged = ("confidence", "epsilon", "adversary", "mechanism", "noise", "scale", "charge", "entry", "noisy", "useful")
+    return {
+        **{name: getattr(frame, name) for name in names},
+        "states": list(frame.states),
+        **{name: getattr(frame, name) for name in counted},
+        **{field: value for row in zip(*columns, strict=True) for field, value in row},
+        "unit": release_unit(frame.query),
+        **{name: getattr(frame, name) for name in judged},
+    }
+
+
 def encode_release(frame: ReleaseFrame) -> bytes:
-    """Bytes of a release: its attributes in their order."""
-    packed: bytes = msgpack.packb(list(astuple(frame)))
-    return bytes([RELEASE]) + packed
+    """Bytes of a release."""
+    return encode(release_fields(frame))
 
 
 def decode_release(payload: bytes) -> ReleaseFrame:
@@ -145,17 +185,21 @@ def decode_release(payload: bytes) -> ReleaseFrame:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    values = fields(payload, RELEASE, 22)
-    for index, name in ((4, "states"), (9, "values"), (10, "standard_errors"), (11, "low"), (12, "high")):
-        values[index] = each(values[index], identity, name)
-    return ReleaseFrame(*values)
-
-
-def _finite(value: Any, name: str) -> None:
-    if not isinstance(value, float):
-        raise FrameTypeError(f"{name} is {kind(value)}, not a float")
-    if not math.isfinite(value):
-        raise FrameRangeError(f"{name} {value} is not finite")
+    fields = Fields(payload, MAX_RELEASE_BYTES)
+    query, states = fields.take("query"), fields.array("states")
+    _word(query, get_args(QueryKind), "query")
+    labels(states, _MOST_STATES)
+    endings: Sequence[str] = states if query == "histogram" else ()
+    found: dict[str, Any] = {name: fields.numbers(field, endings) for field, name in _NUMBERS.items()}
+    found |= {name: fields.time(name) for name in ("time", "since")}
+    found |= {name: fields.number(name) for name in ("confidence", "epsilon", "charge")}
+    found |= {name: fields.take(name) for name in _PLAIN}
+    unit = fields.take("unit")
+    frame = ReleaseFrame(query=query, states=states, **found)
+    if unit != release_unit(frame.query):
+        raise FrameRangeError(f"unit is not {release_unit(frame.query)}")
+    fields.done()
+    return frame
 
 
 def _match(value: Any, pattern: re.Pattern[str], name: str) -> None:

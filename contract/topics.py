@@ -1,8 +1,9 @@
 """MQTT topics: `fugu/2/{fleet}/...`, built and parsed in one place.
 
 A name (fleet, device, stream) has 1 to 64 letters, digits, `_` or `-`, so that it can hold no MQTT wildcard or
-separator; `estimate`, `release` and `health` are no device names, because they stand where a device's name does. The
-audience of a release is a part of its topic, so that a broker's access list can tell audiences apart.
+separator; `estimate`, `count`, `description`, `release` and `health` are no device names, because they stand where a
+device's name does. The audience of a release is a part of its topic, so that a broker's access list can tell audiences
+apart.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ __all__ = [
     "RESERVED_DEVICES",
     "Topic",
     "committed_topic",
+    "count_topic",
+    "description_topic",
     "estimate_topic",
     "health_topic",
     "parse_topic",
@@ -33,7 +36,7 @@ __all__ = [
 ]
 
 NAME_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
-RESERVED_DEVICES = frozenset({"estimate", "release", "health"})
+RESERVED_DEVICES = frozenset({"estimate", "count", "description", "release", "health"})
 RESERVED_AUDIENCES = frozenset({"symbols", "window", "table", "policy"})
 """Names that would make a release's topic look like that of a device called `release`, in access lists too."""
 _ROOT = "fugu/2"
@@ -46,6 +49,8 @@ Kind = Literal[
     "window",
     "table",
     "estimate",
+    "count",
+    "description",
     "release",
     "policy_set",
     "policy_status",
@@ -127,6 +132,16 @@ def estimate_topic(fleet: str, device: str, stream: str) -> str:
     return f"{_ROOT}/{_part(fleet)}/estimate/{_part(device)}/{_part(stream)}"
 
 
+def count_topic(fleet: str, device: str, stream: str) -> str:
+    """Topic of the gateway's report of each window that a device has counted."""
+    return f"{_ROOT}/{_part(fleet)}/count/{_part(device)}/{_part(stream)}"
+
+
+def description_topic(fleet: str, device: str, stream: str) -> str:
+    """Topic of what a stream is, and what it promises; retained."""
+    return f"{_ROOT}/{_part(fleet)}/description/{_part(device)}/{_part(stream)}"
+
+
 def release_topic(fleet: str, audience: str, name: str) -> str:
     """Topic of the gateway's releases of one name for one audience; `+` stands for every one."""
     if audience in RESERVED_AUDIENCES:
@@ -141,8 +156,8 @@ def parse_topic(topic: str) -> Topic:
         TopicError: if it is none of the topics of this protocol's version.
     """
     match topic.split("/"):
-        case ["fugu", "2", fleet, "estimate", device, stream]:
-            parsed = Topic("estimate", fleet, device, stream)
+        case ["fugu", "2", fleet, ("estimate" | "count" | "description") as kind, device, stream]:
+            parsed = Topic(kind, fleet, device, stream)
         case ["fugu", "2", fleet, "release", audience, name]:
             valid = all(_NAME.fullmatch(one) and one not in RESERVED_DEVICES for one in (fleet, audience, name))
             if not valid or audience in RESERVED_AUDIENCES:
@@ -163,7 +178,7 @@ def parse_topic(topic: str) -> Topic:
     names = [parsed.fleet, parsed.device] + ([parsed.stream] if parsed.stream else [])
     if not all(_NAME.fullmatch(name) for name in names) or parsed.device in RESERVED_DEVICES:
         raise TopicError(f"not a valid name in topic {topic[:100]!r}")
-    if parsed.kind in ("symbols", "window", "table", "estimate") and not parsed.stream:
+    if parsed.kind in ("symbols", "window", "table", "estimate", "count", "description") and not parsed.stream:
         raise TopicError(f"no stream in topic {topic[:100]!r}")
     return parsed
 

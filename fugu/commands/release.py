@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from contract.release_frames import encode_release
 from fugu.commands.options import ConnectionOptions, JsonOption, grouped
 from fugu.view.ledger import show_releases
 from fugu.view.terminal import answer
@@ -45,5 +46,5 @@ def release(
     frames = release_now(
         config=config, store=store, policies=policies, ledger=ledger, name=name, first=first, broker=address
     )
-    answer(as_json, lambda: [asdict(frame) for frame in frames], lambda: show_releases(frames))
+    answer(as_json, lambda: [json.loads(encode_release(frame)) for frame in frames], lambda: show_releases(frames))
     return 0

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from contract.policy import Policy
+from contract.sentences import protected_sentence
 from contract.stretches import Stretch
-from fugu.view.guarantee import protected_sentence, show_stretches, stretch_documents
+from fugu.view.guarantee import show_stretches, stretch_documents
 from fugu.view.terminal import say, show_table
 from gateway.attack import Attack
 from gateway.planning.answers import group_error

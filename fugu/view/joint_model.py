@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fugu.view.guarantee import protected_sentence
+from contract.sentences import protected_sentence
 from fugu.view.model import show_attacked, show_stretches, tell
 from fugu.view.terminal import say, show_table
 from gateway.privacy.joint_model import JointModel

@@ -14,9 +14,10 @@ from contract.measurement import Reach
 from contract.noise_table import NoiseTable, share_bias
 from contract.policy import Policy
 from contract.policy_header import PolicyHeader
+from contract.sentences import protected_sentence
 from contract.stretches import Stretch
 from contract.windows import Window
-from fugu.view.guarantee import protected_sentence, stretch_documents, stretch_lines
+from fugu.view.guarantee import stretch_documents, stretch_lines
 
 if TYPE_CHECKING:
     from gateway.planning.answers import WindowError

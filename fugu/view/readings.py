@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 
-from contract.release_frames import ReleaseFrame
+from contract.release_frames import ReleaseFrame, encode_release
 from mqtt_link import (
     EstimateReading,
     MeasureEstimateReading,
@@ -31,7 +30,7 @@ _KINDS: dict[type, str] = {
 def reading_json(reading: Reading) -> str:
     """One JSON object: kind, device, stream, and what the kind has; of a release, its frame's fields."""
     if isinstance(reading, ReleaseReading):
-        return json.dumps({"kind": "release", **asdict(reading.release)}, separators=(",", ":"))
+        return json.dumps({"kind": "release", **json.loads(encode_release(reading.release))}, separators=(",", ":"))
     return json.dumps({"kind": _KINDS[type(reading)], **reading._asdict()}, separators=(",", ":"))
 
 

@@ -9,7 +9,8 @@ from contract.chains import BinaryChains, FiniteChains, JointChains
 from contract.discretisers import Discretiser
 from contract.guarantee import Loss
 from contract.noise_table import SCALE
-from fugu.view.guarantee import SEGMENTS, protected_sentence, show_stretches, stretch_documents
+from contract.sentences import protected_sentence
+from fugu.view.guarantee import SEGMENTS, show_stretches, stretch_documents
 from fugu.view.terminal import say, show_table
 from gateway.attack import success_bound
 from gateway.planning.chain_source import ChainSource

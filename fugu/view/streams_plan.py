@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fugu.view.guarantee import protected_sentence
+from contract.sentences import protected_sentence
 from fugu.view.terminal import say, show_table
 from gateway.planning.streams_plan import PlannedStream, StreamsPlan, stream_discretiser
 

@@ -10,9 +10,10 @@ from typing import Any
 from contract.discretisers import Discretiser
 from contract.exponential import log_up
 from contract.guarantee import tick_ratios
+from contract.sentences import protected_sentence
 from contract.stretches import Stretch, stretches
 from contract.windows import Window
-from fugu.view.guarantee import SEGMENTS, protected_sentence, show_stretches, stretch_documents
+from fugu.view.guarantee import SEGMENTS, show_stretches, stretch_documents
 from fugu.view.terminal import say, show_table
 from gateway.planning.answers import WindowError, window_error
 from gateway.planning.joint_plan import JointPlan

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from contract.errors import FrameError
-from contract.release_frames import RELEASE, decode_release
+from contract.release_frames import decode_release
 from gateway.release.charges import Run, beside, clipped, nats, overlay, peak_of_sum
 from gateway.release.entries import SITE, Key, uncharged
 from gateway.release.ledger import Ledger
@@ -187,7 +187,7 @@ def _frame_problems(entry: dict[str, Any], charges: dict[str, int]) -> list[str]
     number, payload = entry["number"], entry["payload"]
     if not charges or not payload:
         return [f"entry {number}: has no {'devices' if payload else 'release'}"]
-    if payload[0] != RELEASE:
+    if not payload.startswith(b"{"):
         return []
     try:
         frame = decode_release(payload)

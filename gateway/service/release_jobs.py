@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from fractions import Fraction
 from typing import NamedTuple, get_args
 
 import numpy as np
 
 from contract.guarantee import Adversary
+from contract.instants import instant
 from contract.mechanisms import ALONE, Composing, Mechanism, covers
 from contract.policy import Clock, Policy
 from contract.topics import release_topic
@@ -46,6 +48,7 @@ class Job(NamedTuple):
         silent: the devices that have windows only.
         mechanism: by whose rule it is charged.
         clock: of the devices' ticks.
+        useful: whether the plans of all devices found shares worth knowing, and one is asked for.
     """
 
     name: str
@@ -59,6 +62,11 @@ class Job(NamedTuple):
     silent: frozenset[str]
     mechanism: Mechanism
     clock: Clock
+    useful: bool
+
+    def time_of(self, tick: int) -> datetime:
+        """When a tick of the wall clock is; a `FrameRangeError` after the year 9999."""
+        return instant(self.clock.epoch_us + tick * self.clock.period_us)
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -139,7 +147,8 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     audience = config.audiences.get(plan.audience) or _site(newest)
     topic = release_topic(catalogue.fleet, plan.audience, name)
     mechanism = _mechanism(plan, devices, audience, catalogue)
-    job = Job(name, plan, devices, labels, query, audience, topic, windows, silent, mechanism, newest[0].clock)
+    useful = plan.query != "dwell" and all(policy.useful_for == "share" for policy in newest)
+    job = Job(name, plan, devices, labels, query, audience, topic, windows, silent, mechanism, newest[0].clock, useful)
     if mechanism in ALONE:
         _check_alone(job, catalogue)
     return job

@@ -215,6 +215,9 @@ class Maker:
             scale=release.scale,
             charge=nats(max(release.charges.values())),
             entry=number,
+            time=job.time_of(release.first + job.plan.length),
+            since=job.time_of(release.first),
+            useful=job.useful,
         )
 
 

@@ -71,9 +71,9 @@ def test_json_holds_every_field_of_every_device(fugu: Fugu, site: Path) -> None:
     each = fugu(*words(site, "each", 0, "--json")).json()
     assert [frame["name"] for frame in each] == ["each-ring", "each-watch"]
     (levels,) = fugu(*words(site, "levels", 20, "--json")).json()
-    assert (levels["states"], len(levels["values"]), levels["confidence"]) == (["level 0", "level 1"], 2, 0.9)
+    assert (levels["states"], levels["unit"], levels["confidence"]) == (["level 0", "level 1"], "ticks", 0.9)
     assert (levels["noisy"], levels["entry"], levels["devices"]) == (True, 3, 1)
-    assert sum(levels["values"]) == pytest.approx(levels["observed"], abs=200)
+    assert levels["value_level 0"] + levels["value_level 1"] == pytest.approx(levels["observed"], abs=200)
 
 
 def test_with_a_broker_it_is_published_with_the_same_numbers(fugu: Fugu, broker: Mosquitto, site: Path) -> None:
@@ -83,7 +83,7 @@ def test_with_a_broker_it_is_published_with_the_same_numbers(fugu: Fugu, broker:
     wait_until(lambda: public.payloads)
     frame = decode_release(public.payloads[0])
     (printed,) = done.json()
-    assert (list(frame.values), frame.entry) == (printed["values"], printed["entry"])
+    assert (frame.values, frame.entry) == ((printed["value"],), printed["entry"])
     public.link.stop()
 
 

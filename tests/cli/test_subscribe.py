@@ -119,8 +119,8 @@ def test_releases_come_with_everything_that_is_known_about_them(broker: Mosquitt
     out, err = json_lines.communicate()
     assert (json_lines.returncode, err) == (0, b"")
     reading = json.loads(out)
-    assert list(reading)[:4] == ["kind", "name", "stream", "audience"]
-    assert (reading["kind"], reading["values"], reading["scale"]) == ("release", [0.1 + 0.2, -4.5], "41/2")
+    assert list(reading)[:4] == ["kind", "time", "since", "name"]
+    assert (reading["value_low"], reading["value_high"], reading["scale"]) == (0.1 + 0.2, -4.5, "41/2")
     assert people.communicate()[0].decode() == (
         "release active, hr ticks 7200..10799, 3 device(s): low 0.3 (-3..4); high -4.5 (-9..1); "
         "epsilon 0.1 by mqm-exact, entry 12\n"

@@ -1,45 +1,34 @@
-"""Release frames: fixed bytes, 64-bit numbers, and one specific error for everything that can be wrong."""
+"""Releases: golden JSON, 64-bit numbers, and one specific error for everything that can be wrong."""
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import astuple, replace
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.errors import (
-    FrameError,
-    FrameLengthError,
-    FrameRangeError,
-    FrameTypeError,
-    MalformedFrameError,
-    TrailingBytesError,
-    UnknownSchemaError,
-)
-from contract.release_frames import RELEASE, ReleaseFrame, decode_release, encode_release
+from contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
+from contract.release_frames import MAX_RELEASE_BYTES, decode_release, encode_release
 from tests.support.example_frames import RELEASE_FRAME
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "frames" / "release.hex"
-FIELDS = list(astuple(RELEASE_FRAME))
+GOLDEN = Path(__file__).parents[1] / "golden" / "reports" / "release.json"
 
 
 def payload(**changes: Any) -> bytes:
-    """A frame with some fields replaced by anything."""
-    fields = dict(zip(ReleaseFrame.__slots__, FIELDS, strict=True)) | changes
-    return bytes([RELEASE]) + msgpack.packb(list(fields.values()))
+    """A release with some fields replaced by anything; `...` removes one."""
+    fields = json.loads(encode_release(RELEASE_FRAME)) | changes
+    return json.dumps({name: value for name, value in fields.items() if value is not ...}).encode()
 
 
-def test_the_bytes_are_fixed() -> None:
-    golden = bytes.fromhex(GOLDEN.read_text())
+def test_the_text_is_fixed() -> None:
+    golden = GOLDEN.read_bytes().rstrip()
     assert encode_release(RELEASE_FRAME) == golden
     assert decode_release(golden) == RELEASE_FRAME
-    assert golden[0] == 6
-    assert msgpack.unpackb(golden[1:]) == [list(f) if isinstance(f, tuple) else f for f in FIELDS]
 
 
 def test_no_number_is_rounded_on_the_way() -> None:
@@ -48,15 +37,29 @@ def test_no_number_is_rounded_on_the_way() -> None:
     assert found.last == 10799
 
 
+def test_one_number_has_no_state_in_its_name() -> None:
+    alone = {"values": (0.5,), "standard_errors": (0.1,), "low": (0.25,), "high": (0.75,)}
+    frame = replace(RELEASE_FRAME, query="frequency", **alone)
+    fields = json.loads(encode_release(frame))
+    assert (fields["value"], fields["low"], fields["high"], fields["standard_error"]) == (0.5, 0.25, 0.75, 0.1)
+    assert (fields["unit"], fields["states"]) == ("share", ["low", "high"])
+    assert decode_release(encode_release(frame)) == frame
+
+
 def test_every_truncation_and_every_extension_is_refused() -> None:
     whole = encode_release(RELEASE_FRAME)
     for length in range(len(whole)):
         with pytest.raises(MalformedFrameError):
             decode_release(whole[:length])
-    with pytest.raises(TrailingBytesError):
+    with pytest.raises(MalformedFrameError):
         decode_release(whole + b"\0")
-    with pytest.raises(UnknownSchemaError, match="schema 4, expected 6"):
-        decode_release(b"\4" + whole[1:])
+    with pytest.raises(FrameLengthError, match="unknown field 'more'"):
+        decode_release(payload(more=1))
+    with pytest.raises(FrameLengthError, match="at most"):
+        decode_release(b" " * (MAX_RELEASE_BYTES + 1))
+    for field in json.loads(whole):
+        with pytest.raises(FrameError):
+            decode_release(payload(**{field: ...}))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +71,7 @@ def test_every_truncation_and_every_extension_is_refused() -> None:
         ({"audience": "x" * 65}, FrameLengthError, "audience is not of its form"),
         ({"query": "mean"}, FrameRangeError, "query is none of count"),
         ({"query": ["count"]}, FrameTypeError, "query is list"),
-        ({"query": "count"}, FrameLengthError, "values has length 2, not 1"),
+        ({"query": "count"}, FrameLengthError, "no field value"),
         ({"states": "low"}, FrameTypeError, "states is str, not an array"),
         ({"states": []}, FrameLengthError, "states has length 0"),
         ({"states": ["low", 1]}, FrameTypeError, "a state is int"),
@@ -78,16 +81,20 @@ def test_every_truncation_and_every_extension_is_refused() -> None:
         ({"length": 0}, FrameRangeError, "length 0"),
         ({"observed": 10801}, FrameRangeError, r"observed 10801 is not in 0\.\.10800"),
         ({"observed": True}, FrameTypeError, "observed is bool"),
-        ({"values": [1, 2]}, FrameTypeError, "values is int, not a float"),
-        ({"values": [0.0]}, FrameLengthError, "values has length 1, not 2"),
-        ({"values": [5.0, 0.0]}, FrameRangeError, "not inside its interval"),
-        ({"low": [float("nan"), 0.0]}, FrameRangeError, "low nan is not finite"),
-        ({"high": [float("inf"), 1.0]}, FrameRangeError, "high inf is not finite"),
-        ({"standard_errors": [-1.0, 0.0]}, FrameRangeError, "a standard error is negative"),
+        ({"states": ["low", "low"]}, FrameRangeError, "two states have the same name"),
+        ({"value_low": "1"}, FrameTypeError, "value_low is str, not a number"),
+        ({"value_low": 5.0}, FrameRangeError, "not inside its interval"),
+        ({"low_low": float("nan")}, MalformedFrameError, "no numbers of JSON"),
+        ({"high_high": float("inf")}, MalformedFrameError, "no numbers of JSON"),
+        ({"standard_error_low": -1.0}, FrameRangeError, "a standard error is negative"),
+        ({"unit": "share"}, FrameRangeError, "unit is not ticks"),
+        ({"time": 5}, FrameTypeError, "a time is int"),
+        ({"since": "2026-03-01T03:00:00Z"}, FrameRangeError, "since is not before time"),
+        ({"useful": None}, FrameTypeError, "useful is NoneType"),
         ({"confidence": 1.0}, FrameRangeError, "confidence"),
         ({"epsilon": 0.0}, FrameRangeError, "epsilon 0.0"),
         ({"charge": -0.1}, FrameRangeError, "charge -0.1"),
-        ({"charge": 1}, FrameTypeError, "charge is int"),
+        ({"charge": True}, FrameTypeError, "charge is bool"),
         ({"adversary": "strong"}, FrameRangeError, "adversary is none of"),
         ({"mechanism": "entry"}, FrameRangeError, "mechanism is none of chain, mqm-exact"),
         ({"noise": "group"}, FrameRangeError, "noise is none of"),
@@ -108,8 +115,8 @@ def test_a_wrong_field_says_what_is_wrong(changes: dict[str, Any], error: type[F
 def test_what_cannot_be_decoded_cannot_be_encoded() -> None:
     with pytest.raises(FrameRangeError):
         replace(RELEASE_FRAME, noisy=False)
-    with pytest.raises(FrameLengthError, match="message has 21 fields, not 22"):
-        decode_release(bytes([RELEASE]) + msgpack.packb(FIELDS[:-1]))
+    with pytest.raises(FrameRangeError):
+        replace(RELEASE_FRAME, charge=float("nan"))
 
 
 @given(st.data())

@@ -6,8 +6,11 @@ import pytest
 
 from contract.errors import TopicError
 from contract.topics import (
+    RESERVED_DEVICES,
     Topic,
     committed_topic,
+    count_topic,
+    description_topic,
     estimate_topic,
     health_topic,
     parse_topic,
@@ -26,6 +29,8 @@ from contract.topics import (
         (symbols_topic("home", "watch", "hr"), Topic("symbols", "home", "watch", "hr")),
         (window_topic("home", "watch", "hr"), Topic("window", "home", "watch", "hr")),
         (estimate_topic("home", "watch", "hr"), Topic("estimate", "home", "watch", "hr")),
+        (count_topic("home", "watch", "hr"), Topic("count", "home", "watch", "hr")),
+        (description_topic("home", "watch", "hr"), Topic("description", "home", "watch", "hr")),
         (health_topic("home"), Topic("health", "home", "", "")),
         (release_topic("home", "public", "active"), Topic("release", "home", "", "", "public", "active")),
     ],
@@ -36,7 +41,23 @@ def test_topics_come_apart_as_they_were_put_together(topic: str, parsed: Topic) 
 
 
 @pytest.mark.parametrize(
-    "name", ["", "a/b", "#", "a+", "a b", "ä", "x" * 65, "a\n", "estimate", "release", "health", "$SYS"]
+    "name",
+    [
+        "",
+        "a/b",
+        "#",
+        "a+",
+        "a b",
+        "ä",
+        "x" * 65,
+        "a\n",
+        "estimate",
+        "count",
+        "description",
+        "release",
+        "health",
+        "$SYS",
+    ],
 )
 def test_a_name_that_could_reach_elsewhere_is_refused(name: str) -> None:
     for build in (status_topic, committed_topic):
@@ -48,7 +69,7 @@ def test_a_name_that_could_reach_elsewhere_is_refused(name: str) -> None:
         parse_topic(f"fugu/2/home/watch/symbols/{name}/")
 
 
-@pytest.mark.parametrize("name", ["estimate", "release", "health", "", "a/b", "x" * 65])
+@pytest.mark.parametrize("name", [*sorted(RESERVED_DEVICES), "", "a/b", "x" * 65])
 def test_a_release_cannot_look_like_a_device(name: str) -> None:
     for names in (("public", name), (name, "active")):
         with pytest.raises(TopicError):
@@ -77,6 +98,8 @@ def test_an_audience_cannot_look_like_a_part_of_a_device_s_topic(name: str) -> N
             "fugu/2/home/watch/window/hr/high",
             "fugu/2/home/watch/symbols/hr/more",
             "fugu/2/home/estimate/watch",
+            "fugu/2/home/count/watch",
+            "fugu/2/home/description/watch/",
             "fugu/2/home/release/active",
         ),
     ],

@@ -204,7 +204,7 @@ def test_a_gateway_whose_audience_is_promised_something_else_does_not_start(tmp_
     ("change", "problem"),
     [
         ("payload=(SELECT payload FROM entries WHERE number=1)", "entry 2: holds another release"),
-        ("payload=substr(payload, 1, 40)", "entry 2: holds no release: no msgpack message"),
+        ("payload=substr(payload, 1, 40)", "entry 2: holds no release: no JSON message"),
         ("first=first+1", "entry 2: holds another release"),
         ("name='other'", "entry 2: holds another release"),
         ("in_group=(SELECT MIN(id) FROM groups)", "entry 2: its release states another charge"),

@@ -1,9 +1,12 @@
-"""One frame of a kind, whose bytes are in the golden files."""
+"""One message of a kind, whose bytes are in the golden files."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from contract.frames import Estimate, SymbolFrame
 from contract.release_frames import ReleaseFrame
+from contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount
 
 SYMBOL_FRAME = SymbolFrame(7, 99, 104, bytes([0, 1, 3, 1, 2]), 2, bits=2, shift=64)
 ESTIMATE = Estimate(8, 96, ((0.25, 0.75), (0.5, 0.5)), bytes([1, 0]), 105, (0.125, 0.875), 64, 65)
@@ -29,4 +32,59 @@ RELEASE_FRAME = ReleaseFrame(
     scale="41/2",
     charge=0.0487654321,
     entry=12,
+    time=datetime(2026, 3, 1, 3, tzinfo=UTC),
+    since=datetime(2026, 3, 1, 2, tzinfo=UTC),
+    useful=True,
 )
+_TIME = datetime(2026, 3, 1, 7, 30, 0, 250_000, UTC)
+STATE_ESTIMATE = StateEstimate(
+    time=_TIME,
+    since=_TIME.replace(minute=29, second=1),
+    tick=27_000,
+    ticks=60,
+    state="on",
+    probability=0.9,
+    shares={"off": 0.25, "on": 0.75},
+    epsilon=1.0,
+    adversary="informed",
+    useful=True,
+)
+PLACE_ESTIMATE = PlaceEstimate(_TIME, 27_000, 46.05, 14.5, 174.0, 12, 8.0, "universal", True)
+VALUE_ESTIMATE = ValueEstimate(_TIME, 27_000, (20.5,), (19.0,), (22.0,), "C", 3, None, "universal", False)
+VECTOR_ESTIMATE = ValueEstimate(_TIME, 27_000, (1.5, 2.0), (0.5, 1.0), (2.5, 3.0), "m", 4, 8.0, "universal", False)
+COUNT = WindowCount(
+    time=_TIME,
+    since=_TIME.replace(hour=6),
+    window="hourly",
+    states=("on", "opening"),
+    values=(-3.0,),
+    low=(-50.0,),
+    high=(44.0,),
+    confidence=0.95,
+    observed=3600,
+    epsilon=1.0,
+    adversary="informed",
+    useful=True,
+)
+HISTOGRAM = WindowCount(
+    time=_TIME,
+    since=_TIME.replace(hour=6),
+    window="states",
+    states=("off", "on"),
+    values=(3000.0, 597.0),
+    low=(2950.0, 547.0),
+    high=(3050.0, 647.0),
+    confidence=0.95,
+    observed=3600,
+    epsilon=1.0,
+    adversary="informed",
+    useful=False,
+)
+REPORTS = {
+    "state_estimate": STATE_ESTIMATE,
+    "place_estimate": PLACE_ESTIMATE,
+    "value_estimate": VALUE_ESTIMATE,
+    "vector_estimate": VECTOR_ESTIMATE,
+    "count": COUNT,
+    "histogram": HISTOGRAM,
+}

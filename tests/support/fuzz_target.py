@@ -10,6 +10,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 
+from contract import reports
+from contract.descriptions import decode_description
 from contract.envelope import decode_envelope, decode_roots
 from contract.errors import FrameError, FuguError, TrustError
 from contract.fleet_frames import decode_policy_status
@@ -39,6 +41,9 @@ DECODERS: tuple[Callable[[bytes], object], ...] = (
     decode_policy_status,
     decode_roots,
     decode_health,
+    decode_description,
+    reports.decode_estimate,
+    reports.decode_count,
 )
 """Of all payloads; tests/fuzz looks whether one is missing."""
 KEYS = Keys()

@@ -22,6 +22,7 @@ SEEDS = [
     encode_roots([KEYS.root_envelope()]),
     encode_table(MEASURED.measure_tables[1]),
     *(bytes.fromhex(path.read_text()) for path in sorted(GOLDEN.glob("*.hex"))),
+    *(path.read_bytes().rstrip() for path in sorted(GOLDEN.parent.glob("reports/*.json"))),
 ]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import contract
+from contract._document import Document
 from contract.topics import parse_topic
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
@@ -59,7 +60,7 @@ def observables() -> list[list[str]]:
 
 
 def messages() -> dict[str, set[str]]:
-    """Every dataclass that travels, with its fields: what the contract can encode, and what that is made of."""
+    """Every dataclass, and every part of a description, with its fields: what the contract can encode."""
     found: dict[str, set[str]] = {}
     for module in pkgutil.iter_modules(contract.__path__, "contract."):
         for name, function in vars(import_module(module.name)).items():
@@ -74,8 +75,9 @@ def _collect(kind: Any, found: dict[str, set[str]]) -> None:
         _collect(argument, found)
     if not isinstance(kind, type) or not kind.__module__.startswith("contract.") or kind.__name__ in found:
         return
-    if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
-        home = vars(import_module(kind.__module__))
+    home = vars(import_module(kind.__module__))
+    described = issubclass(kind, Document) and kind.__module__ == "contract.descriptions"
+    if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields") or described:
         found[kind.__name__] = set(kind.__annotations__)
         for annotation in kind.__annotations__.values():
             for word in re.findall(r"\w+", str(annotation)):

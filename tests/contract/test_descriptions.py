@@ -1,0 +1,213 @@
+"""Descriptions: a policy's stream in JSON, what a subscriber reads from it, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from contract.chains import BinaryChains
+from contract.classify import Classifier
+from contract.descriptions import (
+    MAX_DESCRIPTION_BYTES,
+    Description,
+    decode_description,
+    describe,
+    encode_description,
+)
+from contract.discretisers import Cells
+from contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
+from contract.instants import LAST_US, instant_text
+from contract.policy import Clock, Policy
+from contract.sentences import class_sentence
+from contract.windows import Window
+from tests.support.measured import measure_policy
+from tests.support.processes import policy
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "reports"
+SYMBOLS = policy(epoch_us=1_772_350_200_250_000, period_us=250_000)
+CELLS = Cells(
+    origin=(46.0, 14.25),
+    step=(0.001, 0.00125),
+    cells=tuple((i % 3, i // 3) for i in range(9)),
+    states=tuple("abcdefghi"),
+)
+PLACES = measure_policy(3, discretiser=CELLS, resolution=(100.0, 100.0), unit="m")
+
+
+def changed(**changes: Any) -> bytes:
+    fields = json.loads(encode_description(describe(SYMBOLS))) | changes
+    return json.dumps({name: value for name, value in fields.items() if value is not ...}).encode()
+
+
+@pytest.mark.parametrize(("name", "described"), [("description_symbols", SYMBOLS), ("description_places", PLACES)])
+def test_the_text_is_fixed_and_comes_back(name: str, described: Any) -> None:
+    golden = (GOLDEN / f"{name}.json").read_bytes().rstrip()
+    assert encode_description(describe(described)) == golden
+    assert decode_description(golden) == describe(described)
+
+
+def test_a_subscriber_needs_no_policy_to_name_and_to_time_a_symbol() -> None:
+    found = decode_description(encode_description(describe(SYMBOLS)))
+    assert instant_text(found.time_of(1)) == "2026-03-01T07:30:00.5Z"
+    assert instant_text(found.time_of(68, 64)) == "2026-03-01T07:30:01.25Z"
+    assert (found.epoch_us, found.period_us) == (SYMBOLS.clock.epoch_us, SYMBOLS.clock.period_us)
+    assert [found.label(symbol) for symbol in (0, 1)] == list(SYMBOLS.discretiser.states)
+    for symbol in (-1, 2):
+        with pytest.raises(FrameRangeError):
+            found.label(symbol)
+    assert found.table == SYMBOLS.table.rows if SYMBOLS.table else False
+
+
+@given(st.integers(0, LAST_US), st.integers(100, 86_400_000_000 * 366), st.integers(0, 2**53))
+def test_no_policy_s_clock_is_rounded_and_ticks_beyond_the_year_9999_are_refused(
+    epoch: int, period: int, tick: int
+) -> None:
+    found = describe(SYMBOLS).model_copy(
+        update={"epoch": describe(clocked(epoch, period)).epoch, "period_seconds": period / 1_000_000}
+    )
+    assert (found.epoch_us, found.period_us) == (epoch, period)
+    if epoch + tick * period > LAST_US:
+        with pytest.raises(FrameRangeError, match="after the year 9999"):
+            found.time_of(tick)
+    else:
+        assert found.time_of(tick) == found.time_of(tick + 5, 5)
+
+
+def clocked(epoch: int, period: int) -> Policy:
+    return SYMBOLS.model_copy(update={"clock": Clock(epoch_us=epoch, period_us=period)})
+
+
+def test_a_policy_that_begins_after_the_year_9999_is_refused() -> None:
+    with pytest.raises(ValidationError, match="epoch_us"):
+        Clock(epoch_us=LAST_US + 1, period_us=1_000_000)
+
+
+def test_what_is_promised_is_that_of_the_policy_and_what_is_not_is_said() -> None:
+    found = describe(SYMBOLS)
+    assert (found.guarantee.epsilon, found.guarantee.adversary) == (
+        SYMBOLS.guarantee.epsilon,
+        SYMBOLS.guarantee.adversary,
+    )
+    told = SYMBOLS.stretches(SYMBOLS.guarantee.epsilon)
+    assert [(one.name, one.ticks, one.protected) for one in found.guarantee.stretches] == [
+        (one.name, one.ticks, one.protected) for one in told
+    ]
+    assert [one.epsilon for one in found.guarantee.stretches] == [
+        one.epsilon if math.isfinite(one.epsilon) else None for one in told
+    ]
+    bare = next(one.name for one in told if not one.protected)
+    assert bare in found.does_not_protect
+    assert all(state in found.protects for state in found.states)
+    assert found.chain_class == class_sentence(SYMBOLS.chains)
+    assert found.useful_for is None
+    assert describe(SYMBOLS.model_copy(update={"useful_for": "state"})).useful_for == "state"
+
+
+def test_windows_have_the_names_of_their_states() -> None:
+    windows = (
+        Window(name="on", length=60, stride=60, states=(1,), scale="500"),
+        Window(name="all", length=60, stride=30, states="histogram", scale="2000"),
+    )
+    found = describe(
+        SYMBOLS.model_copy(update={"windows": windows, "windows_guarantee": SYMBOLS.guarantee}),
+    )
+    assert found.kind == "both"
+    assert [(window.name, window.states) for window in found.windows] == [
+        ("on", (SYMBOLS.discretiser.states[1],)),
+        ("all", "histogram"),
+    ]
+    assert found.windows_guarantee is not None
+    alone = describe(SYMBOLS.model_copy(update={"windows": windows, "table": None, "windows_guarantee": None}))
+    assert (alone.kind, alone.table, alone.windows_guarantee) == ("windows", None, None)
+
+
+def test_a_known_cell_comes_back_within_its_cell() -> None:
+    place = decode_description(encode_description(describe(PLACES))).place
+    assert place is not None
+    classify = Classifier(CELLS.model_dump())
+    ticks = count()
+    for state, (column, row) in enumerate(CELLS.cells):
+        for east, north in ((100.0 * column, 100.0 * row), (100.0 * column + 49.0, 100.0 * row - 49.0)):
+            latitude, longitude = place.located(east, north)
+            assert classify.observe(next(ticks), f"{latitude!r},{longitude!r}") == state
+    assert place.position(0, 0) == pytest.approx((46.0005, 14.250625))
+    east_metres, north_metres = place.metres(46.0)
+    assert 100.0 * north_metres == pytest.approx(0.001 * 111_320)
+    assert 100.0 * east_metres == pytest.approx(0.00125 * 111_320 * math.cos(math.radians(46.0)))
+
+
+def test_a_place_beyond_the_pole_or_the_date_line_is_on_the_earth() -> None:
+    found = describe(PLACES).place
+    assert found is not None
+    assert found.position(0, 1e9)[0] == 90.0
+    assert found.position(0, -1e9)[0] == -90.0
+    assert found.position(165.75 / 0.00125, 0)[1] == pytest.approx(-180.0 + 0.000625)
+
+
+def test_measurements_that_are_not_of_the_cells_have_no_place() -> None:
+    other = CELLS.model_copy(update={"cells": tuple((i // 3, i % 3) for i in range(9))})
+    assert describe(measure_policy(3, discretiser=other, resolution=(100.0, 100.0))).place is None
+    assert describe(SYMBOLS).place is None
+    assert describe(PLACES).unit == "m"
+    assert describe(PLACES).point_epsilon == PLACES.epsilon
+
+
+def test_every_class_of_chains_has_a_sentence() -> None:
+    assert "from 0.1 to 0.2, state 1 from 0.3 to 0.4" in class_sentence(BinaryChains(q=(0.1, 0.2), r=(0.3, 0.4)))
+    assert describe(PLACES).chain_class == class_sentence(None)
+
+
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        *((payload, MalformedFrameError) for payload in (b"", b"{", b"\xff", b"[" * 5000, changed()[:-1])),
+        (b"[]", FrameTypeError),
+        (b" " * (MAX_DESCRIPTION_BYTES + 1), FrameLengthError),
+        (changed(more=1), FrameLengthError),
+        (changed(states=...), FrameLengthError),
+        (changed(states=["on"]), FrameLengthError),
+        (changed(states=["on", "on"]), FrameRangeError),
+        (changed(states=["on", 1]), FrameTypeError),
+        (changed(device="a/b"), FrameRangeError),
+        (changed(device="+"), FrameRangeError),
+        (changed(version=0), FrameRangeError),
+        (changed(version=1.5), FrameTypeError),
+        (changed(kind="raw"), FrameRangeError),
+        (changed(epoch=0), FrameTypeError),
+        (changed(epoch="2026-03-01"), FrameRangeError),
+        (changed(period_seconds=0), FrameRangeError),
+        (changed(period_seconds=1e300), FrameRangeError),
+        (changed(table=[[1], [1, 2]]), FrameRangeError),
+        (changed(table=[[1]]), FrameRangeError),
+        (changed(table=[[-1], [1]]), FrameRangeError),
+        (changed(useful_for="all"), FrameRangeError),
+        (changed(guarantee={"epsilon": -1, "adversary": "informed", "stretches": []}), FrameRangeError),
+        (changed(chains={"kind": "binary", "q": [0, 1], "r": [0.1, 0.2]}), FrameRangeError),
+        (changed(format="fugu/3"), FrameRangeError),
+    ],
+)
+def test_what_is_no_description_is_refused_by_what_is_wrong(payload: bytes, error: type[FrameError]) -> None:
+    with pytest.raises(error) as refusal:
+        decode_description(payload)
+    assert "\n" not in str(refusal.value)
+    assert len(str(refusal.value)) <= 300
+
+
+@given(st.data())
+def test_garbled_text_never_does_anything_but_raise_a_frame_error(data: st.DataObject) -> None:
+    text = bytearray(encode_description(describe(PLACES)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        text[data.draw(st.integers(0, len(text) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    with contextlib.suppress(FrameError):
+        found = decode_description(bytes(text))
+        assert decode_description(encode_description(found)) == found
+        assert isinstance(found, Description)

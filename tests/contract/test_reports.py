@@ -1,0 +1,259 @@
+"""Reports for people: golden JSON, what comes back, and one specific error for everything that can be wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
+from contract.instants import LAST_US, instant, instant_text, read_instant, unix_us
+from contract.reports import (
+    MAX_REPORT_BYTES,
+    Estimate,
+    StateEstimate,
+    ValueEstimate,
+    WindowCount,
+    decode_count,
+    decode_estimate,
+    encode_report,
+)
+from tests.support.example_frames import (
+    COUNT,
+    HISTOGRAM,
+    PLACE_ESTIMATE,
+    REPORTS,
+    STATE_ESTIMATE,
+    VALUE_ESTIMATE,
+    VECTOR_ESTIMATE,
+)
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "reports"
+Report = Estimate | WindowCount
+AWKWARD = ('"', "\\", "a\nb", "é", "e\u0301", "_", "__", "on_off", "low_on", "share_", "🦡", "\x00", " ", "x" * 64)
+
+
+def decode(report: Report) -> Callable[[bytes], Report]:
+    return decode_count if isinstance(report, WindowCount) else decode_estimate
+
+
+def changed(report: Report, **changes: Any) -> bytes:
+    """A message with some fields replaced by anything; `...` removes one."""
+    fields = json.loads(encode_report(report)) | changes
+    return json.dumps({name: value for name, value in fields.items() if value is not ...}).encode()
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_text_of_every_form_is_fixed(name: str) -> None:
+    golden = (GOLDEN / f"{name}.json").read_bytes().rstrip()
+    assert encode_report(REPORTS[name]) == golden
+    assert decode(REPORTS[name])(golden) == REPORTS[name]
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_report_is_one_flat_object_in_which_only_states_are_an_array(name: str) -> None:
+    fields = json.loads(encode_report(REPORTS[name]))
+    assert all(isinstance(value, str | int | float | None) for key, value in fields.items() if key != "states")
+    assert all(isinstance(label, str) for label in fields.get("states", []))
+    assert {"time", "epsilon", "adversary", "useful"} <= set(fields)
+
+
+@given(st.lists(st.sampled_from(AWKWARD) | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=64),
+                min_size=2, max_size=9, unique=True))  # fmt: skip
+def test_no_label_can_be_taken_for_another_or_for_a_field(labels: list[str]) -> None:
+    shares = dict.fromkeys(labels, 1.0 / len(labels))
+    estimate = replace(STATE_ESTIMATE, state=labels[-1], shares=shares)
+    assert decode_estimate(encode_report(estimate)) == estimate
+    assert len(json.loads(encode_report(estimate))) == 10 + len(labels)
+    numbers = tuple(float(place) for place in range(len(labels)))
+    count = replace(HISTOGRAM, states=tuple(labels), values=numbers, low=numbers, high=numbers)
+    assert decode_count(encode_report(count)) == count
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_every_field_is_needed_and_no_other_is_taken(name: str) -> None:
+    report = REPORTS[name]
+    for field in json.loads(encode_report(report)):
+        with pytest.raises(FrameError):
+            decode(report)(changed(report, **{field: ...}))
+    with pytest.raises(FrameLengthError, match="unknown field 'more'"):
+        decode(report)(changed(report, more=1))
+
+
+@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("wrong", [[], {}, [1], True, "x", -1e300, 2**4000, "2026-03-01T07:30:00Z"])
+def test_no_field_takes_a_value_of_another_kind(name: str, wrong: Any) -> None:
+    report = REPORTS[name]
+    for field, value in json.loads(encode_report(report)).items():
+        fits = type(value) is type(wrong) and (field in ("useful", "unit", "window") or "time" in (field, field[-4:]))
+        if fits or (field == "since" and isinstance(wrong, str)) or (field.startswith("low") and wrong == -1e300):
+            continue
+        with pytest.raises(FrameError):
+            decode(report)(changed(report, **{field: wrong}))
+
+
+@pytest.mark.parametrize(
+    ("payload", "error", "text"),
+    [
+        (b"", MalformedFrameError, "no JSON message"),
+        (b"\xff\xfe{}", MalformedFrameError, "no JSON message"),
+        (b"[" * 100_000, MalformedFrameError, "no JSON message"),
+        (b'{"time":' + b"9" * 5000 + b"}", MalformedFrameError, "no JSON message"),
+        (b"[]", FrameTypeError, "message is list, not an object"),
+        (b"null", FrameTypeError, "message is NoneType"),
+        (b'{"time":NaN}', MalformedFrameError, "no numbers of JSON"),
+        (b'{"time":-Infinity}', MalformedFrameError, "no numbers of JSON"),
+        (b'{"tick":1,"tick":1}', MalformedFrameError, "a field is there twice"),
+        (b" " * (MAX_REPORT_BYTES + 1), FrameLengthError, "at most"),
+        (encode_report(STATE_ESTIMATE) + b"{}", MalformedFrameError, "no JSON"),
+        (changed(STATE_ESTIMATE, time=5), FrameTypeError, "a time is int"),
+        (changed(STATE_ESTIMATE, since="2026-03-01T07:31:00Z"), FrameRangeError, "since is after time"),
+        (changed(STATE_ESTIMATE, tick=-1), FrameRangeError, "tick -1"),
+        (changed(STATE_ESTIMATE, tick=2**53 + 1), FrameRangeError, "tick"),
+        (changed(STATE_ESTIMATE, tick=1.5), FrameTypeError, "tick is float"),
+        (changed(STATE_ESTIMATE, ticks=0), FrameRangeError, "ticks 0"),
+        (changed(STATE_ESTIMATE, ticks=True), FrameTypeError, "ticks is bool"),
+        (changed(STATE_ESTIMATE, state="open"), FrameRangeError, "state is none of"),
+        (changed(STATE_ESTIMATE, state=1), FrameTypeError, "state is int"),
+        (changed(STATE_ESTIMATE, probability="0.9"), FrameTypeError, "probability is str, not a number"),
+        (changed(STATE_ESTIMATE, probability=True), FrameTypeError, "probability is bool, not a number"),
+        (changed(STATE_ESTIMATE, probability=1.5), FrameRangeError, "1.5 is not a probability"),
+        (changed(STATE_ESTIMATE, share_on=0.5), FrameRangeError, "shares sum to 0.75"),
+        (changed(STATE_ESTIMATE, share_on=..., share_off=...), FrameLengthError, "states has length 0"),
+        (changed(STATE_ESTIMATE, **{"share_": 0.0}), FrameLengthError, "a state has length 0"),
+        (changed(STATE_ESTIMATE, **{"share_\ud800": 0.0}), FrameRangeError, "no Unicode text"),
+        (changed(STATE_ESTIMATE, unit="share"), FrameTypeError, "unit is str, not null"),
+        (changed(STATE_ESTIMATE, epsilon=0), FrameRangeError, "epsilon 0.0 is not above 0"),
+        (changed(STATE_ESTIMATE, epsilon=None), FrameTypeError, "epsilon is NoneType"),
+        (encode_report(STATE_ESTIMATE).replace(b'"epsilon":1.0', b'"epsilon":1e999'), FrameRangeError, "not finite"),
+        (changed(STATE_ESTIMATE, epsilon=10**400), FrameRangeError, "beyond every float"),
+        (changed(STATE_ESTIMATE, adversary="strong"), FrameRangeError, "adversary is none of"),
+        (changed(STATE_ESTIMATE, adversary=["informed"]), FrameTypeError, "adversary is list"),
+        (changed(STATE_ESTIMATE, useful=1), FrameTypeError, "useful is int"),
+        (changed(PLACE_ESTIMATE, latitude=90.5), FrameRangeError, "latitude 90.5 is not in -90..90"),
+        (changed(PLACE_ESTIMATE, longitude=-181), FrameRangeError, "longitude -181.0"),
+        (changed(PLACE_ESTIMATE, accuracy=-1), FrameRangeError, "accuracy is negative"),
+        (changed(PLACE_ESTIMATE, protection=2**17), FrameRangeError, "protection"),
+        (changed(VALUE_ESTIMATE, low=21.0), FrameRangeError, "not inside its interval"),
+        (changed(VALUE_ESTIMATE, unit=""), FrameLengthError, "unit has length 0"),
+        (changed(VALUE_ESTIMATE, value=..., value_0=20.5), FrameLengthError, "no field value_1"),
+        (changed(VECTOR_ESTIMATE, value_2=1.0), FrameLengthError, "no field low_2"),
+        (changed(VECTOR_ESTIMATE, value_3=1.0), FrameLengthError, "no field value_2"),
+        (changed(COUNT, states=[]), FrameLengthError, "states has length 0"),
+        (changed(COUNT, states="on"), FrameTypeError, "states is str, not an array"),
+        (changed(COUNT, states=["on", "on"]), FrameRangeError, "two states have the same name"),
+        (changed(COUNT, states=["on", 1]), FrameTypeError, "a state is int"),
+        (changed(HISTOGRAM, states=["on"]), FrameLengthError, "one number is called value"),
+        (changed(HISTOGRAM, states=["off", "on", "open"]), FrameLengthError, "no field value_open"),
+        (changed(COUNT, confidence=1), FrameRangeError, "confidence 1.0"),
+        (changed(COUNT, observed=0), FrameRangeError, "observed 0"),
+        (changed(COUNT, unit="share"), FrameRangeError, "unit is not ticks"),
+        (changed(COUNT, window="x" * 33), FrameLengthError, "window has length 33"),
+    ],
+)
+def test_what_is_no_report_is_refused_by_what_is_wrong(payload: bytes, error: type[FrameError], text: str) -> None:
+    read = decode_count if b'"window"' in payload else decode_estimate
+    with pytest.raises(error, match=text):
+        read(payload)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_what_cannot_be_decoded_cannot_be_encoded(bad: float) -> None:
+    wrong: list[Callable[[], object]] = [
+        lambda: replace(STATE_ESTIMATE, probability=bad),
+        lambda: replace(STATE_ESTIMATE, shares={"off": bad, "on": 1.0}),
+        lambda: replace(STATE_ESTIMATE, epsilon=bad),
+        lambda: replace(PLACE_ESTIMATE, latitude=bad),
+        lambda: replace(PLACE_ESTIMATE, accuracy=bad),
+        lambda: replace(VALUE_ESTIMATE, values=(bad,)),
+        lambda: replace(COUNT, high=(bad,)),
+        lambda: replace(COUNT, confidence=bad),
+    ]
+    for make in wrong:
+        with pytest.raises(FrameRangeError):
+            make()
+    with pytest.raises(FrameTypeError):
+        replace(STATE_ESTIMATE, epsilon=None)  # type: ignore[arg-type]
+    with pytest.raises(FrameTypeError):
+        replace(STATE_ESTIMATE, time=datetime(2026, 1, 1))
+
+
+@given(st.data())
+def test_garbled_text_never_does_anything_but_raise_a_frame_error(data: st.DataObject) -> None:
+    report = data.draw(st.sampled_from([*REPORTS.values()]))
+    text = bytearray(encode_report(report))
+    for _ in range(data.draw(st.integers(1, 3))):
+        text[data.draw(st.integers(0, len(text) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    with contextlib.suppress(FrameError):
+        found = decode(report)(bytes(text))
+        assert decode(report)(encode_report(found)) == found
+
+
+def test_the_largest_report_is_within_the_limit() -> None:
+    """A device has at most 255 states with names of 64 characters; those that JSON writes longest are control ones."""
+    labels = tuple(chr(1) * 62 + chr(0x4E00 + place) for place in range(255))
+    worst = 1.234567890123456e-300
+    count = replace(HISTOGRAM, states=labels, values=(worst,) * 255, low=(worst,) * 255, high=(worst,) * 255)
+    assert len(encode_report(count)) <= MAX_REPORT_BYTES
+    shares = dict.fromkeys(labels, 1.0 / 255)
+    assert len(encode_report(replace(STATE_ESTIMATE, state=labels[0], shares=shares))) <= MAX_REPORT_BYTES
+
+
+@given(st.integers(0, LAST_US))
+def test_a_time_comes_back_to_the_microsecond_and_is_in_order_as_text(us: int) -> None:
+    text = instant_text(instant(us))
+    assert unix_us(read_instant(text)) == us
+    assert datetime.fromisoformat(text) == instant(us)
+    assert len(text) <= 27
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (0, "1970-01-01T00:00:00Z"),
+        (1, "1970-01-01T00:00:00.000001Z"),
+        (1_772_350_200_250_000, "2026-03-01T07:30:00.25Z"),
+        (LAST_US, "9999-12-31T23:59:59.999999Z"),
+    ],
+)
+def test_times_have_one_form(us: int, text: str) -> None:
+    assert instant_text(instant(us)) == text
+    assert instant_text(instant(us).astimezone(timezone(timedelta(hours=-5)))) == text
+
+
+@pytest.mark.parametrize("us", [-1, LAST_US + 1, 2**62, 2**200])
+def test_times_that_have_no_form_are_refused(us: int) -> None:
+    with pytest.raises(FrameRangeError, match="before 1970 or after the year 9999"):
+        instant(us)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "2026-03-01", "2026-03-01T07:30:00", "2026-03-01T07:30:00+00:00", "2026-03-01 07:30:00Z"),
+        *("2026-03-01T07:30:00z", "2026-03-01T07:30:00.Z", "2026-03-01T07:30:00.250Z", "2026-03-01T07:30:00.1234567Z"),
+        *("2026-02-30T00:00:00Z", "2026-03-01T24:00:00Z", "2026-03-01T07:30:60Z", "1969-12-31T23:59:59Z"),
+        *("0000-01-01T00:00:00Z", "+10000-01-01T00:00:00Z", "٢٠٢٦-03-01T07:30:00Z", "2026-03-01T07:30:00Z\n"),
+    ],
+)
+def test_other_forms_of_time_are_refused(text: str) -> None:
+    with pytest.raises(FrameRangeError):
+        read_instant(text)
+
+
+def test_each_form_is_read_as_its_own_type() -> None:
+    assert isinstance(decode_estimate(encode_report(STATE_ESTIMATE)), StateEstimate)
+    assert isinstance(decode_estimate(encode_report(VECTOR_ESTIMATE)), ValueEstimate)
+    with pytest.raises(FrameError):
+        decode_estimate(encode_report(COUNT))
+    with pytest.raises(FrameError):
+        decode_count(encode_report(STATE_ESTIMATE))
+    assert read_instant("2026-03-01T07:30:00Z").tzinfo is UTC
