@@ -40,13 +40,26 @@ KeepAliveTicks = Annotated[int, Field(ge=1, le=2**32)]
 
 
 class Replay(Document):
-    """Replay a column of a CSV file (also gzipped) or an array of an NPZ file; tick t reads row t."""
+    """Replay a column of a CSV file (also gzipped) or an array of an NPZ file; tick t reads row t.
+
+    Attributes:
+        time: the column of times, if the rows are changes: each value holds until the next.
+        every: seconds from tick to tick then.
+    """
 
     kind: Literal["replay"]
     file: str
     column: str = "value"
     loop: bool = True
+    time: str | None = None
+    every: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     silence: Silence = "samples"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.time is None) != (self.every is None):
+            raise ValueError("time and every belong together: give both or neither")
+        return self
 
 
 class Lines(Document):

@@ -1,19 +1,24 @@
-"""Recordings to replay: a column of a CSV file or an array of an NPZ file, read without numpy."""
+"""Recordings to replay: a column of a CSV file or an array of an NPZ file, or a log of changes; read without numpy."""
 
 from __future__ import annotations
 
 import ast
+import math
 import struct
 import sys
 import zipfile
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from edge_agent.config_file import ConfigError
-from host.csv_file import csv_rows
+from host.csv_file import ENTITY_COLUMN, csv_rows, moment
 
-__all__ = ["read_recording"]
+__all__ = ["read_changes", "read_recording"]
+
+_MOST_TICKS = 5_000_000
 
 
 def read_recording(path: Path, column: str) -> Sequence[float | str]:
@@ -28,9 +33,9 @@ def read_recording(path: Path, column: str) -> Sequence[float | str]:
     Raises:
         ConfigError: names the file and what is wrong, never a value.
     """
+    if path.suffix == ".npz":
+        return _npz(path, column)
     try:
-        if path.suffix == ".npz":
-            return _read_npz(path, column)
         with csv_rows(path, ConfigError, uneven=True) as (header, rows):
             names = [column] if column in header else [name.strip() for name in column.split(",")]
             for name in names:
@@ -38,8 +43,51 @@ def read_recording(path: Path, column: str) -> Sequence[float | str]:
                     raise ConfigError(f"{path} has no column {name!r}")
             at = [header.index(name) for name in names]
             texts = [",".join(row[place] for place in at) for _, row in rows]
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
+    except OSError as error:
         raise ConfigError(f"cannot read {path}: {type(error).__name__}") from None
+    return _numbers(path, texts)
+
+
+def read_changes(path: Path, column: str, time: str, every: float) -> Sequence[float | str]:
+    """A log of changes, such as home automation exports: each value holds until the next, and is looked at once a tick.
+
+    Args:
+        column: as for `read_recording`; or, of a CSV file with a column `entity_id`, the entity whose `state` to take.
+        time: the column of times, in seconds or ISO 8601.
+        every: seconds from tick to tick.
+
+    Returns:
+        As for `read_recording`: a value for each tick, from the first row on.
+
+    Raises:
+        ConfigError: names the file and what is wrong, never a value.
+    """
+    rows = sorted(_changes(path, column, time), key=itemgetter(0))  # of rows with one time the last one counts
+    times = [row[0] for row in rows]
+    if any(math.isnan(one) for one in times):
+        raise ConfigError(f"{path}: column {time!r} has cells that are no time: give seconds, or ISO 8601")
+    ticks = int((times[-1] - times[0]) / every) + 1 if times else 0
+    if ticks > _MOST_TICKS:
+        raise ConfigError(f"{path} has more than {_MOST_TICKS} ticks of {every:g} s")
+    return _numbers(path, [rows[bisect_right(times, times[0] + every * tick) - 1][1] for tick in range(ticks)])
+
+
+def _changes(path: Path, column: str, time: str) -> list[tuple[float, str]]:
+    if path.suffix == ".npz":
+        return [(float(at), repr(value)) for at, value in zip(_npz(path, time), _npz(path, column), strict=False)]
+    try:
+        with csv_rows(path, ConfigError) as (header, rows):
+            entity = header.index(ENTITY_COLUMN) if ENTITY_COLUMN in header and column not in header else None
+            for name in (time, value := column if entity is None else "state"):
+                if name not in header:
+                    raise ConfigError(f"{path} has no column {name!r}")
+            at, place = header.index(time), header.index(value)
+            return [(moment(row[at]), row[place].strip()) for _, row in rows if entity is None or row[entity] == column]
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {type(error).__name__}") from None
+
+
+def _numbers(path: Path, texts: list[str]) -> Sequence[float | str]:
     if not texts:
         raise ConfigError(f"{path} has no rows")
     try:
@@ -55,6 +103,13 @@ _NPY_CODES = {"f8": "d", "f4": "f", "i8": "q", "i4": "i", "i2": "h", "i1": "b"} 
     "u1": "B",
     "b1": "B",
 }
+
+
+def _npz(path: Path, name: str) -> Sequence[float]:
+    try:
+        return _read_npz(path, name)
+    except (OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"cannot read {path}: {type(error).__name__}") from None
 
 
 def _read_npz(path: Path, name: str) -> Sequence[float]:

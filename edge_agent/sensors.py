@@ -295,9 +295,14 @@ def open_sensor(config: dict[str, Any], stdin: BinaryIO | None = None) -> Sensor
     elif config["kind"] == "call":
         source = CallSensor(_import_function(config["target"]))
     else:
-        from edge_agent.recording import read_recording
+        from edge_agent.recording import read_changes, read_recording
 
-        source = ReplaySensor(read_recording(Path(config["file"]), config["column"]), loop=config["loop"])
+        file, column = Path(config["file"]), config["column"]
+        if (every := config.get("every")) is None:
+            values = read_recording(file, column)
+        else:
+            values = read_changes(file, column, config["time"], every)
+        source = ReplaySensor(values, loop=config["loop"])
     return source if config["silence"] == "samples" else ChangeSensor(source, config.get("keep_alive_ticks"))
 
 

@@ -4,17 +4,39 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
 from contract.errors import FuguError
 
-__all__ = ["NumberedRows", "csv_rows"]
+__all__ = ["ENTITY_COLUMN", "LATEST", "TIME_COLUMNS", "NumberedRows", "csv_rows", "moment"]
+
+TIME_COLUMNS = ("t", "time", "timestamp", "datetime", "date", "last_changed", "last_updated")
+"""Usual names, in small letters, of a column that says when."""
+ENTITY_COLUMN = "entity_id"
+"""Whose row it is, as home automation exports them."""
+LATEST = 1e11
+"""Seconds since 1970, in 3,000 years: a time beyond is in milliseconds."""
 
 NumberedRows = Iterator[tuple[int, list[str]]]
+
+
+def moment(cell: str) -> float:
+    """Unix time of a cell: seconds, or ISO 8601, in UTC where it has no zone; NaN if it is no time."""
+    try:
+        seconds = float(cell)
+    except ValueError:
+        try:
+            date = datetime.fromisoformat(cell.strip())
+            seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            return math.nan
+    return seconds if abs(seconds) < LATEST else math.nan
 
 
 @contextmanager

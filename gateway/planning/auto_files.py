@@ -39,7 +39,7 @@ def auto_policy(plan: AutoPlan, epoch: float | None = None) -> Policy:
     header = PolicyHeader(
         fleet=_FLEET,
         device=_DEVICE,
-        stream=re.sub(r"[^A-Za-z0-9_-]+", "-", plan.readings.column).strip("-")[:32] or "readings",
+        stream=re.sub(r"[^A-Za-z0-9_-]+", "-", plan.readings.column.rpartition(".")[2]).strip("-")[:32] or "readings",
         discretiser=candidate.discretiser,
         period_seconds=period * candidate.every,
         latency_seconds=min(latency, LATENCY_SECONDS),
@@ -61,15 +61,15 @@ def _planned(plan: AutoPlan, candidate: Candidate) -> JointPlan:
 
 
 def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_file: str) -> str:
-    """The configuration of an agent that replays the recording, or reads lines where that is a log of changes.
+    """The configuration of an agent that replays the recording.
 
     Args:
         recording: the file that was read; a real device's sensor takes its place.
     """
+    sensor = _replayed(recording, plan.readings.column)
     if plan.readings.changes:
-        sensor = ['kind = "stdin"  # one value a line, whenever it changes', 'silence = "changes"']
-    else:
-        sensor = _replayed(recording, plan.readings.column)
+        sensor.append(f"time = {json.dumps(plan.readings.time)}  # its rows are changes, each holds until the next")
+        sensor.append(f"every = {policy.clock.period_us / 1e6!r}  # seconds")
     return _configuration(policy, [f"ceiling = {float(policy.guarantee.epsilon)!r}"], policy_file, sensor)
 
 

@@ -11,7 +11,6 @@ import math
 import zipfile
 import zlib
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -22,22 +21,18 @@ from gateway.chain.arrays import Floats, Ints
 from gateway.planning.errors import PlanningError
 from gateway.planning.recording import BOUNDARIES, column_missing
 from gateway.planning.ticks import from_changes, from_samples, in_order, is_changes
-from host.csv_file import csv_rows
+from host.csv_file import ENTITY_COLUMN, LATEST, TIME_COLUMNS, csv_rows, moment
 
 __all__ = ["Kind", "Readings", "read_readings"]
 
 Kind = Literal["numbers", "levels", "on/off", "names"]
 """Numbers; whole numbers of which there are few; two names, or 0 and 1; names."""
 
-_TIMES = ("t", "time", "timestamp", "datetime", "date", "last_changed", "last_updated")
 _CHANGES = ("last_changed", "last_updated")
-_ENTITY = "entity_id"
 _VALUES = ("value", "state")
 _SILENT = ("", "nan", "none", "null", "unknown")
 _BROKEN = ("unavailable",)
 _MOST_LEVELS = 8
-_LATEST = 1e11
-"""Seconds since 1970, in 3,000 years: a time beyond is in milliseconds."""
 
 
 class Readings(NamedTuple):
@@ -49,6 +44,7 @@ class Readings(NamedTuple):
         period_seconds: from tick to tick, or the typical time between events; none without times.
         steady: whether ticks are at equal times; rows without times, and events such as heartbeats, are not.
         changes: whether the rows are a log of changes.
+        time: the column of times, if there is one.
         missing_share: share of the rows whose reading is missing; rows that are absent do not count.
         notes: what was done to get ticks, in sentences.
     """
@@ -63,6 +59,7 @@ class Readings(NamedTuple):
     source: str
     missing_share: float
     notes: tuple[str, ...]
+    time: str | None = None
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -81,6 +78,7 @@ class _Table(NamedTuple):
     lines: Sequence[int]
     column: str
     changes: bool
+    time: str | None
 
 
 def read_readings(
@@ -127,6 +125,7 @@ def _readings(table: _Table, file: str, period: float | None) -> Readings:
     found = Readings(
         *(taken, ticks.segments, ticks.period_seconds, ticks.steady, changes),
         *("numbers", table.column, file, 0.0, told),
+        time=table.time,
     )
     return found._replace(kind=_kind(found, file), missing_share=float((~found.present[rows >= 0]).mean()))
 
@@ -182,7 +181,7 @@ def _csv(path: Path, column: str | None, time: str | None) -> _Table:
     with csv_rows(path, PlanningError) as (header, rows):
         names = [name.lower() for name in header]
         at_time = _time_column(path.name, header, names, time)
-        entity = names.index(_ENTITY) if _ENTITY in names else None
+        entity = names.index(ENTITY_COLUMN) if ENTITY_COLUMN in names else None
         wanted = column if entity is not None and column is not None and column not in header else None
         at = _value_column(path.name, header, names, None if wanted else column, at_time, entity)
         boundaries = [names.index(name) for name in BOUNDARIES if name in names]
@@ -208,15 +207,16 @@ def _csv(path: Path, column: str | None, time: str | None) -> _Table:
     if not cells:
         raise PlanningError(f"{path.name} has no rows")
     changes = at_time is not None and names[at_time] in _CHANGES
+    only = entities.pop() if len(entities) == 1 and column is None else None
     return _Table(
         *(cells, np.array(times) if at_time is not None else None, np.array(parts, dtype=np.int64), lines),
-        *(wanted or header[at], changes),
+        *(wanted or only or header[at], changes, header[at_time] if at_time is not None else None),
     )
 
 
 def _time_column(file: str, header: list[str], names: list[str], time: str | None) -> int | None:
     if time is None:
-        return next((names.index(name) for name in _TIMES if name in names), None)
+        return next((names.index(name) for name in TIME_COLUMNS if name in names), None)
     if time not in header:
         raise column_missing(file, time, header)
     return header.index(time)
@@ -240,17 +240,10 @@ def _value_column(
 
 
 def _moment(cell: str, file: str, line: int, column: str) -> float:
-    try:
-        moment = float(cell)
-    except ValueError:
-        try:
-            date = datetime.fromisoformat(cell.strip())
-            moment = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError):
-            moment = math.nan
-    if not abs(moment) < _LATEST:
+    found = moment(cell)
+    if math.isnan(found):
         raise PlanningError(f"{file}: line {line}, column {column} is no time: give seconds, or ISO 8601")
-    return moment
+    return found
 
 
 def _npz(path: Path, column: str | None, time: str | None) -> _Table:
@@ -287,7 +280,7 @@ def _npz(path: Path, column: str | None, time: str | None) -> _Table:
                 [_moment(text, path.name, line, names[at_time or 0]) for line, text in zip(lines, texts, strict=True)]
             )
         )
-        if not (np.abs(times) < _LATEST).all():
+        if not (np.abs(times) < LATEST).all():
             raise PlanningError(f"{path.name}: array {names[at_time or 0]} holds what is no time")
     new = np.zeros(len(cells), dtype=bool)
     for mark in marks:
@@ -300,4 +293,5 @@ def _npz(path: Path, column: str | None, time: str | None) -> _Table:
             f"{path.name}: array {names[at]}, row {int(np.isinf(values).argmax()) + 1} is no finite number"
         )
     changes = at_time is not None and lower[at_time] in _CHANGES
-    return _Table(values, times, np.cumsum(new).astype(np.int64), lines, names[at], changes)
+    named = None if at_time is None else names[at_time]
+    return _Table(values, times, np.cumsum(new).astype(np.int64), lines, names[at], changes, named)

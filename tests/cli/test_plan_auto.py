@@ -139,7 +139,7 @@ def test_a_plain_no_names_what_comes_nearest(fugu: Fugu, planned: tuple[Path, Pa
 
 
 @pytest.mark.long
-def test_a_log_of_changes_gets_an_agent_that_reads_changes(fugu: Fugu, tmp_path: Path) -> None:
+def test_a_log_of_changes_gets_an_agent_that_replays_changes(fugu: Fugu, tmp_path: Path) -> None:
     rng, at, rows = random.Random(3), 0.0, ["entity_id,state,last_changed"]
     for place in range(9_000):
         at += rng.expovariate(1 / 90) + 1.0
@@ -154,7 +154,10 @@ def test_a_log_of_changes_gets_an_agent_that_reads_changes(fugu: Fugu, tmp_path:
     assert document["readings"]["kind"] == "on/off"
     assert any(note.startswith("a log of changes") for note in document["readings"]["notes"])
     if document["recommended"]["kind"] != "none":
-        assert 'silence = "changes"' in (tmp_path / "plan" / "agent.toml").read_text()
+        written = (tmp_path / "plan" / "agent.toml").read_text()
+        assert 'column = "binary_sensor.hall"\ntime = "last_changed"' in written
+        assert "every = 60.0" in written
+        assert json.loads((tmp_path / "plan" / "policy.json").read_text())["stream"] == "hall"
 
 
 def one_line(done: Done) -> str:

@@ -282,6 +282,8 @@ def test_of_a_recording_of_changes_an_empty_cell_holds_and_a_word_ends_it() -> N
 @pytest.mark.parametrize(
     ("sensor", "text"),
     [
+        ({"kind": "replay", "file": "a.csv", "every": 60}, "time and every belong together"),
+        ({"kind": "replay", "file": "a.csv", "time": "t", "every": 0}, "greater than 0"),
         ({"kind": "stdin", "keep_alive": "alive"}, "belong together"),
         ({"kind": "stdin", "keep_alive": "alive", "keep_alive_ticks": 3}, "a keep-alive is for"),
         ({"kind": "call", "target": "a:b", "keep_alive_ticks": 3}, "a keep-alive is for"),
