@@ -37,8 +37,8 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need a broker or other processes: by their fixtures, and by what their modules import."""
     for item in items:
-        fixtures = set(getattr(item, "fixturenames", ()))
-        if fixtures & {"broker", "fleet", "written"} or _starts_processes(item.module.__name__):  # type: ignore[attr-defined]
+        assert isinstance(item, pytest.Function)  # there are no doctests
+        if {"broker", "fleet", "written"} & set(item.fixturenames) or _starts_processes(item.module.__name__):
             item.add_marker("processes")
 
 

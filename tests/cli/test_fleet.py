@@ -226,10 +226,11 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(fugu: Fugu, home:
     assert (told[0]["ticks"], told[0]["epsilon"]) == (1, 2.0)
     assert [each["epsilon"] for each in told] == [each.epsilon for each in WEAK.stretches(2.0)]
     table = PLACE.measure_tables[1].noise
+    assert isinstance(table, NoiseTable)
     squares = 0.0
     for state, at in enumerate(PLACE.coordinates):  # the law that the chain settles at is by numbers of neighbours
         share = len(PLACE.transition[state]) / sum(map(len, PLACE.transition))
-        for point, weight in zip(table.points, table.row_weights(state), strict=True):  # type: ignore[union-attr]
+        for point, weight in zip(table.points, table.row_weights(state), strict=True):
             squares += share * weight / 2**32 * sum((a - b) ** 2 for a, b in zip(at, point, strict=True))
     assert place["before"]["error"] == pytest.approx(squares**0.5, rel=1e-6)
     shown = fugu("fleet", "push", path, *home.options, "--dry-run").out

@@ -19,6 +19,7 @@ from contract.chains import BinaryChains
 from contract.envelope import decode_envelope, encode_envelope, encode_roots, sign
 from contract.errors import ThresholdError
 from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, read_enrolment, write_document
+from contract.measure_policy import MeasurePolicy
 from contract.measure_table import decoded_table
 from contract.noise_table import NoiseTable
 from contract.pins import pins_of
@@ -329,7 +330,8 @@ def test_tables_of_measured_streams_get_the_documents_version(fugu: Fugu, keys: 
     assert done.code == 0, done.err
     assert "1 each point" in done.out
     _, place = accepted(keys, out, measurement_ceiling=1.0).policies
-    tables = [decoded_table(text) for text in (place.fallback, *place.tables)]  # type: ignore[union-attr]
+    assert isinstance(place, MeasurePolicy)
+    tables = [decoded_table(text) for text in (place.fallback, *place.tables)]
     assert [table.policy_version for table in tables] == [9, 9]
     assert tables == [replace(table, policy_version=9) for table in measured.measure_tables]
 

@@ -14,6 +14,7 @@ import pytest
 from contract.fleet_documents import Address
 from fugu.view import rollout as rollout_view
 from gateway.fleet import PolicyReport, Registry, Rollouts, Sighting
+from gateway.fleet.entries import Outcome
 from tests.support.command import Done, Fugu
 from tests.support.fleet_home import HEART, Home
 
@@ -166,7 +167,7 @@ def test_plans_that_are_refused(home: Staged, words: tuple[str, ...], code: int,
 
 
 @contextmanager
-def gateway(home: Staged, outcome: str) -> Iterator[None]:
+def gateway(home: Staged, outcome: Outcome) -> Iterator[None]:
     """A gateway in the background, whose devices answer at once."""
     ended = Event()
 
@@ -179,7 +180,7 @@ def gateway(home: Staged, outcome: str) -> Iterator[None]:
                     registry.published([(one.device, one.version)])
                     registry.seen([Sighting(one.device, True, 0, "", "", now_us)])
                     reason = "ceiling" if outcome == "refused" else ""
-                    registry.reported([PolicyReport(one.device, one.version, outcome, reason, now_us)])  # type: ignore[arg-type]
+                    registry.reported([PolicyReport(one.device, one.version, outcome, reason, now_us)])
 
     thread = Thread(target=serve)
     thread.start()
@@ -191,7 +192,7 @@ def gateway(home: Staged, outcome: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("outcome", "code"), [("accepted", 0), ("refused", 1)])
-def test_watching_ends_with_the_rollout(home: Staged, outcome: str, code: int) -> None:
+def test_watching_ends_with_the_rollout(home: Staged, outcome: Outcome, code: int) -> None:
     home.start("--stage", "100%", "--pace", 600)
     with gateway(home, outcome):
         done = home.rollout("show", "--watch", "--interval", 0.01)

@@ -12,6 +12,8 @@ from itertools import count
 from pathlib import Path
 from typing import IO
 
+import pytest
+
 from contract import Estimate, SymbolFrame, estimate_topic, release_topic, symbols_topic
 from contract.frames import encode_estimate, encode_symbols
 from contract.measure_frames import (
@@ -134,16 +136,16 @@ def test_releases_of_one_device_are_a_contradiction() -> None:
     assert "either --releases or --device" in done.stderr
 
 
-def test_a_signal_ends_it_in_order(broker: Mosquitto, tmp_path: Path) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        file = tmp_path / number.name
-        with device(broker) as running, file.open("wb") as out:
-            process = start(broker, "--json", stdout=out)
-            publish_until(running, lambda file=file: file.stat().st_size)  # type: ignore[misc]
-            process.send_signal(number)
-            _, err = process.communicate()
-        assert (process.returncode, err) == (0, b"")
-        assert all(json.loads(line)["device"] == "wrist" for line in file.read_bytes().splitlines())
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_order(broker: Mosquitto, tmp_path: Path, number: signal.Signals) -> None:
+    file = tmp_path / "out"
+    with device(broker) as running, file.open("wb") as out:
+        process = start(broker, "--json", stdout=out)
+        publish_until(running, lambda: file.stat().st_size)
+        process.send_signal(number)
+        _, err = process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    assert all(json.loads(line)["device"] == "wrist" for line in file.read_bytes().splitlines())
 
 
 def test_a_reader_that_leaves_is_no_error(broker: Mosquitto) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,9 +141,9 @@ def test_two_known_states_are_as_in_closed_form() -> None:
         (tuple(tuple(1 / 9 for _ in range(9)) for _ in range(9)),),
     ],
 )
-def test_what_is_no_class_of_known_chains(transitions: object) -> None:
+def test_what_is_no_class_of_known_chains(transitions: Any) -> None:
     with pytest.raises(ValidationError):
-        FiniteChains(transitions=transitions)  # type: ignore[arg-type]
+        FiniteChains(transitions=transitions)
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ import json
 from array import array
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
@@ -240,7 +241,7 @@ def test_tables_for_a_walk_that_begins_somewhere_are_for_its_sets() -> None:
     noise = made.measure_tables[0].noise
     for constraint, good in ((0b0111, True), (0b1111, True), (0b0110, False), (0b1001, False)):
         changed = read(fields | {"tables": [coded(noise, 1, constraint)]})
-        _judge(lambda changed=changed: changed.verify(1.0), good, PolicyError)  # type: ignore[misc]
+        _judge(partial(changed.verify, 1.0), good, PolicyError)
     with pytest.raises(GuaranteeError, match="table 1: a table for one possible state protects nothing"):
         read(fields | {"tables": [coded(noise, 1, 0b0001)]}).verify(1.0)
 

@@ -115,7 +115,9 @@ def test_a_stolen_key_cannot_name_the_pair_of_states() -> None:
     attack = marked()
     attack.verify(1.0)
     accepted(attack)
-    here, there = (attack.measure_tables[1].noise.row_weights(state)[0] for state in (0, 2))  # type: ignore[union-attr]
+    noise = attack.measure_tables[1].noise
+    assert isinstance(noise, NoiseTable)
+    here, there = (noise.row_weights(state)[0] for state in (0, 2))
     assert here / (here + there) > 0.9999999984, "the pair is known, from one point"
     assert "does not join the pinned pair" in refused(attack, place())
 

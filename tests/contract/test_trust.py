@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.chains import BinaryChains
-from contract.envelope import MAX_ENVELOPE_BYTES, Envelope, decode_envelope, encode_envelope, encode_roots, sign
+from contract.envelope import MAX_ENVELOPE_BYTES, Envelope, Kind, decode_envelope, encode_envelope, encode_roots, sign
 from contract.errors import (
     AddressError,
     CeilingError,
@@ -46,11 +46,11 @@ def trust(**fields: Any) -> Trust:
     return Trust(KEYS.enrolment(**fields))
 
 
-def refused(device: Trust, payload: bytes, kind: str = "policy", now: int = NOW) -> TrustError:
+def refused(device: Trust, payload: bytes, kind: Kind = "policy", now: int = NOW) -> TrustError:
     """The reason why a document is refused; fails if it is not, or if anything has changed."""
     before, root = device.state, device.root
     with pytest.raises(TrustError) as caught:
-        device.consider(payload, kind, now)  # type: ignore[arg-type]
+        device.consider(payload, kind, now)
     assert (device.state, device.root) == (before, root)
     assert "\n" not in str(caught.value)
     return caught.value
