@@ -11,7 +11,6 @@ change, as this configuration said before. Ratios do not depend on the machine; 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import socket
@@ -21,6 +20,8 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+from figures import show
 
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import BrokerFolder, Settings, create_broker
@@ -41,11 +42,7 @@ def main() -> int:
         for name, saving, sizes in (("shipped", SHIPPED, (1000, 4000, 16000)), ("before", BEFORE, (500, 1000, 2000)))
         for frames in sizes
     }
-    if options.json:
-        print(json.dumps(figures, indent=2))
-    else:
-        for name, value in figures.items():
-            print(f"{name:70} {value:10g}")
+    show(figures, as_json=options.json)
     return 0
 
 

@@ -6,7 +6,6 @@ Usage: python benchmarks/edge.py [--json]      (make bench installs the peers an
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -16,6 +15,8 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from figures import show
 
 from contract.chains import BinaryChains
 from contract.frames import decode_symbols
@@ -39,11 +40,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     figures = {**per_reading(), **running_agent()}
-    if options.json:
-        print(json.dumps(figures, indent=2))
-    else:
-        for name, value in figures.items():
-            print(f"{name:55} {value}")
+    show(figures, as_json=options.json)
     return 0
 
 

@@ -6,7 +6,6 @@ Usage: python benchmarks/estimates.py [--json]      (make bench installs a broke
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sqlite3
 import statistics
@@ -17,6 +16,8 @@ import time
 from contextlib import closing
 from itertools import count
 from pathlib import Path
+
+from figures import show
 
 from contract.chains import BinaryChains
 from contract.frames import SymbolFrame, decode_estimate, encode_symbols
@@ -48,7 +49,7 @@ def main() -> int:
         folder: Path = options.gateway
         return run(GatewaySettings("bench", Broker(port=options.port), folder / "s.sqlite", folder / "policies"))
     figures = measured()
-    print(json.dumps(figures, indent=2) if options.json else "\n".join(f"{k:60} {v}" for k, v in figures.items()))
+    show(figures, as_json=options.json)
     return 0
 
 

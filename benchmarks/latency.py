@@ -6,7 +6,6 @@ Usage: python benchmarks/latency.py [--json]      (make bench installs a broker)
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import pwd
@@ -21,6 +20,8 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
+
+from figures import show
 
 from contract.chains import BinaryChains
 from contract.frames import SymbolFrame, decode_estimate, encode_symbols
@@ -53,11 +54,7 @@ def main() -> int:
         with _small_packets(wait=options.wait):
             return run(settings)
     figures = measured()
-    if options.json:
-        print(json.dumps(figures, indent=2))
-    else:
-        for name, value in figures.items():
-            print(f"{name:55} {value}")
+    show(figures, as_json=options.json)
     return 0
 
 

@@ -163,12 +163,18 @@ def test_while_nobody_listens_no_rollout_goes_on(broker: Mosquitto, path: Path, 
     operator.link.stop()
 
 
-def test_a_broker_that_lost_everything_gets_again_what_it_had_whether_it_was_answered_or_not(
-    broker: Mosquitto, path: Path, registry: Registry
-) -> None:
+def sent_to_three(broker: Mosquitto, path: Path, registry: Registry) -> Operator:
+    """An operator whose document the broker has, for three devices."""
     registry.desire(names(3), 1, **WHO)
     operator = Operator(path, broker)
     operator.until(lambda: operator.counters["policies_acknowledged"] == 3)
+    return operator
+
+
+def test_a_broker_that_lost_everything_gets_again_what_it_had_whether_it_was_answered_or_not(
+    broker: Mosquitto, path: Path, registry: Registry
+) -> None:
+    operator = sent_to_three(broker, path, registry)
     operator.link.reported("d000", accepted(1))
     operator.link.reported("d001", refused(b"signed 1"))
     operator.pass_seconds()
@@ -190,9 +196,7 @@ def test_a_broker_that_lost_everything_gets_again_what_it_had_whether_it_was_ans
 def test_a_broker_that_came_back_with_everything_gets_nothing_again(
     broker: Mosquitto, path: Path, registry: Registry
 ) -> None:
-    registry.desire(names(3), 1, **WHO)
-    operator = Operator(path, broker)
-    operator.until(lambda: operator.counters["policies_acknowledged"] == 3)
+    operator = sent_to_three(broker, path, registry)
     before = operator.link.connections
     broker.restart()
     wait_until(lambda: operator.link.connections > before)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from contract.frames import StreamCommit, SymbolFrame, decode_committed, decode_symbols
 from contract.topics import parse_topic
@@ -28,6 +28,7 @@ from tests.support.brokers import PATIENCE, wait_until
 from tests.support.clocks import faketime_library
 from tests.support.faulty_lines import Line, Lines, Opened
 from tests.support.processes import policy
+from tests.support.release_scenes import scheduled, write_config
 from tests.support.shipped import Shipped, fugu
 
 __all__ = ["GATEWAY", "Program", "World", "clocks_can_be_set", "disks_can_be_small"]
@@ -39,44 +40,13 @@ _AGENT_DISK = 16 << 20
 _GATEWAY_DISK = 1 << 30
 _RESTART_SECONDS = 0.3
 _EXCUSED_SECONDS = 10.0
-_RELEASES = """
+_AUDIENCES = """
 [audiences.public]
 epsilon = 1.0
 adversary = "informed"
 [audiences.street]
 epsilon = 2.0
 adversary = "informed"
-[[releases]]
-name = "all"
-stream = "hr"
-query = "count"
-states = ["high"]
-length = {length}
-patience = {patience}
-audience = "public"
-share = 1.0
-[[releases]]
-name = "each"
-stream = "hr"
-query = "count"
-states = ["high"]
-length = {length}
-patience = {patience}
-audience = "street"
-source = "symbols"
-share = 0.5
-per_device = true
-[[releases]]
-name = "overlapping"
-stream = "hr"
-query = "frequency"
-states = ["high"]
-length = {length}
-stride = {half}
-audience = "street"
-source = "symbols"
-share = 0.25
-devices = ["d00"]
 """
 
 
@@ -92,6 +62,20 @@ def disks_can_be_small() -> bool:
         return False
     probe = ["unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=1m none /mnt && mount -o remount,size=512k /mnt"]
     return subprocess.run(probe, capture_output=True).returncode == 0
+
+
+def _releases(length: int) -> list[str]:
+    """One of all devices, one of each, and one whose windows overlap, as TOML."""
+    common: dict[str, Any] = {"states": ["high"], "length": length}
+    waiting = common | {"patience": 20 * length}
+    symbols = {"audience": "street", "source": "symbols"}
+    return [
+        scheduled("all", **waiting),
+        scheduled("each", **waiting, **symbols, share=0.5, per_device=True),
+        scheduled(
+            "overlapping", **common, **symbols, query="frequency", stride=length // 2, share=0.25, devices=["d00"]
+        ),
+    ]
 
 
 _decoded = cache(decode_symbols)
@@ -346,9 +330,7 @@ class World:
         line = self.lines.add(GATEWAY)
         disk = self.disks[GATEWAY] = Disk(self.folder / "gateway-state", _GATEWAY_DISK)
         self.store, self.ledger = disk.folder / "store.sqlite", disk.folder / "ledger.sqlite"
-        length = self.window_ticks
-        releases = self.folder / "releases.toml"
-        releases.write_text(_RELEASES.format(length=length, patience=20 * length, half=length // 2))
+        releases = write_config(self.folder, *_releases(self.window_ticks), audiences=_AUDIENCES)
         (key,) = (self.folder / "keys").glob("gateway-*.key")
         credentials = self.folder / GATEWAY
         words: list[object] = ["--fleet", "home", "--store", self.store, "--broker", f"127.0.0.1:{line.port}"]
