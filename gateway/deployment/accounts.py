@@ -145,12 +145,13 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
 
     Releases for the audience `site` are named by no line but the site's: they are not charged, because the site sees
     the symbols anyway. The lines for devices are patterns, which Mosquitto applies to every account. All others are
-    therefore denied what lies under their own names, and a denial goes before whatever grants. Of frames a device may
+    therefore denied what lies under their own names, and a denial goes before whatever grants (below the name only: an
+    account may be called `time`). Of frames a device may
     publish those of its streams, by name: what it can leave at the broker is bounded by its topics. Operators may clear
     what a device has left that was removed.
     """
     root, known = f"fugu/2/{fleet}", list(accounts)
-    cleared = [f"write {account.name}/#" for account in known if account.uncleared]
+    cleared = [f"write {account.name}/+/#" for account in known if account.uncleared]
     lines = ["# Written by 'fugu deploy'; changes are lost when an account is added.", "", "# a device, under its name"]
     lines += [_line("pattern", root, entry) for entry in _DEVICE]
     for account in known:
@@ -163,7 +164,7 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
         if account.role == "removed":
             lines.append("topic deny #")
             continue
-        lines.append(f"topic deny {root}/{account.name}/#")
+        lines.append(f"topic deny {root}/{account.name}/+/#")
         readable = [f"read release/{audience}/+" for audience in account.audiences]
         granted = [*_TOPICS.get(account.role, ()), *readable, *(cleared if account.role == "operator" else [])]
         lines += [_line("topic", root, entry) for entry in granted]

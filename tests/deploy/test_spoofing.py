@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +63,16 @@ def test_hundreds_of_spoofed_publications_are_refused(fleet: Shipped) -> None:
             assert reason == (0 if mine else DENIED), (name, topic)
             refused += not mine
     assert refused > 300
+
+
+@pytest.mark.long
+def test_accounts_may_be_called_like_topics_of_the_fleet(tmp_path: Path) -> None:
+    """What lies under an account's name is denied to it, but not the topic of that name."""
+    broker = Shipped(tmp_path)
+    broker.add("gateway", "time")
+    broker.add("operator", "root")
+    with broker:
+        for name in ("time", "root"):
+            assert broker.publish(name, f"fugu/2/home/{name}") == 0
+            for kind in OF_A_DEVICE:
+                assert broker.publish(name, f"fugu/2/home/{name}/{kind}") == DENIED
