@@ -29,7 +29,7 @@ def show_status(found: Mapping[str, Any]) -> None:
             say(f"ALARM {alarm['code']}{name}{detail}, {alarm['count']} x since {since}: {alarm['advice']}", "bold red")
     else:
         say("no alarms")
-    devices = sorted(found["devices"].items(), key=lambda item: -(item[1]["seconds_since_frame"] or float("inf")))
+    devices = sorted(found["devices"].items(), key=lambda item: _age(item[1]["seconds_since_frame"]), reverse=True)
     rows = [
         (name, _span(one["seconds_since_frame"]), _span(one["seconds_behind"])) for name, one in devices[:_MOST_DEVICES]
     ]
@@ -40,6 +40,10 @@ def show_status(found: Mapping[str, Any]) -> None:
         following = found["next_releases"].items()
         show_table("Next releases", ("release", "first tick"), [(name, str(tick)) for name, tick in following])
     show_table("Counters", ("counter", ""), [(name, str(count)) for name, count in found["counters"].items()])
+
+
+def _age(seconds: float | None) -> float:
+    return float("inf") if seconds is None else seconds
 
 
 def _span(seconds: float | None) -> str:

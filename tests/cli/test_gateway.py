@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from fugu.view.gateway import show_status
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.command import Fugu
 from tests.support.release_scenes import scheduled, write_config
@@ -83,3 +86,16 @@ def test_an_age_that_cannot_be_read_is_refused_before_anything_is_made(tmp_path:
     assert done.code == 1
     assert done.err.startswith("fugu: cannot keep 'symbols=4'")
     assert not (tmp_path / "home.db").exists()
+
+
+def test_a_status_names_those_devices_that_have_been_silent_longest(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not those that have sent a frame this very moment."""
+    ages = {"quiet": 900.0, "new": None, **{f"busy{number}": 0.0 for number in range(40)}}
+    found = {
+        **{"fleet": "home", "uptime_seconds": 1.0, "connected": True, "connection": "", "worker_round_seconds": 0.0},
+        **{"alarms": [], "store_bytes": 0, "inbox": 0, "estimates_waiting": 0, "next_releases": {}, "counters": {}},
+        "devices": {name: {"seconds_since_frame": age, "seconds_behind": age} for name, age in ages.items()},
+    }
+    show_status(found)
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert names[names.index("42") :][3:6] == ["new", "quiet", "busy0"]
