@@ -73,8 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             signal.signal(number, lambda _number, _frame: agent.stop())
         agent.run()
     except FuguError as error:
-        print(f"fugu-agent: {error}", file=sys.stderr)
-        return 1
+        return _failed(error)
     return 0
 
 
@@ -84,8 +83,7 @@ def _by_hand(words: Sequence[str]) -> int:
     try:
         print(done(words))
     except FuguError as error:
-        print(f"fugu-agent: {error}", file=sys.stderr)
-        return 1
+        return _failed(error)
     return 0
 
 
@@ -96,8 +94,7 @@ def _status(config: Path) -> int:
     try:
         print(described(ask_status(config.parent / read_config(config).outbox)))
     except FuguError as error:
-        print(f"fugu-agent: {error}", file=sys.stderr)
-        return 1
+        return _failed(error)
     return 0
 
 
@@ -108,10 +105,14 @@ def _doctor(config: Path) -> int:
     try:
         found = examine(config)
     except FuguError as error:
-        print(f"fugu-agent: {error}", file=sys.stderr)
-        return 1
+        return _failed(error)
     print("\n".join(lines(found)))
     return 1 if failed(found) else 0
+
+
+def _failed(error: FuguError) -> int:
+    print(f"fugu-agent: {' '.join(str(error).split())}", file=sys.stderr)
+    return 1
 
 
 def _leave(_number: int, _frame: object) -> None:

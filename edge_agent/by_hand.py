@@ -12,6 +12,7 @@ from edge_agent.binding import identifiers
 from edge_agent.config_file import read_config
 from edge_agent.local_status import LocalStatusError, ask_status
 from edge_agent.outbox import Outbox
+from edge_agent.outbox_file import OutboxError
 from edge_agent.pause import Pause, seconds_of
 
 __all__ = ["done"]
@@ -80,6 +81,8 @@ def _waited_for(outbox: Path, seen: Callable[[Sequence[str]], bool]) -> bool:
 
 
 def _moved(outbox: Path, fleet: str, device: str, binding: str) -> str:
+    if not outbox.exists():
+        raise OutboxError(f"there is no outbox {outbox}: copy it from the other machine's disk first")
     file = Outbox(outbox, fleet, device)
     try:
         file.bind(found := identifiers(binding), moved=True)

@@ -34,7 +34,7 @@ def read_config(path: Path) -> AgentConfig:
         return AgentConfig.model_validate_json(json.dumps(tomllib.loads(path.read_text())))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     except ValidationError as error:
         raise ConfigError(f"{path}: {first_problem(error, 'configuration')}") from None

@@ -11,6 +11,9 @@ from contract.pins import Pins
 
 __all__ = ["AgentConfig"]
 
+FileName = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+"""Relative to the folder of the configuration; the system's calls end a name at a zero byte."""
+
 
 class BrokerConfig(Document):
     """Where the broker is; fields as in `mqtt_link.Broker`."""
@@ -18,10 +21,10 @@ class BrokerConfig(Document):
     host: str = "127.0.0.1"
     port: int = Field(default=1883, ge=1, le=65535)
     username: str | None = None
-    password_file: str | None = None
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
+    password_file: FileName | None = None
+    ca_file: FileName | None = None
+    cert_file: FileName | None = None
+    key_file: FileName | None = None
     protocol: Literal["auto", "5", "3.1.1"] = "auto"
     keepalive: int = Field(default=30, ge=5, le=3600)
     max_backoff: int = Field(default=60, ge=1, le=3600)
@@ -48,7 +51,7 @@ class Replay(Document):
     """
 
     kind: Literal["replay"]
-    file: str
+    file: FileName
     column: str = "value"
     loop: bool = True
     time: str | None = None
@@ -113,7 +116,7 @@ class StreamConfig(Document):
         pins: what the policy in the file may not change; of an enrolled device it is in the enrolment.
     """
 
-    policy: str | None = None
+    policy: FileName | None = None
     stream: str | None = None
     pins: Pins | None = None
     sensor: Annotated[Replay | Lines | Call, Field(discriminator="kind")]
@@ -134,9 +137,9 @@ class AgentConfig(Document):
 
     fleet: str
     device: str
-    outbox: str
-    enrolment: str | None = None
-    trust: str = "trust.json"
+    outbox: FileName
+    enrolment: FileName | None = None
+    trust: FileName = "trust.json"
     ceiling: float | None = Field(default=None, gt=0)
     total_ceiling: float | None = Field(default=None, gt=0)
     measurement_ceiling: float | None = Field(default=None, gt=0)

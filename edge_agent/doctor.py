@@ -119,7 +119,7 @@ def _broker(config: AgentConfig, plan: AgentPlan, folder: Path, *, connected: bo
     listen = [] if plan.managed is None else [time_topic(plan.fleet)]
     tried = probe(plan.broker, write=write, listen=listen, log_in=not connected)
     found = checks.broker(
-        *(f"{plan.broker.host}:{plan.broker.port}", tried.reached, tried.problem),
+        *(plan.broker.address, tried.reached, tried.problem),
         end=tried.certificate_end,
         writable=dict.fromkeys(write, True) if connected else tried.writable,
         now=time.time(),

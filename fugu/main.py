@@ -10,8 +10,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 from contract.errors import FuguError, UsageError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 __all__ = ["main"]
 
@@ -80,12 +84,17 @@ def _guarded(words: list[str]) -> int:
         # A document's own check; anything else is a programming error and keeps its traceback.
         if type(error).__name__ != "ValidationError":
             raise
-        return _fail(_first_problem(error), 1)
+        return _fail(_first_problem(cast("ValidationError", error)), 1)
+    except Exception as error:
+        databases = sys.modules.get("sqlite3")  # who has not loaded it has no error of it
+        if databases is None or not isinstance(error, databases.Error):
+            raise
+        return _fail(f"a database cannot be used: {error}", 1)
 
 
-def _first_problem(error: ValueError) -> str:
+def _first_problem(error: ValidationError) -> str:
     """The first line of a pydantic error that says what is wrong, without the value that was given."""
-    first = error.errors(include_url=False, include_input=False)[0]  # type: ignore[attr-defined]
+    first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     message = str(first["msg"]).removeprefix("Value error, ")
     return f"{where}: {message}" if where else message

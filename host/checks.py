@@ -71,7 +71,7 @@ def failed(findings: Iterable[Finding]) -> bool:
 
 def lines(findings: Iterable[Finding]) -> list[str]:
     """One line for each."""
-    return [f"{finding.verdict:<4} {finding.check}: {finding.text}" for finding in findings]
+    return [f"{one.verdict:<4} {one.check}: {' '.join(one.text.split())}" for one in findings]
 
 
 def randomness(read: Callable[[int], bytes] = lambda count: os.getrandom(count, os.GRND_NONBLOCK)) -> Finding:
@@ -173,7 +173,7 @@ def broker(
         found = [Finding("broker", "FAIL", f"{problem}: {_REMEDIES[reached]}")]
     if end is not None:
         found.append(lasts("broker's certificate", end, now))
-    elif reached == "done" and address.partition(":")[0] not in ("127.0.0.1", "localhost", "[::1]"):
+    elif reached == "done" and address.rpartition(":")[0] not in ("127.0.0.1", "localhost", "[::1]"):
         found.append(Finding("TLS", "warn", "it is off: whoever is on the network reads passwords (fugu deploy)"))
     if reached != "done":
         return found
@@ -275,7 +275,7 @@ def _file_system(folder: Path, mounts: Path) -> str:
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in mounts.read_text().splitlines():
             fields, _, rest = line.partition(" - ")
-            where = Path(fields.split()[4].encode().decode("unicode_escape"))
+            where = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields.split()[4]))
             if real.is_relative_to(where) and len(where.parts) >= best:
                 best, kind = len(where.parts), rest.split()[0]
     return kind

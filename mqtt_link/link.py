@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import socket
 import ssl
 import sys
@@ -66,6 +67,17 @@ class Broker:
     keepalive: int = 30
     max_backoff: int = 60
 
+    def __post_init__(self) -> None:
+        """Refuse a host that cannot be looked up: the attempt would end the network thread.
+
+        Raises:
+            LinkError: a part of it between dots is empty or too long.
+        """
+        try:
+            self.host.encode("idna")
+        except UnicodeError:
+            raise LinkError(f"{self.host[:80]!r} is no name of a host") from None
+
     @classmethod
     def parse(cls, address: str) -> Broker:
         """Read `host`, `host:port` or `[ipv6]:port`.
@@ -76,9 +88,14 @@ class Broker:
         host, colon, port = address.rpartition(":")
         if not colon or address.endswith("]"):
             host, port = address, "1883"
-        if not port.isdigit() or not 1 <= int(port) <= 65535 or not host:
-            raise LinkError(f"broker address {address!r} is not host:port")
+        if not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65535 or not host:
+            raise LinkError(f"broker address {address[:80]!r} is not host:port")
         return cls(host=host.strip("[]"), port=int(port))
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT, as `parse` reads it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def tls_context(self) -> ssl.SSLContext | None:
         """The TLS settings, or none for a plain connection.
@@ -295,7 +312,7 @@ class Link:
     def _connect_failed(self, _client: mqtt.Client, _data: Any) -> None:
         error = sys.exc_info()[1]  # paho-mqtt calls from where it caught what the socket raised
         reason = getattr(error, "strerror", None) or (type(error).__name__ if error else "")
-        self.last_error = f"no broker at {self.broker.host}:{self.broker.port}" + (f": {reason}" if reason else "")
+        self.last_error = f"no broker at {self.broker.address}" + (f": {reason}" if reason else "")
 
     def _disconnected(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         self._opened = None

@@ -60,7 +60,7 @@ def probe(broker: Broker, *, write: Sequence[str] = (), listen: Sequence[str] = 
     except ssl.SSLError as error:
         return Probe("TLS", getattr(error, "verify_message", "") or error.reason or type(error).__name__)
     except OSError as error:
-        return Probe("connection", f"{broker.host}:{broker.port}: {error.strerror or type(error).__name__}")
+        return Probe("connection", f"{broker.address}: {error.strerror or type(error).__name__}")
     return _log_in(broker, end, write, listen) if log_in else Probe("done", certificate_end=end)
 
 

@@ -306,7 +306,7 @@ def subscriber(
     wanted = tuple(audience or ())
     if not wanted:
         raise CommandLineError("say with --audience what it may read; site reads symbols too")
-    name = name or wanted[0]
+    name = wanted[0] if name is None else name
     check_name(name, "account")
     if _SITE in wanted:
         if set(wanted) != {_SITE}:
@@ -424,7 +424,12 @@ def _show_bounds(account: Account, bounds: list[Bound]) -> None:
 
 def _show_ends(files: list[Path]) -> None:
     for file in files:
-        print(f"{file}: the certificate ends on {datetime.fromtimestamp(certificate_end(file)[1], UTC):%Y-%m-%d}")
+        try:
+            end = datetime.fromtimestamp(certificate_end(file)[1], UTC)
+        except (OSError, ValueError):
+            warn(f"{file} cannot be read as a certificate: see fugu deploy renew")
+            continue
+        print(f"{file}: the certificate ends on {end:%Y-%m-%d}")
 
 
 def _report(out: Path, broker: BrokerFolder, credentials: Credentials, what: str, place: str | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from contract.frames import MAX_TICK
 from fugu.commands.arguments import one_of
 from fugu.commands.options import ConnectionOptions, JsonOption, command_group, grouped
 from fugu.view.terminal import answer
@@ -174,8 +175,10 @@ def history(
     device: Annotated[str, typer.Argument(help="The device.")],
     stream: Annotated[str, typer.Argument(help="Its stream.")],
     store: Annotated[Path, typer.Option(metavar="FILE", help="The gateway's store; its gateway may be running.")],
-    first: Annotated[int, typer.Option(min=0, metavar="TICK", help="The first tick.")] = 0,
-    last: Annotated[int | None, typer.Option(min=0, metavar="TICK", help="The last tick (default: all).")] = None,
+    first: Annotated[int, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The first tick.")] = 0,
+    last: Annotated[
+        int | None, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The last tick (default: all).")
+    ] = None,
     lag: Annotated[int, typer.Option(min=0, max=4096, help="As the gateway's, for points and windows.")] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from contract.frames import MAX_TICK
 from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandError
 from fugu.view.ledger import account_document, entry_document, show_ledger
@@ -80,7 +81,10 @@ def resume(
     ledger: LedgerOption,
     store: StoreOption,
     after: Annotated[
-        int, typer.Option(metavar="TICK", min=-1, help="The last tick released, if both were put back from copies.")
+        int,
+        typer.Option(
+            metavar="TICK", min=-1, max=MAX_TICK, help="The last tick released, if both were put back from copies."
+        ),
     ] = -1,
 ) -> None:
     """Go on with a ledger or a store that was lost or put back from a copy, after the last tick that was released.
@@ -105,7 +109,9 @@ def progress(
     release: Annotated[
         str, typer.Option("--release", metavar="NAME", help="The release, as `fugu ledger show` has it.")
     ],
-    first: Annotated[int, typer.Option(metavar="TICK", min=0, help="The first tick that its next window may have.")],
+    first: Annotated[
+        int, typer.Option(metavar="TICK", min=0, max=MAX_TICK, help="The first tick that its next window may have.")
+    ],
 ) -> None:
     """Let the schedule of a release go on at another tick, with the gateway stopped; no window is released twice.
 

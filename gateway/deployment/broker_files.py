@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerFolder", "Credentials", "Settings", "check_name", "create_broker", "open_broker"]
 
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_MOST_HOST = 253
+_ADDRESS = re.compile(r"[0-9A-Fa-f.:]+(%[A-Za-z0-9._-]+)?")
 _NAME = re.compile(NAME_PATTERN)
 
 
@@ -216,7 +218,7 @@ def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder
     """
     check_name(settings.fleet, "fleet")
     for host in settings.hosts:
-        if not (_is_address(host) or _HOST.fullmatch(host)):
+        if not (_is_address(host) or _is_host(host)):
             raise InvalidNameError(f"{host[:80]!r} is neither a host name nor an address")
     if settings.bind is not None and not _is_address(settings.bind):
         raise InvalidNameError(f"--bind must be an address of this machine, got {settings.bind[:80]!r}")
@@ -259,9 +261,13 @@ def check_name(name: str, what: str) -> None:
         raise InvalidNameError(f"the name of the {what} must be {allowed}, got {name[:80]!r}")
 
 
+def _is_host(text: str) -> bool:
+    return len(text) <= _MOST_HOST and all(map(_LABEL.fullmatch, text.split(".")))
+
+
 def _is_address(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
     except ValueError:
         return False
-    return True
+    return _ADDRESS.fullmatch(text) is not None  # the name of a link may be anything there

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Self
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -25,6 +26,8 @@ __all__ = ["Authority", "Issued"]
 
 _BACKDATED = timedelta(days=1)
 """A device without a battery for its clock may wake up some hours in the past."""
+
+_LONGEST_NAME = 64  # of a subject, by X.520
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Authority:
             now: the present time, with its zone.
         """
         key = ec.generate_private_key(ec.SECP256R1())
-        name = _name(f"Fugu Edge {fleet} authority")
+        name = _name(f"Fugu Edge {fleet} authority"[:_LONGEST_NAME])
         unsigned = _builder(name, name, key.public_key(), now, now + timedelta(days))
         unsigned = unsigned.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         unsigned = unsigned.add_extension(_usage(authority=True), critical=True)
@@ -70,10 +73,10 @@ class Authority:
         """
         try:
             loaded = x509.load_pem_x509_certificate(certificate)
-            private = serialization.load_pem_private_key(key, password=None)
-        except (ValueError, TypeError):
+            private, public = serialization.load_pem_private_key(key, password=None), loaded.public_key()
+        except (ValueError, TypeError, UnsupportedAlgorithm):
             raise DeploymentError("the authority's certificate or key is not PEM") from None
-        if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != loaded.public_key():
+        if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != public:
             raise DeploymentError("the authority's key is not that of its certificate")
         return cls(loaded, private)
 
@@ -84,7 +87,7 @@ class Authority:
     def issue_server(self, hosts: Sequence[str], now: datetime, days: int) -> Issued:
         """Make the broker's certificate."""
         names = x509.SubjectAlternativeName([_host(host) for host in hosts])
-        return self._issue(hosts[0][:64], ExtendedKeyUsageOID.SERVER_AUTH, now, days, names)
+        return self._issue(hosts[0][:_LONGEST_NAME], ExtendedKeyUsageOID.SERVER_AUTH, now, days, names)
 
     def issue_client(self, name: str, now: datetime, days: int) -> Issued:
         """Make the certificate of one account; the broker takes the name from it."""

@@ -19,12 +19,16 @@ from typing import Any
 
 from contract.errors import FuguError
 from contract.topics import committed_topic, status_topic, time_topic
+from gateway.deployment.broker_files import check_name
 from gateway.deployment.units import GATEWAY, DeploymentError
+from gateway.files import read_text
 from gateway.service.monitor import NotRunningError, asked
 from gateway.service.policies import Catalogue
 from host import checks
 from host.checks import Finding, Verdict
 from host.clock import synchronised
+from host.database import STORE, is_lost
+from host.held_files import damage
 from mqtt_link import Broker
 from mqtt_link.probe import probe
 
@@ -58,19 +62,16 @@ def installed(folder: Path, store: Path | None) -> Installation:
         store: where its store is, unless that is where its unit has it.
 
     Raises:
-        DeploymentError: it is no such folder.
+        FuguError: it is no such folder; one line that says why.
     """
-    try:
-        pairs = [line.partition("=") for line in (folder / "gateway.env").read_text().splitlines()]
-    except OSError as error:
-        raise DeploymentError(f"{folder} is no gateway's folder: cannot read gateway.env: {error.strerror}") from None
-    values = {name: value for name, _, value in pairs}
-    try:
-        fleet, broker = values["FUGU_FLEET"], Broker.parse(values["FUGU_BROKER"])
-    except KeyError as error:
-        raise DeploymentError(f"{folder}/gateway.env says no {error}") from None
-    unit = folder / "fugu-gateway.service"
-    user = re.search(r"--username (\S+)", unit.read_text()) if unit.exists() else None
+    environment, unit = folder / "gateway.env", folder / "fugu-gateway.service"
+    lines = read_text(environment, "what 'fugu deploy gateway' has written:").splitlines()
+    values = {name: value for name, _, value in (line.partition("=") for line in lines)}
+    if not (values.get("FUGU_FLEET") and values.get("FUGU_BROKER")):
+        raise DeploymentError(f"{environment} says no FUGU_FLEET or no FUGU_BROKER")
+    fleet, broker = values["FUGU_FLEET"], Broker.parse(values["FUGU_BROKER"])
+    check_name(fleet, "fleet")
+    user = re.search(r"--username (\S+)", read_text(unit, "the unit")) if unit.exists() else None
     files = {"ca_file": "ca.pem", "cert_file": "client.pem", "key_file": "client.key", "password_file": "password"}
     there: dict[str, Any] = {field: str(folder / name) for field, name in files.items() if (folder / name).exists()}
     name = (user[1] if user else "gateway") if "password_file" in there else None
@@ -139,15 +140,28 @@ def _store(store: Path) -> Iterator[Finding]:
         yield readable
     else:  # what is in it was published to the site, to nobody else
         yield readable._replace(verdict="warn")
+    yield _pages(store)
+
+
+def _pages(store: Path) -> Finding:
+    """Whether the file is a store, and whole."""
     try:
         with closing(sqlite3.connect(f"{store.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)) as db:
-            (first,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            (application,) = db.execute("PRAGMA application_id").fetchone()
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            problem, damaged = STORE.problem(store.name, application, version, tables), damage(db)
     except sqlite3.Error as error:
-        first = str(error)
-    if first != "ok":
-        yield Finding("store", "FAIL", f"it is damaged ({first}): stop the gateway, and put a copy back")
-    else:
-        yield Finding("store", "ok", "its pages are in order")
+        if not is_lost(error):
+            return Finding("store", "FAIL", f"{store} cannot be read: {error}; run this as the gateway's account")
+        problem, damaged = "", str(error)
+    if damaged:
+        return Finding("store", "FAIL", f"it is damaged ({damaged}): stop the gateway, and put a copy back")
+    if problem:
+        return Finding("store", "FAIL", f"{problem}: say with --store where the gateway has it")
+    if not tables:
+        return Finding("store", "warn", f"{store} is empty: the gateway begins anew there")
+    return Finding("store", "ok", "its pages are in order")
 
 
 def _asked(store: Path) -> dict[str, Any] | None:
@@ -187,7 +201,7 @@ def _broker(broker: Broker, fleet: str, *, connected: bool) -> Iterator[Finding]
     write, listen = [committed_topic(fleet, _NOBODY), time_topic(fleet)], [status_topic(fleet, "+")]
     tried = probe(broker, write=write, listen=listen, log_in=not connected)
     yield from checks.broker(
-        *(f"{broker.host}:{broker.port}", tried.reached, tried.problem),
+        *(broker.address, tried.reached, tried.problem),
         end=tried.certificate_end,
         writable=dict.fromkeys(write, True) if connected else tried.writable,
         now=time.time(),

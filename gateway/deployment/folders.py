@@ -169,7 +169,7 @@ def _load(names: Sequence[str], folder: str) -> str:
 
 
 def _agent_toml(broker: BrokerFolder, device: str, files: Mapping[str, str], options: DeviceOptions) -> str:
-    """The agent's configuration; strings and numbers are written in TOML as in JSON."""
+    """The agent's configuration; in TOML strings and numbers are as in JSON, but for escapes of what is not ASCII."""
     settings = broker.settings
     top: dict[str, object] = {
         "fleet": settings.fleet,
@@ -187,17 +187,17 @@ def _agent_toml(broker: BrokerFolder, device: str, files: Mapping[str, str], opt
     if options.sensor == "stdin":
         sensor = '{ kind = "stdin" }'
     else:
-        sensor = f'{{ kind = "call", target = {json.dumps(options.sensor)} }}'
+        sensor = f'{{ kind = "call", target = {json.dumps(options.sensor, ensure_ascii=False)} }}'
     prefix = "" if options.in_place else f"{AGENT.config}/"
     for name in options.policies:
-        lines += ["", "[[streams]]", f"policy = {json.dumps(prefix + name)}", f"sensor = {sensor}"]
+        lines += ["", "[[streams]]", f"policy = {json.dumps(prefix + name, ensure_ascii=False)}", f"sensor = {sensor}"]
     if not options.policies:
         lines += ["", "# [[streams]]", f'# policy = "{prefix}watch.json"', f"# sensor = {sensor}"]
     return "\n".join(lines) + "\n"
 
 
 def _toml(values: Mapping[str, object]) -> list[str]:
-    return [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+    return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
 
 
 def check_ceilings(options: DeviceOptions) -> None:

@@ -68,8 +68,16 @@ def public_files(settings: Settings) -> dict[str, str]:
     return files
 
 
+def _account() -> str:
+    """Who runs this, by name; in a container it may have none, and Mosquitto then looks at the name as root only."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return "mosquitto"
+
+
 def _configuration(settings: Settings) -> str:
-    owner = f"user {pwd.getpwuid(os.geteuid()).pw_name}\n" if settings.in_place else ""
+    owner = f"user {_account()}\n" if settings.in_place else ""
     most = limits(settings.accounts)
     who = "require_certificate true\nuse_identity_as_username true" if settings.mutual else "password_file passwords"
     return f"""\

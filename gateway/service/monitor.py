@@ -330,7 +330,10 @@ def asked(store: Path) -> dict[str, Any]:
         raise NotRunningError(
             f"no gateway answers for the store {store.name}: it does not run, or as another account (try sudo -u)"
         )
-    found: dict[str, Any] = json.loads(answer)
+    try:
+        found: dict[str, Any] = json.loads(answer)
+    except ValueError:
+        raise NotRunningError(f"the gateway of the store {store.name} was too busy to say it all: ask again") from None
     return found
 
 

@@ -10,6 +10,7 @@ The work is done in small pieces, between batches of frames: one transaction eac
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -57,7 +58,7 @@ class Keep:
         for text in given:
             kind, _, age = text.partition("=")
             number, unit = age[:-1], age[-1:]
-            if kind not in kinds or unit not in _HOURS or not (number.isascii() and number.isdigit() and int(number)):
+            if kind not in kinds or unit not in _HOURS or not re.fullmatch("[1-9][0-9]{0,6}", number):
                 raise KeepError(f"cannot keep {text!r}: say KIND=AGE, with {', '.join(kinds)}, and 12h or 400d")
             hours[kind] = int(number) * _HOURS[unit]
         return replace(cls(), **hours)

@@ -199,7 +199,7 @@ def test_what_lies_under_the_name_of_an_account_that_is_no_device_is_denied() ->
     accounts = [Account(name="watch", role="device"), eve]
     text = access_list("home", accounts)
     user = text[text.index("user eve") :]
-    assert user.splitlines() == ["user eve", "topic deny fugu/2/home/eve/#", "topic read fugu/2/home/release/press/+"]
+    assert user.splitlines() == ["user eve", "topic deny fugu/2/home/eve/+/#", "topic read fugu/2/home/release/press/+"]
     assert "user watch" not in text
 
 
@@ -208,7 +208,12 @@ def test_what_lies_under_the_name_of_an_account_that_is_no_device_is_denied() ->
     [
         (("broker", "--out", "{new}", "--fleet", "a/b", "--host", "h"), 2, "name of the fleet"),
         (("broker", "--out", "{new}", "--fleet", "home", "--host", "bad host"), 2, "neither a host name"),
+        (("broker", "--out", "{new}", "--fleet", "home", "--host", "a..b"), 2, "neither a host name"),
+        (("broker", "--out", "{new}", "--fleet", "home", "--host", "x" * 64), 2, "neither a host name"),
+        (("broker", "--out", "{new}", "--fleet", "home", "--host", "x." * 127), 2, "neither a host name"),
+        (("broker", "--out", "{new}", "--fleet", "home", "--host", "::1%\nallow_anonymous"), 2, "neither a host name"),
         (("broker", "--out", "{new}", "--fleet", "home", "--host", "h", "--bind", "eth0"), 2, "--bind"),
+        (("broker", "--out", "{new}", "--fleet", "home", "--host", "h", "--bind", "::1%\nuser root"), 2, "--bind"),
         (("broker", "--out", "{broker}", "--fleet", "home", "--host", "h"), 1, "not empty"),
         (("broker", "--out", "{new}", "--fleet", "home", "--host", "h", "--port", "70000"), 2, "--port"),
         (("device", "--out", "{new}", "--broker", "{broker}", "--name", "estimate"), 2, "name of the device"),
@@ -263,6 +268,52 @@ def test_a_broken_broker_document_is_one_line(fugu: Fugu, tmp_path: Path) -> Non
         (broker / "broker.json").write_text(text)
         done = fugu("deploy", "operator", "--out", tmp_path / "new", "--broker", broker, "--name", "o")
         assert (done.code, done.err.count("\n")) == (1, 1)
+
+
+@pytest.mark.parametrize("words", [(), ("--mutual",)])
+def test_names_of_the_greatest_length_and_link_local_addresses_are_taken(
+    fugu: Fugu, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    longest, broker = "f" * 64, tmp_path / "broker"
+    hosts = ("--host", f"{'x' * 63}." * 3 + "x" * 61, "--host", "fe80::1%eth0", "--bind", "fe80::1%eth0")
+    assert fugu("deploy", "broker", "--out", broker, "--fleet", longest, *hosts, *words).code == 0
+    added = ("--broker", broker, "--name", longest, "--stream", longest)
+    assert fugu("deploy", "device", "--out", tmp_path / "device", *added).code == 0
+    assert "\nlistener 8883 fe80::1%eth0\n" in (broker / "mosquitto.conf").read_text()
+
+
+def test_a_policy_file_may_be_called_as_one_likes(fugu: Fugu, tmp_path: Path) -> None:
+    broker, file = tmp_path / "broker", tmp_path / 'Пульс "🐡"\n.json'
+    assert fugu("deploy", "broker", "--out", broker, "--fleet", "home", "--host", "h").code == 0
+    file.write_text(policy(epoch_us=0, period_us=10**6).to_json())
+    device = ("deploy", "device", "--broker", broker, "--out", tmp_path / "watch", "--name", "watch", "--in-place")
+    assert fugu(*device, "--policy", file).code == 0
+    assert [stream.stream for stream in load(tmp_path / "watch" / "agent.toml").streams] == ["hr"]
+
+
+def test_a_broker_whose_certificate_rots_can_be_renewed(fugu: Fugu, tmp_path: Path) -> None:
+    broker = deployed(fugu, tmp_path)
+    for content in (b"", b"no certificate", bytes(range(256))):
+        (broker / "server.pem").write_bytes(content)
+        added = fugu("deploy", "operator", "--broker", broker, "--out", tmp_path / "o", "--name", "o")
+        assert (added.code, added.err.count("\n")) == (0, 1)
+        assert "server.pem cannot be read as a certificate: see fugu deploy renew" in added.err
+        assert fugu("deploy", "remove", "--broker", broker, "--name", "o").code == 0
+        shutil.rmtree(tmp_path / "o")
+        assert fugu("deploy", "renew", "--broker", broker).err == ""
+    key = tmp_path / "broker-offline" / "ca.key"
+    for file in (key, broker / "ca.pem", broker / "broker.json"):
+        whole = file.read_bytes()
+        for content in (b"", b"{}", bytes(range(256))):
+            file.write_bytes(content)
+            refused = fugu("deploy", "renew", "--broker", broker)
+            assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
+        file.unlink()
+        file.mkdir()
+        refused = fugu("deploy", "renew", "--broker", broker)
+        assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
+        file.rmdir()
+        file.write_bytes(whole)
 
 
 @pytest.mark.parametrize("sensor", ["stdin", "fugu_probe.pulse:read"])

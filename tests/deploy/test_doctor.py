@@ -19,7 +19,7 @@ from edge_agent.doctor import examine as examine_device
 from edge_agent.local_status import LocalStatus
 from fugu.main import main
 from gateway.deployment.doctor import Installation, examine, installed
-from gateway.deployment.units import DeploymentError
+from gateway.files import FileError
 from gateway.service.store import Store
 from host.checks import Finding
 from mqtt_link import Broker, Link
@@ -231,7 +231,7 @@ def test_a_gateway_that_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(command) == 1
     assert "FAIL policies: watch.json" in capsys.readouterr().out
     assert main(["doctor"]) == 2
-    with pytest.raises(DeploymentError, match=r"gateway\.env"):
+    with pytest.raises(FileError, match=r"gateway\.env"):
         installed(tmp_path, None)
 
 

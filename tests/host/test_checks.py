@@ -64,6 +64,14 @@ def test_a_disk_that_a_restart_empties(tmp_path: Path) -> None:
     assert "FAIL" in verdicts(checks.disk("outbox", tmp_path, mounts=mounts))
 
 
+def test_a_disk_whose_name_is_not_of_ascii(tmp_path: Path) -> None:
+    folder, mounts = tmp_path / "Ordner für Töne", tmp_path / "mounts"
+    folder.mkdir()
+    where = str(folder.resolve()).replace(" ", "\\040")
+    mounts.write_text(f"22 1 8:1 / / rw - ext4 /dev/sda rw\n23 22 0:1 / {where} rw - tmpfs tmpfs rw\n")
+    assert any("tmpfs" in one.text for one in checks.disk("outbox", folder, mounts=mounts))
+
+
 @pytest.fixture
 def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A disk that says that it has little room."""
@@ -112,6 +120,10 @@ def test_broker() -> None:
     assert verdicts(checks.broker("127.0.0.1:1", "done", "", end=None, writable=None, now=NOW)) == ["ok", "ok"]
     open_to_all = checks.broker("broker.example:1883", "done", "", end=None, writable={}, now=NOW)
     assert [one.check for one in open_to_all if one.verdict == "warn"] == ["TLS"]
+    for here in ("[::1]:1883", "localhost:1883"):
+        assert verdicts(checks.broker(here, "done", "", end=None, writable={}, now=NOW)) == ["ok", "ok"]
+    away = checks.broker("[fd00::2]:1883", "done", "", end=None, writable={}, now=NOW)
+    assert verdicts(away) == ["ok", "warn", "ok"]
     ends = checks.broker("b:8883", "done", "", end=NOW + DAY, writable={"a": True, "b": False}, now=NOW)
     assert verdicts(ends) == ["ok", "warn", "FAIL"]
     assert "b" in ends[2].text

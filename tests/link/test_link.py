@@ -169,7 +169,13 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
             Link(broker, client_id="x").start()
 
 
-@pytest.mark.parametrize("address", ["", ":1883", "host:", "host:0", "host:65536", "host:x"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", ":1883", "host:", "host:0", "host:65536", "host:x", "host:²", f"host:{'1' * 5000}"),
+        *("a..b:1", ".:1", f"{'x' * 64}:1"),  # which would end the network thread
+    ],
+)
 def test_addresses_that_are_none(address: str) -> None:
     with pytest.raises(FuguError):
         Broker.parse(address)
@@ -182,6 +188,7 @@ def test_addresses_that_are_none(address: str) -> None:
 def test_addresses(address: str, host: str, port: int) -> None:
     broker = Broker.parse(address)
     assert (broker.host, broker.port) == (host, port)
+    assert Broker.parse(broker.address) == broker
 
 
 def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broker: Mosquitto) -> None:

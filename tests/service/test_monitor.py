@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from contract.topics import health_topic, status_topic
 from fugu.main import main
 from gateway.service.ingest import Received
 from gateway.service.monitor import Monitor, NotRunningError, Sources, asked
+from host.asking import Answering
 from host.logs import log_to_stderr
 from mqtt_link import Link
 from tests.support.brokers import Mosquitto, wait_until
@@ -205,6 +207,26 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     with pytest.raises(NotRunningError):
         asked(gateway.store)
     heard.link.stop()
+
+
+def test_an_answer_that_was_cut_short_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answering, ended = Answering(tmp_path / "s.status"), threading.Event()
+
+    def answer() -> None:
+        while not ended.is_set():
+            answering.answer(lambda: '{"fleet": "home", "alarms": [', 0.01)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        assert main(["gateway", "status", "--store", str(tmp_path / "s")]) == 1
+    finally:
+        ended.set()
+        thread.join()
+        answering.close()
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert said.err.endswith("ask again\n")
 
 
 def test_a_log_of_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:

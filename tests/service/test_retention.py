@@ -294,7 +294,8 @@ def test_what_has_gone_is_not_in_the_file_and_its_room_is_used_again(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "text", ["symbols", "symbols=", "symbols=3", "symbols=0d", "symbols=-1d", "ledger=3d", "points=²d"]
+    "text",
+    ["symbols", "symbols=", "symbols=3", "symbols=0d", "symbols=-1d", "ledger=3d", "points=²d", "windows=12345678d"],
 )
 def test_an_age_that_is_none_is_refused_in_a_line(text: str) -> None:
     with pytest.raises(KeepError, match="symbols, points, windows, estimates"):

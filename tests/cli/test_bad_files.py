@@ -1,0 +1,221 @@
+"""Files and names that are none, for the commands that look after an installation: a line each, never a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from edge_agent.__main__ import main as agent
+from gateway.release.ledger import Ledger
+from gateway.service.store import Store
+from tests.support.brokers import free_port
+from tests.support.command import Fugu
+from tests.support.processes import policy
+from tests.support.scenes import Scene, frames
+
+Bad = Callable[[Path], object]
+
+
+def _damaged(path: Path) -> None:
+    """A store of some pages, all but the first of which are overwritten."""
+    scene = Scene(path.with_name("whole.sqlite"), lag=4)
+    for frame in frames([10] * 300):
+        scene.record(frame)
+    scene.store.close()
+    whole = scene.path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+
+
+BAD: dict[str, Bad] = {
+    "missing": lambda path: None,
+    "missing with its folder": lambda path: path.parent.rmdir(),
+    "a folder": Path.mkdir,
+    "empty": Path.touch,
+    "binary": lambda path: path.write_bytes(bytes(range(256)) * 64),
+    "text": lambda path: path.write_text("{}\n"),
+    "a store": lambda path: Store(path).close(),
+    "a ledger": lambda path: Ledger(path).close(),
+    "damaged": _damaged,
+}
+STORES = (
+    ("gateway", "status", "--store", "{file}"),
+    ("gateway", "forget", "watch", "--store", "{file}"),
+    ("gateway", "history", "watch", "hr", "--store", "{file}"),
+    ("gateway", "watch", "--store", "{file}"),
+    ("ledger", "show", "--ledger", "{file}"),
+    ("ledger", "verify", "--ledger", "{file}", "--store", "{file}"),
+    ("ledger", "progress", "--ledger", "{file}", "--store", "{file}", "--release", "active", "--first", "0"),
+)
+
+
+@pytest.mark.parametrize("words", STORES, ids=" ".join)
+@pytest.mark.parametrize("kind", BAD)
+def test_a_store_or_ledger_that_is_none(fugu: Fugu, tmp_path: Path, words: tuple[str, ...], kind: str) -> None:
+    folder = tmp_path / "of it"
+    folder.mkdir()
+    BAD[kind](folder / "file")
+    done = fugu(*(word.format(file=folder / "file") for word in words))
+    nothing_to_say = (words[1], kind) in {("watch", "empty"), ("watch", "a store"), ("show", "a ledger")}
+    assert done.code == (0 if nothing_to_say else 1), done
+    assert done.err.count("\n") == (not nothing_to_say)
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_doctor_says_what_is_wrong_with_a_store(fugu: Fugu, tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "of\nit"
+    folder.mkdir()
+    BAD[kind](folder / "file")
+    done = fugu("doctor", "--store", folder / "file")
+    (found,) = (line for line in done.out.splitlines() if line[4:].startswith(" store: "))
+    expected = {"missing": "warn", "missing with its folder": "warn", "empty": "warn", "a store": "ok"}.get(
+        kind, "FAIL"
+    )
+    assert found.split()[0] == expected
+    assert ("damaged" in found) == (kind in ("binary", "text", "damaged"))
+    assert expected != "FAIL" or done.code == 1
+    assert all(line[:5] in ("ok   ", "warn ", "FAIL ") for line in done.out.splitlines())
+
+
+@pytest.mark.parametrize("broken", ["missing", "a folder", "empty", "binary", "text"])
+@pytest.mark.parametrize("name", ["gateway.env", "fugu-gateway.service"])
+def test_a_gateway_s_folder_that_is_none(fugu: Fugu, tmp_path: Path, name: str, broken: str) -> None:
+    (tmp_path / "gateway.env").write_text(f"FUGU_FLEET=home\nFUGU_BROKER=127.0.0.1:{free_port()}\n")
+    (tmp_path / name).unlink(missing_ok=True)
+    BAD[broken](tmp_path / name)
+    done = fugu("doctor", "--gateway", tmp_path)
+    if name == "fugu-gateway.service" and broken in ("missing", "empty", "text"):
+        assert (done.code, done.err) == (1, "")
+        assert "FAIL broker: 127.0.0.1:" in done.out
+    else:
+        assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+
+
+NAMES = ("", " ", "a b", "a/b", "+", "#", "%c", "..", "a\nb", "ü", "\U0001f421", "x" * 5000, "\x1b[31m", "health")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_is_none(fugu: Fugu, tmp_path: Path, name: str) -> None:
+    broker, new, store = tmp_path / "broker", tmp_path / "new", tmp_path / "s.sqlite"
+    assert fugu("deploy", "broker", "--out", broker, "--fleet", "home", "--host", "h").code == 0
+    assert fugu("deploy", "device", "--out", tmp_path / "w", "--broker", broker, "--name", "watch").code == 0
+    with closing(Store(store)), closing(Ledger(tmp_path / "l.sqlite")):
+        pass
+    before = {path: path.read_bytes() for path in broker.iterdir()}
+    at, out = ("--broker", broker), ("--out", new)
+    for words, code in (
+        (("deploy", "broker", *out, "--fleet", name, "--host", "h"), 2),
+        (("deploy", "device", *out, *at, "--name", name), 2),
+        (("deploy", "device", *out, *at, "--name", "ring", "--stream", name), 2),
+        (("deploy", "gateway", *out, *at, "--name", name), 2),
+        (("deploy", "operator", *out, *at, "--name", name), 2),
+        (("deploy", "subscriber", *out, *at, "--audience", "site", "--name", name), 2),
+        (("deploy", "streams", *at, "--name", name), 1),
+        (("deploy", "streams", *at, "--name", "watch", "--stream", name), 2),
+        (("deploy", "remove", *at, "--name", name), 1),
+        (("deploy", "leave", *at, "--name", name, "--audience", "a"), 1),
+        (("gateway", "forget", name, "--store", store), 1),
+        (("gateway", "history", name, "hr", "--store", store), 1),
+        (("gateway", "history", "watch", name, "--store", store), 1),
+        (
+            (
+                "ledger",
+                "progress",
+                "--ledger",
+                tmp_path / "l.sqlite",
+                "--store",
+                store,
+                "--release",
+                name,
+                "--first",
+                0,
+            ),
+            1,
+        ),
+    ):
+        done = fugu(*words)
+        assert (done.code, done.out, done.err.count("\n")) == (code, "", 1), (words, done)
+        assert not new.exists() or not any(new.iterdir())
+    assert {path: path.read_bytes() for path in broker.iterdir()} == before
+
+
+@pytest.mark.parametrize("number", ["-1", "9007199254740993", "1" * 30, "1" * 5000, "1e3", "", "x"])
+def test_a_tick_that_is_none(fugu: Fugu, tmp_path: Path, number: str) -> None:
+    store, ledger = tmp_path / "s.sqlite", tmp_path / "l.sqlite"
+    with closing(Store(store)), closing(Ledger(ledger)):
+        pass
+    files = ("--ledger", ledger, "--store", store)
+    for words in (
+        ("gateway", "history", "watch", "hr", "--store", store, f"--first={number}"),
+        ("gateway", "history", "watch", "hr", "--store", store, f"--last={number}"),
+        ("gateway", "history", "watch", "hr", "--store", store, f"--lag={number}"),
+        ("ledger", "progress", *files, "--release", "active", f"--first={number}"),
+    ):
+        done = fugu(*words)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), words
+    done = fugu("ledger", "resume", *files, f"--after={number}")
+    assert (done.code, done.err.count("\n")) == ((0, 0) if number == "-1" else (2, 1))
+
+
+@pytest.mark.parametrize(
+    "address", ["", ":", "h:", "h:0", "h:65536", "h:²", "h:" + "1" * 5000, "a..b:1", "x" * 64 + ":1", ".:1"]
+)
+def test_a_broker_that_cannot_be_looked_up(fugu: Fugu, address: str) -> None:
+    done = fugu("doctor", "--broker", address)
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert len(done.err) < 200
+
+
+CONFIG = 'fleet = "home"\ndevice = "watch"\noutbox = "{outbox}"\nceiling = 1.0\n[broker]\nhost = "{host}"\n'
+CONFIG += '[[streams]]\npolicy = "watch.json"\nsensor = {{ kind = "stdin" }}\n'
+AGENT: tuple[list[str], ...] = (["pause"], ["resume"], ["moved"], ["--status"], ["--doctor"], ["--check"], [])
+
+
+@pytest.mark.parametrize("words", AGENT, ids=lambda words: " ".join(words) or "run")
+@pytest.mark.parametrize(
+    "kind", ["missing", "missing with its folder", "a folder", "empty", "binary", "text", "too deep", "a zero byte"]
+)
+def test_a_configuration_of_an_agent_that_is_none(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], kind: str
+) -> None:
+    folder = tmp_path / "of\nit"
+    folder.mkdir()
+    if kind == "too deep":
+        (folder / "file").write_text("fleet = " + "[" * 100_000)
+    elif kind == "a zero byte":
+        (folder / "file").write_text(CONFIG.format(outbox="out\\u0000box", host="h"))
+    else:
+        BAD[kind](folder / "file")
+    assert agent([*words, str(folder / "file")]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+
+
+@pytest.mark.parametrize("words", AGENT[:4], ids=" ".join)
+@pytest.mark.parametrize("kind", BAD)
+def test_an_outbox_that_is_none(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], kind: str
+) -> None:
+    """A pause needs its folder only: it is for whatever agent starts there."""
+    folder = tmp_path / "of it"
+    folder.mkdir()
+    BAD[kind](folder / "file")
+    config = tmp_path / "agent.toml"
+    config.write_text(CONFIG.format(outbox=folder / "file", host="h"))
+    code = agent([*words, str(config)])
+    out, err = capsys.readouterr()
+    paused = words in (["pause"], ["resume"]) and not (words == ["pause"] and kind == "missing with its folder")
+    begun = words == ["moved"] and kind == "empty"
+    assert code == (0 if paused or begun else 1), (out, err)
+    assert err.count("\n") == code
+    assert "Traceback" not in err
+
+
+def test_an_agent_whose_broker_cannot_be_looked_up_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "agent.toml"
+    config.write_text(CONFIG.format(outbox="outbox.sqlite", host="a..b"))
+    (tmp_path / "watch.json").write_text(policy(epoch_us=0, period_us=1_000_000).to_json())
+    assert agent(["--check", str(config)]) == 1
+    assert capsys.readouterr().err == "fugu-agent: 'a..b' is no name of a host\n"
