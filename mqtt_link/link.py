@@ -193,14 +193,19 @@ class Link:
 
     def maintain(self) -> None:
         """Change to MQTT 3.1.1 if the broker has said, or shown by its silence, that it does not know 5."""
-        opened = self._opened
-        silent = opened is not None and time.monotonic() - opened > ANSWER_SECONDS
-        if self._client is not None and self._trying_5() and (self._fall_back or silent):
+        if self._client is not None and self.falls_back:
             self._fall_back = False
             _end_thread(self._client)
             self._protocol = "3.1.1"
             _log.info("broker does not speak MQTT 5: using 3.1.1")
             self.start()
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether `maintain` has something to do, which takes up to a second."""
+        opened = self._opened
+        silent = opened is not None and time.monotonic() - opened > ANSWER_SECONDS
+        return self._trying_5() and (self._fall_back or silent)
 
     @property
     def connected(self) -> bool:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import NoReturn
 
 from fugu.errors import CommandLineError
 from fugu.view.readings import reading_json, reading_line
-from mqtt_link import Broker, Subscription
+from mqtt_link import Broker, Reading, Subscription
 
 __all__ = ["HELP", "main"]
 
 HELP = "Print private readings of a fleet as they arrive: symbols, released points, estimates, counts and releases."
+_SILENCE_SECONDS = 3.0
+_KINDS = ("symbols", "windows", "estimates", "counts", "releases")
 _EPILOG = """examples:
   fugu subscribe --fleet home
+  fugu subscribe --fleet home --descriptions --timeout 2
   fugu subscribe --fleet home --device wrist-1 --stream heart --estimates --json
   fugu subscribe --fleet home --releases
   fugu subscribe --fleet home --broker gw.example:8883 --ca-file ca.pem --count 100
@@ -54,29 +57,43 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _print_readings(options: argparse.Namespace) -> int:
-    chosen = options.symbols or options.estimates or options.windows or options.releases
     if options.releases and options.device != "+":
         raise CommandLineError("releases are not those of one device: give either --releases or --device")
+    asked = {kind: getattr(options, kind) for kind in _KINDS}
+    everything = not (options.descriptions or any(asked.values()))
     subscription = Subscription(
         _broker(options),
         fleet=options.fleet,
         device=options.device,
         stream=options.stream,
-        symbols=options.symbols or not chosen,
-        estimates=options.estimates or not chosen,
-        releases=options.releases or not chosen,
-        windows=options.windows or not chosen,
+        **{kind: chosen or everything for kind, chosen in asked.items()},
+        descriptions=options.descriptions,
         timeout=options.timeout,
     )
     arrived = False
     try:
-        with subscription as readings:
-            for reading in islice(readings, options.count):
+        with subscription:
+            for reading in islice(_readings(subscription, options), options.count):
                 arrived = True
                 print(reading_json(reading) if options.json else reading_line(reading), flush=True)
     finally:
         _report(subscription)
     return 0 if arrived or not subscription.link.last_error else 1
+
+
+def _readings(subscription: Subscription, options: argparse.Namespace) -> Iterator[Reading]:
+    """The subscription's, and a line on stderr if nothing at all comes at first."""
+    if options.timeout is None or options.timeout > _SILENCE_SECONDS:
+        reading = subscription.wait(_SILENCE_SECONDS)
+        if reading is None:
+            if not subscription.messages:
+                why = subscription.link.last_error or f"nothing from {options.broker} in {_SILENCE_SECONDS:g} s"
+                print(f"fugu: {why}; waiting for fleet {options.fleet}", file=sys.stderr)
+            reading = subscription.wait(None if options.timeout is None else options.timeout - _SILENCE_SECONDS)
+        if reading is None:
+            return
+        yield reading
+    yield from subscription
 
 
 def _report(subscription: Subscription) -> None:
@@ -104,10 +121,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fleet", required=True, metavar="NAME")
     parser.add_argument("--device", default="+", metavar="NAME", help="one device (default: all)")
     parser.add_argument("--stream", default="+", metavar="NAME", help="one stream (default: all)")
-    parser.add_argument("--symbols", action="store_true", help="only symbols and points, and what else is asked for")
-    parser.add_argument("--estimates", action="store_true", help="only estimates, and what else is asked for")
-    parser.add_argument("--windows", action="store_true", help="only window counts, and what else is asked for")
-    parser.add_argument("--releases", action="store_true", help="only batch releases, and what else is asked for")
+    for kind, what in (
+        ("symbols", "symbols and points"),
+        ("windows", "counts of windows as their devices release them"),
+        ("estimates", "estimates"),
+        ("counts", "counts of windows with intervals"),
+        ("releases", "batch releases"),
+        ("descriptions", "what streams say of themselves"),
+    ):
+        parser.add_argument(f"--{kind}", action="store_true", help=f"only {what}, and what else is asked for")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--count", type=_count, metavar="N", help="stop after N readings")
     parser.add_argument("--timeout", type=_seconds, metavar="S", help="stop after S seconds without a reading")

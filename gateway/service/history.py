@@ -14,13 +14,12 @@ from gateway.service.kinds.counted_estimates import MOST_TICKS
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.store import Outgoing, Store, StoreError
-from mqtt_link import EstimateReading, MeasureEstimateReading
-from mqtt_link.subscription import estimate_readings
+from mqtt_link.estimate_frames import MeasureEstimateReading, TickEstimateReading, estimate_readings
 
 __all__ = ["estimates_between"]
 
 _BATCH = 256
-_Reading = EstimateReading | MeasureEstimateReading
+_Reading = TickEstimateReading | MeasureEstimateReading
 _Found = dict[tuple[int, int], _Reading]
 
 

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-from contract import Estimate, SymbolFrame, estimate_topic, release_topic, symbols_topic
-from contract.frames import encode_estimate, encode_symbols
-from contract.measure_frames import (
-    MeasureEstimate,
-    MeasureFrame,
-    Released,
-    encode_measure,
-    encode_measure_estimate,
-)
+from contract.descriptions import Description, describe, encode_description
+from contract.frames import SymbolFrame, encode_symbols
+from contract.measure_frames import MeasureFrame, Released, encode_measure
 from contract.release_frames import encode_release
-from mqtt_link import Link, Subscription
+from contract.reports import encode_report
+from contract.topics import count_topic, description_topic, estimate_topic, release_topic, symbols_topic, window_topic
+from contract.window_frames import WindowFrame, encode_window
+from mqtt_link import Link
 from tests.support.brokers import Mosquitto, wait_until
-from tests.support.example_frames import RELEASE_FRAME
+from tests.support.example_frames import (
+    COUNT,
+    HISTOGRAM,
+    PLACE_ESTIMATE,
+    RELEASE_FRAME,
+    STATE_ESTIMATE,
+    VALUE_ESTIMATE,
+    VECTOR_ESTIMATE,
+)
+from tests.support.scenes import policy
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,15 +50,7 @@ class Device:
         first = next(self._first)
         frame = SymbolFrame(policy_version=1, previous=first - 1, first=first, symbols=b"\x00\x01\x01")
         self.link.publish(symbols_topic("home", "wrist", "heart"), encode_symbols(frame))
-        estimate = Estimate(
-            lag=0,
-            first=first,
-            probabilities=((0.25, 0.75),),
-            most_likely=b"\x01",
-            current_tick=first,
-            current=(0.25, 0.75),
-        )
-        self.link.publish(estimate_topic("home", "wrist", "heart"), encode_estimate(estimate))
+        self.link.publish(estimate_topic("home", "wrist", "heart"), encode_report(replace(STATE_ESTIMATE, tick=first)))
 
 
 @contextmanager
@@ -66,7 +66,8 @@ def device(broker: Mosquitto) -> Iterator[Device]:
 
 def start(broker: Mosquitto, *words: str, stdout: IO[bytes] | int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "fugu", "subscribe", "--fleet", "home", "--broker", f"127.0.0.1:{broker.port}"]
-    return subprocess.Popen([*command, *words], cwd=ROOT, stdout=stdout, stderr=subprocess.PIPE)
+    environment = {**os.environ, "TZ": "XYZ-2"}  # two hours before Greenwich
+    return subprocess.Popen([*command, *words], cwd=ROOT, env=environment, stdout=stdout, stderr=subprocess.PIPE)
 
 
 def publish_until(running: Device, condition: Callable[[], object]) -> None:
@@ -90,12 +91,14 @@ def test_json_lines_until_a_count(broker: Mosquitto) -> None:
     assert symbols
     assert estimates
     for reading in symbols:
-        assert list(reading) == ["kind", "device", "stream", "tick", "symbol", "shift"]
+        assert list(reading) == ["kind", "device", "stream", "tick", "symbol", "shift", "time", "label"]
         assert (reading["device"], reading["stream"]) == ("wrist", "heart")
         assert reading["symbol"] == (0 if reading["tick"] % 3 == 0 else 1)
+        assert (reading["time"], reading["label"]) == (None, None)
     for reading in estimates:
-        assert list(reading) == ["kind", "device", "stream", "tick", "probabilities", "most_likely", "shift"]
-        assert (reading["probabilities"], reading["most_likely"]) == ([0.25, 0.75], 1)
+        message = json.loads(encode_report(replace(STATE_ESTIMATE, tick=reading["tick"])))
+        assert reading == {"kind": "estimate", "device": "wrist", "stream": "heart", **message}
+        assert list(reading)[3:] == list(message)
 
 
 def test_one_kind_for_people(broker: Mosquitto) -> None:
@@ -103,10 +106,8 @@ def test_one_kind_for_people(broker: Mosquitto) -> None:
         process = start(broker, "--device", "wrist", "--stream", "heart", "--estimates", "--count", "2")
         publish_until(running, lambda: process.poll() is not None)
     out, _ = process.communicate()
-    lines = out.decode().splitlines()
-    assert len(lines) == 2
-    assert all(line.startswith("wrist/heart tick ") for line in lines)
-    assert all(line.endswith("most likely state 1, probabilities 0.2500 0.7500") for line in lines)
+    line = "2026-03-01 09:30:00.250  wrist/heart: state on with probability 90 %; since 09:29:01.250 off 25 %, on 75 %"
+    assert out.decode().splitlines() == [line] * 2
 
 
 def test_releases_come_with_everything_that_is_known_about_them(broker: Mosquitto) -> None:
@@ -122,10 +123,10 @@ def test_releases_come_with_everything_that_is_known_about_them(broker: Mosquitt
     assert (json_lines.returncode, err) == (0, b"")
     reading = json.loads(out)
     assert list(reading)[:4] == ["kind", "time", "since", "name"]
-    assert (reading["value_low"], reading["value_high"], reading["scale"]) == (0.1 + 0.2, -4.5, "41/2")
+    assert reading == {"kind": "release", **json.loads(encode_release(RELEASE_FRAME))}
     assert people.communicate()[0].decode() == (
-        "release active, hr ticks 7200..10799, 3 device(s): low 0.3 (-3..4); high -4.5 (-9..1); "
-        "epsilon 0.1 by mqm-exact, entry 12\n"
+        "2026-03-01 04:00:00 to 05:00:00  release active, hr of 3 devices: low 0.3 (-3 to 4), high -4.5 (-9 to 1) "
+        "ticks; epsilon 0.1 for public, entry 12\n"
     )
 
 
@@ -158,45 +159,120 @@ def test_a_reader_that_leaves_is_no_error(broker: Mosquitto) -> None:
     assert (process.returncode, process.stderr.read()) == (0, b"")
 
 
-def test_a_broker_that_is_down_is_named_after_the_timeout() -> None:
+def test_a_broker_that_is_down_is_named_and_waited_for() -> None:
     command = [sys.executable, "-m", "fugu", "subscribe", "--fleet", "home", "--broker", "127.0.0.1:1"]
-    done = subprocess.run([*command, "--timeout", "5"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "--timeout", "3.5"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (
         1,
         "",
+        "fugu: no broker at 127.0.0.1:1: Connection refused; waiting for fleet home\n"
         "fugu: no broker at 127.0.0.1:1: Connection refused\n",
     )
 
 
-def test_points_and_their_estimates(broker: Mosquitto) -> None:
-    frame = MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)), Released(0, (2, 2))))
-    estimate = MeasureEstimate(0, 0, 2, ((1.5, 2.0),), ((1.0, 0.25, 2.0),), (4,), (-3.0,))
-    lagged = MeasureEstimate(8, 0, 2, ((1.25, 2.0),), ((0.5, 0.25, 1.0),), (4,), (-3.0,))
+def test_a_fleet_that_is_not_there_is_said_and_waited_for(broker: Mosquitto) -> None:
+    process = start(broker, "--count", "1")
+    assert process.stderr is not None
+    said = process.stderr.readline().decode()
+    assert said == f"fugu: nothing from 127.0.0.1:{broker.port} in 3 s; waiting for fleet home\n"
     with device(broker) as running:
-        process = start(broker, "--count", "4")
+        publish_until(running, lambda: process.poll() is not None)
+    out, err = process.communicate()
+    assert (process.returncode, err, len(out.splitlines())) == (0, b"", 1)
+
+
+def described() -> Description:
+    """A stream of two states with windows, on the same day as the other examples."""
+    window = {"name": "hour", "length": 3600, "stride": 3600, "start": 0, "states": ["on"], "scale": "20"}
+    one = json.loads(encode_description(describe(policy(device="wrist", stream="door"))))
+    shape = {"epoch": "2026-03-01T00:00:00Z", "states": ["off", "on"], "windows": [window], "kind": "both"}
+    return Description.model_validate_json(json.dumps({**one, **shape}))
+
+
+def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker: Mosquitto) -> None:
+    one = described()
+    point = encode_measure(MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)),)))
+    symbols = encode_symbols(SymbolFrame(1, 7199, 7200 + 64, b"\1", shift=64))
+    window = encode_window(WindowFrame(1, "hour", -1, 0, 64, 3600, 3590, (1807,), 64))
+    messages = {
+        symbols_topic("home", "wrist", "door"): [symbols],
+        symbols_topic("home", "wrist", "place"): [point],
+        window_topic("home", "wrist", "door"): [window],
+        estimate_topic("home", "wrist", "place"): [encode_report(PLACE_ESTIMATE)],
+        estimate_topic("home", "wrist", "value"): [encode_report(VALUE_ESTIMATE)],
+        estimate_topic("home", "wrist", "vector"): [encode_report(VECTOR_ESTIMATE)],
+        count_topic("home", "wrist", "door"): [encode_report(one) for one in (COUNT, HISTOGRAM)],
+    }
+    expected = {
+        "2026-03-01 04:00:00  wrist/door: symbol on (randomised)",
+        "tick 0  wrist/place: point 4 -1 (randomised)",
+        "2026-03-01 02:00:00 to 03:00:00  wrist/door: window hour: on 1807 of 3590 observed ticks (randomised)",
+        "2026-03-01 09:30:00.250  wrist/place: place 46.050000, 14.500000 within 174 m, hidden among 12",
+        "2026-03-01 09:30:00.250  wrist/value: measurement 20.5 (19 to 22) C, hidden among 3, no better than a guess",
+        "2026-03-01 09:30:00.250  wrist/vector: measurement 1.5 (0.5 to 2.5), 2 (1 to 3) m, hidden among 4, "
+        "no better than a guess",
+        "2026-03-01 08:30:00.250 to 09:30:00.250  wrist/door: window hourly: on + opening -3 (-50 to 44) of 3600 "
+        "observed ticks, intervals of 95 %",
+        "2026-03-01 08:30:00.250 to 09:30:00.250  wrist/door: window states: off 3000 (2950 to 3050), on 597 (547 to "
+        "647) of 3600 observed ticks, intervals of 95 %, no better than a guess",
+    }
+    with device(broker) as running:
+        running.link.publish(description_topic("home", "wrist", "door"), encode_description(one), retain=True)
+        process = start(broker, "--count", str(len(expected)))
 
         def step() -> object:
-            running.link.publish(symbols_topic("home", "wrist", "place"), encode_measure(frame))
-            running.link.publish(estimate_topic("home", "wrist", "place"), encode_measure_estimate(estimate))
-            running.link.publish(estimate_topic("home", "wrist", "place"), encode_measure_estimate(lagged))
+            for topic, payloads in messages.items():
+                for payload in payloads:
+                    running.link.publish(topic, payload)
             return process.poll() is not None
 
         wait_until(step, what="the subscriber")
     out, err = process.communicate()
     assert (process.returncode, err) == (0, b"")
-    assert {line.decode() for line in out.splitlines()} == {
-        "wrist/place tick 0: point 4 -1, from table 3",
-        "wrist/place tick 1: point 2 2, from table 0",
-        "wrist/place tick 0: measurement 1.5 2, covariance 1 0.25 2",
-        "wrist/place tick 0, 8 ticks later: measurement 1.25 2, covariance 0.5 0.25 1",
+    assert set(out.decode().splitlines()) == expected
+
+
+def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> None:
+    one = described()
+    with device(broker) as running:
+        running.link.publish(description_topic("home", "wrist", "door"), encode_description(one), retain=True)
+        people, programs = (start(broker, "--descriptions", "--count", "1", *words) for words in ([], ["--json"]))
+        wait_until(lambda: None not in (people.poll(), programs.poll()))
+    shown = json.loads(programs.communicate()[0])
+    assert {**shown, "description": ...} == {
+        "kind": "description",
+        "device": "wrist",
+        "stream": "door",
+        "description": ...,
     }
+    assert shown["description"] == json.loads(encode_description(one))
+    lines = people.communicate()[0].decode().splitlines()
+    assert lines[:3] == [
+        "wrist/door, version 1: randomised symbols, noisy counts of windows",
+        "  states: off, on; a tick every 1 s, tick 0 at 2026-03-01T00:00:00Z",
+        "  window hour: on over 1 h, every 1 h, noise of scale 20",
+    ]
+    assert "  everything: epsilon 50 for a single tick, informed adversary" in "\n".join(lines)
+    for words in (
+        "    1 minute: epsilon ",
+        "    1 hour: epsilon ",
+        "    8 hours: epsilon ",
+        "  protected is ",
+        "  good for ",
+    ):
+        assert any(line.startswith(words) for line in lines), words
+    assert sum(line.endswith(", not protected") for line in lines) == 3
 
 
-def test_a_frame_of_points_counts_once(broker: Mosquitto) -> None:
-    frame = encode_measure(MeasureFrame(1, -1, 0, 1, (Released(0, (4,)),)))
-    topic = symbols_topic("home", "wrist", "place")
-    subscription = Subscription(broker.broker, fleet="home")
-    assert [reading.tick for reading in subscription.decode(topic, frame)] == [0]
-    assert subscription.decode(topic, frame) == []
-    assert subscription.decode(estimate_topic("home", "wrist", "place"), frame) == []
-    assert subscription.rejected == {"unknown_schema": 1}
+def test_what_others_name_their_states_cannot_steer_a_terminal(broker: Mosquitto) -> None:
+    evil = replace(STATE_ESTIMATE, state="\x1b[2J", shares={"\x1b[2J": 0.75, "a\nb": 0.25})
+    with device(broker) as running:
+        process = start(broker, "--estimates", "--stream", "door", "--count", "1")
+
+        def step() -> object:
+            running.link.publish(estimate_topic("home", "wrist", "door"), encode_report(evil))
+            return process.poll() is not None
+
+        wait_until(step, what="the subscriber")
+    (line,) = process.communicate()[0].decode().splitlines()
+    assert line.endswith("state \ufffd[2J with probability 90 %; since 09:29:01.250 \ufffd[2J 75 %, a\ufffdb 25 %")

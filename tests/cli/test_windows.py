@@ -15,7 +15,7 @@ from contract.policy import Policy
 from contract.topics import window_topic
 from contract.window_frames import WindowFrame, encode_window
 from contract.windows import Window
-from mqtt_link import Link, Subscription, WindowReading
+from mqtt_link import Decoder, Link, WindowReading
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import Fugu
 from tests.support.processes import policy
@@ -93,17 +93,17 @@ def test_counts_are_printed_once_as_they_arrive(broker: Mosquitto, as_json: bool
         if as_json:
             reading = json.loads(line)
             fields = ["kind", "device", "stream", "window", "first", "length", "observed", "counts", "shift"]
-            assert list(reading) == fields
+            assert list(reading) == [*fields, "since", "time", "states"]
             assert (reading["kind"], reading["window"], reading["length"]) == ("window", "high", 600)
             assert (reading["observed"], reading["counts"]) == (590, [-3, 600])
         else:
-            assert line.startswith("watch/hr window high, ticks ")
-            assert line.endswith(", 590 observed: noisy counts -3 600")
+            assert line.startswith("ticks ")
+            assert line.endswith("  watch/hr: window high: -3, 600 of 590 observed ticks (randomised)")
 
 
-def test_a_subscription_hands_out_a_window_once_and_counts_what_is_none(broker: Mosquitto) -> None:
+def test_a_window_is_handed_out_once_and_counts_what_is_none() -> None:
     topic = window_topic("home", "watch", "hr")
-    readings = Subscription(broker.broker, fleet="home")
+    readings = Decoder()
     frame = WindowFrame(1, "high", -1, 4, 240, 600, 600, (17,))
     other = WindowFrame(1, "other", -1, 4, 240, 600, 600, (18,))
     reading = WindowReading("watch", "hr", "high", 240, 600, 600, (17,))

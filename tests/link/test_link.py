@@ -12,11 +12,12 @@ import pytest
 import trustme
 
 from contract.errors import FuguError
-from contract.frames import SymbolFrame, encode_estimate, encode_symbols
+from contract.frames import SymbolFrame, encode_symbols
+from contract.reports import encode_report
 from fugu.demo.broker import start_broker
 from mqtt_link import Broker, EstimateReading, Link, LinkError, Subscription, SymbolReading
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
-from tests.support.example_frames import ESTIMATE, SYMBOL_FRAME
+from tests.support.example_frames import STATE_ESTIMATE, SYMBOL_FRAME
 
 
 def open_link(
@@ -199,7 +200,7 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
         sender = open_link(address, name="sender")
         wait_until(lambda: sender.connected and readings.link.connected)
         ready = threading.Event()
-        last = EstimateReading("watch", "hr", 97, (0.5, 0.5), 0, 64)
+        last = EstimateReading("watch", "hr", STATE_ESTIMATE)
 
         def read() -> None:
             for reading in readings:
@@ -219,25 +220,42 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
         frame = encode_symbols(SYMBOL_FRAME)
         for payload in (frame, frame, b"\x01junk", b"\xff"):
             sender.publish(topic, payload)
-        sender.publish("fugu/2/home/estimate/watch/hr", encode_estimate(ESTIMATE))
+        sender.publish("fugu/2/home/estimate/watch/hr", encode_report(STATE_ESTIMATE))
         reader.join(PATIENCE)
         sender.stop()
     assert found == [
         SymbolReading("watch", "hr", 0, 1),
         *(SymbolReading("watch", "hr", 104 + i, symbol, 64) for i, symbol in enumerate((0, 1, 3, 1, 2))),
-        EstimateReading("watch", "hr", 96, (0.25, 0.75), 1, 64),
         last,
     ]
     assert readings.rejected == {"trailing_bytes": 1, "unknown_schema": 1}
 
 
 def test_what_nobody_iterates_over_does_not_pile_up() -> None:
-    readings = Subscription(Broker(port=9), fleet="home", timeout=0.0)
-    payload = b"\x01" + bytes(10 << 20)
+    readings = Subscription(Broker(port=9), fleet="home")
+    topic, payload = "fugu/2/home/watch/symbols/hr", b"\x01" + bytes(10 << 20)
     for _ in range(8):
-        readings._delivered("fugu/2/home/watch/symbols/hr", payload)
+        readings._delivered(topic, payload)
     assert readings.rejected == {"not_taken": 2}
-    assert list(readings) == []
+    readings._delivered(topic, encode_symbols(SymbolFrame(1, -1, 0, b"\1")))
+    assert readings.wait(PATIENCE) == SymbolReading("watch", "hr", 0, 1)
     assert readings.rejected == {"not_taken": 2, "trailing_bytes": 6}
-    readings._delivered("fugu/2/home/watch/symbols/hr", payload)
-    assert readings.rejected["not_taken"] == 2
+    readings._delivered(topic, payload)
+    assert readings.wait(0.0) is None
+    assert readings.rejected == {"not_taken": 2, "trailing_bytes": 7}
+
+
+def test_the_end_of_a_subscription_ends_the_iteration(broker: Mosquitto) -> None:
+    with Subscription(broker.broker, fleet="home") as readings:
+        assert readings.wait(0.0) is None
+        readings._delivered("fugu/2/home/watch/symbols/hr", encode_symbols(SymbolFrame(1, -1, 0, b"\1\0")))
+    assert [reading.symbol for reading in readings if isinstance(reading, SymbolReading)] == [1, 0]
+
+
+def test_descriptions_are_subscribed_to_first_and_releases_with_all_devices_only() -> None:
+    topics = Subscription(Broker(), fleet="home").link.subscriptions
+    assert topics[0] == "fugu/2/home/description/+/+"
+    assert len(topics) == 6
+    assert "fugu/2/home/release/+/+" in topics
+    few = Subscription(Broker(), fleet="home", device="watch", estimates=False, symbols=False, counts=False)
+    assert few.link.subscriptions == ("fugu/2/home/description/watch/+", "fugu/2/home/watch/window/+")

@@ -12,8 +12,7 @@ from contract.windows import Window
 from gateway.service.history import estimates_between
 from gateway.service.ingest import Received
 from gateway.service.store import StoreError
-from mqtt_link import EstimateReading, MeasureEstimateReading
-from mqtt_link.subscription import estimate_readings
+from mqtt_link.estimate_frames import MeasureEstimateReading, TickEstimateReading, estimate_readings
 from tests.support.measured import measure_policy
 from tests.support.scenes import Scene, frames, policy
 
@@ -82,7 +81,7 @@ def test_what_the_helper_makes_of_an_estimate_is_what_history_does(tmp_path: Pat
     (payload,) = scene.recorder.estimates(outgoing)
     (reading,) = estimates_between(scene.path, "watch", "place", lag=0)
     assert isinstance(reading, MeasureEstimateReading)
-    assert not isinstance(reading, EstimateReading)
+    assert not isinstance(reading, TickEstimateReading)
     assert reading.mean == decode_measure_estimate(payload).means[0]
 
 

@@ -1,0 +1,72 @@
+"""What streams say of themselves, remembered: a few versions of each, within bounds that no broker can exceed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from contract.descriptions import Description, decode_description
+from contract.errors import FrameLengthError, TopicError
+
+__all__ = ["Descriptions"]
+
+VERSIONS = 4
+"""Of a stream: frames of an older version may still come when a new one is described."""
+MOST_STREAMS = 1024
+MOST_BYTES = 1 << 24
+"""Of all messages together; what they decode to takes several times as much."""
+
+
+class _Kept(NamedTuple):
+    description: Description
+    payload: bytes
+
+
+class Descriptions:
+    """The newest versions of each stream's description; a description that is withdrawn takes all of them with it."""
+
+    def __init__(self) -> None:
+        self._streams: dict[tuple[str, str], dict[int, _Kept]] = {}
+        self._bytes = 0
+
+    def __iter__(self) -> Iterator[Description]:
+        """The newest description of each stream."""
+        return iter([versions[max(versions)].description for versions in self._streams.values()])
+
+    def of(self, device: str, stream: str, version: int) -> Description | None:
+        """The description of a stream under a version of its policy, if it is known."""
+        kept = self._streams.get((device, stream), {}).get(version)
+        return kept.description if kept else None
+
+    def take(self, fleet: str, device: str, stream: str, payload: bytes) -> Description | None:
+        """Remember a message on a stream's topic.
+
+        Returns:
+            The description, if it says something new; none for one that was withdrawn, known or outdated.
+
+        Raises:
+            FrameError: it is no valid description, or too much is remembered already.
+            TopicError: it is another stream's.
+        """
+        versions = self._streams.get((device, stream), {})
+        if not payload:
+            self._bytes -= sum(len(kept.payload) for kept in versions.values())
+            self._streams.pop((device, stream), None)
+            return None
+        if any(kept.payload == payload for kept in versions.values()):
+            return None
+        described = decode_description(payload)
+        if (described.fleet, described.device, described.stream) != (fleet, device, stream):
+            raise TopicError(f"a description of {described.device}/{described.stream} under {device}/{stream}")
+        if len(versions) >= VERSIONS and described.version < min(versions):
+            return None
+        following = {**versions, described.version: _Kept(described, payload)}
+        if len(following) > VERSIONS:
+            del following[min(following)]
+        grown = sum(len(kept.payload) for kept in following.values())
+        grown -= sum(len(kept.payload) for kept in versions.values())
+        if (not versions and len(self._streams) >= MOST_STREAMS) or self._bytes + grown > MOST_BYTES:
+            raise FrameLengthError("more descriptions than are remembered")
+        self._bytes += grown
+        self._streams[device, stream] = following
+        return described

@@ -1,0 +1,260 @@
+"""From messages to readings: times and names by the description of the right version, each message once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from contract.descriptions import Description, describe, encode_description
+from contract.frames import MAX_TICK, SymbolFrame, encode_symbols
+from contract.measure_frames import MeasureFrame, Released, encode_measure
+from contract.release_frames import encode_release
+from contract.reports import encode_report
+from contract.topics import (
+    count_topic,
+    description_topic,
+    estimate_topic,
+    release_topic,
+    status_topic,
+    symbols_topic,
+    window_topic,
+)
+from contract.window_frames import WindowFrame, encode_window
+from mqtt_link import (
+    CountReading,
+    Decoder,
+    DescriptionReading,
+    EstimateReading,
+    PointReading,
+    ReleaseReading,
+    SymbolReading,
+    WindowReading,
+)
+from mqtt_link import descriptions as remembered
+from tests.support.example_frames import COUNT, PLACE_ESTIMATE, RELEASE_FRAME, REPORTS, STATE_ESTIMATE
+from tests.support.measured import measure_policy
+from tests.support.scenes import policy
+
+EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+SYMBOLS = symbols_topic("home", "watch", "hr")
+WINDOWS = window_topic("home", "watch", "hr")
+DESCRIBED = description_topic("home", "watch", "hr")
+
+
+def described(version: int = 1, **changes: object) -> Description:
+    """A stream with two states, a tick a second from an hour that is easy to read."""
+    one = describe(policy(version))
+    shape = {"epoch": "2026-03-01T00:00:00Z", "period_seconds": 1.0, "states": ("low", "high")}
+    return Description.model_validate({**one.model_dump(), **shape, **changes}, strict=False)
+
+
+def symbols(version: int, first: int = 100, shift: int = 40) -> bytes:
+    return encode_symbols(SymbolFrame(version, first - 1, first, b"\0\1", shift=shift))
+
+
+def told(decoder: Decoder, description: Description) -> None:
+    """Let a decoder hear a description, which must be taken."""
+    decoder.decode(DESCRIBED, encode_description(description))
+    assert not decoder.rejected
+
+
+def test_symbols_have_the_wall_clock_s_time_and_names_by_their_description() -> None:
+    decoder = Decoder()
+    told(decoder, described())
+    assert decoder.decode(SYMBOLS, symbols(1)) == [
+        SymbolReading("watch", "hr", 100, 0, 40, EPOCH + 60 * SECOND, "low"),
+        SymbolReading("watch", "hr", 101, 1, 40, EPOCH + 61 * SECOND, "high"),
+    ]
+
+
+def test_without_their_description_they_have_neither() -> None:
+    decoder = Decoder()
+    assert decoder.decode(SYMBOLS, symbols(1)) == [
+        SymbolReading("watch", "hr", 100, 0, 40),
+        SymbolReading("watch", "hr", 101, 1, 40),
+    ]
+
+
+def test_a_changed_description_counts_from_its_version_on() -> None:
+    decoder = Decoder()
+    told(decoder, described(1))
+    told(decoder, described(2, epoch="2026-03-02T00:00:00Z", states=("away", "there")))
+    times = [decoder.decode(SYMBOLS, symbols(version, first))[0] for version, first in ((2, 300), (1, 100), (3, 500))]
+    assert [(one.time, one.label) for one in times if isinstance(one, SymbolReading)] == [
+        (datetime(2026, 3, 2, tzinfo=UTC) + 260 * SECOND, "away"),
+        (EPOCH + 60 * SECOND, "low"),
+        (None, None),
+    ]
+    assert [one.version for one in decoder.descriptions] == [2]
+
+
+def test_a_table_of_more_symbols_than_states_gives_no_names() -> None:
+    decoder = Decoder()
+    told(decoder, described(table=((2**30, 2**31), (2**29, 2**30))))
+    frame = SymbolFrame(1, -1, 0, b"\2\0", bits=2)
+    assert [one[-2:] for one in decoder.decode(SYMBOLS, encode_symbols(frame))] == [
+        (EPOCH, None),
+        (EPOCH + SECOND, None),
+    ]
+
+
+def test_windows_have_their_two_ends_and_their_states() -> None:
+    window = {"name": "hour", "length": 3600, "stride": 3600, "start": 0, "states": ("high",), "scale": "20"}
+    histogram = {**window, "name": "all", "states": "histogram"}
+    decoder = Decoder()
+    told(decoder, described(windows=(window, histogram)))
+    ends = (EPOCH, EPOCH + 3600 * SECOND)
+    for name, counts, states in (
+        ("hour", (1800,), ("high",)),
+        ("all", (1, 2), ("low", "high")),
+        ("hour", (1, 2), None),
+    ):
+        frame = WindowFrame(1, name, -1, 0, 64, 3600, 3600, counts, 64)
+        place = ("watch", "hr", name, 64, 3600, 3600, counts, 64)
+        assert decoder.decode(WINDOWS, encode_window(frame)) == [WindowReading(*place, *ends, states)]
+    unknown = WindowFrame(9, "hour", 0, 1, 64, 3600, 3600, (7,), 64)
+    assert decoder.decode(WINDOWS, encode_window(unknown))[0][-3:] == (None, None, None)
+
+
+def test_points_of_places_have_latitude_and_longitude() -> None:
+    one = describe(measure_policy())
+    grid = {"origin": (46.0, 14.0), "step": (0.01, 0.02), "cell_size": (100.0, 100.0), "cells": ((0, 0), (1, 0))}
+    place = Description.model_validate(
+        {**one.model_dump(), "epoch": "2026-03-01T00:00:00Z", "place": grid}, strict=False
+    )
+    frame = encode_measure(MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)),)))
+    topic = symbols_topic("home", one.device, one.stream)
+    decoder = Decoder()
+    (bare,) = decoder.decode(topic, frame)
+    assert bare == PointReading(one.device, one.stream, 0, 3, (4, -1))
+    decoder.decode(description_topic("home", one.device, one.stream), encode_description(place))
+    (point,) = Decoder.decode(decoder, topic, encode_measure(MeasureFrame(1, 0, 1, 2, (Released(3, (4, -1)),))))
+    assert isinstance(point, PointReading)
+    assert point.time == EPOCH + timedelta(seconds=place.period_seconds)
+    assert (point.latitude, point.longitude) == pytest.approx((46.0 - 0.005, 14.0 + 0.09))
+    assert not decoder.rejected
+
+
+def test_what_the_gateway_says_comes_once_each() -> None:
+    decoder = Decoder()
+    estimates, counts = estimate_topic("home", "watch", "hr"), count_topic("home", "watch", "hr")
+    later = replace(STATE_ESTIMATE, tick=27_001, time=STATE_ESTIMATE.time + SECOND)
+    for estimate in (STATE_ESTIMATE, later, PLACE_ESTIMATE):
+        payload = encode_report(estimate)
+        assert decoder.decode(estimates, payload) == [EstimateReading("watch", "hr", estimate)]
+        assert decoder.decode(estimates, payload) == []
+    assert decoder.decode(counts, encode_report(COUNT)) == [CountReading("watch", "hr", COUNT)]
+    assert decoder.decode(counts, encode_report(COUNT)) == []
+    assert not decoder.rejected
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_message_is_taken_under_another_topic(name: str) -> None:
+    payload = encode_report(REPORTS[name])
+    topics = {
+        estimate_topic("home", "watch", "hr"): EstimateReading,
+        count_topic("home", "watch", "hr"): CountReading,
+        SYMBOLS: None,
+        WINDOWS: None,
+        DESCRIBED: None,
+        release_topic("home", "public", "active"): None,
+        status_topic("home", "watch"): None,
+        "something/else": None,
+    }
+    decoder = Decoder()
+    taken = [decoder.decode(topic, payload) for topic in topics]
+    (only,) = [readings for readings in taken if readings]
+    assert len(only) == 1
+    assert sum(decoder.rejected.values()) == len(topics) - 1
+
+
+def test_releases_of_other_streams_are_left_out_and_others_names_are_refused() -> None:
+    topic, payload = release_topic("home", "public", "active"), encode_release(RELEASE_FRAME)
+    assert Decoder(stream="steps").decode(topic, payload) == []
+    decoder = Decoder(stream="hr")
+    assert decoder.decode(topic, payload) == [ReleaseReading("active", RELEASE_FRAME)]
+    assert decoder.decode(topic, payload) == []
+    following = replace(RELEASE_FRAME, first=10_800, entry=13)
+    assert decoder.decode(topic, encode_release(following)) == [ReleaseReading("active", following)]
+    assert not decoder.rejected
+    assert decoder.decode(release_topic("home", "public", "other"), payload) == []
+    assert decoder.decode(release_topic("home", "other", "active"), payload) == []
+    assert decoder.decode(topic, payload[:-1]) == []
+    assert decoder.rejected == {"topic": 2, "malformed": 1}
+
+
+def test_descriptions_are_readings_if_asked_for_and_each_once() -> None:
+    decoder = Decoder(descriptions=True)
+    payload = encode_description(described())
+    assert decoder.decode(DESCRIBED, payload) == [DescriptionReading("watch", "hr", described())]
+    assert decoder.decode(DESCRIBED, payload) == []
+    assert Decoder().decode(DESCRIBED, payload) == []
+
+
+def test_a_description_of_another_stream_is_refused() -> None:
+    decoder = Decoder()
+    for topic in (description_topic("home", "ring", "hr"), description_topic("away", "watch", "hr")):
+        assert decoder.decode(topic, encode_description(described())) == []
+    assert decoder.rejected == {"topic": 2}
+    assert list(decoder.descriptions) == []
+
+
+def test_a_description_that_is_withdrawn_is_forgotten() -> None:
+    decoder = Decoder()
+    told(decoder, described(1))
+    told(decoder, described(2))
+    decoder.decode(DESCRIBED, b"")
+    assert list(decoder.descriptions) == []
+    assert decoder.decode(SYMBOLS, symbols(1))[0][-2:] == (None, None)
+    assert not decoder.rejected
+
+
+def test_only_the_newest_versions_of_a_stream_are_remembered() -> None:
+    decoder = Decoder()
+    for version in (5, 9, 6, 8, 7, 4):
+        told(decoder, described(version))
+    known = [version for version in range(1, 12) if decoder.descriptions.of("watch", "hr", version)]
+    assert known == [6, 7, 8, 9]
+
+
+def test_a_broker_cannot_fill_the_memory_with_descriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(encode_description(described()))
+    for limit, value in (("MOST_STREAMS", 2), ("MOST_BYTES", 3 * size + 100)):
+        with monkeypatch.context() as patch:
+            patch.setattr(remembered, limit, value)
+            decoder = Decoder()
+            for number in range(10):
+                one = described(stream=f"s{number}")
+                decoder.decode(description_topic("home", "watch", one.stream), encode_description(one))
+            kept = [one.stream for one in decoder.descriptions]
+            assert kept == [f"s{number}" for number in range(len(kept))]
+            assert 2 <= len(kept) <= 3
+            assert decoder.rejected == {"wrong_length": 10 - len(kept)}
+            again = described(stream="s0", unit="C")
+            decoder.decode(description_topic("home", "watch", "s0"), encode_description(again))
+            assert next(iter(decoder.descriptions)) == again, "what is known may still change"
+            decoder.decode(description_topic("home", "watch", "s0"), b"")
+            decoder.decode(description_topic("home", "watch", "s9"), encode_description(described(stream="s9")))
+            assert "s9" in [one.stream for one in decoder.descriptions], "and what is withdrawn makes room"
+
+
+@pytest.mark.parametrize("first", [MAX_TICK - 1, 10**12])
+def test_ticks_beyond_all_calendars_are_refused(first: int) -> None:
+    decoder = Decoder()
+    told(decoder, described())
+    assert decoder.decode(SYMBOLS, symbols(1, first, 0)) == []
+    window = WindowFrame(1, "hour", -1, 0, first - 2**31, 2**31, 1, (1,))
+    assert decoder.decode(WINDOWS, encode_window(window)) == []
+    assert decoder.rejected == {"out_of_range": 2}
+
+
+def test_what_is_remembered_of_messages_is_bounded() -> None:
+    decoder = Decoder()
+    for first in range(2000):
+        decoder.decode(SYMBOLS, symbols(1, 1 + 2 * first, 0))
+    assert len(decoder._seen) == 1024
+    assert decoder.decode(SYMBOLS, symbols(1, 3999, 0)) == []
+    assert len(decoder.decode(SYMBOLS, symbols(1, 1, 0))) == 2
