@@ -52,4 +52,4 @@ setup-demo:
 	deploy/bootstrap.sh demo
 
 setup-test:
-	deploy/bootstrap.sh dev mosquitto=mosquitto faketime=faketime
+	deploy/bootstrap.sh dev mosquitto=mosquitto mosquitto_sub=mosquitto-clients faketime=faketime

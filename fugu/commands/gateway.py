@@ -98,6 +98,9 @@ def run(
     ] = "alarm",
     verbose: Annotated[bool, typer.Option(help="Log what happens, not only what goes wrong.")] = False,
     log_format: Annotated[str, typer.Option(help="Of the log: text, or json (an object a line).")] = "text",
+    metrics: Annotated[
+        str | None, typer.Option(metavar="[HOST:]PORT", help="Counts for Prometheus, over HTTP (HOST: 127.0.0.1).")
+    ] = None,
 ) -> int:
     """Serve a fleet until SIGTERM or SIGINT.
 
@@ -107,6 +110,7 @@ def run(
       fugu gateway run --fleet home --policies policies --store home.db --broker gw.example:8883 --ca-file ca.pem
       fugu gateway run --fleet home --policies policies --store home.db --releases releases.toml
       fugu gateway run --fleet home --policies policies --store home.db --keep symbols=90d --keep estimates=12h
+      fugu gateway run --fleet home --policies policies --store home.db --metrics 9464
       fugu gateway run --fleet home --store home.db --registry fleet.db --root keys/root.envelope \\
           --gateway-key keys/gateway-1a2b3c4d.key --passphrase-file passphrase --operator-username operator \\
           --operator-password-file operator.password
@@ -114,6 +118,7 @@ def run(
     address = connection.broker(broker)
     from gateway.service import ON_CONFLICT, FleetFiles, GatewaySettings, Keep
     from gateway.service import run as serve
+    from gateway.service.metrics import Listen
 
     log_to_stderr(one_of(log_format, "log-format", LOG_FORMATS), verbose=verbose)
     enrolled = None
@@ -124,7 +129,8 @@ def run(
         )
     conflict = one_of(on_conflict, "on-conflict", ON_CONFLICT)
     given = asdict(service) | {"keep": Keep.parse(service.keep or ())}
-    return serve(GatewaySettings(**given, broker=address, enrolled=enrolled, on_conflict=conflict))
+    listen = None if metrics is None else Listen.parse(metrics)
+    return serve(GatewaySettings(**given, broker=address, enrolled=enrolled, on_conflict=conflict, metrics=listen))
 
 
 @app.command("status")

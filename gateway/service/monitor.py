@@ -98,6 +98,9 @@ class Sources(NamedTuple):
 class Monitor:
     """Watches a gateway from a thread of its own, between `start` and `stop`.
 
+    Attributes:
+        latest: what it has found at its newest look; for other threads.
+
     Args:
         store: the socket is beside it.
         link: the gateway's connection.
@@ -135,6 +138,7 @@ class Monitor:
         self._certificates_due = self._began
         self._ending = False
         self._answering: Answering | None = None
+        self.latest = Health(True, int(self._since), int(self._since))
         self._thread = threading.Thread(target=self._work, name="gateway-monitor", daemon=True)
 
     def start(self) -> None:
@@ -202,11 +206,12 @@ class Monitor:
             _log.warning("alarm: %s", alarm, extra=_fields(alarm, "begun"))
         for alarm in ended:
             _log.warning("alarm is over: %s %s", alarm.code, alarm.name, extra=_fields(alarm, "ended"))
+        self.latest = self.health()
         now = self._seconds()
         if begun or ended:
             self._health_due = now
         if self._link.connected and now >= self._health_due:
-            sent = self._link.publish(health_topic(self._fleet), encode_health(self.health()), retain=True)
+            sent = self._link.publish(health_topic(self._fleet), encode_health(self.latest), retain=True)
             self._health_due = now + (_HEALTH_SECONDS if sent is not None else _ROUND_SECONDS)
 
     def _look(self) -> None:

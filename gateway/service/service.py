@@ -43,6 +43,7 @@ from gateway.service.ingest import (
     Received,
 )
 from gateway.service.kinds.symbol_model import warm
+from gateway.service.metrics import Listen, Metrics, Reading
 from gateway.service.monitor import Monitor, Sources
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import MAX_IN_FLIGHT, Publisher
@@ -98,6 +99,7 @@ class GatewaySettings:
         enrolled: files of a fleet whose devices are sent their policies; none if there is none.
         keep: how long frames and estimates stay in the store.
         on_conflict: what is done about a device that contradicts itself: an operator is told, or it is stopped as well.
+        metrics: where Prometheus may ask; nowhere if not given.
     """
 
     fleet: str
@@ -110,6 +112,7 @@ class GatewaySettings:
     enrolled: FleetFiles | None = None
     keep: Keep = field(default_factory=Keep)
     on_conflict: OnConflict = "alarm"
+    metrics: Listen | None = None
 
     def __post_init__(self) -> None:
         """Refuse a lag that estimates cannot state."""
@@ -139,6 +142,7 @@ class Gateway:
         self._ledger: Ledger | None = None
         self._releases: Releases | None = None
         self._enrolled: FleetService | None = None
+        self._metrics: Metrics | None = None
         self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES, _INBOX_PATIENCE_SECONDS)
         self._link = Link(
             settings.broker,
@@ -175,6 +179,8 @@ class Gateway:
             raise
         try:
             self._store.refuse_damage()
+            if self._settings.metrics is not None:
+                self._metrics = Metrics(self._settings.metrics, self._measured)
             if files is not None:
                 self._enrolled = FleetService(fleet, files, self._link, catalogue, self.counters)
             catalogue.retire(self._store.policy_documents())
@@ -204,6 +210,8 @@ class Gateway:
             raise
         self._worker.start()
         self._monitor.start()
+        if self._metrics is not None:
+            self._metrics.start()
 
     def _stopping(self) -> Stopping | None:
         """How devices that contradict themselves are stopped, if they are."""
@@ -231,14 +239,28 @@ class Gateway:
                     found[name] = certificate_end(Path(file))[1]
         return found
 
+    def _store_bytes(self) -> int:
+        """What the store and its log take on the disk."""
+        found, store = 0, self._settings.store
+        for file in (store, store.with_name(f"{store.name}-wal")):
+            with contextlib.suppress(OSError):
+                found += file.stat().st_size
+        return found
+
+    def _measured(self) -> Reading:
+        """For a scrape."""
+        age = time.monotonic() - self._last_round
+        return Reading(
+            *(self._monitor.latest, self.counters, self._link.connected, age),
+            *(self._inbox.waiting, self._store_bytes()),
+        )
+
     def _details(self) -> dict[str, object]:
         """For those who ask: what only the gateway itself knows."""
-        store = self._settings.store
-        files = [store, store.with_name(f"{store.name}-wal")]
         return {
             "inbox": self._inbox.waiting,
-            "store_bytes": sum(file.stat().st_size for file in files if file.exists()),
-            "estimates_waiting": estimates_waiting(store),
+            "store_bytes": self._store_bytes(),
+            "estimates_waiting": estimates_waiting(self._settings.store),
             "next_releases": {} if self._schedule is None else self._schedule.following(),
         }
 
@@ -270,6 +292,8 @@ class Gateway:
         self._close()
 
     def _close(self) -> None:
+        if self._metrics is not None:
+            self._metrics.stop()
         self._store.close()
         if self._enrolled is not None:
             self._enrolled.stop()

@@ -19,7 +19,7 @@ from firmware_sim.devices import AgentProcess
 from gateway.files import write_secret
 from gateway.fleet import Registry
 from mqtt_link import Broker, Link
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
@@ -79,6 +79,7 @@ class WholeFleet:
 
     Attributes:
         heard: what was published.
+        metrics: the port on which the gateway tells what it counts.
     """
 
     def __init__(self, broker: Mosquitto, folder: Path, readings: Sequence[tuple[str, str]]) -> None:
@@ -111,6 +112,7 @@ class WholeFleet:
             add(registry, keys, policy_document(symbols, measured, version=1))
         self._broker = broker
         self._folder = folder
+        self.metrics = free_port()
 
     def __enter__(self) -> Self:
         """Start."""
@@ -119,7 +121,7 @@ class WholeFleet:
         words = _words(self._broker.address("gateway"), "--") + _words(
             self._broker.address("gateway-rollout"), "--operator-"
         )
-        words += ["--releases", str(folder / "releases.toml"), "--on-conflict", "stop"]
+        words += ["--releases", str(folder / "releases.toml"), "--on-conflict", "stop", "--metrics", str(self.metrics)]
         self.gateway = Gateway(folder, self._broker.port, *words)
         self.agent = AgentProcess(folder / "agent.toml", folder / "agent.log")
         return self

@@ -38,8 +38,8 @@ def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
 
 
 def test_operating(tmp_path: Path) -> None:
-    with Page("docs/operate.md", tmp_path, {"1883": str(free_port())}) as page:
-        assert page.run() >= 4
+    with Page("docs/operate.md", tmp_path, {"1883": str(free_port()), "9464": str(free_port())}) as page:
+        assert page.run() >= 5
         wait_until(lambda: (tmp_path / "gateway.sqlite").exists())
 
 

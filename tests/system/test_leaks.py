@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -93,13 +94,17 @@ def test_no_reading_is_in_any_message_of_any_topic_nor_in_a_file_of_device_gatew
         wait_until(lambda: sum(t.endswith("/watch/status") for t, _ in list(fleet.heard.messages)) > statuses + 2)
         fleet.contradict()
         wait_until(lambda: "stop" in fleet.heard.kinds(), "a stop")
+        with urlopen(f"http://127.0.0.1:{fleet.metrics}/metrics", timeout=PATIENCE) as answer:
+            metrics = answer.read()
+        assert b"fugu_gateway_frames_stored_total" in metrics
+        assert not any(b'"%b"' % name in metrics for name in (b"watch", b"hr", b"home", b"active"))
         assert fleet.agent.stop(PATIENCE) == 0
         during = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
         fleet.gateway.process.terminate()
         assert fleet.gateway.process.wait(PATIENCE) == 0
         heard = list(fleet.heard.messages)
     broker.stop()
-    everywhere = [*heard, *during.items()]
+    everywhere = [*heard, *during.items(), ("metrics", metrics)]
     for folder in (tmp_path, broker.folder):
         everywhere += [(str(file), file.read_bytes()) for file in folder.rglob("*") if file.is_file()]
     names = {Path(place).name for place, _ in everywhere}

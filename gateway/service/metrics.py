@@ -1,0 +1,203 @@
+"""What the gateway counts, for Prometheus: plain numbers over HTTP, where somebody asks for them, and nowhere else.
+
+They are those of the health topic, and counts of messages and frames. No label names a device, a stream or an audience:
+each would have series of its own, and one that comes and goes tells of its device. What labels say is fixed beforehand.
+One thread answers one request after the other, and only reads: no scrape can stop the gateway.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import socket
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from socketserver import TCPServer
+from typing import TYPE_CHECKING, Any, NamedTuple
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from contract.errors import FuguError, Reason, UsageError
+from contract.health import AlarmCode, Health
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+__all__ = ["Listen", "ListenError", "Metrics", "MetricsError", "Reading"]
+
+_log = logging.getLogger(__name__)
+_PREFIX = "fugu_gateway_"
+_PATIENCE_SECONDS = 5.0
+_FRAMES = {"ticks": "", "windows": "windows_"}
+"""Kinds of frames, and what the names of their counters begin with."""
+_OF_FRAMES = {
+    "frames_stored": ("stored", "Frames that were stored"),
+    "frames_duplicate": ("duplicate", "Frames that were stored already"),
+    "frames_conflicting": ("conflict", "Frames that contradict stored ones"),
+}
+_COUNTED = {
+    "messages_received": ("received", "Messages that have arrived"),
+    "messages_dropped": ("not_taken", "Messages for which the inbox had no room; their devices send them again"),
+    "frames_unstored": ("not_stored", "Frames that the store did not take; their devices send them again"),
+    "watermarks_published": ("committed", "Messages that tell a device what is durable"),
+    "estimates_published": ("estimates", "Estimates and counts that were published"),
+    "estimates_coalesced": ("coalesced", "Estimates that newer ones have overtaken: they are in the store only"),
+    "releases_made": ("releases", "Releases that were charged in the ledger"),
+    "releases_refused": ("releases_refused", "Windows that were not released"),
+    "publications_refused": ("publish_refused", "Messages that the broker did not take"),
+    "store_errors": ("store_errors", "Times that the store could not be used"),
+    "ledger_errors": ("ledger_errors", "Times that the ledger could not be used"),
+}
+
+
+class MetricsError(FuguError):
+    """Metrics cannot be served."""
+
+
+class ListenError(MetricsError, UsageError):
+    """A text is no address to listen on."""
+
+
+class Listen(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Listen:
+        """Read `port`, which is one of the loopback interface, `host:port` or `[ipv6]:port`.
+
+        Raises:
+            ListenError: it is none of them.
+        """
+        host, colon, port = text.rpartition(":")
+        if not (port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535) or (colon and not host):
+            raise ListenError(f"metrics are served at PORT or HOST:PORT, not at {text[:80]!r}")
+        return cls(host.strip("[]") or "127.0.0.1", int(port))
+
+
+class Reading(NamedTuple):
+    """What is told at a scrape.
+
+    Attributes:
+        health: as the gateway's monitor has it.
+        counters: of the gateway.
+        connected: to the broker.
+        round_seconds: since the worker has finished a round.
+        inbox: messages that wait for the worker.
+        store_bytes: what the store takes on the disk.
+    """
+
+    health: Health
+    counters: Counter[str]
+    connected: bool
+    round_seconds: float
+    inbox: int
+    store_bytes: int
+
+
+class Metrics:
+    """Serves what `read` finds, from `start` to `stop`.
+
+    Args:
+        read: called at every scrape, in another thread than any of the gateway's.
+
+    Raises:
+        MetricsError: the library is missing, or the address cannot be used.
+    """
+
+    def __init__(self, listen: Listen, read: Callable[[], Reading]) -> None:
+        try:
+            from prometheus_client import CollectorRegistry, make_wsgi_app
+        except ModuleNotFoundError:
+            raise MetricsError("metrics need prometheus-client: pip install 'fugu-edge[metrics]'") from None
+        self._read = read
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        try:
+            self._server = _Server(listen)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise MetricsError(f"metrics cannot be served at {listen.host}:{listen.port}: {reason}") from None
+        self._server.set_app(make_wsgi_app(registry))
+        self._thread = threading.Thread(target=self._server.serve_forever, name="gateway-metrics", daemon=True)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer nobody any more."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+        self._server.server_close()
+
+    def describe(self) -> list[Metric]:
+        """Nothing, so that nothing is read before there is a scrape."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Every number, as it is now; for the library."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        now = self._read()
+        health, counters = now.health, dict(now.counters)
+        for name, about, value in (
+            ("start_time_seconds", "When the gateway started, in Unix time", health.since),
+            ("devices", "Devices that have policies", health.devices),
+            ("devices_heard", "Of them, those that have sent a frame since the start", health.heard),
+            ("connected", "Whether there is a connection to the broker", int(now.connected)),
+            ("round_age_seconds", "Time since the worker has finished a round of work", now.round_seconds),
+            ("inbox_messages", "Messages that wait for the worker", now.inbox),
+            ("store_bytes", "What the store takes on the disk", now.store_bytes),
+        ):
+            yield GaugeMetricFamily(_PREFIX + name, about, value)
+        alarms = GaugeMetricFamily(_PREFIX + "alarms", "Who or what has an alarm now, by its code", labels=["code"])
+        found = {alarm.code: max(1, len(alarm.names) + alarm.others) for alarm in health.alarms}
+        for code in AlarmCode:
+            alarms.add_metric([code], found.get(code, 0))
+        yield alarms
+        refused = CounterMetricFamily(_PREFIX + "messages_refused", "Messages that were refused", labels=["reason"])
+        for reason in Reason:
+            refused.add_metric([reason], counters.get(reason, 0))
+        yield refused
+        for name, (counter, about) in _OF_FRAMES.items():
+            frames = CounterMetricFamily(_PREFIX + name, about, labels=["kind"])
+            for kind, prefix in _FRAMES.items():
+                frames.add_metric([kind], counters.get(prefix + counter, 0))
+            yield frames
+        for name, (counter, about) in _COUNTED.items():
+            yield CounterMetricFamily(_PREFIX + name, about, value=counters.get(counter, 0))
+
+
+class _Handler(WSGIRequestHandler):
+    """One request of somebody who may be slow, and who is not written down."""
+
+    timeout = _PATIENCE_SECONDS
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing: the log is for what goes wrong."""
+
+    def get_stderr(self) -> io.StringIO:
+        """Nowhere: tracebacks of whoever stops reading."""
+        return io.StringIO()
+
+
+class _Server(WSGIServer):
+    """Listens, and asks no name server who it is."""
+
+    def __init__(self, listen: Listen) -> None:
+        self.address_family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+        super().__init__((listen.host, listen.port), _Handler)
+
+    def server_bind(self) -> None:
+        """Take the address."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def handle_error(self, *_: Any) -> None:
+        """A line; a scraper that goes away, or says what is no HTTP, is nobody's trouble but its own."""
+        _log.info("a scrape of the metrics has failed: %s", type(sys.exception()).__name__)

@@ -1,0 +1,182 @@
+"""What Prometheus is told: the numbers, no name of anybody, nothing of a reading; and nobody who asks can do harm."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from contract.errors import Reason
+from contract.health import AlarmCode, Health, HealthAlarm
+from gateway.service import metrics
+from gateway.service.metrics import Listen, ListenError, Metrics, MetricsError, Reading
+from tests.support.brokers import PATIENCE, free_port
+from tests.support.command import runner
+from tests.support.scenes import Scene, frames, write_policies
+
+HEALTH = Health(
+    *(True, 20, 1_700_000_000, 5, 4, 100, 7),
+    (
+        HealthAlarm(AlarmCode.SILENT, 5, 2, ("watch", "ring"), 3, "see whether it runs"),
+        HealthAlarm(AlarmCode.STORE, 6, 1, (), 0, "look at the disk"),
+    ),
+)
+COUNTERS = Counter({"received": 9, "stored": 6, "windows_stored": 2, Reason.MALFORMED: 1, "releases_refused": 4})
+READING = Reading(HEALTH, COUNTERS, True, 0.25, 3, 4096)
+
+
+@contextmanager
+def served(reading: Reading = READING) -> Iterator[int]:
+    """The port of metrics that say this."""
+    port = free_port()
+    serving = Metrics(Listen("127.0.0.1", port), lambda: reading)
+    serving.start()
+    try:
+        yield port
+    finally:
+        serving.stop()
+
+
+def scraped(port: int) -> list[Metric]:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
+        return list(text_string_to_metric_families(answer.read().decode()))
+
+
+def sample(families: list[Metric], name: str, **labels: str) -> float:
+    (found,) = (one.value for family in families for one in family.samples if one.name == name and one.labels == labels)
+    return found
+
+
+def test_what_is_told_are_the_numbers_of_the_health_and_of_the_counters() -> None:
+    with served() as port:
+        found = scraped(port)
+    assert sample(found, "fugu_gateway_start_time_seconds") == 1_700_000_000
+    assert sample(found, "fugu_gateway_devices") == 5
+    assert sample(found, "fugu_gateway_devices_heard") == 4
+    assert sample(found, "fugu_gateway_connected") == 1
+    assert sample(found, "fugu_gateway_round_age_seconds") == 0.25
+    assert sample(found, "fugu_gateway_store_bytes") == 4096
+    assert sample(found, "fugu_gateway_messages_received_total") == 9
+    assert sample(found, "fugu_gateway_frames_stored_total", kind="ticks") == 6
+    assert sample(found, "fugu_gateway_frames_stored_total", kind="windows") == 2
+    assert sample(found, "fugu_gateway_messages_refused_total", reason="malformed") == 1
+    assert sample(found, "fugu_gateway_releases_refused_total") == 4
+    assert sample(found, "fugu_gateway_alarms", code="silent") == 5
+    assert sample(found, "fugu_gateway_alarms", code="store") == 1
+    assert sample(found, "fugu_gateway_alarms", code="conflict") == 0
+
+
+def test_labels_are_known_beforehand_and_names_are_those_of_the_gateway() -> None:
+    """Whatever has happened, the same series: none comes with a device, and no text is from anybody's message."""
+    loud = Counter({**COUNTERS, "watch": 3, "unheard of": 5})
+    with served() as port, served(replace_health(loud)) as other:
+        found, after = scraped(port), scraped(other)
+    allowed = {"code": set(AlarmCode), "reason": set(Reason), "kind": {"ticks", "windows"}}
+    for family in found:
+        assert re.fullmatch("fugu_gateway_[a-z_]+", family.name)
+        assert family.documentation
+        for one in family.samples:
+            assert one.name.endswith("_total") == (family.type == "counter")
+            assert all(value in allowed[label] for label, value in one.labels.items())
+    series = [{(one.name, *one.labels.items()) for family in of for one in family.samples} for of in (found, after)]
+    assert series[0] == series[1]
+    units = ("_seconds", "_bytes", "_total", "_messages", "_alarms", "_devices", "_heard", "_connected")
+    assert all(name[0].endswith(units) for name in series[0])
+
+
+def replace_health(counters: Counter[str]) -> Reading:
+    return READING._replace(counters=counters, health=replace(HEALTH, alarms=(), heard=0))
+
+
+def test_what_is_counted_is_the_same_whatever_the_symbols_are(tmp_path: Path) -> None:
+    counted = []
+    for name, seed in (("a", 1), ("b", 2)):
+        scene = Scene(tmp_path / f"{name}.sqlite", lag=4)
+        sent = frames([10, 3, 7, 10], gaps=[0, 2], seed=seed)
+        scene.record(*sent[1:])
+        scene.record(sent[0], sent[2])
+        scene.store.close()
+        with served(READING._replace(counters=scene.counters)) as port:
+            counted.append((sent, [family.samples for family in scraped(port)]))
+    assert counted[0][0] != counted[1][0]
+    assert counted[0][1] == counted[1][1]
+
+
+@pytest.mark.parametrize(
+    ("text", "listen"),
+    [
+        ("9464", Listen("127.0.0.1", 9464)),
+        ("127.0.0.1:9464", Listen("127.0.0.1", 9464)),
+        ("0.0.0.0:1", Listen("0.0.0.0", 1)),
+        ("[::1]:65535", Listen("::1", 65535)),
+        ("gateway.example:9464", Listen("gateway.example", 9464)),
+    ],
+)
+def test_addresses(text: str, listen: Listen) -> None:
+    assert Listen.parse(text) == listen
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":", ":9464", "host", "host:", "0", "65536", "1e3", "-1", "host:99999999999", "٣"]
+)
+def test_what_is_no_address_is_a_usage_problem(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str) -> None:
+    with pytest.raises(ListenError):
+        Listen.parse(text)
+    words = ("--fleet", "home", "--policies", tmp_path, "--store", tmp_path / "s", "--metrics", text or " ")
+    done = runner(capsys)("gateway", "run", *words)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+
+
+def test_a_port_that_is_taken_ends_the_start_with_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    policies = write_policies(tmp_path / "policies")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = ("--fleet", "home", "--policies", policies, "--store", tmp_path / "s", "--broker", "127.0.0.1:1")
+        done = runner(capsys)("gateway", "run", *words, "--metrics", port)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == f"fugu: metrics cannot be served at 127.0.0.1:{port}: Address already in use\n"
+
+
+def test_an_address_that_is_not_of_this_machine_is_refused() -> None:
+    with pytest.raises(MetricsError, match=r"cannot be served at 192\.0\.2\.1:"):
+        Metrics(Listen("192.0.2.1", 9464), lambda: READING)
+
+
+def test_whoever_is_slow_or_talks_nonsense_is_given_up_on(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metrics._Handler, "timeout", 0.02)
+    with served() as port:
+        silent = socket.create_connection(("127.0.0.1", port))
+        nonsense = socket.create_connection(("127.0.0.1", port))
+        nonsense.sendall(b"\x00\xff" * 100 + b"\r\n\r\n")
+        gone = socket.create_connection(("127.0.0.1", port))
+        gone.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        gone.close()
+        assert sample(scraped(port), "fugu_gateway_devices") == 5
+        silent.close()
+        nonsense.close()
+    out, err = capfd.readouterr()
+    assert "Traceback" not in out + err
+
+
+def test_nothing_listens_any_more_after_the_end() -> None:
+    with served() as port:
+        scraped(port)
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", port))
+
+
+def test_without_the_library_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
+    with pytest.raises(MetricsError, match=r"pip install 'fugu-edge\[metrics\]'"):
+        Metrics(Listen("127.0.0.1", free_port()), lambda: READING)
