@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from contract.errors import FuguError
-from host.logs import LOG_FORMATS, log_to_stderr
+from host.logs import LOG_FORMATS, log_to_stderr, print_any_text
 
 __all__ = ["main"]
 
@@ -17,6 +17,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run an agent until SIGTERM or SIGINT; 0 after an orderly stop, 1 when it refuses to start."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    print_any_text()
     if words and words[0] in ("pause", "resume", "moved"):
         return _by_hand(words)
     parser = argparse.ArgumentParser(

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from contract.errors import FuguError, UsageError
+from host.logs import print_any_text
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    print_any_text()
     try:
         code = _guarded(words)
         sys.stdout.flush()

@@ -1,14 +1,15 @@
-"""The log of a service on standard error: lines for people, or one JSON object a line for machines."""
+"""The log of a service on standard error: lines for people, or one JSON object a line for machines; and its output."""
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import sys
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
-__all__ = ["LOG_FORMATS", "LogFormat", "log_to_stderr"]
+__all__ = ["LOG_FORMATS", "LogFormat", "log_to_stderr", "print_any_text"]
 
 LogFormat = Literal["text", "json"]
 LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
@@ -40,3 +41,10 @@ def log_to_stderr(log_format: LogFormat, *, verbose: bool) -> None:
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(_JsonLines() if log_format == "json" else text)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
+
+
+def print_any_text() -> None:
+    """Let output and errors escape what their encoding cannot say, such as odd bytes in a file's name."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -25,7 +25,7 @@ def forget_device(path: Path, device: str) -> Forgotten:
     Raises:
         StoreError: one line that says what is wrong; it may be done again then, and again after it is done.
     """
-    if not path.exists():
+    if not path.is_file():
         raise StoreError(f"there is no store {path.name}")
     with hold_store(path), closing(Store(path)) as store:
         try:

@@ -37,7 +37,7 @@ def estimates_between(
         StoreError: there is no such store, or it has nothing of the stream.
     """
     last = MAX_TICK if last is None else last
-    if not path.exists():
+    if not path.is_file():
         raise StoreError(f"there is no store {path.name}")
     with closing(Store(path)) as store:
         catalogue = Catalogue("")

@@ -343,7 +343,7 @@ def asked(store: Path) -> dict[str, Any]:
 
 
 def _socket(store: Path) -> Path:
-    return store.with_name(store.name + ".status")
+    return Path(f"{store}.status")
 
 
 def _fields(alarm: Alarm, what: str) -> dict[str, Any]:

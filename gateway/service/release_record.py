@@ -140,7 +140,7 @@ def ledger_problem(ledger: Ledger, store: Path) -> str:
     Raises:
         StoreError: the store cannot be opened.
     """
-    if not store.exists():
+    if not store.is_file():
         raise StoreError(f"there is no store {store.name}")
     with closing(Store(store)) as opened:
         return ReleaseRecord(opened).problem(ledger)
@@ -161,7 +161,7 @@ def set_progress(ledger: Path, store: Path, name: str, first: int) -> int:
     Raises:
         FuguError: one line that says what is wrong; there is no such schedule, or a gateway runs.
     """
-    if not store.exists():
+    if not store.is_file():
         raise StoreError(f"there is no store {store.name}")
     with hold_store(store), closing(Ledger(ledger, create=False)) as opened:
         before = opened.progress(name)

@@ -63,6 +63,18 @@ def test_a_store_or_ledger_that_is_none(fugu: Fugu, tmp_path: Path, words: tuple
     assert done.err.count("\n") == (not nothing_to_say)
 
 
+@pytest.mark.parametrize("words", STORES, ids=" ".join)
+@pytest.mark.parametrize("path", ["", ".", "..", "/", "\udcff", "\U0001f421\n"], ids=ascii)
+def test_a_path_that_names_no_file(
+    fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = fugu(*(word.format(file=path) for word in words))
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert list(tmp_path.iterdir()) == []
+    assert fugu("doctor", "--store", path).err == ""
+
+
 @pytest.mark.parametrize("kind", BAD)
 def test_a_doctor_says_what_is_wrong_with_a_store(fugu: Fugu, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "of\nit"

@@ -223,9 +223,9 @@ def hold_store(store: Path) -> TextIO:
     Raises:
         StoreError: another process has it, or the file cannot be made.
     """
-    real = store.resolve()
+    lock = Path(f"{store.resolve()}.lock")
     try:
-        held = real.with_name(f"{real.name}.lock").open("a")
+        held = lock.open("a")
     except OSError as error:
         raise StoreError(f"cannot open the store {store.name}: {error.strerror}") from None
     try:
