@@ -125,7 +125,7 @@ class Stream:
         last_tick: the last tick that was ever committed, -1 if none was.
 
     Attributes:
-        drawn_us: elapsed time at which it was drawn for last, if it was.
+        drawn_us: elapsed time at which it, or one of its clock, was drawn for last, or may have been, if any was.
         mechanism: what to release for a tick and its state.
         next_tick: the next tick to draw for.
         finished: whether the sensor has no more readings.

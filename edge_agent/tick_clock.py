@@ -4,7 +4,7 @@ Numbers only ever go up. When the wall clock has gone back, they are ahead of it
 tick t - shift, which happens at epoch + (t - shift) * period. The shift never falls, and is a multiple of the strides
 of all windows and of the cycles of all chains, so that a window is always at the same time of day.
 
-However often the clock is set, a tick comes a period after the one before, or later: readings that lie closer together
+However often the clock is set, a tick is due a period after the one before, or later: readings that lie closer together
 are more alike than the policy's class says.
 """
 

@@ -88,10 +88,11 @@ class Ticker:
         """
         for plan, sensor in zip(plans, sensors, strict=True):
             self.streams.append(self._open(plan, self._sensors.adopt(plan, sensor)))
-        if not self._clock.continues:  # when the last tick was drawn before this start, nobody knows
-            for stream in self.streams:
-                if stream.last_tick >= 0:
-                    stream.clock.rested(self._clock.elapsed_us())
+        drawn = {stream.clock for stream in self.streams if stream.last_tick >= 0}
+        for stream in [one for one in self.streams if one.clock in drawn]:
+            stream.drawn_us = self._clock.elapsed_us()  # when that was, nobody knows: perhaps a moment ago
+            if not self._clock.continues:
+                stream.clock.rested(self._clock.elapsed_us())
         self._look()
 
     def switch(self, plans: Sequence[StreamPlan], store: Callable[[], None]) -> None:
@@ -108,22 +109,25 @@ class Ticker:
         streams = []
         check_lines(plans)
         self.close_frames()  # before anything is stored: after that nothing may fail, and no tick stay behind
-        with self._outbox.forgets_if_refused():
-            for plan in plans:
-                old = before.get(plan.stream)
-                stream = self._open(plan, self._sensors.of(plan))
-                if old is not None:
-                    stream.next_tick, stream.drawn_us = max(stream.last_tick + 1, old.next_tick), old.drawn_us
-                elif self._placed:
-                    now = self._clock.now_us(), self._clock.offset_us
-                    stream.next_tick = stream.clock.next_wall(*now) + stream.clock.shift
-                self._outbox.set_shift(plan, stream.clock.shift, stream.clock.since)
-                streams.append(stream)
-            store()
-        _align(streams, self.streams)
-        self.streams = streams
-        if any(stream.clock.shift % self._multiple(stream.clock) for stream in streams):
-            self._placed = min(self._placed, -1)  # what goes by the time of day is another now
+        try:
+            with self._outbox.forgets_if_refused():
+                for plan in plans:
+                    old = before.get(plan.stream)
+                    stream = self._open(plan, self._sensors.of(plan))
+                    stream.drawn_us = _newest_drawn(self.streams, stream.clock)  # its sensor may be one of theirs
+                    if old is not None:
+                        stream.next_tick = max(stream.last_tick + 1, old.next_tick)
+                    elif self._placed:
+                        now = self._clock.now_us(), self._clock.offset_us
+                        stream.next_tick = stream.clock.next_wall(*now) + stream.clock.shift
+                    self._outbox.set_shift(plan, stream.clock.shift, stream.clock.since)
+                    streams.append(stream)
+                store()
+            _align(streams, self.streams)
+            self.streams = streams
+        finally:
+            if self._placed and any(self._is_misplaced(stream) for stream in self.streams):
+                self._placed = -1
 
     def catch_up(self) -> None:
         """Draw for every tick that has come, one tick of each stream after the other: some have one sensor."""
@@ -217,12 +221,18 @@ class Ticker:
         first = max(wall + shift, last + 1)
         since = first if shift > clock.shift else clock.since
         for stream in streams:
+            known, _ = self._outbox.shift(stream.plan.stream)
             self._outbox.set_shift(stream.plan, shift, since)
+            if shift != known:
+                stream.windows = self._windows(stream.plan, since)
         for stream in streams:
             stream.next_tick = first
-            if shift > clock.shift:
-                stream.windows = self._windows(stream.plan, since)
         clock.follow(shift, since)
+
+    def _is_misplaced(self, stream: Stream) -> bool:
+        """Whether what goes by the time of day is another now, or an older stream has brought a larger shift along."""
+        shift, _ = self._outbox.shift(stream.plan.stream)
+        return shift != stream.clock.shift or stream.clock.shift % self._multiple(stream.clock) != 0
 
     def _multiple(self, clock: TickClock) -> int:
         """What the shift of a clock is a multiple of."""
@@ -299,6 +309,12 @@ class Ticker:
                 self._outbox.append_windows(stream.plan, closed)
             except (sqlite3.Error, OutboxFullError) as error:
                 self.storage_failed(error)
+
+
+def _newest_drawn(streams: Sequence[Stream], clock: TickClock) -> int | None:
+    """When any stream of a clock was drawn for last, if one was."""
+    drawn = [one.drawn_us for one in streams if one.clock is clock and one.drawn_us is not None]
+    return max(drawn, default=None)
 
 
 def _align(streams: Sequence[Stream], before: Sequence[Stream]) -> None:

@@ -82,7 +82,7 @@ class Decoder:
         if payload[:1] == bytes([MEASURE]):
             return self._points(topic, payload)
         frame = decode_symbols(payload)
-        if not self._is_new(payload, topic, frame.first):
+        if not self._is_new((frame.policy_version, frame.shift, frame.symbols), topic, frame.first):
             return []
         known = self._described(topic, frame.policy_version)
         times = _times(known, frame.first, len(frame.symbols), frame.shift)
@@ -94,7 +94,7 @@ class Decoder:
 
     def _points(self, topic: Topic, payload: bytes) -> list[Reading]:
         frame = decode_measure(payload)
-        if not self._is_new(payload, topic, frame.first):
+        if not self._is_new((frame.policy_version, frame.shift, repr(frame.released)), topic, frame.first):
             return []
         known = self._described(topic, frame.policy_version)
         grid = known.place if known is not None and frame.dimensions == 2 else None
@@ -110,7 +110,8 @@ class Decoder:
 
     def _window(self, topic: Topic, payload: bytes) -> list[Reading]:
         frame = decode_window(payload)
-        if not self._is_new(payload, topic, frame.window, frame.index):
+        told = (frame.policy_version, frame.shift, frame.observed, repr(frame.counts))
+        if not self._is_new(told, topic, frame.window, frame.index):
             return []
         known = self._described(topic, frame.policy_version)
         since, time = _times(known, frame.first, 2, frame.shift, frame.length)
@@ -145,9 +146,12 @@ class Decoder:
             return []
         return [DescriptionReading(topic.device, topic.stream, described)]
 
-    def _is_new(self, payload: bytes, *key: object) -> bool:
-        """Whether a message was not seen before under its key; remembers that it was."""
-        content = hash(payload)
+    def _is_new(self, told: object, *key: object) -> bool:
+        """Whether what a message tells was not seen before under its key; remembers that it was.
+
+        A frame that is sent again may account for more ticks by then, and tells nothing new by that.
+        """
+        content = hash(told)
         if self._seen.pop(key, None) == content:
             self._seen[key] = content
             return False

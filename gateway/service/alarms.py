@@ -92,6 +92,11 @@ class Alarms:
         self._names: dict[AlarmCode, int] = {}
         self._begun: list[Alarm] = []
 
+    @staticmethod
+    def holds(code: AlarmCode) -> float:
+        """Seconds after which an alarm ends if nothing more is noted."""
+        return _HOLDS[code]
+
     def note(self, code: AlarmCode, name: str = "", detail: str = "", *, times: int = 1, age: float = 0.0) -> None:
         """Something has happened, or still holds.
 

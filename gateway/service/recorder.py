@@ -201,12 +201,11 @@ class Recorder:
 
     def _dismissed(self, coverage: Coverage, place: Place, span: Span) -> str:
         """What a frame of ticks counts as whose frames are not kept."""
-        if coverage.holds(span.first, span.last):
-            return "duplicate"
-        if coverage.meets(span.first, span.last):
+        known = coverage.holds(span.first, span.last)
+        if not known and coverage.meets(span.first, span.last):
             return "conflict"
-        self._account_for(coverage, place, span)
-        return "too_old"
+        self._account_for(coverage, place, span)  # also for frames that its device had to drop since
+        return "duplicate" if known else "too_old"
 
     def _account_for(self, coverage: Coverage, place: Place, span: Span) -> None:
         if (merge := coverage.add(span.previous, span.last)) is not None:

@@ -10,6 +10,8 @@ from fractions import Fraction
 from itertools import combinations, pairwise, product
 from math import exp, log
 
+import pytest
+
 from contract.chains import BinaryChains
 from contract.guarantee import loss
 from contract.noise_table import NoiseTable
@@ -69,6 +71,28 @@ def test_a_clock_set_forward_again_and_again_tells_no_more_than_the_guarantee() 
                 assert found <= bound
                 seen = max(seen, found)
     assert seen > log(1 + (exp(bound) - 1) / 3), "the bound is not far away"
+
+
+def test_seven_eighths_of_a_step_have_seven_eighths_of_its_changes() -> None:
+    """What two draws are apart at least while a late machine makes up; of a chain in continuous time."""
+    for q, r in product([k / 20 for k in range(1, 20)], repeat=2):
+        if (kept := 1 - q - r) > 0:
+            share = (1 - kept ** (7 / 8)) / (1 - kept)
+            assert 7 / 8 < share < 1
+
+
+@pytest.mark.parametrize(("q", "r", "told"), [(0.05, 0.06, 1.14), (0.2, 0.35, 1.19)])
+def test_what_epsilon_1_would_be_if_every_step_were_an_eighth_short(q: float, r: float, told: float) -> None:
+    def epsilon(odds: float, share: float) -> float:
+        wrong = int(SCALE / (1 + exp(odds)))
+        chains = BinaryChains(q=(q * share, q * share), r=(r * share, r * share))
+        return loss(chains, NoiseTable(((SCALE - wrong,), (wrong,))), "ignorant").epsilon
+
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (low, middle) if epsilon(middle, 1.0) > 1 else (middle, high)
+    assert epsilon(low, 7 / 8) == pytest.approx(told, abs=0.005)
 
 
 def test_ticks_closer_than_a_period_would_lose_more() -> None:

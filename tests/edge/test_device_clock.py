@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -307,6 +308,137 @@ def test_a_stalled_machine_draws_for_no_burst_of_ticks(tmp_path: Path) -> None:
     check(device.drawn, 20_000)
     assert device.clocks.wall // 20_000 - device.numbers[-1] <= 1, "and what it was late for has been made up"
     assert len(device.numbers) >= (device.clocks.wall // 20_000 - device.numbers[0]) - 1
+    device.crash()
+
+
+def test_a_restart_after_a_late_tick_draws_for_the_next_one_no_sooner(tmp_path: Path) -> None:
+    """A machine that was late, and started its agent anew at once: two draws a moment apart would be for one state."""
+    device = Device(tmp_path, TwoClocks(NOW))
+    device.run(5)
+    device.clocks.pass_us(SECOND + 400_000)
+    device.ticks.catch_up()
+    device.stop()
+    device.start()
+    device.run(5, step=0.05)
+    check(device.drawn, SECOND)
+    assert device.clocks.elapsed - device.drawn[-1][2] < SECOND, "and it goes on"
+    device.crash()
+
+
+def test_a_stream_that_joins_after_a_late_tick_reads_their_sensor_no_sooner(tmp_path: Path) -> None:
+    sensor = {"kind": "call", "target": "time:time"} | SAMPLES
+    one, other = stream_plan(sensor=sensor), stream_plan(stream="power", sensor=sensor)
+    device = Device(tmp_path, TwoClocks(NOW), one)
+    device.run(5)
+    device.clocks.pass_us(SECOND + 400_000)
+    device.ticks.catch_up()
+    device.ticks.switch([replace(other, version=2), replace(one, version=2)], lambda: None)
+    device.run(5, step=0.05)
+    drawn = {tick: at for tick, _, at in device.drawn}
+    assert [stream.last_tick for stream in device.ticks.streams] == [max(drawn)] * 2
+    check([(tick, 0, at) for tick, at in drawn.items()], SECOND)
+    device.crash()
+
+
+def test_a_stream_of_before_brings_a_larger_shift_and_all_of_its_clock_have_it(tmp_path: Path) -> None:
+    """The clock went back while only one of them ran; later both do, in any order."""
+    sensor = {"kind": "call", "target": "time:time"} | SAMPLES
+    one = stream_plan(sensor=sensor, windows=(window_plan(length=60),))
+    other = stream_plan(stream="power", sensor=sensor)
+    device = Device(tmp_path, TwoClocks(NOW), other)
+    device.run(20)
+    device.clocks.wall -= HOUR
+    device.run(620)
+    before = device.drawn[-1][1]
+    assert before > 0
+    device.stop()
+    device.plans = (one,)
+    device.start()
+    device.run(5)
+    assert device.drawn[-1][1] == 0
+    new = [replace(one, version=2), replace(other, version=2)]
+
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    for store in (full, lambda: None):
+        try:
+            device.ticks.switch(new, store)
+        except OSError:
+            assert len(device.ticks.streams) == 1
+        known = len(device.drawn)
+        device.run(90)
+        assert len(device.drawn) >= known + 88, "no silence"
+        for tick, shift, _ in device.drawn[known:]:
+            assert tick - shift <= device.clocks.wall // SECOND, "none is from the future"
+        assert {shift % 60 for _, shift, _ in device.drawn[known:]} == {0}
+    assert {stream.clock.shift for stream in device.ticks.streams} == {device.drawn[-1][1]}
+    first = next(tick for tick, shift, _ in device.drawn if shift == device.drawn[-1][1])
+    assert all(frame.first >= first for frame in window_frames(device.outbox) if frame.shift), "no window of two shifts"
+    device.crash()
+
+
+def test_other_windows_lift_no_shift_before_the_time_is_known(tmp_path: Path) -> None:
+    """By a clock of 1970 every number would seem to be of half a century ahead."""
+    plan = stream_plan(windows=(window_plan(),), sensor={"kind": "call", "target": "time:time"} | SAMPLES)
+    device = Device(tmp_path, TwoClocks(NOW), plan)
+    device.run(20)
+    device.clocks.wall -= HOUR
+    device.run(620)
+    device.stop()
+    right, before = device.clocks.wall, device.drawn[-1][1]
+    device.clocks.wall, device.clocks.known, device.clocks._boot = SECOND // 2, False, "second"
+    device.start()
+    device.run(5)
+    device.ticks.switch([replace(plan, version=2, windows=(window_plan(name="x", length=1234),))], lambda: None)
+    device.run(5)
+    assert device.outbox.shift("hr")[0] == before
+    device.clocks.wall, device.clocks.known = right, True
+    device.run(5)
+    assert before < device.drawn[-1][1] < before + 2 * 1234 * 10
+    check(device.drawn, SECOND)
+    device.crash()
+
+
+@pytest.mark.parametrize("after", ["goes on", "crash", "clock is right again"])
+def test_a_disk_that_takes_the_shift_of_one_stream_only(
+    tmp_path: Path, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is drawn until all streams of a clock have it, and no frame says another one than its ticks had."""
+    plans = (stream_plan(windows=(window_plan(),)), stream_plan(stream="power", windows=(window_plan(length=7),)))
+    device = Device(tmp_path, TwoClocks(NOW), *plans)
+    device.run(20)
+    change = Outbox.set_shift
+
+    def full(outbox: Outbox, plan: StreamPlan, shift: int, since: int) -> None:
+        if plan.stream == "power":
+            raise sqlite3.OperationalError("database or disk is full")
+        change(outbox, plan, shift, since)
+
+    monkeypatch.setattr(Outbox, "set_shift", full)
+    device.clocks.wall -= HOUR
+    device.run(620)
+    drawn = len(device.drawn)
+    assert device.outbox.shift("hr")[0] > device.outbox.shift("power")[0] == 0
+    device.run(20)
+    assert len(device.drawn) == drawn
+    if after == "clock is right again":
+        device.clocks.wall += HOUR
+        device.run(CONFIRM / SECOND + 1)
+    monkeypatch.undo()
+    if after == "crash":
+        device.crash()
+        device.start()
+    device.run(20)
+    pairs = list(zip(device.drawn[::2], device.drawn[1::2], strict=True))
+    assert all(a == b for a, b in pairs)
+    assert len(device.drawn) >= drawn + 20
+    check([a for a, _ in pairs], SECOND, 70)
+    assert device.drawn[-1][0] - device.drawn[-1][1] == device.clocks.wall // SECOND
+    device.stop()
+    device.start()
+    found = {frame.first + i: frame.shift for frame in symbol_frames(device.outbox) for i in range(len(frame.symbols))}
+    assert found.items() <= {tick: shift for tick, shift, _ in device.drawn}.items()
     device.crash()
 
 

@@ -138,6 +138,24 @@ def test_points_of_places_have_latitude_and_longitude() -> None:
     assert not decoder.rejected
 
 
+def test_what_is_sent_again_and_accounts_for_more_is_told_once() -> None:
+    """Its device has dropped the frames before it; whoever adds counts up would have them twice."""
+    decoder = Decoder()
+    place = symbols_topic("home", "watch", "place")
+    one = SymbolFrame(1, 99, 100, b"\0\1", shift=40)
+    points = MeasureFrame(1, 19, 20, 2, (Released(0, (1, -2)), Released(0, (3, 4))))
+    counts = WindowFrame(1, "high", 1, 2, 20, 10, 10, (7,))
+    assert len(decoder.decode(SYMBOLS, encode_symbols(one))) == 2
+    assert len(decoder.decode(place, encode_measure(points))) == 2
+    assert len(decoder.decode(WINDOWS, encode_window(counts))) == 1
+    assert decoder.decode(SYMBOLS, encode_symbols(replace(one, previous=-1, padding=3))) == []
+    assert decoder.decode(place, encode_measure(replace(points, previous=-1))) == []
+    assert decoder.decode(WINDOWS, encode_window(replace(counts, previous=-1))) == []
+    contradiction = replace(points, released=(Released(0, (1, -1)), Released(0, (3, 4))))
+    assert len(decoder.decode(place, encode_measure(contradiction))) == 2
+    assert not decoder.rejected
+
+
 def test_what_the_gateway_says_comes_once_each() -> None:
     decoder = Decoder()
     estimates, counts = estimate_topic("home", "watch", "hr"), count_topic("home", "watch", "hr")

@@ -6,6 +6,7 @@ import json
 import random
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,22 @@ def test_a_frame_that_was_missing_when_its_device_was_forgotten_is_acknowledged_
     number = scene.store.stream_id("watch", "hr")
     assert number is not None
     assert list(scene.store.symbols.following(number, 0)) == []
+
+
+def test_nobody_waits_for_dropped_frames_before_one_that_is_kept_no_longer(tmp_path: Path) -> None:
+    """Its device sends it again, and it accounts for those by then."""
+    scene = Scene(tmp_path / "s.sqlite", lag=4)
+    made = frames([10] * 10)
+    scene.record(*made[:4], *made[5:])
+    scene.store.close()
+    forget_device(scene.path, "watch")
+    for times in (1, 2):
+        scene.open()
+        scene.record(replace(made[5], previous=made[3].last))
+        assert scene.counters["duplicate"] == times
+        assert not scene.committed().streams[0].gaps
+        scene.store.close()
+    scene.open()
 
 
 def test_forgetting_changes_no_charge_and_no_window_is_released_twice(tmp_path: Path) -> None:
