@@ -23,11 +23,14 @@ from contract.errors import StatusCode
 from contract.frames import MAX_TICK
 from edge_agent.device_clock import SMALL_US, DeviceClock
 from edge_agent.outbox import Outbox, OutboxFullError
+from edge_agent.outbox_file import OutboxError
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors import Sensor
 from edge_agent.stream import Sensors, SharedSensor, Stream, check_lines
 from edge_agent.tick_clock import TickClock
 from edge_agent.window import StreamWindows
+from host.database import is_full
+from host.held_files import FileLostError
 
 __all__ = ["Ticker"]
 
@@ -130,7 +133,11 @@ class Ticker:
                 self._placed = -1
 
     def catch_up(self) -> None:
-        """Draw for every tick that has come, one tick of each stream after the other: some have one sensor."""
+        """Draw for every tick that has come, one tick of each stream after the other: some have one sensor.
+
+        Raises:
+            OutboxError: the outbox is lost.
+        """
         came = self._look()
         while came:
             came = False
@@ -295,8 +302,14 @@ class Ticker:
         self._release(stream, tick)
 
     def storage_failed(self, error: sqlite3.Error | OutboxFullError) -> None:
-        """Remember that the outbox took nothing, and tell the journal when that begins."""
-        full = isinstance(error, OutboxFullError) or error.sqlite_errorcode == sqlite3.SQLITE_FULL
+        """Remember that the outbox took nothing, and tell the journal when that begins.
+
+        Raises:
+            OutboxError: it never will again, because its file is gone or another one: only a start finds what is there.
+        """
+        if isinstance(error, FileLostError):
+            raise OutboxError(f"the outbox is lost, and what was in it: {error}") from None
+        full = isinstance(error, OutboxFullError) or is_full(error)
         trouble = StatusCode.STORAGE_FULL if full else StatusCode.STORAGE
         if trouble != self.storage_trouble:
             _log.error("outbox %s: %s; nothing is drawn until it takes something again", self._outbox.path, error)

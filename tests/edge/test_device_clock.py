@@ -18,6 +18,7 @@ from contract.errors import StatusCode
 from edge_agent.agent import Agent
 from edge_agent.device_clock import SMALL_US, Anchor, DeviceClock, SystemClock
 from edge_agent.outbox import Outbox
+from edge_agent.outbox_file import OutboxError
 from edge_agent.plan import ClockSettings, StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.reading import Reading
@@ -334,9 +335,9 @@ def test_a_stream_that_joins_after_a_late_tick_reads_their_sensor_no_sooner(tmp_
     device.ticks.catch_up()
     device.ticks.switch([replace(other, version=2), replace(one, version=2)], lambda: None)
     device.run(5, step=0.05)
-    drawn = {tick: at for tick, _, at in device.drawn}
+    drawn = {tick: at for tick, _, at in reversed(device.drawn)}  # when each was read
     assert [stream.last_tick for stream in device.ticks.streams] == [max(drawn)] * 2
-    check([(tick, 0, at) for tick, at in drawn.items()], SECOND)
+    check([(tick, 0, at) for tick, at in sorted(drawn.items())], SECOND)
     device.crash()
 
 
@@ -396,6 +397,27 @@ def test_other_windows_lift_no_shift_before_the_time_is_known(tmp_path: Path) ->
     device.clocks.wall, device.clocks.known = right, True
     device.run(5)
     assert before < device.drawn[-1][1] < before + 2 * 1234 * 10
+    check(device.drawn, SECOND)
+    device.crash()
+
+
+@pytest.mark.parametrize("what", ["gone", "another file"])
+def test_an_agent_whose_outbox_is_lost_says_so_and_one_that_starts_draws_no_tick_again(
+    tmp_path: Path, what: str
+) -> None:
+    device = Device(tmp_path, TwoClocks(NOW))
+    device.run(15)
+    lost = tmp_path / "outbox.sqlite"
+    lost.rename(tmp_path / "before.sqlite")
+    if what != "gone":
+        lost.write_bytes((tmp_path / "before.sqlite").read_bytes())
+    with pytest.raises(OutboxError, match=f"outbox is lost.*{what}"):
+        device.run(15)
+    device.crash()
+    for file in tmp_path.glob("outbox.sqlite*"):
+        file.unlink()
+    device.start()
+    device.run(15)
     check(device.drawn, SECOND)
     device.crash()
 
