@@ -139,7 +139,7 @@ def test_what_held_before_a_restart_is_remembered(tmp_path: Path) -> None:
 def test_what_was_over_before_a_restart_does_not_begin_and_end_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The store knows of every conflict for ever; whoever is called when an alarm begins is not called at each start."""
+    """The store knows of every conflict for ever; whoever is called for an alarm is not called at each start."""
     scene = Scene(tmp_path)
     wall = 1.8e9 + scene.now
     scene.monitor.remember(AlarmCode.CONFLICT, "watch/hr", "", 5, since=wall - 1e6, last=wall - 8 * 86_400)
