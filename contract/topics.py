@@ -20,6 +20,7 @@ __all__ = [
     "committed_topic",
     "count_topic",
     "description_topic",
+    "discovery_topic",
     "estimate_topic",
     "health_topic",
     "parse_topic",
@@ -140,6 +141,15 @@ def count_topic(fleet: str, device: str, stream: str) -> str:
 def description_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of what a stream is, and what it promises; retained."""
     return f"{_ROOT}/{_part(fleet)}/description/{_part(device)}/{_part(stream)}"
+
+
+def discovery_topic(fleet: str, device: str) -> str:
+    """Where Home Assistant looks for what there is of a device, or, under `health`, of the gateway; retained.
+
+    This is Home Assistant's own topic, and none of the protocol: `parse_topic` refuses it. The fleet's name keeps those
+    of other fleets apart.
+    """
+    return f"homeassistant/device/{_part(fleet)}/{device if device == 'health' else _part(device)}/config"
 
 
 def release_topic(fleet: str, audience: str, name: str) -> str:

@@ -324,6 +324,23 @@ def subscriber(
     _show_bounds(account, bounds)
 
 
+@app.command("home-assistant")
+@grouped
+def home_assistant(
+    adding: AddOptions,
+    name: Annotated[str, typer.Option(help="Name of the account.")] = "home-assistant",
+) -> None:
+    """Add Home Assistant, which reads what a site reads and is JSON; and let the gateway tell it of devices.
+
+    \b
+    examples:
+      fugu deploy home-assistant --out home-assistant --broker broker
+    """
+    opened = open_broker(adding.broker)
+    check_name(name, "account")
+    adding.add_client(opened, Account(name=name, role="home-assistant"))
+
+
 @app.command("join")
 def join(
     broker: BrokerFolderOption,
@@ -395,7 +412,7 @@ def remove(
         return
     from gateway.deployment.clear import clear_retained
 
-    clear_retained(connection.broker(opened.address), gone.topics(opened.settings.fleet))
+    clear_retained(connection.broker(opened.address), opened.left_by(gone))
     opened.cleared(gone)
     print(f"the broker at {opened.address} has nothing of {name} any more")
 

@@ -96,6 +96,9 @@ def run(
     on_conflict: Annotated[
         str, typer.Option(help="What is done about a device that contradicts itself: alarm, or stop (it as well).")
     ] = "alarm",
+    home_assistant: Annotated[
+        bool, typer.Option("--home-assistant", help="Tell Home Assistant of devices; without, take back what was told.")
+    ] = False,
     verbose: Annotated[bool, typer.Option(help="Log what happens, not only what goes wrong.")] = False,
     log_format: Annotated[str, typer.Option(help="Of the log: text, or json (an object a line).")] = "text",
     metrics: Annotated[
@@ -128,7 +131,7 @@ def run(
             signed.registry, roots, operator.broker(address), signed.gateway_key, signed.passphrase_file
         )
     conflict = one_of(on_conflict, "on-conflict", ON_CONFLICT)
-    given = asdict(service) | {"keep": Keep.parse(service.keep or ())}
+    given = asdict(service) | {"keep": Keep.parse(service.keep or ()), "home_assistant": home_assistant}
     listen = None if metrics is None else Listen.parse(metrics)
     return serve(GatewaySettings(**given, broker=address, enrolled=enrolled, on_conflict=conflict, metrics=listen))
 

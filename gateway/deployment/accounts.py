@@ -12,11 +12,11 @@ from pydantic import Field, model_validator
 
 from contract._document import Document
 from contract.guarantee import Adversary
-from contract.topics import NAME_PATTERN
+from contract.topics import NAME_PATTERN, discovery_topic
 
 __all__ = ["Account", "Role", "access_list", "new_password", "password_line"]
 
-Role = Literal["gateway", "operator", "device", "site", "reader", "removed"]
+Role = Literal["gateway", "operator", "device", "site", "home-assistant", "reader", "removed"]
 
 _ITERATIONS = 101
 """Mosquitto's own number; more would only slow the broker down, since a password of 256 random bits is not guessed."""
@@ -110,6 +110,12 @@ _TOPICS: dict[Role, tuple[str, ...]] = {
         "read release/+/+",
         "read health",
     ),
+    "home-assistant": (
+        "read description/+/+",
+        "read estimate/+/+",
+        "read count/+/+",
+        "read health",
+    ),
 }
 
 _DEVICE = (
@@ -146,12 +152,17 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
     Releases for the audience `site` are named by no line but the site's: they are not charged, because the site sees
     the symbols anyway. The lines for devices are patterns, which Mosquitto applies to every account. All others are
     therefore denied what lies under their own names, and a denial goes before whatever grants (below the name only: an
-    account may be called `time`). Of frames a device may
-    publish those of its streams, by name: what it can leave at the broker is bounded by its topics. Operators may clear
-    what a device has left that was removed.
+    account may be called `time`). Of frames a device may publish those of its streams, by name: what it can leave at
+    the broker is bounded by its topics. Operators may clear what a device has left that was removed. Where Home
+    Assistant has an account, and nowhere else, the gateway may tell it of devices.
     """
     root, known = f"fugu/2/{fleet}", list(accounts)
     cleared = [f"write {account.name}/+/#" for account in known if account.uncleared]
+    discovery: dict[Role, list[str]] = {}
+    if any(account.role == "home-assistant" for account in known):
+        discovery["gateway"] = ["read homeassistant/status", f"write {discovery_topic(fleet, '+')}"]
+        discovery["operator"] = [f"write {discovery_topic(fleet, one.name)}" for one in known if one.uncleared]
+        discovery["home-assistant"] = ["read homeassistant/#", "write homeassistant/status"]
     lines = ["# Written by 'fugu deploy'; changes are lost when an account is added.", "", "# a device, under its name"]
     lines += [_line("pattern", root, entry) for entry in _DEVICE]
     for account in known:
@@ -168,6 +179,7 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
         readable = [f"read release/{audience}/+" for audience in account.audiences]
         granted = [*_TOPICS.get(account.role, ()), *readable, *(cleared if account.role == "operator" else [])]
         lines += [_line("topic", root, entry) for entry in granted]
+        lines += [f"topic {entry}" for entry in discovery.get(account.role, ())]
     return "\n".join(lines) + "\n"
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from contract.topics import NAME_PATTERN, RESERVED_DEVICES
+from contract.topics import NAME_PATTERN, RESERVED_DEVICES, discovery_topic
 from gateway.deployment.accounts import Account, access_list, new_password, password_line
 from gateway.deployment.settings import AUTHORITY_DAYS, Settings, public_files
 from gateway.deployment.units import DeploymentError, InvalidNameError
@@ -156,6 +156,12 @@ class BrokerFolder:
     def uncleared(self, name: str) -> Account | None:
         """A device that was removed, if the broker may still have what it left."""
         return next((one for one in self.settings.accounts if one.name == name and one.uncleared), None)
+
+    def left_by(self, gone: Account) -> list[str]:
+        """All topics on which the broker may have something of a removed device."""
+        fleet = self.settings.fleet
+        told = any(one.role == "home-assistant" for one in self.settings.accounts)
+        return [*gone.topics(fleet), *([discovery_topic(fleet, gone.name)] if told else [])]
 
     def cleared(self, account: Account) -> None:
         """The broker has nothing of a removed device any more."""

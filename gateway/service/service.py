@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -31,6 +32,7 @@ from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger
 from gateway.service.contradictions import Contradictions, Stopping
 from gateway.service.fleet_service import FleetFiles, FleetService
+from gateway.service.home_assistant import HomeAssistant
 from gateway.service.ingest import (
     MAX_POINTS_BYTES,
     Acknowledged,
@@ -100,6 +102,7 @@ class GatewaySettings:
         keep: how long frames and estimates stay in the store.
         on_conflict: what is done about a device that contradicts itself: an operator is told, or it is stopped as well.
         metrics: where Prometheus may ask; nowhere if not given.
+        home_assistant: whether Home Assistant is told of devices.
     """
 
     fleet: str
@@ -113,6 +116,7 @@ class GatewaySettings:
     keep: Keep = field(default_factory=Keep)
     on_conflict: OnConflict = "alarm"
     metrics: Listen | None = None
+    home_assistant: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a lag that estimates cannot state."""
@@ -152,6 +156,7 @@ class Gateway:
                 window_topic(fleet, "+", "+"),
                 status_topic(fleet, "+"),
                 *(FleetService.topics(fleet) if settings.enrolled else ()),
+                *(HomeAssistant.topics() if settings.home_assistant else ()),
             ),
             durable=True,
             max_payload=MAX_POINTS_BYTES,
@@ -197,6 +202,10 @@ class Gateway:
             sealed, key = (None, None) if self._enrolled is None else (self._enrolled.sealed, self._enrolled.key)
             self._publisher = Publisher(self._link, fleet, self._store, self._recorder, self.counters, key=key)
             self._tables = TableSender(self._store, catalogue, self._recorder, self._link, self.counters, sealed=sealed)
+            self._told = HomeAssistant(
+                *(fleet, self._link, self._store, catalogue.described if self._settings.home_assistant else None),
+                self.counters,
+            )
             schedule = self._schedule = self._open_schedule(catalogue)
             self._retention = Retention(
                 *(self._settings.keep, self._store, catalogue, self._recorder),
@@ -361,6 +370,8 @@ class Gateway:
             if isinstance(event, Message):
                 if self._enrolled is not None and self._enrolled.heard(event.topic, event.payload):
                     continue
+                if self._told.heard(event.topic, event.payload):
+                    continue
                 meaning = self._ingest.read(event.topic, event.payload)
                 if isinstance(meaning, Received):
                     batch.append(meaning)
@@ -371,6 +382,7 @@ class Gateway:
             elif isinstance(event, Acknowledged):
                 self._publisher.acknowledged(event.message_id)
                 self._acknowledged_release(event)
+                self._use_store(partial(self._told.acknowledged, *event))
             else:
                 self._connected()
         if batch:
@@ -382,8 +394,10 @@ class Gateway:
         if self._enrolled is not None and self._enrolled.pump():
             self._tables.renew()
             self._renew_allowances()
+            self._told.renew()
         self._use_store(self._tables.pump)
         self._use_store(self._contradictions.pump)
+        self._use_store(self._told.pump)
         self._use_store(lambda: self._publisher.pump(idle=not events))
         self._use_store(self._retention.pump)
         if (schedule := self._schedule) is not None:
@@ -402,6 +416,7 @@ class Gateway:
         self._monitor.connected()
         begun_anew, self._clients = self._link.clients != self._clients, self._link.clients
         self._contradictions.connected()
+        self._told.connected()
         if self._enrolled is not None:
             self._enrolled.connected()
         if self._schedule is not None:

@@ -333,7 +333,11 @@ def test_the_agent_accepts_its_configuration(fugu: Fugu, tmp_path: Path, words: 
 
 
 @pytest.mark.parametrize(
-    "command", ["broker", "renew", "device", "streams", "gateway", "operator", "subscriber", "join", "leave", "remove"]
+    "command",
+    [
+        *("broker", "renew", "device", "streams", "gateway", "operator", "subscriber", "home-assistant", "join"),
+        *("leave", "remove"),
+    ],
 )
 def test_every_command_explains_itself_with_an_example(fugu: Fugu, command: str) -> None:
     done = fugu("deploy", command, "--help")

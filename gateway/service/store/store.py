@@ -20,6 +20,7 @@ from gateway.service.coverage import Merge
 from gateway.service.shifts import Shifts, Span
 from gateway.service.store.aged import AgedStore
 from gateway.service.store.conflicts import ConflictStore
+from gateway.service.store.discovered import DiscoveryStore
 from gateway.service.store.points import PointStore
 from gateway.service.store.releases import ReleaseStore
 from gateway.service.store.symbols import SymbolStore
@@ -50,6 +51,7 @@ CREATE TABLE outbox (
 # A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts windows, not
 # ticks.
 _PARTS = SymbolStore.schema + PointStore.schema + WindowStore.schema + ReleaseStore.schema + ConflictStore.schema
+_PARTS += DiscoveryStore.schema
 
 
 class StoreError(FuguError):
@@ -91,6 +93,7 @@ class Store:
         self.releases = ReleaseStore(self._db)
         self.aged = AgedStore(self._db)
         self.conflicts = ConflictStore(self._db)
+        self.discovered = DiscoveryStore(self._db)
 
     def close(self) -> None:
         """Close the file."""

@@ -1,0 +1,284 @@
+"""What a fleet is to Home Assistant: one document for each device, made from the descriptions of its streams.
+
+Home Assistant makes entities of a document, and evaluates its templates on what is published of a stream. Names of
+states may be any text: they stand in templates as literals of letters, digits and escapes only, so that none of them
+can become a part of a template. A share is shown with the interval that it is in; a state only of a stream that its
+plan calls useful for that, and only where it is likely.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from typing import Any
+
+from contract.descriptions import Description
+from contract.topics import count_topic, description_topic, estimate_topic, health_topic
+
+__all__ = [
+    "GATEWAY",
+    "LIKELY",
+    "MOST_STATES",
+    "STATUS_TOPIC",
+    "device_document",
+    "gateway_document",
+]
+
+STATUS_TOPIC = "homeassistant/status"
+"""On which Home Assistant says `online` when it has started."""
+LIKELY = 0.8
+"""A state is unknown where its probability is below this."""
+MOST_STATES = 16
+"""Of streams with more states no shares are shown, but for those of sets of them."""
+GATEWAY = "health"
+"""What the gateway's document is called; no device can be."""
+
+Component = dict[str, Any]
+_MOST_NAMED = 3
+_MISSED = 3
+"""A value expires when so many of its messages have not come."""
+_LEAST_SECONDS = 60
+_CLASSES = {"home": "presence", "open": "opening", "occupied": "occupancy"}
+_ON = frozenset({"on", "true", "yes", "detected", "active", *_CLASSES})
+
+
+def gateway_document(fleet: str) -> dict[str, Any]:
+    """The document of the gateway itself: whether it has an alarm."""
+    topic = health_topic(fleet)
+    alarms = "value_json.alarms | default([])"
+    problem: Component = {
+        "platform": "binary_sensor",
+        "device_class": "problem",
+        "name": "alarm",
+        "state_topic": topic,
+        "value_template": f"{{{{ 'ON' if {alarms} else 'OFF' }}}}",
+        "json_attributes_topic": topic,
+        "json_attributes_template": _attributes(
+            codes=f"{alarms} | map(attribute='code') | join(', ')",
+            advice=f"{alarms} | map(attribute='advice') | join(' ')",
+        ),
+        "entity_category": "diagnostic",
+    }
+    return _document(fleet, GATEWAY, f"Fugu gateway of {fleet}", {"alarm": problem})
+
+
+def device_document(streams: Iterable[Description]) -> dict[str, Any]:
+    """The document of a device.
+
+    Args:
+        streams: descriptions of its streams, at least one.
+    """
+    components: dict[str, Component] = {}
+    every = list(streams)
+    for one in every:
+        components |= {f"{one.stream}.{name}": component for name, component in _components(one).items()}
+    first = every[0]
+    return _document(first.fleet, first.device, first.device, components)
+
+
+def _document(fleet: str, device: str, name: str, components: Mapping[str, Component]) -> dict[str, Any]:
+    about: dict[str, Any] = {"identifiers": [_unique(fleet, device)], "name": name, "manufacturer": "Fugu Edge"}
+    if device != GATEWAY:
+        about["via_device"] = _unique(fleet, GATEWAY)
+    for key, component in components.items():
+        domain = component["platform"]
+        component["unique_id"] = f"{_unique(fleet, device)}.{key}"
+        component["default_entity_id"] = f"{domain}.{_slug(fleet)}_{_slug(device)}_{_slug(key)}"
+    return {
+        "dev": about,
+        "o": {"name": "fugu-edge", "sw_version": version("fugu-edge")},
+        "availability": [
+            {
+                "topic": health_topic(fleet),
+                "value_template": "{{ 'online' if value_json.online else 'offline' }}",
+            }
+        ],
+        "qos": 1,
+        "cmps": dict(components),
+    }
+
+
+def _components(one: Description) -> dict[str, Component]:
+    """The entities of a stream, by names of their own."""
+    found = {"epsilon": _epsilon(one)}
+    if one.kind == "points":
+        return found | _points(one)
+    if one.windows:
+        found |= _counted(one)
+    else:
+        found |= _estimated(one)
+    if one.useful_for == "state" and one.kind != "windows" and len(one.states) == 2:
+        found["state"] = _state(one)
+    return found
+
+
+def _epsilon(one: Description) -> Component:
+    """What a tick may tell, and in words what is protected."""
+    topic = description_topic(one.fleet, one.device, one.stream)
+    return {
+        "platform": "sensor",
+        "name": f"{one.stream} epsilon per tick",
+        "state_topic": topic,
+        "value_template": "{{ value_json.guarantee.epsilon }}",
+        "unit_of_measurement": "nats",
+        "json_attributes_topic": topic,
+        "json_attributes_template": _attributes(
+            adversary="value_json.guarantee.adversary",
+            protects="value_json.protects",
+            does_not_protect="value_json.does_not_protect",
+        ),
+        "entity_category": "diagnostic",
+    }
+
+
+def _share(one: Description, topic: str, of: str, seconds: float) -> Component:
+    return {
+        "platform": "sensor",
+        "name": f"{one.stream} share of {of}",
+        "state_topic": topic,
+        "unit_of_measurement": "%",
+        "state_class": "measurement",
+        "suggested_display_precision": 1,
+        "expire_after": _expires(seconds),
+    }
+
+
+def _counted(one: Description) -> dict[str, Component]:
+    """Shares of the ticks that a device has counted itself, of each window."""
+    topic = count_topic(one.fleet, one.device, one.stream)
+    found = {}
+    for window in one.windows:
+        if isinstance(window.states, str):  # a histogram
+            every = {f".{index}": (f"_{label}", label) for index, label in _shown(one.states)}
+        else:
+            few = len(window.states) <= _MOST_NAMED
+            every = {"": ("", " or ".join(window.states) if few else f"{len(window.states)} states")}
+        for key, (ending, of) in every.items():
+            value, low, high = (_member(f"{name}{ending}") for name in ("value", "low", "high"))
+            ours = f"value_json.window == {_literal(window.name)} and {value} is defined"
+            percent = "{{{{ (100 * {} / value_json.observed) | round(2) }}}}"
+            of += "" if len(one.windows) == 1 else f" ({window.name})"
+            share = _share(one, topic, of, window.stride * one.period_seconds)
+            share["value_template"] = f"{{% if {ours} %}}{percent.format(value)}{{% endif %}}"
+            if len(one.windows) == 1:  # the messages of another would have no such attributes
+                share["json_attributes_topic"] = topic
+                share["json_attributes_template"] = _attributes(
+                    low=f"(100 * {low} / value_json.observed) | round(2)",
+                    high=f"(100 * {high} / value_json.observed) | round(2)",
+                    confidence="value_json.confidence",
+                    since="value_json.since",
+                    time="value_json.time",
+                    useful="value_json.useful",
+                )
+            found[f"window.{window.name}{key}"] = share
+    return found
+
+
+def _estimated(one: Description) -> dict[str, Component]:
+    """Shares of the ticks of a message, as the gateway estimates them from symbols."""
+    topic = estimate_topic(one.fleet, one.device, one.stream)
+    found = {}
+    for index, label in _shown(one.states):
+        value = _member(f"share_{label}")
+        share = _share(one, topic, label, one.frame_ticks * one.period_seconds)
+        share["value_template"] = f"{{% if {value} is defined %}}{{{{ (100 * {value}) | round(2) }}}}{{% endif %}}"
+        share["json_attributes_topic"] = topic
+        share["json_attributes_template"] = _attributes(
+            since="value_json.since", time="value_json.time", useful="value_json.useful"
+        )
+        found[f"share.{index}"] = share
+    return found
+
+
+def _state(one: Description) -> Component:
+    """The state now, where it is likely."""
+    label = one.states[_on(one.states)]
+    state: Component = {
+        "platform": "binary_sensor",
+        "name": f"{one.stream} {label}",
+        "state_topic": estimate_topic(one.fleet, one.device, one.stream),
+        "value_template": f"{{% if value_json.probability >= {LIKELY} %}}"
+        f"{{{{ 'ON' if value_json.state == {_literal(label)} else 'OFF' }}}}{{% else %}}None{{% endif %}}",
+        "expire_after": _expires(one.frame_ticks * one.period_seconds),
+    }
+    if label.casefold() in _CLASSES:
+        state["device_class"] = _CLASSES[label.casefold()]
+    return state
+
+
+def _points(one: Description) -> dict[str, Component]:
+    """A place on the map, with how far off it can be; or a value, with the interval that it is in."""
+    topic = estimate_topic(one.fleet, one.device, one.stream)
+    if one.place is not None:
+        place: Component = {
+            "platform": "device_tracker",
+            "name": one.stream,
+            "source_type": "gps",
+            "json_attributes_topic": topic,
+            "json_attributes_template": _attributes(
+                latitude="value_json.latitude",
+                longitude="value_json.longitude",
+                gps_accuracy="value_json.accuracy",
+                time="value_json.time",
+                useful="value_json.useful",
+            ),
+        }
+        return {"place": place}
+    value: Component = {
+        "platform": "sensor",
+        "name": one.stream,
+        "state_topic": topic,
+        "value_template": "{% if value_json.value is defined %}{{ value_json.value }}{% endif %}",
+        "state_class": "measurement",
+        "json_attributes_topic": topic,
+        "json_attributes_template": _attributes(
+            low="value_json.low", high="value_json.high", time="value_json.time", useful="value_json.useful"
+        ),
+        "expire_after": _expires(one.frame_ticks * one.period_seconds),
+    }
+    if one.unit:
+        value["unit_of_measurement"] = one.unit
+    return {"value": value}
+
+
+def _shown(states: tuple[str, ...]) -> list[tuple[int, str]]:
+    """The states whose shares are shown, with their numbers: of two the one that is on, of too many none."""
+    every = list(enumerate(states))
+    return every[_on(states) :][:1] if len(states) == 2 else every if len(states) <= MOST_STATES else []
+
+
+def _on(states: tuple[str, ...]) -> int:
+    """Which of two states is the one that is on; the second, unless names say otherwise."""
+    return next((index for index, label in enumerate(states) if label.casefold() in _ON), 1)
+
+
+def _expires(seconds: float) -> int:
+    """Seconds after which a value is none any more, if a message comes every so many."""
+    return max(_LEAST_SECONDS, math.ceil(_MISSED * seconds))
+
+
+def _member(key: str) -> str:
+    """A field of the message, in a template."""
+    return f"value_json[{_literal(key)}]"
+
+
+def _literal(text: str) -> str:
+    """Any text in a template; everything but letters and digits is escaped."""
+    return "'" + "".join(c if c.isascii() and c.isalnum() else f"\\U{ord(c):08x}" for c in text) + "'"
+
+
+def _attributes(**values: str) -> str:
+    """A template that gives a JSON object; the values are expressions."""
+    pairs = ", ".join(f"'{key}': {value}" for key, value in values.items())
+    return f"{{{{ {{{pairs}}} | tojson }}}}"
+
+
+def _unique(fleet: str, device: str) -> str:
+    return f"fugu.{fleet}.{device}"
+
+
+def _slug(text: str) -> str:
+    """As in the names of entities."""
+    return re.sub("[^a-z0-9]+", "_", text.lower()).strip("_") or "_"
