@@ -7,9 +7,13 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from contract.errors import FuguError
 from host.logs import LOG_FORMATS, log_to_stderr, print_any_text
+
+if TYPE_CHECKING:
+    from edge_agent.plan import AgentPlan
 
 __all__ = ["main"]
 
@@ -29,7 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("config", metavar="CONFIG.toml", help="the device's configuration")
     parser.add_argument(
-        "--check", action="store_true", help="check configuration and policies, show what is pinned, then stop"
+        "--check",
+        action="store_true",
+        help="check configuration and policies, show what is pinned, read each sensor once, send nothing, then stop",
     )
     parser.add_argument("--status", action="store_true", help="show how the agent that runs here is, then stop")
     parser.add_argument(
@@ -54,27 +60,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Loaded while the child is at work.
         from edge_agent.agent import Agent
         from edge_agent.randomiser import system_entropy
-        from edge_agent.sensors import silence_warning
         from edge_agent.stream import open_sensors
         from host.systemd import Notifier
 
         plan = checked()
         if options.check:
-            from edge_agent.limits import limits
-
-            print(f"{options.config}: {len(plan.streams)} stream(s), every guarantee holds")
-            for line in limits(options.config):
-                print(line)
-            for stream in plan.streams:
-                if warning := silence_warning(stream.sensor):
-                    print(f"stream {stream.stream}: {warning}")
-            return 0
+            return _check(options.config, plan)
         agent = Agent(plan, open_sensors(plan.streams), system_entropy(), notifier=Notifier.of_process())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: agent.stop())
         agent.run()
     except FuguError as error:
         return _failed(error)
+    return 0
+
+
+def _check(config: str, plan: AgentPlan) -> int:
+    from edge_agent.limits import limits
+    from edge_agent.local_status import LocalStatusError, ask_status
+    from edge_agent.sensors import silence_warning
+    from edge_agent.trial import tried
+
+    print(f"{config}: {len(plan.streams)} stream(s), every guarantee holds")
+    for line in limits(config):
+        print(line)
+    for stream in plan.streams:
+        if warning := silence_warning(stream.sensor):
+            print(f"stream {stream.stream}: {warning}")
+    try:
+        ask_status(plan.outbox)
+    except LocalStatusError:
+        for line in tried(plan.streams):
+            print(line)
+    else:
+        print("the agent runs, and has its sensors open: fugu-agent --status says how they are")
     return 0
 
 

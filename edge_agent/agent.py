@@ -184,6 +184,7 @@ class Agent:
             self._drain()
         finally:
             self._link.stop()
+            self._ticks.close_sensors()
             self._local.close()
             self._outbox.close()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from contract.errors import FuguError
-from edge_agent.config_file import ConfigError, read_config, sensor_values
+from edge_agent.config_file import ConfigError, check_declared, read_config, sensor_values
 from edge_agent.plan import AgentPlan, ClockSettings, Managed, StreamPlan
 
 if TYPE_CHECKING:
@@ -141,9 +141,10 @@ def _local_streams(config: AgentConfig, folder: Path) -> list[tuple[dict[str, An
             policy.verify(config.measurement_ceiling)
         if stream.pins is not None and (found := violations(policy, stream.pins)):
             raise ConfigError(f"policy {file}: {found[0]}")
+        check_declared(policy.discretiser, stream.sensor)
         policies.append(policy)
         sensors[policy.stream] = stream.sensor.model_dump_json()
-        streams.append((policy.model_dump(mode="json"), sensor_values(stream.sensor.model_dump(), folder)))
+        streams.append((policy.model_dump(mode="json"), sensor_values(stream, folder, config.broker)))
     names = [policy["stream"] for policy, _ in streams]
     if len(set(names)) != len(names):
         raise ConfigError(f"two policies for one stream: {sorted(names)}")

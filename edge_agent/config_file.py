@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from contract.errors import FuguError, Reason
 
 if TYPE_CHECKING:
-    from edge_agent.config_schema import AgentConfig
+    from contract.discretisers import Discretiser
+    from edge_agent.config_schema import AgentConfig, BrokerConfig, StreamConfig
+    from edge_agent.sensor_schema import SensorConfig
 
-__all__ = ["ConfigError", "read_config", "sensor_values"]
+__all__ = ["ConfigError", "check_declared", "read_config", "sensor_values"]
 
 
 class ConfigError(FuguError, reason=Reason.CONFIG):
@@ -40,6 +42,27 @@ def read_config(path: Path) -> AgentConfig:
         raise ConfigError(f"{path}: {first_problem(error, 'configuration')}") from None
 
 
-def sensor_values(sensor: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A sensor's configuration, with its file relative to the configuration's folder."""
-    return {**sensor, "file": str(folder / sensor["file"])} if "file" in sensor else sensor
+def sensor_values(stream: StreamConfig, folder: Path, broker: BrokerConfig) -> dict[str, Any]:
+    """A sensor's configuration as plain values.
+
+    Args:
+        folder: what its files are relative to.
+        broker: the fleet's, which no sensor may read.
+    """
+    values: dict[str, Any] = stream.sensor.model_dump()
+    files = {key: str(folder / values[key]) for key in ("file", "password_file") if values.get(key) is not None}
+    fleet = {"fleet_broker": [broker.host, broker.port]} if values["kind"] == "mqtt" else {}
+    return values | files | fleet
+
+
+def check_declared(discretiser: Discretiser, sensor: SensorConfig) -> None:
+    """Refuse a sensor whose ticks can lack a reading because of what it measures, unless that is a state.
+
+    Raises:
+        ConfigError: it would be told without noise.
+    """
+    if sensor.kind == "bluetooth-heart-rate" and sensor.no_contact == "missing" and discretiser.missing is None:
+        raise ConfigError(
+            'no_contact = "missing" needs a policy whose discretiser names a state for missing readings, since '
+            "contact is lost because of what is measured"
+        )

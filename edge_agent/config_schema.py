@@ -8,11 +8,10 @@ from pydantic import Field, model_validator
 
 from contract._document import Document
 from contract.pins import Pins
+from edge_agent.local_broker import is_loopback
+from edge_agent.sensor_schema import FileName, Mqtt, SensorConfig
 
 __all__ = ["AgentConfig"]
-
-FileName = Annotated[str, Field(pattern=r"^[^\x00]*$")]
-"""Relative to the folder of the configuration; the system's calls end a name at a zero byte."""
 
 
 class BrokerConfig(Document):
@@ -37,78 +36,6 @@ class ClockConfig(Document):
     confirm_seconds: float = Field(default=600.0, ge=1, le=86400)
 
 
-Silence = Literal["samples", "changes"]
-"""What no reading at a tick means: that the tick is missing, or that the last reading holds."""
-KeepAliveTicks = Annotated[int, Field(ge=1, le=2**32)]
-
-
-class Replay(Document):
-    """Replay a column of a CSV file (also gzipped) or an array of an NPZ file; tick t reads row t.
-
-    Attributes:
-        time: the column of times, if the rows are changes: each value holds until the next.
-        every: seconds from tick to tick then.
-    """
-
-    kind: Literal["replay"]
-    file: FileName
-    column: str = "value"
-    loop: bool = True
-    time: str | None = None
-    every: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    silence: Silence = "samples"
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if (self.time is None) != (self.every is None):
-            raise ValueError("time and every belong together: give both or neither")
-        return self
-
-
-class Lines(Document):
-    """Read one value a line from standard input; the newest line counts.
-
-    Attributes:
-        keep_alive: a line that says that the source works, and nothing else.
-        keep_alive_ticks: how many ticks such a line is good for.
-    """
-
-    kind: Literal["stdin"]
-    silence: Silence = "samples"
-    keep_alive: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    keep_alive_ticks: KeepAliveTicks | None = None
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if (self.keep_alive is None) != (self.keep_alive_ticks is None):
-            raise ValueError("keep_alive and keep_alive_ticks belong together: give both or neither")
-        _only_of_changes(self.silence, self.keep_alive_ticks)
-        return self
-
-
-class Call(Document):
-    """Call a Python function, `package.module:function` or the name of an entry point, once a tick.
-
-    Attributes:
-        keep_alive_ticks: how many ticks it is good for that a call came back, with a reading or with none.
-    """
-
-    kind: Literal["call"]
-    target: str
-    silence: Silence = "samples"
-    keep_alive_ticks: KeepAliveTicks | None = None
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        _only_of_changes(self.silence, self.keep_alive_ticks)
-        return self
-
-
-def _only_of_changes(silence: Silence, keep_alive_ticks: int | None) -> None:
-    if silence == "samples" and keep_alive_ticks is not None:
-        raise ValueError('a keep-alive is for silence = "changes"; of samples, every one is a sign of life')
-
-
 class StreamConfig(Document):
     """A stream: the sensor that feeds it, and its policy file; of an enrolled device its name, as policies are sent.
 
@@ -119,7 +46,7 @@ class StreamConfig(Document):
     policy: FileName | None = None
     stream: str | None = None
     pins: Pins | None = None
-    sensor: Annotated[Replay | Lines | Call, Field(discriminator="kind")]
+    sensor: SensorConfig
 
 
 class AgentConfig(Document):
@@ -157,6 +84,9 @@ class AgentConfig(Document):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        for sensor in (stream.sensor for stream in self.streams):
+            if isinstance(sensor, Mqtt) and sensor.port == self.broker.port and not sensor.host.startswith("/"):
+                _of_others(self.broker.host)
         if self.enrolment is None:
             if self.ceiling is None:
                 raise ValueError("ceiling is missing: the largest epsilon that the device's owner accepts")
@@ -171,3 +101,8 @@ class AgentConfig(Document):
             if len({stream.stream for stream in self.streams}) != len(self.streams):
                 raise ValueError("two streams have the same name")
         return self
+
+
+def _of_others(host: str) -> None:
+    if is_loopback(host):
+        raise ValueError("a sensor reads the broker of the fleet: raw readings need a broker of their own")

@@ -23,6 +23,7 @@ from edge_agent.plan import AgentPlan
 from host import checks
 from host.checks import Finding
 from host.clock import synchronised
+from host.listening import loopback_only, private_socket
 from mqtt_link import Broker
 from mqtt_link.probe import probe
 
@@ -55,6 +56,7 @@ def examine(path: Path) -> list[Finding]:
     found += checks.disk("outbox", Path(plan.outbox).parent)
     found += _identity(config, path.parent)
     found += _secrets(plan.broker, path.parent / config.enrolment if config.enrolment else None)
+    found += _local_brokers(config)
     running = _running(plan)
     found += [running, *checks.unit("fugu-agent.service")]
     return [*found, *_broker(config, plan, path.parent, connected=running.verdict == "ok")]
@@ -94,6 +96,16 @@ def _secrets(broker: Broker, enrolment: Path | None) -> Iterator[Finding]:
     for what, certificate in (("authority", broker.ca_file), ("client certificate", broker.cert_file)):
         if certificate is not None:
             yield checks.certificate(what, Path(certificate), time.time())
+
+
+def _local_brokers(config: AgentConfig) -> Iterator[Finding]:
+    """Whether the brokers that sensors read are there for this machine only, as far as that can be told."""
+    read = {(one.sensor.host, one.sensor.port) for one in config.streams if one.sensor.kind == "mqtt"}
+    for host, port in sorted(read):
+        if host.startswith("/"):
+            yield private_socket("local broker", Path(host))
+        else:
+            yield loopback_only("local broker", port)
 
 
 def _running(plan: AgentPlan) -> Finding:

@@ -10,7 +10,7 @@ from typing import Any
 from contract.errors import EnvelopeError, FalseGuaranteeError
 from contract.fleet_documents import PolicyDocument, read_enrolment
 from contract.trust import Trust, TrustState, Verdict
-from edge_agent.config_file import ConfigError, sensor_values
+from edge_agent.config_file import ConfigError, check_declared, sensor_values
 from edge_agent.config_schema import AgentConfig
 
 __all__ = ["accepted", "open_trust", "to_run"]
@@ -59,13 +59,15 @@ def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[
 
     Raises:
         FalseGuaranteeError: a stream has no sensor on this device.
+        ConfigError: a sensor needs another policy.
     """
-    sensors = {stream.stream: stream.sensor for stream in config.streams}
+    streams = {stream.stream: stream for stream in config.streams}
     found = []
     for policy in verdict.policies:
-        if (sensor := sensors.get(policy.stream)) is None:
+        if (stream := streams.get(policy.stream)) is None:
             raise FalseGuaranteeError(f"this device has no sensor for stream {policy.stream}")
-        found.append((policy.model_dump(mode="json"), sensor_values(sensor.model_dump(), folder)))
+        check_declared(policy.discretiser, stream.sensor)
+        found.append((policy.model_dump(mode="json"), sensor_values(stream, folder, config.broker)))
     return found
 
 

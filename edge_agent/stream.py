@@ -17,12 +17,12 @@ from edge_agent.config_file import ConfigError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import Mechanism
 from edge_agent.reading import Reading
-from edge_agent.sensors import Sensor, open_sensor
+from edge_agent.sensors import Sensor, only_one, open_sensor
 from edge_agent.tick_clock import TickClock
 from edge_agent.watch import Watch
 from edge_agent.window import StreamWindows
 
-__all__ = ["Sensors", "SharedSensor", "Stream", "check_lines", "open_sensors"]
+__all__ = ["Sensors", "SharedSensor", "Stream", "check_shared", "open_sensors"]
 
 _Key = tuple[str, int, int]
 
@@ -82,20 +82,25 @@ class Sensors:
         """The sensor of a stream, opened if it is not open; a `ConfigError` if it cannot be opened."""
         if (found := self._shared.get(_key(plan))) is not None:
             return found
-        if plan.sensor.get("kind") == "stdin":  # there is one standard input, whatever the clock of those who read it
+        if what := only_one(plan.sensor):  # there is one standard input, whatever the clock of those who read it
             for (table, *_), shared in self._shared.items():
-                if json.loads(table).get("kind") == "stdin":
+                if only_one(json.loads(table)) == what:
                     return self.adopt(plan, shared.sensor)
         return self.adopt(plan, open_sensor(plan.sensor))
+
+    def close(self) -> None:
+        """Close every sensor."""
+        for shared in self._shared.values():
+            shared.sensor.close()
 
 
 def open_sensors(plans: Sequence[StreamPlan]) -> list[Sensor]:
     """Open the sensors of streams: for each stream one, the same object for equal sensors and clocks.
 
     Raises:
-        ConfigError: a sensor cannot be opened, or standard input would have to be read on two clocks.
+        ConfigError: a sensor cannot be opened, or would have to be opened twice where that cannot be.
     """
-    check_lines(plans)
+    check_shared(plans)
     opened: dict[_Key, Sensor] = {}
     for plan in plans:
         if _key(plan) not in opened:
@@ -103,10 +108,15 @@ def open_sensors(plans: Sequence[StreamPlan]) -> list[Sensor]:
     return [opened[_key(plan)] for plan in plans]
 
 
-def check_lines(plans: Sequence[StreamPlan]) -> None:
-    """Refuse streams that would take the lines of standard input from one another; a `ConfigError` if they would."""
-    if len({_key(plan) for plan in plans if plan.sensor.get("kind") == "stdin"}) > 1:
-        raise ConfigError("standard input feeds the streams of one clock and one sensor table only")
+def check_shared(plans: Sequence[StreamPlan]) -> None:
+    """Refuse streams that would take readings from one another; a `ConfigError` if they would.
+
+    Two tables of one pin would also be two sensors where limits of what streams tell together are concerned.
+    """
+    readers: dict[str, _Key] = {}
+    for plan in plans:
+        if (what := only_one(plan.sensor)) and readers.setdefault(what, _key(plan)) != _key(plan):
+            raise ConfigError(f"{what} feeds the streams of one clock and one sensor table only")
 
 
 def _key(plan: StreamPlan) -> _Key:

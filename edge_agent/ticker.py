@@ -26,7 +26,7 @@ from edge_agent.outbox import Outbox, OutboxFullError
 from edge_agent.outbox_file import OutboxError
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors import Sensor
-from edge_agent.stream import Sensors, SharedSensor, Stream, check_lines
+from edge_agent.stream import Sensors, SharedSensor, Stream, check_shared
 from edge_agent.tick_clock import TickClock
 from edge_agent.window import StreamWindows
 from host.database import is_full
@@ -104,13 +104,13 @@ class Ticker:
         A frame that was begun under the old plan ends there; ticks that have been drawn are never drawn again.
 
         Raises:
-            ConfigError: a sensor cannot be opened, or standard input would be read on two clocks.
+            ConfigError: a sensor cannot be opened, or would have to be opened twice where that cannot be.
             OutboxError: a stream cannot go on under its new plan; nothing has changed.
             OSError, sqlite3.Error: they could not be stored; nothing has changed.
         """
         before = {stream.plan.stream: stream for stream in self.streams}
         streams = []
-        check_lines(plans)
+        check_shared(plans)
         self.close_frames()  # before anything is stored: after that nothing may fail, and no tick stay behind
         try:
             with self._outbox.forgets_if_refused():
@@ -182,6 +182,10 @@ class Ticker:
         for stream in self.streams:
             if not stream.sensor.recorded:
                 stream.sensor.read(stream.next_tick - 1)
+
+    def close_sensors(self) -> None:
+        """Let go of what the sensors read from."""
+        self._sensors.close()
 
     @property
     def over(self) -> bool:

@@ -8,6 +8,7 @@ paho-mqtt would raise, which ends its thread for good.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
 import paho.mqtt.client as mqtt
@@ -41,6 +42,7 @@ class GuardedClient(mqtt.Client):
         protocol: version of the protocol.
         max_payload: bytes of the largest message that is taken.
         refused: called with the reason, in words, before the connection ends.
+        dial: opens each connection, if not paho-mqtt by host and port; may raise OSError.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class GuardedClient(mqtt.Client):
         protocol: MQTTProtocolVersion,
         max_payload: int,
         refused: Callable[[str], None],
+        dial: Callable[[], socket.socket] | None = None,
     ) -> None:
         super().__init__(
             CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=clean_session, protocol=protocol
@@ -57,6 +60,10 @@ class GuardedClient(mqtt.Client):
         self.max_queued_messages_set(MOST_UNACKNOWLEDGED)
         self.max_packet = max_payload + MOST_AROUND
         self._refused = refused
+        self._dial = dial
+
+    def _create_socket_connection(self) -> socket.socket:
+        return super()._create_socket_connection() if self._dial is None else self._dial()
 
     def _sock_recv(self, bufsize: int) -> bytes:
         packet = self._in_packet

@@ -153,6 +153,7 @@ class Link:
         on_connected: called after every successful connection.
         on_message: called with topic, payload and whether the message was retained.
         on_published: called with the message id, and whether the broker took it, when the broker has answered.
+        dial: opens each connection, in place of the broker's host and port; may raise OSError.
         certificate_end: of the broker's certificate, in Unix seconds; none without TLS.
         last_error: the newest problem in words, empty while all is well.
         clients: how many there have been; what was under way with one before is lost, and never answered.
@@ -168,6 +169,7 @@ class Link:
     on_connected: Callable[[], None] = lambda: None
     on_message: Callable[[str, bytes, bool], None] = lambda _topic, _payload, _retained: None
     on_published: Callable[[int, bool], None] = lambda _mid, _accepted: None
+    dial: Callable[[], socket.socket] | None = None
     last_error: str = field(default="", init=False)
     certificate_end: float | None = field(default=None, init=False)
     clients: int = field(default=0, init=False)
@@ -250,7 +252,7 @@ class Link:
         clean = None if five else not self.durable
         # A broker of MQTT 3.1.1 cannot be told: it would send what is too large again at every connection.
         most = self.max_payload if five else max(self.max_payload, MAX_PAYLOAD)
-        client = GuardedClient(self.client_id, clean, version, most, self._refused)
+        client = GuardedClient(self.client_id, clean, version, most, self._refused, self.dial)
         client.reconnect_delay_set(1, self.broker.max_backoff)
         client.max_inflight_messages_set(self.max_in_flight)
         if self.broker.username is not None:
@@ -283,7 +285,8 @@ class Link:
         return self._protocol == "5" and self.broker.protocol == "auto"
 
     def _socket_opened(self, _client: mqtt.Client, _data: Any, opened: Any) -> None:
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if opened.family != socket.AF_UNIX:
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._opened = time.monotonic()
 
     def _refused(self, why: str) -> None:

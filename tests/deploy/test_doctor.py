@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sqlite3
 import threading
 import time
@@ -132,6 +133,15 @@ def test_a_device_with_an_open_secret_and_troubles_of_its_own(shipped: Shipped, 
     ):
         with running(tmp_path, codes=codes, connected=connected):
             assert worst(examine_device(config), "agent") == verdict
+
+
+@pytest.mark.parametrize(("address", "verdict"), [("127.0.0.1", "ok"), ("0.0.0.0", "warn")])
+def test_a_local_broker_that_others_can_reach(tmp_path: Path, address: str, verdict: str) -> None:
+    config = device(tmp_path, Broker(port=free_port()))
+    with socket.create_server((address, 0)) as local:
+        sensor = f'{{kind = "mqtt", topic = "hall", port = {local.getsockname()[1]}}}'
+        config.write_text(config.read_text().replace('{kind = "replay", file = "readings.csv"}', sensor))
+        assert worst(examine_device(config), "local broker") == verdict
 
 
 def test_a_device_whose_clock_nobody_has_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,3 +157,28 @@ def test_an_agent_can_ask_whether_its_clock_is_synchronised_and_set_none() -> No
     assert "CapabilityBoundingSet=" in lines
     assert not any(line.startswith("ProtectClock") for line in lines)
     assert any(f"{BOOT_VARIABLE}=%b" in line for line in lines), "the kernel's name for its start is hidden from it"
+
+
+def test_the_drop_ins_of_the_manual_give_the_agent_s_sensors_what_they_need(units: list[Path]) -> None:
+    """They are known to systemd, change what they name, and open little."""
+    analyze, agent = analyzer(), units[1]
+    text = (ROOT / "docs" / "sensors.md").read_text()
+    drop_ins = dict(re.findall(r"^```ini file=(\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    assert set(drop_ins) == {"gpio.conf", "bluetooth.conf"}
+    folder = agent.with_name(f"{agent.name}.d")
+    folder.mkdir()
+    for name, body in drop_ins.items():
+        (folder / name).write_text(body)
+    done = subprocess.run([analyze, "verify", agent], capture_output=True, text=True)
+    assert [line for line in done.stderr.splitlines() if "fugu" in line or "conf" in line] == []
+    (folder / "broken.conf").write_text("[Service]\nPrivateDevice=no\n")
+    done = subprocess.run([analyze, "verify", agent], capture_output=True, text=True)
+    assert "PrivateDevice" in done.stderr, "drop-ins are looked at"
+    joined = agent.read_text().replace(
+        "\n[Install]", "".join(drop_ins.values()).replace("[Service]", "") + "\n[Install]"
+    )
+    agent.write_text(joined)
+    done = subprocess.run([analyze, "security", "--offline=true", agent], capture_output=True, text=True)
+    score = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert score is not None, done.stderr
+    assert float(score[1]) <= WORST_SCORE

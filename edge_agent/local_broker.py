@@ -1,0 +1,92 @@
+"""Brokers on this machine, which a sensor may read: a connection to one, and to nothing else.
+
+What local devices publish is raw. It stays on the machine, so only a loopback address or a Unix socket is connected to;
+and it has nothing to do with the fleet's broker, whose readers are others. Both are looked at before every connection,
+since what a name stands for can change.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+__all__ = ["LocalBrokerError", "dial", "is_local", "is_loopback"]
+
+_CONNECT_SECONDS = 5.0
+
+
+class LocalBrokerError(OSError):
+    """A broker is not connected to; `trouble` says why, in fixed words.
+
+    Attributes:
+        trouble: the reason.
+    """
+
+    def __init__(self, trouble: str) -> None:
+        super().__init__(trouble)
+        self.trouble = trouble
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, as it is written, is this machine and nobody else: `localhost`, 127.0.0.0/8 or ::1."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def dial(host: str, port: int, fleet: tuple[str, int]) -> socket.socket:
+    """Connect to a broker on this machine.
+
+    Args:
+        host: `localhost` or a loopback address, each of whose addresses is looked at; or the path of a Unix socket.
+        fleet: host and port of the fleet's broker, which is refused.
+
+    Raises:
+        LocalBrokerError: it may not be connected to.
+        OSError: it cannot be.
+    """
+    if host.startswith("/"):
+        return _connected(socket.AF_UNIX, host)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if not all(is_loopback(str(address[0])) for *_, address in found):
+        raise LocalBrokerError("its broker is not on this machine")
+    if port == fleet[1] and is_local(fleet[0]):
+        raise LocalBrokerError("its broker is that of the fleet, where nothing raw may be")
+    failed: OSError = OSError("no address")
+    for family, _, _, _, address in found:
+        try:
+            return _connected(family, address)
+        except OSError as error:
+            failed = error
+    raise failed
+
+
+def is_local(host: str) -> bool:
+    """Whether a host has an address of this machine, as far as its name can be looked up."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+    except OSError:
+        return is_loopback(host)
+    return any(_ours(family, address) for family, _, _, _, address in found)
+
+
+def _ours(family: int, address: object) -> bool:
+    """Whether this machine can bind an address, which only its own are good for."""
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(address)  # type: ignore[arg-type]
+        except OSError:
+            return False
+    return True
+
+
+def _connected(family: int, address: object) -> socket.socket:
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.settimeout(_CONNECT_SECONDS)
+        opened.connect(address)  # type: ignore[arg-type]
+    except BaseException:
+        opened.close()
+        raise
+    return opened

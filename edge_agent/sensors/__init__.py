@@ -1,0 +1,32 @@
+"""Where readings come from: a recording, lines, a Python function, a command, a local MQTT topic, a pin, a monitor.
+
+A sensor answers `read(tick)` at once and never raises: the moment at which a symbol leaves must not depend on the
+reading. What goes wrong is told in fixed words, on the device only: messages of foreign code, and even the types of its
+exceptions, may depend on a reading.
+
+What silence means is said in the sensor's configuration, never guessed from values or from the time since the last
+reading. "samples": a tick without a reading is missing. "changes": a reading holds until the next, or until the source
+itself, whatever it measures, shows that it does not work.
+"""
+
+from __future__ import annotations
+
+from edge_agent.sensors.call import CallSensor
+from edge_agent.sensors.changes import ChangeSensor
+from edge_agent.sensors.lines import LineSensor
+from edge_agent.sensors.opening import only_one, open_sensor, silence_warning
+from edge_agent.sensors.replay import ReplaySensor
+from edge_agent.sensors.source import News, Sensor, UnavailableError
+
+__all__ = [
+    "CallSensor",
+    "ChangeSensor",
+    "LineSensor",
+    "News",
+    "ReplaySensor",
+    "Sensor",
+    "UnavailableError",
+    "only_one",
+    "open_sensor",
+    "silence_warning",
+]

@@ -1,0 +1,189 @@
+"""Readings from a command: one that is run at each tick, or one that goes on and says a line now and then.
+
+No shell is involved. What a command writes to standard error goes nowhere, since it may be a reading as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from edge_agent.reading import Reading
+from edge_agent.sensors.call import CallSensor
+from edge_agent.sensors.lines import lines_of
+from edge_agent.sensors.source import FailedError, LiveSensor, News
+
+__all__ = ["CommandLineSensor", "CommandSensor", "output_of"]
+
+MAX_OUTPUT_BYTES = 1 << 16
+AGAIN_SECONDS = 10.0
+"""After how long a command that was to go on is begun anew when it has ended."""
+_POLL_SECONDS = 0.01
+
+
+class CommandSensor(CallSensor):
+    """Runs a command once a tick; a tick gets the last line that the run before it wrote.
+
+    Args:
+        words: program and arguments.
+        timeout: seconds after which a run is ended, and has no reading.
+    """
+
+    def __init__(self, words: Sequence[str], timeout: float) -> None:
+        super().__init__(lambda: output_of(words, timeout))
+
+
+def output_of(words: Sequence[str], timeout: float) -> str | None:
+    """Run a command, and whatever it starts, to its end.
+
+    Returns:
+        The last line that it wrote, none if it wrote nothing.
+
+    Raises:
+        FailedError: it cannot be run, takes too long, writes more than 64 KiB, or ends with an exit code but 0.
+    """
+    deadline = time.monotonic() + timeout
+    process = _begun(words)
+    try:
+        written = _read(process, deadline)
+        if _exit_code(process, deadline):
+            raise FailedError("its command ends with an error; run it by hand to see which")
+    except subprocess.TimeoutExpired:
+        raise FailedError("its command takes too long, and is ended") from None
+    finally:
+        _end(process)
+    lines = [line for line in written.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip() if lines else None
+
+
+class CommandLineSensor(LiveSensor):
+    """Runs a command that goes on; its newest line counts, once. When it ends, it is begun anew 10 s later.
+
+    Args:
+        words: program and arguments.
+        keep_alive: a line that is no reading, but says that the source works.
+    """
+
+    def __init__(self, words: Sequence[str], keep_alive: str | None = None) -> None:
+        super().__init__()
+        self._words = words
+        self._keep_alive = keep_alive
+        self._runs = False
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        threading.Thread(target=self._follow, name="command", daemon=True).start()
+
+    def _follow(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._run()
+                self.trouble = "its command has ended; it is begun anew"
+            except FailedError as error:
+                self.trouble = error.trouble
+            except Exception:
+                self.trouble = "its command cannot be read"
+            self._runs = False
+            self._mailbox.leave(works=False)
+            self._closed.wait(AGAIN_SECONDS)
+
+    def _run(self) -> None:
+        with self._lock:  # nothing is begun once it is closed
+            if self._closed.is_set():
+                return
+            process = self._process = _begun(self._words)
+        self._runs = True
+        try:
+            assert process.stdout is not None
+            for line in lines_of(process.stdout):  # type: ignore[arg-type]
+                if self._keep_alive is not None and line == self._keep_alive:
+                    self._mailbox.leave(works=True)
+                elif line:
+                    self._mailbox.leave(Reading(line))
+        finally:
+            with self._lock:
+                _end(process)
+                self._process = None
+
+    def news(self, tick: int) -> News:
+        """The newest line, if one came since the last call."""
+        runs = self._runs
+        news = self._mailbox.take()
+        return news if runs else news._replace(works=False)
+
+    def close(self) -> None:
+        """End the command."""
+        with self._lock:
+            self._closed.set()
+            if self._process is not None:
+                _kill(self._process)  # what it said is read to its end then, and it is waited for
+
+
+def _begun(words: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a command in a process group of its own."""
+    try:
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except (OSError, ValueError):
+        raise FailedError("its command cannot be run") from None
+
+
+def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
+    """All that a command writes until it closes its output.
+
+    Raises:
+        FailedError: it is too much.
+        TimeoutExpired: it takes too long.
+    """
+    stream: BinaryIO = process.stdout  # type: ignore[assignment]
+    written = bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while True:
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                raise subprocess.TimeoutExpired("", 0.0)
+            part = os.read(stream.fileno(), MAX_OUTPUT_BYTES)
+            written += part
+            if not part:
+                return bytes(written)
+            if len(written) > MAX_OUTPUT_BYTES:
+                raise FailedError("its command writes too much, and is ended")
+
+
+def _exit_code(process: subprocess.Popen[bytes], deadline: float) -> int:
+    """The exit code of a command that says nothing more; it is not reaped, so that its number stays its own.
+
+    Raises:
+        TimeoutExpired: it goes on for too long.
+    """
+    while (found := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
+        if time.monotonic() > deadline:
+            raise subprocess.TimeoutExpired("", 0.0)
+        time.sleep(_POLL_SECONDS)
+    return found.si_status
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a command that nobody has waited for yet, and what it has started in its group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The same, and wait for it."""
+    _kill(process)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

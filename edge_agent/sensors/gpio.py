@@ -1,0 +1,72 @@
+"""Readings from a pin of a Raspberry Pi: a button, a motion detector, a contact.
+
+A pin has a level at every moment, so every tick has a reading, and none of a pin that cannot be read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from edge_agent.config_file import ConfigError
+from edge_agent.reading import Reading
+from edge_agent.sensors.extra import library
+from edge_agent.sensors.source import News
+
+__all__ = ["GpioSensor"]
+
+
+class GpioSensor:
+    """The level of a pin: 1 where it is active, else 0.
+
+    Args:
+        pin: number of the GPIO line (Broadcom's numbers).
+        pull_up: whether the pin is pulled up, and active when low, or pulled down, and active when high; none for a pin
+            without a resistor.
+        active_state: of such a pin, whether it is active when high.
+        since: whether a tick is 1 also if the pin was active at any moment since the tick before.
+
+    Raises:
+        ConfigError: gpiozero is not installed, or cannot open the pin.
+    """
+
+    recorded = False
+
+    def __init__(self, pin: int, *, pull_up: bool | None, active_state: bool | None, since: bool) -> None:
+        self.trouble = ""
+        self._was_active = False
+        gpiozero = library("gpiozero", "gpio")
+        try:
+            self._pin: Any = gpiozero.DigitalInputDevice(pin, pull_up=pull_up, active_state=active_state)
+            if since:
+                self._pin.when_activated = self._activated
+        except Exception as error:  # of the library's, of its pin library, of the system: none has a common ancestor
+            raise ConfigError(f"cannot open GPIO pin {pin}: {type(error).__name__}") from None
+
+    def _activated(self) -> None:
+        """The pin has become active; called in the library's thread."""
+        self._was_active = True
+
+    def news(self, tick: int) -> News:
+        """The pin's level; or that it cannot be read."""
+        try:
+            active, self._was_active = self._was_active, False
+            active = bool(self._pin.value) or active
+        except Exception:
+            self.trouble = "its pin cannot be read"
+            return News(None, False)
+        self.trouble = ""
+        return News(Reading(int(active)), True)
+
+    def read(self, tick: int) -> Reading | None:
+        """The pin's level."""
+        return self.news(tick).reading
+
+    def finished(self, tick: int) -> bool:
+        """Never."""
+        return False
+
+    def close(self) -> None:
+        """Let the pin go."""
+        with contextlib.suppress(Exception):
+            self._pin.close()

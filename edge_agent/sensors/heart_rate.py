@@ -1,0 +1,125 @@
+"""Readings from a Bluetooth heart rate monitor: the standard's service 0x180D and its measurement 0x2A37.
+
+While a monitor is connected it notifies about once a second, some with every beat. So when it does depends on the
+heart, and a rule that looks for notifications would tell of it; what ends a reading is the connection alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from edge_agent.reading import Reading
+from edge_agent.sensors.extra import library
+from edge_agent.sensors.source import LiveSensor, News
+
+__all__ = ["MEASUREMENT", "HeartRateSensor", "heart_rate"]
+
+MEASUREMENT = "00002a37-0000-1000-8000-00805f9b34fb"
+RETRY_SECONDS = 5.0
+CONNECT_SECONDS = 60.0
+LEAVE_SECONDS = 5.0
+_WIDE, _CONTACT, _CONTACT_KNOWN = 1, 2, 4
+_LOGGERS = ("bleak", "dbus_fast")
+
+
+def heart_rate(measurement: bytes, *, needs_contact: bool) -> float:
+    """Beats a minute in a measurement: a byte of flags, then 8 or 16 bits; what else may follow is left out.
+
+    Args:
+        needs_contact: whether a rate that the monitor measured without touching the skin, if it says so, is none.
+
+    Returns:
+        The rate; NaN where there is none, or the measurement is too short.
+    """
+    if not measurement:
+        return math.nan
+    flags = measurement[0]
+    width = 2 if flags & _WIDE else 1
+    if len(measurement) < 1 + width or (needs_contact and flags & _CONTACT_KNOWN and not flags & _CONTACT):
+        return math.nan
+    return float(int.from_bytes(measurement[1 : 1 + width], "little"))
+
+
+class HeartRateSensor(LiveSensor):
+    """The newest heart rate of a monitor that is connected; it is looked for again and again when it is not.
+
+    Args:
+        address: of the monitor, six bytes as `AA:BB:CC:DD:EE:FF`.
+        needs_contact: as of `heart_rate`.
+        client: makes a client as bleak's `BleakClient` does, of an address and what to call when it is disconnected.
+
+    Raises:
+        ConfigError: bleak is not installed.
+    """
+
+    def __init__(self, address: str, *, needs_contact: bool, client: Callable[..., Any] | None = None) -> None:
+        super().__init__()
+        self._address = address
+        self._needs_contact = needs_contact
+        self._client = client or library("bleak", "bluetooth").BleakClient
+        for name in _LOGGERS:  # at their most talkative they print what is notified
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        self._connected = False
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(lambda _loop, _context: None)
+        self._task = self._loop.create_task(self._follow())
+        self._thread = threading.Thread(target=self._run, name="bluetooth", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._task)
+        except BaseException:  # closed, or the library ends what it should not: nothing of it is printed
+            self.trouble = "its Bluetooth library has ended"
+        self._connected = False
+        self._loop.close()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._listen()
+                self.trouble = "its monitor has gone; it is looked for"
+            except Exception:
+                self.trouble = "its monitor cannot be connected to; it is looked for"
+            self._mailbox.leave(works=False)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _listen(self) -> None:
+        """Connect, and take notifications until the connection is lost."""
+        gone = asyncio.Event()
+        client = self._client(self._address, lambda _client: gone.set())
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await client.connect()
+                await client.start_notify(MEASUREMENT, self._notified)
+            self._connected, self.trouble = True, ""
+            await gone.wait()
+        finally:
+            self._connected = False
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await client.disconnect()
+
+    def _notified(self, _characteristic: Any, measurement: bytearray) -> None:
+        """Take a measurement."""
+        try:
+            rate = heart_rate(bytes(measurement), needs_contact=self._needs_contact)
+        except Exception:
+            rate = math.nan
+        self._mailbox.leave(Reading(rate))
+
+    def news(self, tick: int) -> News:
+        """The newest rate, if one came; a monitor that is not connected does not work."""
+        news = self._mailbox.take()
+        return news if self._connected else news._replace(works=False)
+
+    def close(self) -> None:
+        """Let go of the monitor."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended already
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join(2 * LEAVE_SECONDS)

@@ -1,0 +1,124 @@
+"""Readings from a topic of a broker on this machine: Zigbee2MQTT, Tasmota, ESPHome and the like.
+
+The sensor only subscribes, with a session that ends with the connection; it publishes nothing, not even a will. What it
+hears is raw: whoever reads that broker reads the readings.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import socket
+from typing import Any
+
+from edge_agent.local_broker import LocalBrokerError, dial
+from edge_agent.reading import Reading
+from edge_agent.sensors.payload import MalformedError, value_at
+from edge_agent.sensors.source import LiveSensor, News
+from mqtt_link import Broker, Link
+
+__all__ = ["MqttSensor"]
+
+
+class MqttSensor(LiveSensor):
+    """The newest message of one topic.
+
+    A retained message is the newest state, which a sensor of changes wants; it is no sample, since it may be of any
+    time, and would come anew with every connection. A malformed message is a reading that is of no use.
+
+    Args:
+        config: as `edge_agent.sensor_schema.Mqtt` has it, with `fleet_broker`: host and port of the fleet's.
+
+    Raises:
+        LinkError: the password cannot be read.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__()
+        self._host, self._port = config["host"], config["port"]
+        host, port = config["fleet_broker"]
+        self._fleet: tuple[str, int] = host, port
+        self._topic, self._path = config["topic"], config["path"]
+        self._availability, self._availability_path = config["availability"], config["availability_path"]
+        self._online_word = config["online"]
+        self._samples = config["silence"] == "samples"
+        self._online = False
+        self._malformed = ""
+        self._refusal = ""
+        self._link = Link(
+            Broker(
+                host="localhost",  # the rest is for `_dial`
+                username=config["username"],
+                password_file=config["password_file"],
+                protocol="3.1.1",  # every broker speaks it, and all that is wanted is in it
+                max_backoff=10,
+            ),
+            client_id=f"fugu-{secrets.token_hex(8)}",
+            subscriptions=tuple(topic for topic in (self._topic, self._availability) if topic is not None),
+            on_connected=self._connected,
+            on_message=self._received,
+            dial=self._dial,
+        )
+        self._link.start()
+
+    def _dial(self) -> socket.socket:
+        try:
+            opened = dial(self._host, self._port, self._fleet)
+        except LocalBrokerError as error:
+            self._refusal = error.trouble
+            raise
+        self._refusal = ""
+        return opened
+
+    def _connected(self) -> None:
+        """What was known before may have changed since."""
+        self._online = False
+        self._mailbox.leave(works=False)
+
+    def _received(self, topic: str, payload: bytes, retained: bool) -> None:
+        """Take a message; called in the network thread, which logs the types of exceptions, so there are none."""
+        try:
+            if topic == self._availability:
+                self._online = self._word(payload) == self._online_word
+            elif topic == self._topic and not (retained and self._samples):
+                self._take(payload)
+        except Exception:
+            self._malformed = "a message on its topic cannot be read"
+
+    def _take(self, payload: bytes) -> None:
+        try:
+            value = value_at(payload, self._path)
+        except MalformedError:
+            self._malformed = "a message on its topic is malformed"
+            self._mailbox.leave(Reading(math.nan))
+            return
+        if value is None:
+            self._malformed = "a message on its topic has nothing at its path"
+        else:
+            self._malformed = ""
+            self._mailbox.leave(Reading(value))
+
+    def _word(self, payload: bytes) -> str | None:
+        try:
+            return value_at(payload, self._availability_path)
+        except MalformedError:
+            return None
+
+    def news(self, tick: int) -> News:
+        """The newest value, if one came; a broker that is lost does not work, a device that is available does."""
+        self.trouble = self._wrong()
+        news = self._mailbox.take()
+        if not self._link.connected:
+            return news._replace(works=False)
+        return news._replace(works=True) if news.works is None and self._online else news
+
+    def _wrong(self) -> str:
+        """What is wrong with the connection, or else with the newest message."""
+        if not self._link.connected:
+            failed = "its broker cannot be reached, or refuses the connection" if self._link.last_error else ""
+            return self._refusal or failed
+        return "its broker refuses a subscription" if self._link.last_error else self._malformed
+
+    def close(self) -> None:
+        """End the connection."""
+        self._link.stop()

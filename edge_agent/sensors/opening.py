@@ -1,0 +1,131 @@
+"""From a sensor's configuration to the sensor; what only one kind needs is loaded where there is one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from edge_agent.config_file import ConfigError
+from edge_agent.sensors.call import CallSensor, import_function
+from edge_agent.sensors.changes import ChangeSensor
+from edge_agent.sensors.lines import LineSensor
+from edge_agent.sensors.replay import ReplaySensor
+from edge_agent.sensors.source import Sensor
+
+__all__ = ["only_one", "open_sensor", "silence_warning"]
+
+
+def open_sensor(config: dict[str, Any], stdin: BinaryIO | None = None) -> Sensor:
+    """Make the sensor that a configuration names.
+
+    Args:
+        config: its values, as `edge_agent.sensor_schema` has them.
+        stdin: what to read lines from; by default the standard input.
+
+    Raises:
+        ConfigError: if its file cannot be read, its function cannot be imported, or what it reads cannot be opened.
+    """
+    if config["kind"] == "stdin":
+        source: Sensor = LineSensor(stdin or os.fdopen(0, "rb", closefd=False), config["keep_alive"])
+    else:
+        source = _OPEN[config["kind"]](config)
+    if config["silence"] == "samples":
+        return source
+    steady = config.get("availability") is not None  # such a source says at every tick that it works
+    return ChangeSensor(source, 0 if steady else config.get("keep_alive_ticks"))
+
+
+def _replay(config: dict[str, Any]) -> Sensor:
+    from edge_agent.recording import read_changes, read_recording
+
+    file, column = Path(config["file"]), config["column"]
+    if (every := config.get("every")) is None:
+        values = read_recording(file, column)
+    else:
+        values = read_changes(file, column, config["time"], every)
+    return ReplaySensor(values, loop=config["loop"])
+
+
+def _call(config: dict[str, Any]) -> Sensor:
+    return CallSensor(import_function(config["target"]))
+
+
+def _command(config: dict[str, Any]) -> Sensor:
+    from edge_agent.sensors.command import CommandLineSensor, CommandSensor
+
+    words = config["command"]
+    if shutil.which(words[0]) is None:
+        raise ConfigError(f"there is no command {words[0]!r} that can be run: give its whole path")
+    if config["runs"] == "always":
+        return CommandLineSensor(words, config["keep_alive"])
+    return CommandSensor(words, config["timeout"])
+
+
+def _mqtt(config: dict[str, Any]) -> Sensor:
+    from edge_agent.sensors.mqtt_topic import MqttSensor
+    from mqtt_link import LinkError
+
+    try:
+        return MqttSensor(config)
+    except LinkError as error:
+        raise ConfigError(f"sensor of topic {config['topic']}: {error}") from None
+
+
+def _gpio(config: dict[str, Any]) -> Sensor:
+    from edge_agent.sensors.gpio import GpioSensor
+
+    pull_up, active_state = config["pull_up"], config["active_state"]
+    return GpioSensor(config["pin"], pull_up=pull_up, active_state=active_state, since=config["since"])
+
+
+def _heart_rate(config: dict[str, Any]) -> Sensor:
+    from edge_agent.sensors.heart_rate import HeartRateSensor
+
+    return HeartRateSensor(config["address"], needs_contact=config["no_contact"] == "missing")
+
+
+_OPEN: dict[str, Callable[[dict[str, Any]], Sensor]] = {
+    "replay": _replay,
+    "call": _call,
+    "command": _command,
+    "mqtt": _mqtt,
+    "gpio": _gpio,
+    "bluetooth-heart-rate": _heart_rate,
+}
+
+
+def only_one(config: dict[str, Any]) -> str:
+    """What a sensor reads if that can be open only once, in words; empty of sensors that may be open several times."""
+    match config.get("kind"):
+        case "stdin":
+            return "standard input"
+        case "gpio":
+            return f"GPIO pin {config['pin']}"
+        case "bluetooth-heart-rate":
+            return f"the monitor {config['address'].upper()}"
+    return ""
+
+
+_UNTIL = {
+    "stdin": "its input ends",
+    "call": "its function raises",
+    "command": "its command fails",
+    "mqtt": "the connection to its broker is lost",
+}
+
+
+def silence_warning(config: dict[str, Any]) -> str:
+    """What should be known of a sensor whose readings hold for ever, as far as anybody can tell; empty for others."""
+    until = _UNTIL.get(config["kind"])
+    if config["silence"] == "samples" or until is None:
+        return ""
+    if config.get("keep_alive_ticks") is not None or config.get("availability") is not None:
+        return ""
+    sign = "an availability topic" if config["kind"] == "mqtt" else "a keep-alive"
+    return (
+        f"a reading holds until the next, or until {until}; if the source dies without that, its last state is drawn "
+        f'from for ever, and sooner or later known to whoever reads the stream. Give {sign}, or silence = "samples"'
+    )

@@ -1,0 +1,130 @@
+"""Commands as sensors: run at each tick, or for ever; whatever they do, nothing of it is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from edge_agent.config_file import ConfigError
+from edge_agent.reading import Reading
+from edge_agent.sensors import ChangeSensor, command, open_sensor
+from edge_agent.sensors.command import CommandLineSensor, CommandSensor, output_of
+from edge_agent.sensors.source import FailedError
+from tests.support.brokers import PATIENCE, wait_until
+
+SECRET = "71.53194726"
+
+
+def shell(script: str) -> list[str]:
+    return ["/bin/sh", "-c", script]
+
+
+def value(reading: Reading | None) -> object:
+    return None if reading is None else reading.reveal()
+
+
+def gone(pid: int) -> bool:
+    """Whether a process is no more, or waits for nobody but its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("echo 71; echo ' 72 '; echo", "72"),
+        ("printf 73", "73"),
+        ("exit 0", None),
+        ("echo", None),
+        ("echo 74; echo lost >&2", "74"),
+        (r"printf '\377\n'", "�"),
+    ],
+)
+def test_a_run_gives_its_last_line(script: str, expected: str | None) -> None:
+    assert output_of(shell(script), PATIENCE) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "timeout", "trouble"),
+    [
+        (shell(f"echo {SECRET}; echo {SECRET} >&2; exit 3"), PATIENCE, "ends with an error"),
+        (shell(f"echo {SECRET}; kill -9 $$"), PATIENCE, "ends with an error"),
+        (shell(f"echo {SECRET}; exec sleep 1000"), 0.05, "takes too long"),
+        (shell("exec >&-; exec sleep 1000"), 0.05, "takes too long"),
+        (shell(f"yes {SECRET}"), PATIENCE, "writes too much"),
+        (["/no/such/program", SECRET], PATIENCE, "cannot be run"),
+        (["/", SECRET], PATIENCE, "cannot be run"),
+    ],
+)
+def test_a_run_that_fails_is_told_in_fixed_words(
+    words: list[str], timeout: float, trouble: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(FailedError, match=trouble) as error:
+        output_of(words, timeout)
+    assert SECRET not in repr(error.value) + error.value.trouble
+    assert error.value.__suppress_context__ or error.value.__context__ is None
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_a_run_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+    left = tmp_path / "pid"
+    assert output_of(shell(f"sleep 1000 >&- 2>&- & echo $! > {left}; echo 71"), PATIENCE) == "71"
+    wait_until(lambda: gone(int(left.read_text())))
+
+
+def test_no_shell_takes_the_words_apart() -> None:
+    words = [sys.executable, "-c", "import sys; print(sys.argv[1:])", "$HOME; echo *", ""]
+    assert output_of(words, PATIENCE) == "['$HOME; echo *', '']"
+
+
+def test_a_tick_has_what_the_run_before_it_gave_and_an_error_ends_what_holds(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    said.write_text("71")
+    source = CommandSensor(shell(f"test -e {said} && cat {said}"), PATIENCE)
+    sensor = ChangeSensor(source, None)
+    tick = iter(range(10**6))
+    wait_until(lambda: value(sensor.read(next(tick))) == "71")
+    said.write_text("")
+    assert value(sensor.read(next(tick))) == "71", "nothing written is no change"
+    said.unlink()
+    wait_until(lambda: sensor.read(next(tick)) is None)
+    wait_until(lambda: "ends with an error" in sensor.trouble)
+
+
+def test_lines_of_a_command_that_goes_on_and_its_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "AGAIN_SECONDS", 0.01)
+    pipe, pid = tmp_path / "pipe", tmp_path / "pid"
+    os.mkfifo(pipe)
+    sensor = CommandLineSensor(shell(f"echo $$ > {pid}; echo {SECRET} >&2; exec cat {pipe}"), "alive")
+    holds = ChangeSensor(sensor, 2)
+    with pipe.open("w") as lines:
+        print("71\nalive", file=lines, flush=True)
+        wait_until(lambda: value(holds.read(0)) == "71")
+        assert [value(holds.read(tick)) for tick in (1, 2, 3)] == ["71", "71", None]
+        print("72\nalive", file=lines, flush=True)
+        wait_until(lambda: value(holds.read(4)) == "72")
+        first = int(pid.read_text())
+    wait_until(lambda: holds.read(4) is None)
+    assert sensor.trouble == "its command has ended; it is begun anew"
+    with pipe.open("w") as lines:  # somebody reads it again
+        assert gone(first)
+        print("73\nalive", file=lines, flush=True)
+        wait_until(lambda: value(holds.read(5)) == "73")
+        again = int(pid.read_text())
+        sensor.close()
+        wait_until(lambda: gone(again))
+    assert not gone(os.getpid())
+    assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
+
+
+def test_a_command_that_is_not_there_is_refused_at_the_start() -> None:
+    config = {"kind": "command", "command": ["no-such-command", SECRET], "runs": "tick", "silence": "samples"}
+    with pytest.raises(ConfigError, match="there is no command 'no-such-command'") as error:
+        open_sensor({**config, "timeout": 1.0})
+    assert SECRET not in str(error.value)

@@ -1,0 +1,139 @@
+"""Pins, by gpiozero's own mock pins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gpiozero
+import pytest
+from gpiozero.pins.mock import MockFactory
+
+from edge_agent.config_file import ConfigError
+from edge_agent.plan import StreamPlan
+from edge_agent.sensors import Sensor, open_sensor
+from edge_agent.stream import Sensors, open_sensors
+from tests.support.agents import stream_plan
+
+SECRET = "71.53194726"
+
+
+@pytest.fixture
+def factory(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockFactory]:
+    """Pins that a test drives."""
+    made = MockFactory()
+    monkeypatch.setattr(gpiozero.Device, "pin_factory", made)
+    yield made
+    made.reset()
+
+
+def pin_config(pin: int = 17, **options: Any) -> dict[str, Any]:
+    wanted = {"pull_up": None, "active_state": None, "since": False, "silence": "samples"} | options
+    return {"kind": "gpio", "pin": pin, **wanted}
+
+
+def value(sensor: Sensor, tick: int) -> object:
+    reading = sensor.read(tick)
+    return None if reading is None else reading.reveal()
+
+
+@pytest.mark.parametrize(
+    ("options", "when_low", "when_high"),
+    [
+        ({"pull_up": True}, 1, 0),
+        ({"pull_up": False}, 0, 1),
+        ({"active_state": True}, 0, 1),
+        ({"active_state": False}, 1, 0),
+    ],
+)
+def test_a_tick_has_the_level_of_its_moment(
+    factory: MockFactory, options: dict[str, bool], when_low: int, when_high: int
+) -> None:
+    sensor = open_sensor(pin_config(**options))
+    pin = factory.pin(17)
+    pin.drive_low()
+    assert [value(sensor, 0), value(sensor, 1)] == [when_low, when_low]
+    pin.drive_high()
+    assert value(sensor, 2) == when_high
+    sensor.close()
+
+
+def test_short_pulses_count_where_that_is_wanted(factory: MockFactory) -> None:
+    for since, expected in ((False, [0, 0, 1, 1, 0]), (True, [0, 1, 1, 1, 0])):
+        sensor = open_sensor(pin_config(active_state=True, since=since))
+        pin = factory.pin(17)
+        pin.drive_low()
+        found = [value(sensor, 0)]
+        pin.drive_high()
+        pin.drive_low()
+        found.append(value(sensor, 1))
+        pin.drive_high()
+        found += [value(sensor, 2), value(sensor, 3)]
+        pin.drive_low()
+        value(sensor, 4)
+        found.append(value(sensor, 5))
+        assert found == expected
+        sensor.close()
+
+
+def test_a_pin_that_cannot_be_read_is_no_reading_and_nothing_of_the_error_is_kept(
+    factory: MockFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sensor = open_sensor(pin_config(pull_up=True))
+
+    def broken(_pin: object) -> int:
+        raise OSError(SECRET)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(gpiozero.DigitalInputDevice, "value", property(broken))
+        assert sensor.news(0) == (None, False)
+        assert sensor.trouble == "its pin cannot be read"
+    assert value(sensor, 1) == 0
+    assert sensor.trouble == ""
+    sensor.close()
+
+
+def test_a_pin_that_is_in_use_is_one_line(factory: MockFactory) -> None:
+    first = open_sensor(pin_config(pull_up=True))
+    with pytest.raises(ConfigError, match=r"^cannot open GPIO pin 17: GPIOPinInUse$"):
+        open_sensor(pin_config(pull_up=False))
+    first.close()
+
+
+def test_one_pin_has_one_table_and_one_clock(factory: MockFactory) -> None:
+    def stream(name: str, sensor: dict[str, Any], **changes: Any) -> StreamPlan:
+        return stream_plan(stream=name, sensor=sensor, **changes)
+
+    same, other = pin_config(pull_up=True), pin_config(pull_up=False)
+    one, two = open_sensors([stream("a", same), stream("b", dict(same))])
+    assert one is two
+    one.close()
+    for plans in (
+        [stream("a", same), stream("b", other)],
+        [stream("a", same), stream("b", same, period_us=2_000_000)],
+    ):
+        with pytest.raises(ConfigError, match="GPIO pin 17 feeds the streams of one clock and one sensor table only"):
+            open_sensors(plans)
+    kept = Sensors()
+    before = kept.of(stream("a", same))
+    after = kept.of(stream("a", same, period_us=2_000_000))
+    assert after.sensor is before.sensor, "a new clock takes the pin that is open"
+    kept.close()
+    open_sensors([stream("a", same)])[0].close()
+
+
+def test_without_the_library_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, config, extra in (
+        ("gpiozero", pin_config(pull_up=True), "gpio"),
+        (
+            "bleak",
+            {"kind": "bluetooth-heart-rate", "address": "A0:9E:1A:00:00:01", "no_contact": "reading"},
+            "bluetooth",
+        ),
+    ):
+        monkeypatch.setitem(__import__("sys").modules, module, None)
+        with pytest.raises(ConfigError) as error:
+            open_sensor({"silence": "samples", **config})
+        assert str(error.value) == (
+            f"this sensor needs {module}, and {module} is missing: pip install 'fugu-edge[{extra}]'"
+        )
