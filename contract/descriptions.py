@@ -34,6 +34,7 @@ __all__ = [
     "decode_description",
     "describe",
     "encode_description",
+    "place_grid",
 ]
 
 MAX_DESCRIPTION_BYTES = 1 << 21
@@ -238,7 +239,7 @@ def describe(policy: AnyPolicy) -> Description:
         "period_seconds": policy.clock.period_us / _MICROSECONDS,
         "protects": protected_sentence(policy.discretiser),
         "useful_for": policy.useful_for,
-        "place": _place(policy),
+        "place": place_grid(policy),
     }
     if isinstance(policy, Policy):
         promise = policy.guarantee
@@ -330,7 +331,7 @@ def _window(policy: Policy, name: str) -> DescribedWindow:
     )
 
 
-def _place(policy: AnyPolicy) -> PlaceGrid | None:
+def place_grid(policy: AnyPolicy) -> PlaceGrid | None:
     """Where the cells are; none of other streams, nor where measurements are not those of the cells."""
     grid = policy.discretiser
     if not isinstance(grid, Cells):

@@ -191,18 +191,18 @@ def history(
     lag: Annotated[int, typer.Option(min=0, max=4096, help="As the gateway's, for points and windows.")] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Print the estimates of a stream from the store, in tick order, as `fugu subscribe --estimates` does.
+    """Print the estimates of a stream from the store, tick by tick.
 
     \b
     examples:
       fugu gateway history watch hr --store home.db --first 3600 --last 7199
       fugu gateway history watch hr --store home.db --json
     """
-    from fugu.view.readings import reading_json, reading_line
+    from fugu.view.gateway import history_json, history_line
     from gateway.service.history import estimates_between
 
-    for reading in estimates_between(store, device, stream, first, last, lag):
-        print(reading_json(reading) if as_json else reading_line(reading))
+    for row in estimates_between(store, device, stream, first, last, lag):
+        print(history_json(row) if as_json else history_line(row))
 
 
 @app.command("forget")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fugu.view.terminal import say, show_table
 
-__all__ = ["show_status"]
+if TYPE_CHECKING:
+    from gateway.service.history import Row
+
+__all__ = ["history_json", "history_line", "show_status"]
 
 _MOST_DEVICES = 30
 
@@ -54,3 +58,27 @@ def _span(seconds: float | None) -> str:
         if abs(seconds) >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def history_json(row: Row) -> str:
+    """What is known of a tick, as one JSON object."""
+    from gateway.service.history import StateRow  # for a status it would load too much
+
+    kind = "estimate" if isinstance(row, StateRow) else "measurement"
+    return json.dumps({"kind": kind, **row._asdict()}, separators=(",", ":"))
+
+
+def history_line(row: Row) -> str:
+    """The same for people."""
+    from gateway.service.history import StateRow
+
+    where = f"{row.device}/{row.stream} tick {row.tick}"
+    if isinstance(row, StateRow):
+        probabilities = " ".join(f"{p:.4f}" for p in row.probabilities)
+        return f"{where}: most likely state {row.most_likely}, probabilities {probabilities}"
+    later = f", {row.lag} ticks later" if row.lag else ""
+    return f"{where}{later}: measurement {_numbers(row.mean)}, covariance {_numbers(row.covariance)}"
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return " ".join(f"{value:.6g}" for value in values)

@@ -1,18 +1,24 @@
-"""What the gateway says: watermarks to devices, estimates to whoever listens.
+"""What the gateway says: watermarks to devices, reports to whoever listens.
 
-Both have a share of what may be under way, so that neither holds up the other. Estimates wait in the store's outbox
-until the broker has acknowledged them, so that neither a crash nor a broken connection loses the newest one; a
-watermark is said again whenever its device gives a sign of life.
+Both have a share of what may be under way, so that neither holds up the other. Reports (estimates, and counts of
+windows) wait in the store's outbox until the broker has acknowledged them, so that neither a crash nor a broken
+connection loses the newest one; a watermark is said again whenever its device gives a sign of life.
+
+The time of what is told of a stream, or of one of its windows, never goes back: what is older is left out, and in the
+store for whoever asks. After a restart nobody knows what was told, so nothing older than the newest frame is.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import datetime
 
+from contract.errors import FuguError
 from contract.frames import encode_committed
-from contract.topics import committed_topic, estimate_topic
+from contract.reports import Estimate, WindowCount, encode_report
+from contract.topics import committed_topic, count_topic, estimate_topic
 from contract.watermark import sign_committed
 from gateway.service.recorder import Recorder
 from gateway.service.store import Outgoing, Store
@@ -23,17 +29,9 @@ from mqtt_link import Link
 __all__ = ["Publisher"]
 
 MAX_IN_FLIGHT = 200
-"""Watermarks that the broker has not acknowledged, at most; and as many messages of estimates."""
+"""Watermarks that the broker has not acknowledged, at most; and as many reports."""
 _READ = 1_000
 _FORGET_EVERY = 500
-
-
-@dataclass
-class _Sending:
-    """An entry of the outbox on its way, in so many messages that are not acknowledged yet."""
-
-    serial: int
-    left: int
 
 
 class Publisher:
@@ -41,8 +39,9 @@ class Publisher:
 
     Args:
         key: the key that a device knows its watermarks by, none if it has none; none if nobody has one.
-        counters: counts `committed`, `estimates` (messages), and `coalesced` (frames whose estimates are not published,
-            because too many newer ones of their stream waited).
+        counters: counts `committed`, `estimates`, `counts` (of windows), `coalesced` (frames that are not reported,
+            because a newer one of their stream was, or too many waited), and under their `Reason` those that cannot be
+            reported.
     """
 
     def __init__(
@@ -62,8 +61,10 @@ class Publisher:
         self._counters = counters
         self._owed: dict[str, None] = {}
         self._watermarks: set[int] = set()
-        self._estimates: dict[int, _Sending] = {}
+        self._reports: dict[int, int] = {}
         self._waiting = Waiting()
+        self._before = store.newest_frames()
+        self._told: dict[int, datetime | None] = {}
         self._read_through = 0
         self._done: list[int] = []
         self._counter = WatermarkCounter(store)
@@ -76,15 +77,13 @@ class Publisher:
     def acknowledged(self, message_id: int) -> None:
         """The broker has a message."""
         self._watermarks.discard(message_id)
-        if (sending := self._estimates.pop(message_id, None)) is not None:
-            sending.left -= 1
-            if sending.left == 0:
-                self._done.append(sending.serial)
+        if (serial := self._reports.pop(message_id, None)) is not None:
+            self._done.append(serial)
 
     def begin_anew(self) -> None:
-        """What was under way will never be answered: estimates are published again, watermarks when they are owed."""
+        """What was under way will never be answered: reports are published again, watermarks when they are owed."""
         self._watermarks.clear()
-        self._estimates.clear()
+        self._reports.clear()
         self._waiting = Waiting()
         self._read_through = 0
 
@@ -95,7 +94,7 @@ class Publisher:
             sqlite3.Error: if the store cannot be used; nothing is lost then.
         """
         self._say_watermarks()
-        self._say_estimates()
+        self._report()
         if self._done and (idle or len(self._done) >= _FORGET_EVERY):
             self._store.forget_outgoing(self._done)
             self._done.clear()
@@ -103,7 +102,7 @@ class Publisher:
     @property
     def finished(self) -> bool:
         """Whether nothing is owed or under way."""
-        return not (self._owed or self._watermarks or self._estimates or self._done)
+        return not (self._owed or self._watermarks or self._reports or self._done)
 
     def _say_watermarks(self) -> None:
         if self._owed and self._link.connected:
@@ -121,16 +120,17 @@ class Publisher:
                 self._counters["committed"] += 1
             del self._owed[device]
 
-    def _say_estimates(self) -> None:
+    def _report(self) -> None:
         while new := self._store.outbox(self._read_through, _READ):
             for outgoing in new:
                 if (left_out := self._waiting.put(outgoing)) is not None:
-                    self._done.append(left_out)
-                    self._counters["coalesced"] += 1
+                    self._leave_out(left_out)
             self._read_through = new[-1].serial
         if not self._link.connected:
             return
-        taken = self._waiting.take(max(MAX_IN_FLIGHT - len(self._estimates), 0))
+        taken, overtaken = self._waiting.take(max(MAX_IN_FLIGHT - len(self._reports), 0))
+        for serial in overtaken:
+            self._leave_out(serial)
         sent = 0
         try:
             while sent < len(taken) and self._send(taken[sent]):
@@ -139,15 +139,38 @@ class Publisher:
             for unsent in taken[sent:]:
                 self._waiting.put(unsent)
 
+    def _leave_out(self, serial: int) -> None:
+        self._done.append(serial)
+        self._counters["coalesced"] += 1
+
     def _send(self, outgoing: Outgoing) -> bool:
-        messages = list(self._recorder.estimates(outgoing))
-        if not messages:
+        """Publish what is known of a frame, unless that is nothing or a newer one was; whether it is dealt with."""
+        if (report := self._made(outgoing)) is None:
             self._done.append(outgoing.serial)
-        sending = _Sending(outgoing.serial, len(messages))
-        topic = estimate_topic(self._fleet, outgoing.device, outgoing.stream)
-        for message in messages:
-            if (message_id := self._link.publish(topic, message)) is None:
-                return False
-            self._estimates[message_id] = sending
-            self._counters["estimates"] += 1
+            return True
+        if (told := self._last_told(outgoing)) is not None and report.time < told:
+            self._leave_out(outgoing.serial)
+            return True
+        topic = (count_topic if outgoing.window else estimate_topic)(self._fleet, outgoing.device, outgoing.stream)
+        if (message_id := self._link.publish(topic, encode_report(report))) is None:
+            return False
+        self._told[outgoing.stream_id] = report.time
+        self._reports[message_id] = outgoing.serial
+        self._counters["counts" if outgoing.window else "estimates"] += 1
         return True
+
+    def _made(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
+        try:
+            return self._recorder.report(outgoing)
+        except FuguError as error:
+            self._counters[error.reason] += 1
+            return None
+
+    def _last_told(self, outgoing: Outgoing) -> datetime | None:
+        """The time of the newest report that may have been published of a sequence, also before the start."""
+        number = outgoing.stream_id
+        if number not in self._told:
+            frame = self._before.pop(number, None)
+            newest = None if frame is None else self._made(outgoing._replace(frame=frame))
+            self._told[number] = None if newest is None else newest.time
+        return self._told[number]

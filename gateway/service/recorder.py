@@ -12,12 +12,13 @@ taken until some are filled.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from contract.frames import MAX_STREAMS, Committed, SymbolFrame
 from contract.measure_frames import MeasureFrame
+from contract.reports import Estimate, WindowCount
 from contract.window_frames import WindowFrame
 from gateway.service.coverage import Coverage
 from gateway.service.ingest import Received
@@ -83,7 +84,7 @@ class Recorder:
         self._kinds: dict[type[AnyFrame], Kind[Any]] = {
             SymbolFrame: self.symbols,
             MeasureFrame: self.points,
-            WindowFrame: Windows(store, self.symbols),
+            WindowFrame: Windows(store, catalogue),
         }
 
     def record(self, batch: Sequence[Received]) -> None:
@@ -139,14 +140,21 @@ class Recorder:
         loaded = self._load(device, sequence)
         loaded.kept = max(loaded.kept, kept)
 
-    def estimates(self, outgoing: Outgoing) -> Iterator[bytes]:
-        """The messages that tell what a stored frame determines."""
+    def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
+        """What people are told of a stored frame; none if it is gone.
+
+        Raises:
+            FuguError: it cannot be said.
+        """
         if outgoing.window:
             kind: Kind[Any] = self._kinds[WindowFrame]
         else:
             measured = self._catalogue.is_measured(outgoing.device, outgoing.stream)
             kind = self._kinds[MeasureFrame if measured else SymbolFrame]
-        return kind.estimates(Place(outgoing.stream_id, outgoing.device, outgoing.stream), outgoing.frame)
+        found: Estimate | WindowCount | None = kind.report(
+            Place(outgoing.stream_id, outgoing.device, outgoing.stream), outgoing.frame
+        )
+        return found
 
     def _record(
         self, kind: Kind[Any], device: str, stream: str, name: str, frames: list[AnyFrame], counted: Counter[str]

@@ -1,9 +1,8 @@
-"""Which estimates are published next: the newest of every stream in turn.
+"""Which frames are reported next: the newest of every stream in turn.
 
 A live subscriber wants what is newest, and none of them should wait for a device that sends much. So streams take
-turns, each with the newest frames that wait, as many as fit its share; what a stream has waiting beyond that follows
-when nothing newer is there, up to `MOST_WAITING` frames. Older ones are not published any more: they are in the store,
-for whoever asks.
+turns, each with the newest frames that wait, as many as fit its share, at most `MOST_WAITING`. Older ones are not
+reported any more: they are in the store, for whoever asks.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from gateway.service.store import Outgoing
 __all__ = ["MOST_WAITING", "Waiting"]
 
 MOST_WAITING = 32
-"""Frames of one sequence, at most, whose estimates wait."""
+"""Frames of one sequence that wait, at most."""
 
 
 @dataclass
@@ -45,15 +44,19 @@ class Waiting:
         line.serials[outgoing.frame] = outgoing.serial
         return line.serials.pop(min(line.serials)) if len(line.serials) > MOST_WAITING else None
 
-    def take(self, room: int) -> list[Outgoing]:
-        """Remove so many, the newest of each sequence in turn; those of one sequence in their order."""
+    def take(self, room: int) -> tuple[list[Outgoing], list[int]]:
+        """Remove so many, the newest of each sequence in turn; those of one sequence in their order.
+
+        Returns:
+            Them, and the serials of those that are not published any more, because newer ones of their sequence are.
+        """
         taken: list[Outgoing] = []
+        overtaken: list[int] = []
         share = max(1, room // max(1, len(self._lines)))
         while self._lines and (left := room - len(taken)) > 0:
-            number = next(iter(self._lines))
-            line = self._lines.pop(number)
-            newest = sorted(line.serials)[-min(share, left) :]
+            line = self._lines.pop(next(iter(self._lines)))
+            frames = sorted(line.serials)
+            newest = frames[-min(share, left) :]
             taken += [line.of._replace(serial=line.serials.pop(frame), frame=frame) for frame in newest]
-            if line.serials:
-                self._lines[number] = line
-        return taken
+            overtaken += line.serials.values()
+        return taken, overtaken

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.frames import SymbolFrame
 from contract.policy import Policy
-from contract.window_frames import WindowFrame, sequence_name
+from contract.window_frames import WindowFrame
 from contract.windows import Window
 from gateway.chain.arrays import Floats
 from gateway.chain.counting import count_marginals
@@ -71,23 +70,6 @@ class CountedEstimates:
         self._store = store
         self._catalogue = catalogue
         self._lag = lag
-
-    def renew(self, place: Place, frame: SymbolFrame) -> None:
-        """Queue the estimates that a frame of symbols of a stream, new or with another belief, can be a part of."""
-        device, stream, first = place.device, place.stream, frame.first
-        window = estimated_window(self._catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy)
-        if window is None:
-            return
-        if (number := self._store.stream_id(device, sequence_name(stream, window.name))) is None:
-            return
-        low = max(0, -((window.start + window.length - 1 + self._lag - first) // window.stride))
-        for index in range(low, (frame.last + 1 - window.start) // window.stride + 1):  # the next begins at its belief
-            if self.ready(Place(number, device, stream), index):
-                self._store.queue_estimates(number, index)
-
-    def ready(self, place: Place, index: int) -> bool:
-        """Whether a window is used, and all of it is here."""
-        return self._found(place, index) is not None
 
     def run(self, place: Place, index: int) -> Run | None:
         """The probabilities of the ticks of a window; none if it is not used, or not all of it is here."""

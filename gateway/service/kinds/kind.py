@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from contract.frames import SymbolFrame
 from contract.measure_frames import MeasureFrame
+from contract.reports import Estimate, WindowCount
 from contract.window_frames import WindowFrame
 from gateway.service.policies import Catalogue
 
@@ -92,6 +93,10 @@ class Kind(Protocol[Frame]):
         """Read a stream from the store again: what is in memory may be ahead of it."""
         return
 
-    def estimates(self, place: Place, first: int) -> Iterator[bytes]:
-        """The messages that tell what the frame that begins at a tick determines."""
+    def report(self, place: Place, first: int) -> Estimate | WindowCount | None:
+        """What people are told of the frame that begins at a tick, or of the window of an index; none if it is gone.
+
+        Raises:
+            FuguError: it cannot be said.
+        """
         ...

@@ -6,12 +6,14 @@ import math
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.descriptions import place_grid
 from contract.errors import PolicyError
-from contract.measure_frames import MeasureEstimate, MeasureFrame, Released
+from contract.measure_frames import MeasureFrame, Released
 from contract.measure_policy import MeasurePolicy
 from contract.measure_table import StaircaseNoise, TimedTable
 from contract.measurement import Reach
@@ -23,11 +25,34 @@ from gateway.chain.tracking import Followed, Seen, fixed_lag, follow
 from gateway.dphmm.compiled import MOST_CELLS, Emission, emission, noise_pairs
 from gateway.dphmm.tracking import moments, seen_alone
 
-__all__ = ["MeasureModel", "Tables"]
+__all__ = ["MeasureModel", "PointEstimates", "Tables"]
 
 _REMEMBERED = 32
 Tables = Callable[[int], TimedTable | None]
 """The table of a number of one policy version, none if it is not known."""
+
+
+class PointEstimates(NamedTuple):
+    """Estimates of a measurement at consecutive ticks, given the points released up to so many after each.
+
+    Attributes:
+        lag: ticks of later points that each row has seen.
+        first: tick of the first row.
+        means: for each tick the posterior mean, d numbers in the policy's unit.
+        covariances: for each tick the entries on and above the diagonal of the posterior covariance, row by row.
+        protection: for each tick the least number of possible states that any one is hidden among; 0 says that nothing
+            was released.
+        log_likelihoods: for each tick that of what was released, given all before; 0 if nothing was.
+        shift: by how many ticks the rows' numbers are ahead of the wall clock.
+    """
+
+    lag: int
+    first: int
+    means: tuple[tuple[float, ...], ...]
+    covariances: tuple[tuple[float, ...], ...]
+    protection: tuple[int, ...]
+    log_likelihoods: tuple[float, ...]
+    shift: int = 0
 
 
 class MeasureModel:
@@ -42,6 +67,7 @@ class MeasureModel:
     Attributes:
         values: f, (N, d) integers.
         reach: the sets of possible states, tick by tick.
+        grid: where on the earth the states are, if the policy says so.
         meaning: models of equal meaning have the same states on the same clock, so that a belief carries over.
     """
 
@@ -55,6 +81,7 @@ class MeasureModel:
         self._moves = [Transition.of(matrix) for matrix in self._matrices]
         self._changes = [one.tick for one in policy.changes]
         self.reach = Reach(self.measurement)
+        self.grid = place_grid(policy)
         self.meaning = (policy.discretiser.model_dump_json(), policy.clock, policy.coordinates, policy.shows)
         self._initial = np.array(policy.initial) / sum(policy.initial)
         self._emissions: OrderedDict[int, Emission] = OrderedDict()
@@ -128,7 +155,7 @@ class MeasureModel:
         later: Sequence[Released | None] = (),
         lag: int = 0,
         ticks: slice = slice(None),
-    ) -> MeasureEstimate:
+    ) -> PointEstimates:
         """The estimates of some of a frame's ticks.
 
         Args:
@@ -145,10 +172,9 @@ class MeasureModel:
         beliefs = fixed_lag(found, self._steps(frame.first, len(seen)), seen, lag, rows)[:, 0]
         means, covariances = moments(beliefs, (self.values * np.array(self.policy.resolution))[self._shows])
         protection = [self.degree(frame.released[at].table, frame.first + at, tables) for at in chosen]
-        return MeasureEstimate(
+        return PointEstimates(
             lag,
             frame.first + chosen.start,
-            self.values.shape[1],
             tuple(map(tuple, means.tolist())),
             tuple(map(tuple, covariances.tolist())),
             tuple(protection),

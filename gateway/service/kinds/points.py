@@ -1,8 +1,8 @@
 """Points: each tick's is filtered by the table that it was drawn from, and smoothed when later ones have come.
 
-A frame determines two messages: the estimates of its own ticks given all points up to each, and those of the ticks t
-whose t + lag lies in (end of the frame before, its own end], given all points up to t + lag. Ticks of another policy
-version are not looked ahead to.
+A frame is reported by what is known of its newest tick. It determines two sets of estimates: those of its own ticks
+given all points up to each, and those of the ticks t whose t + lag lies in (end of the frame before, its own end],
+given all points up to t + lag. Ticks of another policy version are not looked ahead to.
 
 Counted beside what is counted for every kind: `fallback_ticks`, `exposed_ticks` (ticks at which some possible state was
 hidden among no other), `unknown_points` (of tables that this store has lost, or that a table does not have; their ticks
@@ -18,11 +18,13 @@ from dataclasses import replace
 from functools import partial
 
 from contract.errors import FuguError, Reason
-from contract.measure_frames import MeasureEstimate, MeasureFrame, Released, decode_measure, encode_measure_estimate
+from contract.measure_frames import MeasureFrame, Released, decode_measure
 from contract.measure_table import TimedTable
+from contract.reports import Estimate
 from gateway.chain.arrays import Floats
 from gateway.service.kinds.kind import Kind, Place
-from gateway.service.kinds.point_model import MeasureModel, Tables
+from gateway.service.kinds.point_model import MeasureModel, PointEstimates, Tables
+from gateway.service.kinds.reporting import measured_estimate
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
 from gateway.service.store.points import Measured
@@ -107,20 +109,22 @@ class Points(Kind[MeasureFrame]):
         number = self._store.stream_id(device, stream)
         return None if number is None else self._frames.newest(number)
 
-    def estimates(self, place: Place, first: int) -> Iterator[bytes]:
-        """The messages that tell what the frame that begins at a tick determines; its own ticks come last."""
-        yield from map(encode_measure_estimate, self.lagged(place, first))
-        if (found := self.estimate(place, first)) is not None:
-            yield encode_measure_estimate(found)
+    def report(self, place: Place, first: int) -> Estimate | None:
+        """What is known of the newest tick of the frame that begins at a tick, given all points up to it."""
+        if (found := self._frames.at(place.number, first)) is None:
+            return None
+        frame, model = found.frame, self._model(place, found.frame.policy_version)
+        protection = model.degree(frame.released[-1].table, frame.last, self._tables(place, model))
+        return measured_estimate(model, frame.last, frame.shift, model.measured(found.belief), protection)
 
-    def estimate(self, place: Place, first: int) -> MeasureEstimate | None:
+    def estimate(self, place: Place, first: int) -> PointEstimates | None:
         """The estimates of the ticks of the frame that begins at a tick, given all points up to each."""
         if (found := self._frames.at(place.number, first)) is None:
             return None
         model = self._model(place, found.frame.policy_version)
         return model.estimate(self._law(place, found.frame), found.frame, self._tables(place, model))
 
-    def lagged(self, place: Place, first: int) -> Iterator[MeasureEstimate]:
+    def lagged(self, place: Place, first: int) -> Iterator[PointEstimates]:
         """The estimates that see `lag` ticks more, for which the frame that begins at a tick brings the last point."""
         found = self._frames.at(place.number, first)
         if found is None or self._lag == 0:

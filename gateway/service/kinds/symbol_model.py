@@ -18,7 +18,19 @@ from gateway.chain.counting import count_marginals
 from gateway.chain.filtering import run_filter
 from gateway.chain.model import Problem, likelihood_rows
 
-__all__ = ["Beliefs", "Model", "SymbolModel", "Symbols", "filtered", "fixed_lag", "model_of", "prior", "told", "warm"]
+__all__ = [
+    "Beliefs",
+    "Model",
+    "SymbolModel",
+    "Symbols",
+    "filtered",
+    "fixed_lag",
+    "model_of",
+    "prior",
+    "smoothed",
+    "told",
+    "warm",
+]
 
 Beliefs = NDArray[np.float64]
 Symbols = NDArray[np.int64]
@@ -125,6 +137,11 @@ def filtered(model: Model, law: Beliefs, symbols: Symbols) -> Beliefs:
 def fixed_lag(model: Model, law: Beliefs, symbols: Symbols, lag: int) -> Beliefs:
     """Marginals (n - lag, s) of the first ticks, each given the symbols up to `lag` ticks after it."""
     return told(model, fixed_lag_marginals(symbols, law, model.transition, model.emission, lag)[: len(symbols) - lag])
+
+
+def smoothed(model: Model, law: Beliefs, symbols: Symbols, lag: int) -> Beliefs:
+    """Marginals (n, s) of all ticks, each given the symbols up to `lag` ticks after it, as far as there are any."""
+    return told(model, fixed_lag_marginals(symbols, law, model.transition, model.emission, lag))
 
 
 def told(model: Model, beliefs: Beliefs) -> Beliefs:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from contract.errors import FuguError, Reason
-from contract.frames import MAX_FRAME_TICKS, Estimate, SymbolFrame, decode_symbols, encode_estimate
-from gateway.service.kinds.counted_estimates import CountedEstimates
+from contract.frames import SymbolFrame, decode_symbols
+from contract.reports import Estimate
+from gateway.chain.arrays import Floats
 from gateway.service.kinds.kind import Kind, Place
-from gateway.service.kinds.symbol_model import Model, SymbolModel, told
-from gateway.service.kinds.symbol_track import Run, Track, Tracked, replay
+from gateway.service.kinds.reporting import state_estimate
+from gateway.service.kinds.symbol_model import Model, SymbolModel, prior, smoothed
+from gateway.service.kinds.symbol_track import Track, Tracked, replay
 from gateway.service.policies import Catalogue, WrongKindError
 from gateway.service.store import Store
 
-__all__ = ["Symbols", "estimate_messages"]
-
-_MAX_ROWS = 2 * MAX_FRAME_TICKS
-_MAX_VALUES = 1 << 16
+__all__ = ["Symbols"]
 
 
 class SymbolRangeError(FuguError, reason=Reason.SYMBOL_OUT_OF_RANGE):
@@ -33,9 +32,6 @@ class Symbols(Kind[SymbolFrame]):
     Args:
         store: owned by the thread that calls.
         lag: ticks of later symbols that estimates see.
-
-    Attributes:
-        counted: estimates that see a window as well.
     """
 
     counter = ""
@@ -46,7 +42,6 @@ class Symbols(Kind[SymbolFrame]):
         self._catalogue = catalogue
         self.lag = lag
         self._tracks: dict[tuple[str, str], Track] = {}
-        self.counted = CountedEstimates(store, catalogue, lag)
 
     decode = staticmethod(decode_symbols)
 
@@ -80,7 +75,6 @@ class Symbols(Kind[SymbolFrame]):
         self._frames.add(place.number, frame, update.belief)
         self._frames.put_estimates(place.number, update, self.lag)
         self._store.queue_estimates(place.number, frame.first)
-        self.counted.renew(place, frame)
 
     def revise(self, place: Place, late: Sequence[int]) -> None:
         """Bring beliefs and estimates to what they would be had the late frames come in time."""
@@ -95,7 +89,6 @@ class Symbols(Kind[SymbolFrame]):
                     self._frames.set_belief(number, update.frame.first, update.belief)
                 if self._frames.replace_estimates(number, update, self.lag) or changed:
                     self._store.queue_estimates(number, update.frame.first)
-                self.counted.renew(place, update.frame)
                 done_through = update.frame.last
         self._tracks[device, stream] = self._track_before(device, stream, number)
 
@@ -107,29 +100,30 @@ class Symbols(Kind[SymbolFrame]):
         """The newest frame of a stream, and the belief at its end."""
         return self._track(device, stream).newest
 
-    def estimates(self, place: Place, first: int) -> Iterator[bytes]:
-        """The messages that tell what the frame that begins at a tick determines."""
-        for lag, run in self._frames.estimates(place.number, first):
-            yield from self.messages(place, lag, run)
+    def report(self, place: Place, first: int) -> Estimate | None:
+        """The states of the ticks of the frame that begins at a tick, given all symbols up to its end.
 
-    def messages(self, place: Place, lag: int, run: Run) -> Iterator[bytes]:
-        """The messages that tell the probabilities of some ticks of a stream, and what is known of its newest one."""
-        newest = self.newest(place.device, place.stream)
-        number = self._store.stream_id(place.device, place.stream)
-        assert newest is not None
-        assert number is not None
-        current = self._told(place, newest)
-        if len(current.belief) != run.probabilities.shape[1]:  # from before a change of states
-            at_end = self._frames.belief_at(number, run.first + max(len(run.probabilities), 1) - 1)
-            current = self._told(place, at_end or newest)
-        shift = min(self._store.shifts(number).at(run.first), run.first)  # where the oldest have been forgotten
-        return map(encode_estimate, estimate_messages(lag, run, current, shift))
+        Of its own ticks each sees `lag` later ones, as far as there are any: all that matters for its share.
+        """
+        found = self._frames.belief_at(place.number, first)
+        if found is None or found.frame.first != first:
+            return None
+        frame = found.frame
+        known = self._catalogue.recall(place.device, place.stream, frame.policy_version, SymbolModel)
+        symbols = np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
+        law = self._law(place, frame, known.numbers)
+        return state_estimate(known.policy, frame, smoothed(known.numbers, law, symbols, self.lag))
 
-    def _told(self, place: Place, tracked: Tracked) -> Tracked:
-        """A frame with the belief about the states of its stream."""
-        version = tracked.frame.policy_version
-        model = self._catalogue.recall(place.device, place.stream, version, SymbolModel).numbers
-        return tracked._replace(belief=told(model, tracked.belief))
+    def _law(self, place: Place, frame: SymbolFrame, model: Model) -> Floats:
+        """The law of a frame's first tick, given all frames before it."""
+        before = self._frames.belief_at(place.number, frame.first - 1)
+        if before is None or before.frame.shift != frame.shift:
+            return model.initial
+        version = before.frame.policy_version
+        other = self._catalogue.recall(place.device, place.stream, version, SymbolModel).numbers
+        if other.meaning != model.meaning:
+            return model.initial
+        return prior(model, before.belief, frame.first - before.frame.last)
 
     def _track(self, device: str, stream: str) -> Track:
         if (track := self._tracks.get((device, stream))) is None:
@@ -144,15 +138,3 @@ class Symbols(Kind[SymbolFrame]):
             return self._catalogue.recall(device, stream, version, SymbolModel).numbers
 
         return Track(self.lag, model, [] if number is None else self._frames.tail(number, self.lag, tick))
-
-
-def estimate_messages(lag: int, run: Run, current: Tracked, shift: int = 0) -> Iterator[Estimate]:
-    """A run as messages, each within the contract's limits; one without rows if the run has none."""
-    rows, states = run.probabilities.shape
-    size = min(_MAX_ROWS, max(_MAX_VALUES // states, 1))
-    now = tuple(current.belief.tolist())
-    for start in range(0, max(rows, 1), size):
-        part = run.probabilities[start : start + size]
-        likely = part.argmax(axis=1).astype(np.uint8).tobytes() if rows else b""
-        newest = (current.frame.last, now, shift, current.frame.shift)
-        yield Estimate(lag, run.first + start, tuple(map(tuple, part.tolist())), likely, *newest)

@@ -1,4 +1,4 @@
-"""Windows: noisy counts, which are stored as they come; beside the symbols of their ticks, estimates follow from them.
+"""Windows: noisy counts, which are stored and reported as they come.
 
 Of two noisy counts of one window the first is kept, and what the second would tell beside it is not.
 """
@@ -6,14 +6,14 @@ Of two noisy counts of one window the first is kept, and what the second would t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 from contract.errors import FuguError, Reason
+from contract.reports import WindowCount
 from contract.window_frames import WindowFrame, decode_window, sequence_name
 from gateway.service.kinds.kind import Kind, Place, Span
+from gateway.service.kinds.reporting import window_count
 from gateway.service.kinds.symbol_model import SymbolModel
-from gateway.service.kinds.symbols import Symbols
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
 
@@ -33,10 +33,10 @@ class Windows(Kind[WindowFrame]):
 
     counter = "windows_"
 
-    def __init__(self, store: Store, symbols: Symbols) -> None:
+    def __init__(self, store: Store, catalogue: Catalogue) -> None:
         self._store = store
         self._frames = store.windows
-        self._symbols = symbols
+        self._catalogue = catalogue
 
     decode = staticmethod(decode_window)
 
@@ -71,13 +71,14 @@ class Windows(Kind[WindowFrame]):
         return self._frames.at(place.number, frame.index)
 
     def add(self, place: Place, frame: WindowFrame, _counted: Counter[str], *, late: bool) -> None:
-        """Store a frame, and queue the estimates that it is a part of."""
+        """Store a frame, and queue its report."""
         del late  # nothing depends on the order of windows
         self._frames.add(place.number, frame)
-        if self._symbols.counted.ready(place, frame.index):
-            self._store.queue_estimates(place.number, frame.index)
+        self._store.queue_estimates(place.number, frame.index)
 
-    def estimates(self, place: Place, first: int) -> Iterator[bytes]:
-        """The messages that tell what the window of an index and the symbols of its ticks determine together."""
-        run = self._symbols.counted.run(place, first)
-        return iter(()) if run is None else self._symbols.messages(place, self._symbols.lag, run)
+    def report(self, place: Place, first: int) -> WindowCount | None:
+        """The counts of the window of an index."""
+        if (frame := self._frames.at(place.number, first)) is None:
+            return None
+        known = self._catalogue.recall(place.device, place.stream, frame.policy_version, SymbolModel)
+        return window_count(known.policy, frame)

@@ -201,6 +201,16 @@ class Store:
             found.append(Outgoing(serial, number, device, stream, window, frame))
         return found
 
+    def newest_frames(self) -> dict[int, int]:
+        """The newest frame of each sequence: its first tick, or its window's index."""
+        newest = (
+            "(SELECT MAX(first) FROM frames WHERE frames.stream=id)",
+            "(SELECT MAX(first) FROM measured WHERE measured.stream=id)",
+            "(SELECT MAX(number) FROM windows WHERE windows.stream=id)",
+        )
+        rows = self._db.execute(f"SELECT id, COALESCE({', '.join(newest)}) FROM streams")
+        return {number: frame for number, frame in rows if frame is not None}
+
     def forget_outgoing(self, serials: Iterable[int]) -> None:
         """Remove what has been published, or is not to be."""
         with self.transaction():

@@ -1,0 +1,140 @@
+"""What a stored frame says for people: its reports, made of what is known about its newest ticks.
+
+All of it is computed from what the device has published, and from its policy.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from fractions import Fraction
+
+import numpy as np
+
+from contract.descriptions import PlaceGrid
+from contract.frames import SymbolFrame
+from contract.instants import instant
+from contract.policy import Policy
+from contract.policy_header import PolicyHeader
+from contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount
+from contract.window_frames import WindowFrame
+from gateway.chain.arrays import Floats
+from gateway.service.kinds.point_model import MeasureModel
+
+__all__ = ["CONFIDENCE", "measured_estimate", "noise_within", "state_estimate", "window_count"]
+
+CONFIDENCE = 0.95
+_DIGITS, _DEGREE_DIGITS, _METRE_DIGITS = 6, 7, 1
+
+
+def state_estimate(policy: Policy, frame: SymbolFrame, marginals: Floats) -> StateEstimate:
+    """The report of a frame of symbols.
+
+    Args:
+        marginals: (n, k), of each of its ticks the probabilities of the states.
+    """
+    labels, now = policy.discretiser.states, marginals[-1]
+    likely = int(now.argmax())
+    shares = marginals.mean(axis=0).tolist()
+    return StateEstimate(
+        time=_time(policy, frame.last, frame.shift),
+        since=_time(policy, frame.first, frame.shift),
+        tick=frame.last,
+        ticks=len(frame.symbols),
+        state=labels[likely],
+        probability=round(float(now[likely]), _DIGITS),
+        shares={label: round(share, _DIGITS) for label, share in zip(labels, shares, strict=True)},
+        epsilon=policy.guarantee.epsilon,
+        adversary=policy.guarantee.adversary,
+        useful=policy.useful_for == "state",
+    )
+
+
+def measured_estimate(
+    model: MeasureModel, tick: int, shift: int, law: Floats, protection: int
+) -> PlaceEstimate | ValueEstimate:
+    """The report of the newest tick of a frame of points: a place if the policy says where its states are.
+
+    Args:
+        shift: of the frame.
+        law: (N,), the probabilities of the measured states.
+        protection: as `MeasureModel.degree`.
+    """
+    policy = model.policy
+    values = model.values * np.array(policy.resolution)
+    mean = law @ values
+    time, promise = _time(policy, tick, shift), policy.stream_loss
+    told = (protection, promise.epsilon, promise.adversary)
+    if model.grid is not None:
+        latitude, longitude = model.grid.located(float(mean[0]), float(mean[1]))
+        accuracy = round(_accuracy(model.grid, latitude, values - mean, law), _METRE_DIGITS)
+        degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
+        useful = policy.useful_for == "place"
+        return PlaceEstimate(time, tick, degrees[0], degrees[1], accuracy, *told, useful)
+    columns = [_interval(values[:, axis], law, float(mean[axis])) for axis in range(values.shape[1])]
+    low, middle, high = zip(*columns, strict=True)
+    return ValueEstimate(time, tick, middle, low, high, policy.unit or None, *told, False)
+
+
+def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:
+    """The report of a window that a device has counted."""
+    window = policy.window(frame.window)
+    assert window is not None
+    labels = policy.discretiser.states
+    off = noise_within(Fraction(window.scale), CONFIDENCE)
+    return WindowCount(
+        time=_time(policy, frame.last + 1, frame.shift),
+        since=_time(policy, frame.first, frame.shift),
+        window=frame.window,
+        states=tuple(labels[state] for state in window.counted(labels)),
+        values=tuple(float(count) for count in frame.counts),
+        low=tuple(float(count - off) for count in frame.counts),
+        high=tuple(float(count + off) for count in frame.counts),
+        confidence=CONFIDENCE,
+        observed=frame.observed,
+        epsilon=policy.guarantee.epsilon,
+        adversary=policy.guarantee.adversary,
+        useful=policy.useful_for == "share",
+    )
+
+
+def noise_within(scale: Fraction, confidence: float) -> int:
+    """The least h >= 0 such that discrete Laplace noise of a scale is in -h..h with this probability.
+
+    Outside of -h..h it is with probability 2 a^(h+1) / (1 + a), where a = e^(-1/scale).
+    """
+    spread = float(scale)
+    most = (1.0 - confidence) * (1.0 + math.exp(-1.0 / spread)) / 2.0
+    return max(0, math.ceil(-spread * math.log(most)) - 1)
+
+
+def _time(policy: PolicyHeader, tick: int, shift: int) -> datetime:
+    """When a tick was, by the wall clock; a `FrameRangeError` after the year 9999."""
+    return instant(policy.clock.epoch_us + (tick - shift) * policy.clock.period_us)
+
+
+def _accuracy(grid: PlaceGrid, latitude: float, away: Floats, law: Floats) -> float:
+    """Metres that the true place is within with probability .95, wherever in its cell it is.
+
+    Args:
+        away: (N, 2), of each state, to the east and to the north, in the unit of the measurement.
+    """
+    metres = np.array(grid.metres(latitude))
+    distance = np.hypot(*(away * metres).T)
+    assert grid.cell_size is not None
+    corner = math.hypot(*(metres * np.array(grid.cell_size))) / 2.0
+    return _quantile(distance, law, CONFIDENCE) + corner
+
+
+def _interval(values: Floats, law: Floats, mean: float) -> tuple[float, float, float]:
+    """Low end, mean and high end of what holds a number with probability .95."""
+    ends = (_quantile(values, law, tail) for tail in ((1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0))
+    low, high = ends
+    return tuple(round(one, _DIGITS) for one in (min(low, mean), mean, max(high, mean)))  # type: ignore[return-value]
+
+
+def _quantile(values: Floats, law: Floats, probability: float) -> float:
+    """The least of some values that is not exceeded with a probability."""
+    order = values.argsort(kind="stable")
+    place = int(np.searchsorted(law[order].cumsum(), probability))
+    return float(values[order[min(place, len(order) - 1)]])
