@@ -20,10 +20,11 @@ from pathlib import Path
 from figures import show
 
 from contract.chains import BinaryChains
-from contract.frames import SymbolFrame, decode_estimate, encode_symbols
+from contract.frames import SymbolFrame, encode_symbols
 from contract.guarantee import Guarantee
 from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy, Thresholds
+from contract.reports import decode_estimate
 from contract.topics import estimate_topic, parse_topic, symbols_topic
 from fugu.demo.broker import start_broker
 from gateway.service import GatewaySettings, run
@@ -77,7 +78,7 @@ def _heard(broker: Broker, folder: Path, writer: list[str]) -> dict[str, float]:
     def received(topic: str, payload: bytes, _retained: bool) -> None:
         nonlocal heard
         heard += 1
-        told[parse_topic(topic).device] = decode_estimate(payload).current_tick
+        told[parse_topic(topic).device] = decode_estimate(payload).tick
 
     reader = Link(broker, client_id="reader", subscriptions=(estimate_topic("bench", "+", "+"),), on_message=received)
     reader.start()

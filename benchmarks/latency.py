@@ -24,10 +24,11 @@ from unittest.mock import patch
 from figures import show
 
 from contract.chains import BinaryChains
-from contract.frames import SymbolFrame, decode_estimate, encode_symbols
+from contract.frames import SymbolFrame, encode_symbols
 from contract.guarantee import Guarantee
 from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy, Thresholds
+from contract.reports import decode_estimate
 from contract.topics import estimate_topic, symbols_topic
 from fugu.demo.broker import start_broker
 from gateway.deployment.certificates import Authority
@@ -113,7 +114,7 @@ def _exchange(broker: Broker) -> list[float]:
         broker,
         client_id="device",
         subscriptions=(estimate_topic(*NAMES),),
-        on_message=lambda _topic, payload, _retained: answers.put(decode_estimate(payload).current_tick),
+        on_message=lambda _topic, payload, _retained: answers.put(decode_estimate(payload).tick),
     )
     link.start()
     times = []

@@ -10,15 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.frames import Estimate, SymbolFrame, decode_estimate
+from contract.frames import SymbolFrame
 from contract.policy import Policy
-from contract.window_frames import WindowFrame
+from contract.window_frames import WindowFrame, sequence_name
 from contract.windows import Window
 from gateway.chain.arrays import Floats
 from gateway.service.ingest import Received
-from gateway.service.kinds.counted_estimates import estimated_window
+from gateway.service.kinds.counted_estimates import CountedEstimates, estimated_window
+from gateway.service.kinds.kind import Place
 from gateway.service.kinds.symbol_model import model_of
-from tests.support.scenes import Scene, policy
+from gateway.service.kinds.symbol_track import Run
+from tests.support.scenes import Scene, catalogue, policy
 
 LAG = 2
 HIGH = Window(name="high", length=5, stride=5, start=1, states=(1,), scale="2")
@@ -43,10 +45,18 @@ def record(here: Scene, *some: SymbolFrame | WindowFrame) -> None:
         here.recorder.record([Received("watch", "hr", one)])
 
 
-def messages(here: Scene, kind: str = "high") -> list[Estimate]:
-    """What has been queued for windows, decoded."""
-    queued = [one for one in here.store.outbox(0, 1000) if one.window == kind]
-    return [decode_estimate(payload) for one in queued for payload in here.recorder.estimates(one)]
+def run(here: Scene, index: int, kind: str = "high") -> Run | None:
+    """What a window and the symbols of its ticks determine together."""
+    number = here.store.stream_id("watch", sequence_name("hr", kind))
+    assert number is not None
+    counted = CountedEstimates(here.store, catalogue(here.policies), LAG)
+    return counted.run(Place(number, "watch", "hr"), index)
+
+
+def found(here: Scene, index: int, kind: str = "high") -> Run:
+    there = run(here, index, kind)
+    assert there is not None
+    return there
 
 
 def enumerated(made: Policy, end: int, first: int, released: tuple[int, ...]) -> Floats:
@@ -69,11 +79,12 @@ def enumerated(made: Policy, end: int, first: int, released: tuple[int, ...]) ->
 def test_the_estimates_are_those_of_all_paths(tmp_path: Path, one: Window, released: tuple[int, ...]) -> None:
     here = scene(tmp_path, one)
     record(here, symbols(0, 3), symbols(4, 9), window(0, *released, name=one.name))
-    (message,) = messages(here, one.name)
-    assert (message.first, message.lag, message.current_tick) == (1, LAG, 9)
+    counted = found(here, 0, one.name)
+    assert counted.first == 1
     wanted = enumerated(policy(1, windows=(one,)), 5 + LAG, 1, released)
-    assert np.allclose(message.probabilities, wanted, atol=1e-6)
-    alone = [decode_estimate(p) for e in here.store.outbox(0, 9) if not e.window for p in here.recorder.estimates(e)]
+    assert np.allclose(counted.probabilities, wanted, atol=1e-6)
+    number = here.store.stream_id("watch", "hr") or 0
+    alone = [each for first in (0, 4) for _, each in here.store.symbols.estimates(number, first)]
     rows = {each.first + i: row for each in alone for i, row in enumerate(each.probabilities)}
     assert not np.allclose([rows[tick] for tick in range(1, 6)], wanted, atol=1e-3), "the count says nothing"
 
@@ -81,14 +92,13 @@ def test_the_estimates_are_those_of_all_paths(tmp_path: Path, one: Window, relea
 def test_a_window_in_the_middle_begins_at_what_the_symbols_before_say(tmp_path: Path) -> None:
     here = scene(tmp_path, HIGH)
     record(here, symbols(0, 3), symbols(4, 8), symbols(9, 11), window(0, 2))
-    before = len(messages(here))
+    assert run(here, 0) is not None
     record(here, window(1, 5))
-    assert len(messages(here)) == before, "two ticks after the window's end are not here yet"
+    assert run(here, 1) is None, "two ticks after the window's end are not here yet"
     made = policy(1, windows=(Window(name="high", length=5, stride=5, start=4, states=(1,), scale="2"),))
     here = Scene(tmp_path / "c.sqlite", lag=LAG, policies=(made,))
     record(here, symbols(0, 1), symbols(2, 6), symbols(7, 11), WindowFrame(1, "high", -1, 0, 4, 5, 5, (5,)))
-    (message,) = messages(here)
-    assert np.allclose(message.probabilities, enumerated(made, 8 + LAG, 4, (5,)), atol=1e-6)
+    assert np.allclose(found(here, 0).probabilities, enumerated(made, 8 + LAG, 4, (5,)), atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -97,18 +107,17 @@ def test_the_last_that_is_told_does_not_depend_on_what_came_first(tmp_path: Path
     random.Random(seed).shuffle(parts)
     here = scene(tmp_path, HIGH)
     record(here, *parts)
-    told = messages(here)
     wanted = enumerated(policy(1, windows=(HIGH,)), 5 + LAG, 1, (4,))
-    assert np.allclose(told[-1].probabilities, wanted, atol=1e-6)
+    assert np.allclose(found(here, 0).probabilities, wanted, atol=1e-6)
 
 
 def test_a_window_of_which_a_part_is_missing_is_not_used(tmp_path: Path) -> None:
     here = scene(tmp_path, HIGH)
     record(here, symbols(0, 2), symbols(4, 11, previous=2), window(0, 4))
-    assert messages(here) == [], "tick 3 has no symbol"
+    assert run(here, 0) is None, "tick 3 has no symbol"
     cut = Scene(tmp_path / "cut.sqlite", lag=LAG, policies=here.policies)
     record(cut, symbols(0, 11), window(0, 4, observed=4))
-    assert messages(cut) == [], "the device has not counted every tick"
+    assert run(cut, 0) is None, "the device has not counted every tick"
 
 
 def test_one_window_is_used_the_one_with_the_least_noise() -> None:

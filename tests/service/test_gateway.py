@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from contract.frames import SymbolFrame
+from contract.instants import unix_us
 from gateway.chain import fixed_lag_marginals
 from gateway.service import Gateway, GatewaySettings
-from gateway.service.kinds.symbol_track import Run, Tracked
-from gateway.service.kinds.symbols import estimate_messages
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.scenes import MODELS, Scene, final_state, frames, laid_out, write_policies
@@ -52,24 +51,19 @@ def test_a_subscriber_gets_every_estimate_and_the_device_its_watermark(broker: M
     made = frames([10, 3, 25, 1, 12], gaps=[0, 0, 2])
     device = greeted(broker)
     device.send(made)
+    wait_until(lambda: not device.outbox and len(device.estimates) == len(made))
     model, symbols = MODELS[1], laid_out(made)
-    expected = fixed_lag_marginals(symbols, model.initial, model.transition, model.emission, LAG)
-    determined = set(range(made[-1].last - LAG + 1))
-
-    def ticks() -> set[int]:
-        return {estimate.first + i for estimate in device.estimates for i in range(len(estimate.probabilities))}
-
-    wait_until(lambda: not device.outbox and ticks() == determined)
-    for estimate in device.estimates:
-        assert estimate.lag == LAG
-        for i, row in enumerate(estimate.probabilities):
-            assert row == pytest.approx(expected[estimate.first + i], abs=1e-7)
-            assert estimate.most_likely[i] == np.argmax(expected[estimate.first + i])
     filtered = fixed_lag_marginals(symbols, model.initial, model.transition, model.emission, 0)
-    last = device.estimates[-1]
-    assert last.current_tick == made[-1].last
-    assert last.current == pytest.approx(filtered[-1], abs=1e-7)
-    wait_until(lambda: gateway.counters["estimates"] >= len(device.estimates))
+    for frame, estimate in zip(made, device.estimates, strict=True):
+        seen = fixed_lag_marginals(symbols[: frame.last + 1], model.initial, model.transition, model.emission, LAG)
+        share = seen[frame.first :].mean(axis=0)
+        assert list(estimate.shares.values()) == pytest.approx(share, abs=1e-6)
+        likely = int(np.argmax(filtered[frame.last]))
+        assert (estimate.state, estimate.tick, estimate.ticks) == (f"level {likely}", frame.last, len(frame.symbols))
+        assert estimate.probability == pytest.approx(filtered[frame.last][likely], abs=1e-6)
+        assert (unix_us(estimate.since), unix_us(estimate.time)) == (frame.first * 1_000_000, frame.last * 1_000_000)
+        assert (estimate.epsilon, estimate.adversary, estimate.useful) == (50.0, "informed", False)
+    wait_until(lambda: gateway.counters["estimates"] == len(made))
     assert gateway.counters["stored"] == len(made)
     device.stop()
 
@@ -143,8 +137,9 @@ def test_killed_between_any_two_frames_it_ends_in_the_same_state(broker: Mosquit
     wait_until(lambda: not device.outbox)
     assert gateway.stop() == 0
     assert final_state(Scene(tmp_path / "s.sqlite", LAG)) == undisturbed(tmp_path, made)
-    published = {e.first + i for e in device.estimates for i in range(len(e.probabilities))}
-    assert published >= {tick for f in made for tick in range(f.first, f.last + 1) if tick + LAG <= made[-1].last}
+    assert made[-1].last in device.told
+    times = [estimate.time for estimate in device.estimates]
+    assert times == sorted(times)
     assert "Traceback" not in gateway.log
     device.stop()
 
@@ -214,15 +209,3 @@ def test_sigterm_stores_what_has_arrived_and_tells_what_happened(broker: Mosquit
     assert "stored=2" in line
     assert str(tmp_path) not in gateway.log
     device.stop()
-
-
-def test_long_runs_are_split_into_messages_that_the_contract_allows() -> None:
-    rows = np.full((20_000, 2), 0.5)
-    (frame,) = frames([10])
-    messages = list(estimate_messages(8, Run(100, rows), Tracked(frame, rows[0])))
-    assert [(message.first, len(message.probabilities)) for message in messages] == [
-        *((100, 8192), (8292, 8192), (16484, 3616)),
-    ]
-    wide = np.full((300, 255), 1 / 255)
-    sizes = [len(message.probabilities) for message in estimate_messages(8, Run(0, wide), Tracked(frame, wide[0]))]
-    assert sizes == [257, 43]

@@ -43,11 +43,6 @@ def rows(folder: Path, table: str) -> int:
     return found
 
 
-def told(device: Device) -> set[int]:
-    """The ticks that a subscriber has heard estimates of."""
-    return {one.first + i for one in list(device.estimates) for i in range(len(one.probabilities))}
-
-
 def test_estimates_starved_by_a_flood_of_frames_the_newest_of_every_stream_is_heard(
     broker: Mosquitto, tmp_path: Path
 ) -> None:
@@ -58,8 +53,8 @@ def test_estimates_starved_by_a_flood_of_frames_the_newest_of_every_stream_is_he
         quiet.send(frames([20]))
         busy.send(made[2_990:])
         wait_until(lambda: not busy.outbox and not quiet.outbox)
-        wait_until(lambda: 2_999 - 8 in told(busy) and 19 - 8 in told(quiet))
-        assert busy.estimates[-1].current_tick == 2_999
+        wait_until(lambda: 2_999 in busy.told and 19 in quiet.told)
+        assert busy.estimates[-1].tick == 2_999
         wait_until(lambda: rows(tmp_path, "outbox") == 0)
         assert gateway.counters["coalesced"] + gateway.counters["estimates"] == 3_001
         busy.stop()
@@ -82,8 +77,8 @@ def test_what_waits_for_a_broker_that_answers_nothing_is_bounded_and_the_newest_
         assert device.estimates == []
         monkeypatch.undo()
         device.say_birth()
-        wait_until(lambda: 999 - 8 in told(device) and not device.outbox)
-        assert told(device) == set(range(1000 - 2 * MOST_WAITING - 8, 1000 - 8))
+        wait_until(lambda: 999 in device.told and not device.outbox)
+        assert device.told == set(range(1000 - 2 * MOST_WAITING, 1000))
         device.stop()
 
 

@@ -24,7 +24,6 @@ from contract.frames import MAX_TICK, StreamCommit, SymbolFrame, encode_symbols
 from contract.measure_check import check_noise
 from contract.measure_frames import (
     MAX_MEASURE_TICKS,
-    MeasureEstimate,
     MeasureFrame,
     Released,
     decode_measure,
@@ -36,7 +35,7 @@ from contract.noise_table import SCALE, NoiseTable
 from contract.topics import symbols_topic, table_topic
 from gateway.service.ingest import Ingest, Received
 from gateway.service.kinds.kind import Place
-from gateway.service.kinds.point_model import MeasureModel
+from gateway.service.kinds.point_model import MeasureModel, PointEstimates
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
@@ -78,10 +77,10 @@ class Scene:
         (message,) = self.recorder.committed("watch")
         return message.streams[0]
 
-    def estimate(self, first: int) -> MeasureEstimate | None:
+    def estimate(self, first: int) -> PointEstimates | None:
         return self.points.estimate(Place(self.store.number("watch", "place"), "watch", "place"), first)
 
-    def lagged(self, first: int) -> list[MeasureEstimate]:
+    def lagged(self, first: int) -> list[PointEstimates]:
         return list(self.points.lagged(Place(self.store.number("watch", "place"), "watch", "place"), first))
 
     def final(self) -> tuple[object, ...]:

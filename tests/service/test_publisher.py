@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from contract.frames import SymbolFrame, decode_estimate
-from contract.measure_frames import MeasureFrame, Released, decode_measure_estimate
+from contract.frames import SymbolFrame
+from contract.instants import unix_us
+from contract.measure_frames import MeasureFrame, Released
+from contract.reports import StateEstimate, decode_count, decode_estimate
 from contract.topics import parse_topic
 from contract.window_frames import WindowFrame
 from contract.windows import Window
 from gateway.service.ingest import Received
+from gateway.service.kinds.reporting import noise_within
 from gateway.service.publisher import MAX_IN_FLIGHT, Publisher
 from gateway.service.store import Outgoing
 from gateway.service.waiting import MOST_WAITING, Waiting
@@ -78,23 +83,19 @@ class Service:
         """Rows of the outbox."""
         return len(self.scene.store.outbox(0, 1_000_000))
 
-    def told(self, device: str) -> set[int]:
-        """The ticks up to which estimates of a device have told what is known."""
-        found = set()
+    def heard(self, device: str) -> list[StateEstimate]:
+        """The estimates of a device, in the order in which they were published."""
+        found = []
         for topic, payload in self.link.sent:
-            parsed = parse_topic(topic)
-            if parsed.kind == "estimate" and parsed.device == device:
-                found.add(decode_estimate(payload).current_tick)
+            if (parsed := parse_topic(topic)).kind == "estimate" and parsed.device == device:
+                estimate = decode_estimate(payload)
+                assert isinstance(estimate, StateEstimate)
+                found.append(estimate)
         return found
 
-    def determined(self, device: str) -> set[int]:
+    def told(self, device: str) -> set[int]:
         """The ticks of a device that estimates were published of."""
-        found = set()
-        for topic, payload in self.link.sent:
-            if parse_topic(topic) == parse_topic(f"fugu/2/home/estimate/{device}/hr"):
-                estimate = decode_estimate(payload)
-                found |= set(range(estimate.first, estimate.first + len(estimate.probabilities)))
-        return found
+        return {tick for one in self.heard(device) for tick in range(one.tick - one.ticks + 1, one.tick + 1)}
 
 
 def flood(service: Service, rounds: int, size: int = 25) -> int:
@@ -120,8 +121,9 @@ def test_estimates_starved_by_load_every_stream_is_told_of_its_newest_and_what_w
     newest = sent // len(DEVICES) - 1
     service.drain()
     for device in DEVICES:
-        assert newest - 2 in service.determined(device)
         assert newest in service.told(device)
+        times = [one.time for one in service.heard(device)]
+        assert times == sorted(times)
     counters = service.scene.counters
     assert counters["coalesced"] + counters["estimates"] == sent  # one message for each frame, or none
     assert counters["estimates"] <= bound + 12 * 5 + MAX_IN_FLIGHT
@@ -151,7 +153,7 @@ def test_a_device_that_sends_much_does_not_hold_up_another(tmp_path: Path) -> No
     service.pump(answered=0)
     service.scene.record(*frames([4]), device=DEVICES[1])
     service.pump(answered=0)
-    assert service.determined(DEVICES[1]) == {0, 1}
+    assert service.told(DEVICES[1]) == {0, 1, 2, 3}
 
 
 def test_a_crash_in_a_backlog_loses_no_newest_estimate(tmp_path: Path) -> None:
@@ -166,7 +168,7 @@ def test_a_crash_in_a_backlog_loses_no_newest_estimate(tmp_path: Path) -> None:
     service.crash()
     service.drain()
     for device in DEVICES[:5]:
-        assert service.determined(device) == set(range(200 - 2 * MOST_WAITING - 2, 198))
+        assert service.told(device) == {198, 199}, "what was told before the crash, nobody knows: only the newest"
     service.crash()
     service.publisher.pump(idle=True)
     assert service.link.sent == []
@@ -181,9 +183,8 @@ def test_a_small_backlog_is_published_whole_and_each_stream_in_order(tmp_path: P
     service.link.connected = True
     service.drain()
     for device in DEVICES:
-        firsts = [decode_estimate(payload).first for topic, payload in service.link.sent if f"/{device}/" in topic]
-        assert firsts == sorted(firsts)
-        assert service.determined(device) == set(range(10))
+        assert [one.tick for one in service.heard(device)] == [2, 5, 8, 11]
+        assert service.told(device) == set(range(12))
 
 
 def test_a_connection_that_breaks_in_the_middle_loses_nothing(tmp_path: Path) -> None:
@@ -201,7 +202,7 @@ def test_a_connection_that_breaks_in_the_middle_loses_nothing(tmp_path: Path) ->
     service.link.publish = take  # type: ignore[method-assign]
     service.link.connected = True
     service.drain()
-    assert service.determined(DEVICES[0]) == set(range(18))
+    assert service.told(DEVICES[0]) == set(range(20))
 
 
 def test_what_was_under_way_with_a_client_that_is_gone_is_published_again_and_takes_no_room(tmp_path: Path) -> None:
@@ -216,52 +217,90 @@ def test_what_was_under_way_with_a_client_that_is_gone_is_published_again_and_ta
     service.publisher.begin_anew()
     service.drain()
     for device in DEVICES:
-        assert service.determined(device) == set(range(28))
+        assert service.told(device) >= {29}
+    assert service.waiting == 0
 
 
-def test_estimates_that_a_late_frame_changes_are_published_again_also_while_they_wait(tmp_path: Path) -> None:
+def test_a_late_frame_changes_what_is_known_now_and_nothing_older_is_told_again(tmp_path: Path) -> None:
     service = Service(tmp_path)
     made = frames([5, 5, 5])
     service.scene.record(made[0], made[2], device=DEVICES[0])
     service.pump(answered=0)
-    before = len(service.link.sent)
+    before = service.heard(DEVICES[0])
     service.scene.record(made[1], device=DEVICES[0])
-    assert service.waiting == 3  # under way, and changed meanwhile
     service.drain()
-    last = {
-        estimate.first: estimate
-        for topic, payload in service.link.sent[before:]
-        if "/estimate/" in topic
-        for estimate in [decode_estimate(payload)]
-    }
+    assert service.waiting == 0
+    (again,) = service.heard(DEVICES[0])[len(before) :]
+    assert again.tick == before[-1].tick == 14
+    assert again != before[-1], "three frames tell more of the newest tick than two"
+    assert service.scene.counters["coalesced"] == 1, "the late one itself"
     whole = Service(tmp_path, Scene(tmp_path / "whole.sqlite", lag=2, policies=service.scene.policies))
     whole.scene.record(*made, device=DEVICES[0])
     whole.drain()
-    for topic, payload in whole.link.sent:
-        estimate = decode_estimate(payload)
-        if "/estimate/" in topic and estimate.first >= 3:
-            assert last[estimate.first] == estimate
+    assert whole.heard(DEVICES[0])[-1] == again
 
 
-def test_windows_of_a_stream_take_turns_with_its_symbols(tmp_path: Path) -> None:
+def test_a_device_whose_clock_is_set_back_is_told_of_when_its_time_has_come_again(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    late = [SymbolFrame(1, tick - 1, tick, b"\1", shift=0 if tick < 20 else 10) for tick in range(40)]
+    for frame in late:
+        service.scene.record(frame, device=DEVICES[0])
+        service.pump()
+    assert [one.tick for one in service.heard(DEVICES[0])] == [*range(20), *range(29, 40)]
+    assert service.scene.counters["coalesced"] == 9
+
+
+def test_after_a_restart_nothing_older_than_the_newest_frame_is_told(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    made = frames([5] * 8)
+    service.scene.record(*made[:3], *made[4:], device=DEVICES[0])
+    service.drain()
+    service.crash()
+    service.scene.record(made[3], device=DEVICES[0])  # which was late, and changes what follows
+    service.drain()
+    assert {one.tick for one in service.heard(DEVICES[0])} <= {made[-1].last}
+
+
+def test_each_window_is_reported_once_beside_the_symbols_of_its_stream(tmp_path: Path) -> None:
     window = Window(name="high", length=5, stride=5, start=0, states=(1,), scale="2")
     scene = Scene(tmp_path / "w.sqlite", lag=2, policies=(policy(1, device=DEVICES[0], windows=(window,)),))
     service = Service(tmp_path, scene)
-    scene.record(*frames([5] * 61), device=DEVICES[0])
-    counts = [WindowFrame(1, "high", index - 1, index, 5 * index, 5, 5, (3,)) for index in range(60)]
+    scene.record(*frames([5] * 20), device=DEVICES[0])
+    counts = [WindowFrame(1, "high", index - 1, index, 5 * index, 5, 4, (index - 3,)) for index in range(20)]
     scene.recorder.record([Received(DEVICES[0], "hr", count) for count in counts])
-    queued = {one.window for one in scene.store.outbox(0, 1000)}
-    assert queued == {"", "high"}
     service.drain()
-    topics = Counter(topic for topic, _ in service.link.sent)
-    assert topics == {f"fugu/2/home/estimate/{DEVICES[0]}/hr": 2 * MOST_WAITING}
-    firsts = {decode_estimate(payload).first for _, payload in service.link.sent[-2 * MOST_WAITING :]}
-    assert {295, 298} <= firsts | {tick + 3 for tick in firsts}
+    topics = Counter(parse_topic(topic).kind for topic, _ in service.link.sent)
+    assert (
+        topics
+        == {"estimate": 20, "count": 20}
+        == {
+            "estimate": scene.counters["estimates"],
+            "count": scene.counters["counts"],
+        }
+    )
+    reports = [decode_count(payload) for topic, payload in service.link.sent if "/count/" in topic]
+    assert [(one.window, one.states, one.values, one.observed) for one in reports] == [
+        ("high", ("level 1",), (float(index - 3),), 4) for index in range(20)
+    ]
+    assert [(unix_us(one.since), unix_us(one.time)) for one in reports] == [
+        (5_000_000 * index, 5_000_000 * (index + 1)) for index in range(20)
+    ]
 
 
-def test_points_are_told_with_and_without_later_ones_also_where_the_connection_breaks(
-    tmp_path: Path,
-) -> None:
+def test_the_interval_of_a_count_holds_the_noise_as_often_as_it_says() -> None:
+    for scale in (Fraction(1, 3), Fraction(2), Fraction(7, 3), Fraction(500)):
+        ratio = math.exp(-1.0 / scale)
+        law = [(1.0 - ratio) / (1.0 + ratio) * ratio ** abs(k) for k in range(-20_000, 20_001)]
+
+        def within(most: int, law: list[float] = law) -> float:
+            return math.fsum(law[20_000 - most : 20_001 + most])
+
+        off = noise_within(scale, 0.95)
+        assert within(off) >= 0.95 - 1e-9
+        assert off == 0 or within(off - 1) < 0.95
+
+
+def test_points_are_told_once_for_each_frame_also_where_the_connection_breaks(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "p.sqlite", lag=2, policies=(measure_policy(device="d000"),))  # type: ignore[arg-type]
     service = Service(tmp_path, scene)
     for begin in range(0, 500, 100):
@@ -270,7 +309,7 @@ def test_points_are_told_with_and_without_later_ones_also_where_the_connection_b
     take = service.link.publish
 
     def breaks(topic: str, payload: bytes) -> int | None:
-        service.link.connected = len(service.link.sent) < 3  # the second message of the second frame is not taken
+        service.link.connected = len(service.link.sent) < 3
         return take(topic, payload)
 
     service.link.publish = breaks  # type: ignore[method-assign]
@@ -278,9 +317,7 @@ def test_points_are_told_with_and_without_later_ones_also_where_the_connection_b
     service.link.publish = take  # type: ignore[method-assign]
     service.link.connected = True
     service.drain()
-    told = {(one.lag, one.first) for one in (decode_measure_estimate(payload) for _, payload in service.link.sent)}
-    newest = range(500 - MOST_WAITING, 500)
-    assert told == {(0, tick) for tick in newest} | {(2, tick - 2) for tick in newest}
+    assert [decode_estimate(payload).tick for _, payload in service.link.sent] == [*range(500 - MOST_WAITING, 500)]
     assert scene.counters["coalesced"] == 500 - MOST_WAITING
     assert service.waiting == 0
 
@@ -303,11 +340,16 @@ def test_whatever_is_put_and_taken_the_newest_of_each_stream_is_never_left_out()
         assert len(waiting) == len(held) <= 7 * MOST_WAITING
         if generator.random() < 0.1:
             room = generator.choice([0, 1, 3, 50, 400])
-            taken = waiting.take(room)
-            assert len(taken) == min(room, len(held))
+            taken, overtaken = waiting.take(room)
+            assert len(taken) <= room
+            assert len(taken) + len(overtaken) <= len(held)
             newest = {stream: max(f for s, f in held if s == stream) for stream in {s for s, _ in held}}
             for one in taken:
                 assert held.pop((one.stream_id, one.frame)) == one.serial
+            for (stream, frame), serial in list(held.items()):
+                if serial in overtaken:
+                    assert frame < min(o.frame for o in taken if o.stream_id == stream)
+                    del held[stream, frame]
             told = {one.stream_id: one.frame for one in taken}  # the last one of each
             if room >= len(newest):
                 assert {stream: max(o.frame for o in taken if o.stream_id == stream) for stream in told} == newest
@@ -317,5 +359,6 @@ def test_streams_take_turns_also_when_there_is_room_for_one_message_at_a_time() 
     waiting = Waiting()
     for serial, (stream, frame) in enumerate((stream, frame) for stream in range(3) for frame in range(2)):
         waiting.put(outgoing(serial, stream, frame))
-    taken = [waiting.take(1)[0] for _ in range(6)]
-    assert [(one.stream_id, one.frame) for one in taken] == [(0, 1), (1, 1), (2, 1), (0, 0), (1, 0), (2, 0)]
+    found = [waiting.take(1) for _ in range(4)]
+    assert [[(one.stream_id, one.frame) for one in taken] for taken, _ in found] == [[(0, 1)], [(1, 1)], [(2, 1)], []]
+    assert [overtaken for _, overtaken in found] == [[0], [2], [4], []]

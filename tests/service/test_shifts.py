@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import Estimate, SymbolFrame, decode_estimate
+from contract.frames import SymbolFrame
+from contract.instants import unix_us
+from contract.reports import Estimate, StateEstimate, WindowCount
 from contract.windows import Window
 from gateway.release.audit import verify
 from gateway.release.entries import Key
+from gateway.service.history import estimates_between
 from gateway.service.release_record import ReleaseRecord, resume_ledger
 from gateway.service.shifts import MOST_SHIFTS, ShiftError, Shifts
 from tests.support.release_scenes import Bench, scheduled
@@ -114,22 +117,26 @@ def test_a_device_whose_clock_goes_back_with_every_frame_grows_nothing(tmp_path:
     assert scene.recorder.shifts("watch", "hr").newest == made[-1].shift
 
 
-def test_estimates_say_by_how_much_their_ticks_are_ahead_and_begin_anew_where_the_clock_was_set(tmp_path: Path) -> None:
+def test_estimates_tell_the_time_on_the_wall_and_begin_anew_where_the_clock_was_set(tmp_path: Path) -> None:
     scene, alone = Scene(tmp_path / "s.sqlite", 2), Scene(tmp_path / "alone.sqlite", 2)
     before, after = SymbolFrame(1, -1, 0, b"\1" * 9), SymbolFrame(1, 8, 9, b"\0" * 9, shift=7)
     scene.record(before, after)
     alone.record(replace(after, previous=-1))
 
-    def told(here: Scene) -> list[Estimate]:
-        return [decode_estimate(one) for sent in here.store.outbox(0, 9) for one in here.recorder.estimates(sent)]
+    def told(here: Scene) -> list[Estimate | WindowCount | None]:
+        return [here.recorder.report(sent) for sent in here.store.outbox(0, 9)]
 
-    assert {(one.shift, one.current_shift) for one in told(scene)} == {(0, 7), (7, 7)}
-    rows = {one.first + i: row for one in told(scene) for i, row in enumerate(one.probabilities)}
-    others = {one.first + i: row for one in told(alone) for i, row in enumerate(one.probabilities)}
-    assert set(rows) == set(range(16))
-    assert {tick: row for tick, row in rows.items() if tick >= 9} == others
+    first, second = told(scene)
+    assert isinstance(first, StateEstimate)
+    assert isinstance(second, StateEstimate)
+    assert [unix_us(time) for time in (first.since, first.time)] == [0, 8_000_000]
+    assert [unix_us(time) for time in (second.since, second.time)] == [2_000_000, 10_000_000]
+    assert told(alone) == [second]
+    rows = list(estimates_between(scene.path, "watch", "hr", lag=2))
+    assert {(row.tick, row.shift) for row in rows} == {(tick, 0 if tick < 9 else 7) for tick in range(16)}
+    assert [row for row in rows if row.tick >= 9] == list(estimates_between(alone.path, "watch", "hr", lag=2))
     scene.reopen()
-    assert told(scene)[-1].current == told(alone)[-1].current
+    assert told(scene)[-1] == second
 
 
 class Clocked:

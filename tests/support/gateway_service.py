@@ -11,15 +11,8 @@ from pathlib import Path
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from contract.frames import (
-    Estimate,
-    Status,
-    SymbolFrame,
-    decode_committed,
-    decode_estimate,
-    encode_status,
-    encode_symbols,
-)
+from contract.frames import Status, SymbolFrame, decode_committed, encode_status, encode_symbols
+from contract.reports import StateEstimate, decode_estimate
 from contract.topics import committed_topic, estimate_topic, status_topic, symbols_topic
 from tests.support.brokers import PATIENCE, Mosquitto
 
@@ -79,7 +72,7 @@ class Device:
     def __init__(self, mosquitto: Mosquitto, name: str = "watch") -> None:
         self.name = name
         self.outbox: list[SymbolFrame] = []
-        self.estimates: list[Estimate] = []
+        self.estimates: list[StateEstimate] = []
         self.watermarks = 0
         self._subscribed = threading.Event()
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=f"device-{name}", clean_session=False)
@@ -105,6 +98,11 @@ class Device:
     def answered_after(self, watermarks: int) -> Callable[[], bool]:
         """A condition: there have been more watermarks than so many."""
         return lambda: self.watermarks > watermarks
+
+    @property
+    def told(self) -> set[int]:
+        """The ticks that it has heard estimates of."""
+        return {tick for one in list(self.estimates) for tick in range(one.tick - one.ticks + 1, one.tick + 1)}
 
     @property
     def connected(self) -> bool:
@@ -134,7 +132,9 @@ class Device:
 
     def _received(self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
         if "estimate" in message.topic:
-            self.estimates.append(decode_estimate(bytes(message.payload)))
+            estimate = decode_estimate(bytes(message.payload))
+            assert isinstance(estimate, StateEstimate)
+            self.estimates.append(estimate)
             return
         (commit,) = (one for one in decode_committed(bytes(message.payload)).streams if one.stream == "hr")
         self.outbox = [
