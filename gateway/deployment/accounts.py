@@ -70,9 +70,11 @@ class Account(Document):
         return self.model_copy(update={"streams": tuple(dict.fromkeys(streams)), "former": tuple(gone)})
 
     def topics(self, fleet: str) -> list[str]:
-        """All topics of a device on which the broker may have something retained."""
+        """All topics of a device, and about it, on which the broker may have something retained."""
         streams = [f"{kind}/{stream}" for stream in (*self.streams, *self.former) for kind in ("symbols", "window")]
-        return [f"fugu/2/{fleet}/{self.name}/{one}" for one in ("status", "policy/status", "policy/set", *streams)]
+        mine = [f"{self.name}/{one}" for one in ("status", "policy/status", "policy/set", *streams)]
+        described = [f"description/{self.name}/{stream}" for stream in (*self.streams, *self.former)]
+        return [f"fugu/2/{fleet}/{one}" for one in (*mine, *described)]
 
 
 _TOPICS: dict[Role, tuple[str, ...]] = {

@@ -84,6 +84,11 @@ class FleetPolicies:
         self._documents: dict[int, PolicyDocument | None] = {}
         self._added: set[tuple[int, str]] = set()
 
+    @property
+    def devices(self) -> set[str]:
+        """All that the registry ever brought policies for."""
+        return {device for _, device in self._added}
+
     def refresh(self) -> bool:
         """Take what is new in the registry; whether there was anything.
 
@@ -264,7 +269,7 @@ class FleetService:
         self._time_at = 0.0
 
     def pump(self) -> bool:
-        """Do what is due; whether the catalogue has new policies."""
+        """Do what is due; whether the catalogue has new policies, or a device has come or gone."""
         now = time.monotonic()
         self._messages.pump(listening=self._link.connected)
         self._publish_root()
@@ -275,8 +280,9 @@ class FleetService:
             return False
         self._refresh_at = now + _REFRESH_SECONDS
         try:
+            before = set(self._keys)
             self._note_devices()
-            return self._policies.refresh()
+            return self._policies.refresh() or before != set(self._keys)
         except RegistryError as error:
             self._counters["fleet_errors"] += 1
             if self._counters["fleet_errors"] == 1:
@@ -295,6 +301,10 @@ class FleetService:
         connections = self._messages.connections
         if connections != self._rooted and self._operator.publish(root_topic(self._fleet), self._chain, retain=True):
             self._rooted = connections
+
+    def has_left(self, device: str) -> bool:
+        """Whether a device was of the registry, and is no more."""
+        return device in self._policies.devices and device not in self._keys
 
     def key(self, device: str) -> bytes | None:
         """The key that an enrolled device knows its watermarks by."""

@@ -26,15 +26,15 @@ from typing import Literal, get_args
 from contract.errors import FuguError, Reason
 from contract.frames import MAX_FRAME_TICKS
 from contract.health import Health, encode_health
-from contract.topics import health_topic, status_topic, symbols_topic, window_topic
+from contract.topics import description_topic, health_topic, status_topic, symbols_topic, window_topic
 from gateway.dphmm.tracking import warm as warm_points
 from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger
 from gateway.service.contradictions import Contradictions, Stopping
+from gateway.service.describing import Describing, digest
 from gateway.service.fleet_service import FleetFiles, FleetService
 from gateway.service.home_assistant import HomeAssistant
 from gateway.service.ingest import (
-    MAX_POINTS_BYTES,
     Acknowledged,
     Birth,
     Connected,
@@ -77,6 +77,8 @@ _SWITCH_SECONDS = 1e-4
 _STUCK_SECONDS = 120.0
 _FAILING_SECONDS = 60.0
 _START_BYTES_PER_SECOND = 20_000_000
+_LARGEST_BYTES = 1 << 16
+"""Of a frame, and of most descriptions; a larger one is said again at every connection."""
 
 
 class UselessError(FuguError):
@@ -155,17 +157,19 @@ class Gateway:
                 symbols_topic(fleet, "+", "+"),
                 window_topic(fleet, "+", "+"),
                 status_topic(fleet, "+"),
+                *Describing.topics(fleet),
                 *(FleetService.topics(fleet) if settings.enrolled else ()),
                 *(HomeAssistant.topics() if settings.home_assistant else ()),
             ),
             durable=True,
-            max_payload=MAX_POINTS_BYTES,
+            max_payload=_LARGEST_BYTES,
             max_in_flight=3 * MAX_IN_FLIGHT,  # watermarks, estimates, and the rest
             will=Will(health_topic(fleet), encode_health(Health(online=False))),
             on_connected=lambda: self._inbox.notify(Connected()),
             on_message=self._delivered,
             on_published=self._answered,
         )
+        self._descriptions = description_topic(fleet, "+", "+").removesuffix("+/+")
         self._worker = threading.Thread(target=self._work, name="gateway-worker")
 
     def start(self) -> None:
@@ -206,6 +210,8 @@ class Gateway:
                 *(fleet, self._link, self._store, catalogue.described if self._settings.home_assistant else None),
                 self.counters,
             )
+            left = (lambda _device: False) if self._enrolled is None else self._enrolled.has_left
+            self._describing = Describing(self._link, catalogue, self.counters, left)
             schedule = self._schedule = self._open_schedule(catalogue)
             self._retention = Retention(
                 *(self._settings.keep, self._store, catalogue, self._recorder),
@@ -320,7 +326,11 @@ class Gateway:
         """The connection's newest problem in words, empty while all is well."""
         return self._link.last_error
 
-    def _delivered(self, topic: str, payload: bytes, _retained: bool) -> None:
+    def _delivered(self, topic: str, payload: bytes, retained: bool) -> None:
+        if topic.startswith(self._descriptions):
+            if not retained:
+                return  # our own, as it is published
+            payload = digest(payload)
         if not self._inbox.deliver(Message(topic, payload)):
             self.counters["not_taken"] += 1
 
@@ -368,6 +378,8 @@ class Gateway:
             self.counters[Reason.OVERSIZED] += oversized
         for event in events:
             if isinstance(event, Message):
+                if self._describing.heard(event.topic, event.payload):
+                    continue
                 if self._enrolled is not None and self._enrolled.heard(event.topic, event.payload):
                     continue
                 if self._told.heard(event.topic, event.payload):
@@ -393,8 +405,10 @@ class Gateway:
                 self._tables.stored(received.device, received.stream)
         if self._enrolled is not None and self._enrolled.pump():
             self._tables.renew()
+            self._describing.renew()
             self._renew_allowances()
             self._told.renew()
+        self._describing.pump()
         self._use_store(self._tables.pump)
         self._use_store(self._contradictions.pump)
         self._use_store(self._told.pump)
@@ -414,6 +428,7 @@ class Gateway:
     def _connected(self) -> None:
         """The broker may have come back without what was retained: it is told again."""
         self._monitor.connected()
+        self._describing.connected()
         begun_anew, self._clients = self._link.clients != self._clients, self._link.clients
         self._contradictions.connected()
         self._told.connected()

@@ -1,0 +1,114 @@
+"""Keeps the descriptions of a fleet's streams at the broker: retained, and those of no stream taken back.
+
+After every connection the broker says what it has. What differs from that of the newest policy in force is published,
+what is of no stream is cleared, whoever has left it there, and what is the same is left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import filterfalse
+
+from contract.descriptions import describe, encode_description
+from contract.errors import FuguError
+from contract.policies import AnyPolicy
+from contract.topics import description_topic, parse_topic
+from gateway.service.policies import Catalogue
+from mqtt_link import Link
+
+__all__ = ["Describing", "digest"]
+
+SETTLED_SECONDS = 1.0
+"""Until the broker has said what it has, after a connection; what comes later is set right then."""
+
+_Stream = tuple[str, str]
+
+
+def digest(payload: bytes) -> bytes:
+    """What stands for a description that the broker has; nothing for one that it has not."""
+    return hashlib.sha256(payload).digest() if payload else b""
+
+
+class Describing:
+    """Used by the gateway's worker.
+
+    Args:
+        counters: counts `descriptions` (messages), also those that clear one.
+        left: whether a device of the catalogue is in the fleet no more.
+    """
+
+    def __init__(self, link: Link, catalogue: Catalogue, counters: Counter[str], left: Callable[[str], bool]) -> None:
+        self._link = link
+        self._catalogue = catalogue
+        self._counters = counters
+        self._left = left
+        self._made: dict[_Stream, tuple[AnyPolicy, bytes]] = {}
+        self._there: dict[_Stream, bytes] = {}
+        self._settled_at: float | None = None
+        self._due = False
+
+    @staticmethod
+    def topics(fleet: str) -> tuple[str, ...]:
+        """What the gateway's connection subscribes to for this."""
+        return (description_topic(fleet, "+", "+"),)
+
+    def connected(self) -> None:
+        """There is a new connection, to a broker that may have forgotten everything."""
+        self._there.clear()
+        self._settled_at, self._due = time.monotonic() + SETTLED_SECONDS, True
+
+    def renew(self) -> None:
+        """The catalogue may have changed."""
+        self._due = True
+
+    def heard(self, topic: str, what: bytes) -> bool:
+        """Take note of the digest of what the broker has on a topic; whether that is one of descriptions."""
+        try:
+            parsed = parse_topic(topic)
+        except FuguError:
+            return False  # whoever else reads it counts it
+        if parsed.kind != "description":
+            return False
+        if parsed.fleet == self._catalogue.fleet and what:
+            self._there[parsed.device, parsed.stream] = what
+            self._due = True
+        return True
+
+    def pump(self) -> None:
+        """Publish and clear what has to be, as far as the connection takes it."""
+        if not self._due or self._settled_at is None or time.monotonic() < self._settled_at or not self._link.connected:
+            return
+        wanted = self._wanted()
+        for stream, payload in wanted.items():
+            if self._there.get(stream) != digest(payload) and not self._publish(stream, payload):
+                return
+        for stream in [stream for stream in self._there if stream not in wanted]:
+            if not self._publish(stream, b""):
+                return
+        self._due = False
+
+    def _wanted(self) -> dict[_Stream, bytes]:
+        """The description of every stream with a policy in force."""
+        found: dict[_Stream, bytes] = {}
+        for device in filterfalse(self._left, self._catalogue.names()):
+            for stream in self._catalogue.streams(device):
+                policy = self._catalogue.newest(device, stream)
+                assert policy is not None
+                made = self._made.get((device, stream))
+                if made is None or made[0] is not policy:
+                    made = self._made[device, stream] = policy, encode_description(describe(policy))
+                found[device, stream] = made[1]
+        return found
+
+    def _publish(self, stream: _Stream, payload: bytes) -> bool:
+        if self._link.publish(description_topic(self._catalogue.fleet, *stream), payload, retain=True) is None:
+            return False
+        if payload:
+            self._there[stream] = digest(payload)
+        else:
+            self._there.pop(stream, None)
+        self._counters["descriptions"] += 1
+        return True
