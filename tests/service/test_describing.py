@@ -1,0 +1,115 @@
+"""Descriptions at a real broker: they appear, follow the policies, vanish with them, and are not said twice."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from contract.descriptions import decode_description, describe, encode_description
+from contract.reports import decode_estimate
+from contract.topics import description_topic
+from gateway.service import Gateway, GatewaySettings
+from mqtt_link import Link
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_service import Device
+from tests.support.scenes import frames, policy, write_policies
+
+
+class Listener:
+    """Whoever comes to a broker: what it has by topic, and how many messages came on each."""
+
+    def __init__(self, broker: Mosquitto, topic: str = "fugu/2/home/description/+/+") -> None:
+        self.newest: dict[str, bytes] = {}
+        self.messages: list[str] = []
+        self.link = Link(broker.broker, client_id="listener", subscriptions=(topic,), on_message=self._heard)
+        self.link.start()
+        wait_until(lambda: self.link.connected)
+
+    def _heard(self, topic: str, payload: bytes, _retained: bool) -> None:
+        self.newest[topic] = payload
+        self.messages.append(topic)
+
+    @property
+    def there(self) -> dict[str, bytes]:
+        """What is not taken back."""
+        return {topic: payload for topic, payload in self.newest.items() if payload}
+
+
+@contextmanager
+def running(broker: Mosquitto, folder: Path) -> Iterator[Gateway]:
+    gateway = Gateway(GatewaySettings("home", broker.broker, folder / "s.sqlite", folder / "policies"))
+    gateway.start()
+    try:
+        yield gateway
+    finally:
+        gateway.stop()
+
+
+@contextmanager
+def listening(broker: Mosquitto) -> Iterator[Listener]:
+    listener = Listener(broker)
+    try:
+        yield listener
+    finally:
+        listener.link.stop()
+
+
+@pytest.mark.long
+def test_descriptions_appear_follow_their_policies_and_vanish_and_what_is_the_same_is_not_said_again(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    heart, ring = policy(1), policy(1, device="ring")
+    topics = {one.device: description_topic("home", one.device, "hr") for one in (heart, ring)}
+    write_policies(tmp_path / "policies", [heart, ring])
+    with listening(broker) as here:
+        here.link.publish(description_topic("home", "gone", "hr"), b"left by somebody", retain=True)
+        with running(broker, tmp_path) as gateway:
+            wait_until(lambda: here.there.keys() == set(topics.values()), "two descriptions, and no third")
+            assert decode_description(here.there[topics["ring"]]) == describe(ring)
+            assert gateway.counters["descriptions"] == 3
+        before = list(here.messages)
+        newer = policy(2, device="ring")
+        write_policies(tmp_path / "policies", [newer])
+        with running(broker, tmp_path) as gateway:
+            wait_until(lambda: here.there[topics["ring"]] == encode_description(describe(newer)), "the newer policy")
+            assert gateway.counters["descriptions"] == 1
+        assert here.messages[len(before) :] == [topics["ring"]]
+        (tmp_path / "policies" / "watch-hr-1.json").unlink()
+        with running(broker, tmp_path) as gateway:
+            wait_until(lambda: here.there.keys() == {topics["ring"]}, "one description")
+            assert gateway.counters["descriptions"] == 1
+            broker.kill()  # which forgets what it had not written down, and is told again
+            (broker.folder / "mosquitto.db").unlink(missing_ok=True)
+            broker.restart()
+            here.newest.clear()
+            wait_until(lambda: here.there.keys() == {topics["ring"]}, "the description at a broker that forgot it")
+
+
+@pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="mosquitto's clients are not installed")
+def test_anybody_s_client_prints_one_flat_object_a_line(broker: Mosquitto, tmp_path: Path) -> None:
+    write_policies(tmp_path / "policies")
+    with running(broker, tmp_path):
+        device = Device(broker)
+        device.say_birth()
+        wait_until(device.answered_after(0))
+        command = ["mosquitto_sub", "-p", str(broker.port), "-t", "fugu/2/home/estimate/+/+", "-C", "1"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as client:
+            made, sent = frames([10] * 200), 0
+            while client.poll() is None:
+                device.send(made[sent : sent + 1])
+                sent += 1
+                wait_until(lambda: not device.outbox or client.poll() is not None)
+            out, _ = client.communicate()
+        device.stop()
+    (line,) = out.decode().splitlines()
+    fields = json.loads(line)
+    assert not any(isinstance(value, dict | list) for value in fields.values())
+    assert fields["state"] in ("level 0", "level 1")
+    assert fields["share_level 0"] + fields["share_level 1"] == pytest.approx(1.0, abs=1e-5)
+    assert decode_estimate(line.encode()).tick == fields["tick"]
