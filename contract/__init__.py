@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from contract.chains import FiniteChains as FiniteChains
     from contract.chains import JointChains as JointChains
     from contract.chains import Shown as Shown
+    from contract.descriptions import Description as Description
+    from contract.descriptions import decode_description as decode_description
+    from contract.descriptions import describe as describe
     from contract.errors import FrameError as FrameError
     from contract.errors import FuguError as FuguError
     from contract.errors import GuaranteeError as GuaranteeError
     from contract.errors import PolicyError as PolicyError
     from contract.errors import TopicError as TopicError
     from contract.frames import Committed as Committed
-    from contract.frames import Estimate as Estimate
     from contract.frames import Status as Status
     from contract.frames import SymbolFrame as SymbolFrame
     from contract.frames import decode_committed as decode_committed
-    from contract.frames import decode_estimate as decode_estimate
     from contract.frames import decode_status as decode_status
     from contract.frames import decode_symbols as decode_symbols
     from contract.guarantee import Adversary as Adversary
@@ -34,10 +35,8 @@ if TYPE_CHECKING:
     from contract.guarantee import Loss as Loss
     from contract.guarantee import check_guarantee as check_guarantee
     from contract.guarantee import loss as loss
-    from contract.measure_frames import MeasureEstimate as MeasureEstimate
     from contract.measure_frames import MeasureFrame as MeasureFrame
     from contract.measure_frames import decode_measure as decode_measure
-    from contract.measure_frames import decode_measure_estimate as decode_measure_estimate
     from contract.measure_policy import MeasurePolicy as MeasurePolicy
     from contract.measure_table import TimedTable as TimedTable
     from contract.measure_table import decode_table as decode_table
@@ -46,7 +45,16 @@ if TYPE_CHECKING:
     from contract.policy import Policy as Policy
     from contract.release_frames import ReleaseFrame as ReleaseFrame
     from contract.release_frames import decode_release as decode_release
+    from contract.reports import Estimate as Estimate
+    from contract.reports import PlaceEstimate as PlaceEstimate
+    from contract.reports import StateEstimate as StateEstimate
+    from contract.reports import ValueEstimate as ValueEstimate
+    from contract.reports import WindowCount as WindowCount
+    from contract.reports import decode_count as decode_count
+    from contract.reports import decode_estimate as decode_estimate
     from contract.topics import Topic as Topic
+    from contract.topics import count_topic as count_topic
+    from contract.topics import description_topic as description_topic
     from contract.topics import estimate_topic as estimate_topic
     from contract.topics import parse_topic as parse_topic
     from contract.topics import release_topic as release_topic
@@ -60,21 +68,28 @@ if TYPE_CHECKING:
 
 _HOME = {
     "chains": ("BinaryChains", "BoundedChains", "ChainClass", "FiniteChains", "JointChains", "Shown"),
+    "descriptions": ("Description", "decode_description", "describe"),
     "errors": ("FrameError", "FuguError", "GuaranteeError", "PolicyError", "TopicError"),
     "frames": (
-        *("Committed", "Estimate", "Status", "SymbolFrame"),
-        *("decode_committed", "decode_estimate", "decode_status", "decode_symbols"),
+        *("Committed", "Status", "SymbolFrame"),
+        *("decode_committed", "decode_status", "decode_symbols"),
     ),
     "guarantee": ("Adversary", "Guarantee", "Loss", "check_guarantee", "loss"),
-    "measure_frames": ("MeasureEstimate", "MeasureFrame", "decode_measure", "decode_measure_estimate"),
+    "measure_frames": ("MeasureFrame", "decode_measure"),
     "measure_policy": ("MeasurePolicy",),
     "measure_table": ("TimedTable", "decode_table"),
     "policies": ("read_policy",),
     "policy": ("Policy",),
     "release_frames": ("ReleaseFrame", "decode_release"),
+    "reports": (
+        *("Estimate", "PlaceEstimate", "StateEstimate", "ValueEstimate", "WindowCount"),
+        *("decode_count", "decode_estimate"),
+    ),
     "noise_table": ("NoiseTable",),
     "topics": (
         "Topic",
+        "count_topic",
+        "description_topic",
         "estimate_topic",
         "parse_topic",
         "release_topic",

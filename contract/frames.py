@@ -14,32 +14,29 @@ from typing import Any
 
 import msgpack
 
-from contract._wire import array, binary, each, fields, identity, integer, kind, length, pack, text
+from contract._wire import array, binary, each, fields, integer, kind, length, pack, text
 from contract.errors import FrameLengthError, FrameRangeError, FrameTypeError, StatusCode, ordered
 
 __all__ = [
     "MAX_FRAME_TICKS",
     "MAX_WINDOW_NAME",
     "Committed",
-    "Estimate",
     "Gap",
     "Status",
     "StreamCommit",
     "StreamStatus",
     "SymbolFrame",
     "decode_committed",
-    "decode_estimate",
     "decode_status",
     "decode_symbols",
     "encode_committed",
-    "encode_estimate",
     "encode_status",
     "encode_symbols",
     "packed_streams",
     "symbol_bits",
 ]
 
-SYMBOLS, COMMITTED, STATUS, ESTIMATE = 1, 2, 3, 4
+SYMBOLS, COMMITTED, STATUS = 1, 2, 3
 MAX_FRAME_TICKS = 4096
 MAX_TICK = 2**53
 """Ticks stay exact in every language's numbers."""
@@ -50,7 +47,6 @@ MAX_TEXT = 200
 MAX_WINDOW_NAME = 32
 MAX_SEQUENCE_NAME = 64 + 1 + MAX_WINDOW_NAME
 """The name of a stream, or of one of its windows' sequences: `{stream}/{window}`."""
-PROBABILITY_SLACK = 1e-3
 _BITS = (1, 2, 4, 8)
 
 
@@ -198,54 +194,6 @@ class Status:
         length(self.streams, 0, MAX_STREAMS, "streams")
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """The gateway's belief about consecutive ticks; post-processing, costs no privacy.
-
-    Attributes:
-        lag: ticks of later symbols that each probability has seen.
-        first: tick of the first row.
-        probabilities: one row a tick, one probability a state.
-        most_likely: the most likely state of each tick, one byte each.
-        current_tick: newest tick the gateway has seen.
-        current: probability of each state at `current_tick`.
-        shift: by how many ticks the rows' numbers are ahead of the wall clock.
-        current_shift: the same of `current_tick`.
-    """
-
-    lag: int
-    first: int
-    probabilities: tuple[tuple[float, ...], ...]
-    most_likely: bytes
-    current_tick: int
-    current: tuple[float, ...]
-    shift: int = 0
-    current_shift: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse values that no message can hold."""
-        integer(self.lag, 0, MAX_FRAME_TICKS, "lag")
-        integer(self.first, 0, MAX_TICK, "first")
-        integer(self.current_tick, 0, MAX_TICK, "current_tick")
-        integer(self.shift, 0, self.first, "shift")
-        integer(self.current_shift, 0, self.current_tick, "current_shift")
-        length(self.probabilities, 0, 2 * MAX_FRAME_TICKS, "probabilities")
-        binary(self.most_likely, len(self.probabilities), len(self.probabilities), "most_likely")
-        for row in (*self.probabilities, self.current):
-            length(row, 2, 255, "probabilities")
-            for value in row:
-                if not isinstance(value, float):
-                    raise FrameTypeError(f"a probability is {kind(value)}, not a float")
-                if not 0.0 <= value <= 1.0 + PROBABILITY_SLACK:
-                    raise FrameRangeError(f"{value} is not a probability")
-            if len(row) != len(self.current):
-                raise FrameLengthError(f"{len(row)} states beside {len(self.current)}")
-            if abs(sum(row) - 1.0) > PROBABILITY_SLACK:
-                raise FrameRangeError(f"probabilities sum to {sum(row)}")
-        if any(state >= len(self.current) for state in self.most_likely):
-            raise FrameRangeError("most_likely names a state that does not exist")
-
-
 # Symbol frames of a stream have one size, whatever the numbers in them: the integers are written in msgpack's widest
 # forms (0xcc, 0xcd, 0xce: 8, 16, 32 bits unsigned, 0xd3: 64 bits signed, 0xc5: byte string of 16-bit length).
 _HEADER = struct.Struct(">BBBIBqBqBqBBBHBHBH")
@@ -354,20 +302,3 @@ def _status_code(word: Any) -> StatusCode:
         return StatusCode(word)
     except ValueError:
         raise FrameRangeError("a status names an unknown code") from None
-
-
-def encode_estimate(message: Estimate) -> bytes:
-    """Bytes of an estimate; probabilities travel as 32-bit floats."""
-    body = [message.lag, message.first, message.probabilities, message.most_likely]
-    return pack(ESTIMATE, [*body, message.current_tick, message.current, message.shift, message.current_shift])
-
-
-def decode_estimate(payload: bytes) -> Estimate:
-    """Parse an estimate.
-
-    Raises:
-        FrameError: the subclass that says what is wrong.
-    """
-    lag, first, rows, most_likely, tick, current, *shifts = fields(payload, ESTIMATE, 8)
-    probabilities = each(rows, lambda row: each(row, identity, "row"), "probabilities")
-    return Estimate(lag, first, probabilities, most_likely, tick, each(current, identity, "current"), *shifts)

@@ -1,4 +1,4 @@
-"""Frames of measured streams: released points (schema 7), and the gateway's estimates of them (schema 9)."""
+"""Frames of measured streams, schema 7: released points."""
 
 from __future__ import annotations
 
@@ -6,25 +6,22 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from contract._wire import binary, each, fields, identity, integer, kind, length, pack
-from contract.errors import FrameLengthError, FrameRangeError, FrameTypeError
-from contract.frames import MAX_FRAME_TICKS, MAX_TICK
+from contract._wire import binary, fields, integer, length
+from contract.errors import FrameLengthError, FrameRangeError
+from contract.frames import MAX_TICK
 
 __all__ = [
     "MAX_MEASURE_TICKS",
-    "MeasureEstimate",
     "MeasureFrame",
     "Point",
     "Released",
     "decode_measure",
-    "decode_measure_estimate",
     "encode_measure",
-    "encode_measure_estimate",
     "pack_released",
     "unpack_released",
 ]
 
-MEASURE, MEASURE_ESTIMATE = 7, 9
+MEASURE = 7
 MAX_MEASURE_TICKS = 1024
 
 Point = tuple[int, ...]
@@ -132,77 +129,3 @@ def decode_measure(payload: bytes) -> MeasureFrame:
 
 def _cell(dimensions: int) -> struct.Struct:
     return struct.Struct(f">I{dimensions}i")
-
-
-@dataclass(frozen=True, slots=True)
-class MeasureEstimate:
-    """The gateway's estimate of a measurement at consecutive ticks, given the points released up to so many after each.
-
-    Attributes:
-        lag: ticks of later points that each row has seen.
-        first: tick of the first row.
-        dimensions: d.
-        means: for each tick the posterior mean, d numbers in the policy's unit.
-        covariances: for each tick the d (d + 1) / 2 entries on and above the diagonal of the posterior covariance, row
-            by row, in the unit squared.
-        protection: for each tick the least number of possible states that any one is hidden among, itself included; 1
-            says that some state is exposed, 0 that nothing was released.
-        log_likelihoods: for each tick the logarithm of the probability of what was released, given all before; 0 if
-            nothing was.
-        shift: by how many ticks the rows' numbers are ahead of the wall clock.
-    """
-
-    lag: int
-    first: int
-    dimensions: int
-    means: tuple[tuple[float, ...], ...]
-    covariances: tuple[tuple[float, ...], ...]
-    protection: tuple[int, ...]
-    log_likelihoods: tuple[float, ...]
-    shift: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse values that no message can hold."""
-        integer(self.lag, 0, MAX_FRAME_TICKS, "lag")
-        integer(self.first, 0, MAX_TICK, "first")
-        integer(self.dimensions, 1, 3, "dimensions")
-        integer(self.shift, 0, self.first, "shift")
-        length(self.means, 1, MAX_MEASURE_TICKS, "means")
-        for name, column in (("covariances", self.covariances), ("protection", self.protection)):
-            length(column, len(self.means), len(self.means), name)
-        length(self.log_likelihoods, len(self.means), len(self.means), "log_likelihoods")
-        entries = self.dimensions * (self.dimensions + 1) // 2
-        for rows, size, name in ((self.means, self.dimensions, "mean"), (self.covariances, entries, "covariance")):
-            for row in rows:
-                length(row, size, size, name)
-                _finite(row, name)
-        for count in self.protection:
-            integer(count, 0, 2**16, "protection")
-        _finite(self.log_likelihoods, "log_likelihood")
-
-
-def encode_measure_estimate(message: MeasureEstimate) -> bytes:
-    """Bytes of an estimate; numbers travel as 32-bit floats."""
-    head = [message.lag, message.first, message.dimensions, message.means, message.covariances]
-    return pack(MEASURE_ESTIMATE, [*head, message.protection, message.log_likelihoods, message.shift])
-
-
-def decode_measure_estimate(payload: bytes) -> MeasureEstimate:
-    """Parse an estimate of a measurement.
-
-    Raises:
-        FrameError: the subclass that says what is wrong.
-    """
-    lag, first, dimensions, means, covariances, protection, likelihoods, shift = fields(payload, MEASURE_ESTIMATE, 8)
-    mean_rows = each(means, lambda row: each(row, identity, "mean"), "means")
-    covariance_rows = each(covariances, lambda row: each(row, identity, "covariance"), "covariances")
-    columns = (each(protection, identity, "protection"), each(likelihoods, identity, "log_likelihoods"))
-    return MeasureEstimate(lag, first, dimensions, mean_rows, covariance_rows, *columns, shift)
-
-
-def _finite(values: tuple[float, ...], name: str) -> None:
-    for value in values:
-        if not isinstance(value, float):
-            raise FrameTypeError(f"{name} is {kind(value)}, not a float")
-        if not abs(value) < 1e30:
-            raise FrameRangeError(f"{name} is {value}")

@@ -15,7 +15,6 @@ from contract.reports import decode_count, decode_estimate
 from contract.topics import Topic, parse_topic
 from contract.window_frames import decode_window
 from mqtt_link.descriptions import Descriptions
-from mqtt_link.estimate_frames import estimate_readings
 from mqtt_link.readings import (
     CountReading,
     DescriptionReading,
@@ -123,8 +122,6 @@ class Decoder:
         return self.descriptions.of(topic.device, topic.stream, version)
 
     def _estimate(self, topic: Topic, payload: bytes) -> list[Reading]:
-        if payload[:1] in (b"\x04", b"\x09"):
-            return [*estimate_readings(topic.device, topic.stream, payload)]
         estimate = decode_estimate(payload)
         return [EstimateReading(topic.device, topic.stream, estimate)] if self._is_new(payload, topic) else []
 

@@ -13,7 +13,6 @@ from contract.descriptions import Description
 from contract.measure_frames import Point
 from contract.release_frames import ReleaseFrame
 from contract.reports import Estimate, WindowCount
-from mqtt_link.estimate_frames import MeasureEstimateReading, TickEstimateReading
 
 __all__ = [
     "CountReading",
@@ -125,13 +124,5 @@ class DescriptionReading(NamedTuple):
 
 
 Reading = (
-    SymbolReading
-    | PointReading
-    | WindowReading
-    | EstimateReading
-    | CountReading
-    | ReleaseReading
-    | DescriptionReading
-    | TickEstimateReading
-    | MeasureEstimateReading
+    SymbolReading | PointReading | WindowReading | EstimateReading | CountReading | ReleaseReading | DescriptionReading
 )

@@ -11,7 +11,6 @@ from contract.instants import instant_text
 from contract.release_frames import ReleaseFrame, release_fields, release_unit
 from contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, report_fields
 from fugu.view.descriptions import description_lines
-from mqtt_link.estimate_frames import MeasureEstimateReading, TickEstimateReading
 from mqtt_link.readings import (
     CountReading,
     DescriptionReading,
@@ -29,10 +28,7 @@ _KINDS: dict[type, str] = {
     SymbolReading: "symbol",
     PointReading: "point",
     WindowReading: "window",
-    TickEstimateReading: "estimate",
-    MeasureEstimateReading: "measurement",
 }
-_Framed = TickEstimateReading | MeasureEstimateReading
 _GUESS = ", no better than a guess"
 
 
@@ -41,7 +37,7 @@ def reading_json(reading: Reading) -> str:
     fields: dict[str, Any]
     if isinstance(reading, ReleaseReading):
         fields = {"kind": "release", **release_fields(reading.release)}
-    elif isinstance(reading, SymbolReading | PointReading | WindowReading | _Framed):
+    elif isinstance(reading, SymbolReading | PointReading | WindowReading):
         fields = {"kind": _KINDS[type(reading)], **reading._asdict()}
     else:
         where = {"device": reading.device, "stream": reading.stream}
@@ -60,8 +56,6 @@ def reading_line(reading: Reading) -> str:
         return "\n".join(map(_printable, description_lines(reading.description)))
     if isinstance(reading, ReleaseReading):
         return _printable(_release_line(reading.release))
-    if isinstance(reading, _Framed):
-        return _framed_line(reading)
     return _printable(f"{_when(reading)}  {reading.device}/{reading.stream}: {_what(reading)}")
 
 
@@ -147,16 +141,6 @@ def _release_line(release: ReleaseFrame) -> str:
     promise = f"epsilon {release.epsilon:g} for {release.audience}, entry {release.entry}"
     end = "" if release.useful else _GUESS
     return f"{_span(release.since, release.time)}  release {release.name}, {of}: {text} {unit}; {promise}{end}"
-
-
-def _framed_line(reading: _Framed) -> str:
-    where = f"{reading.device}/{reading.stream} tick {reading.tick}"
-    if isinstance(reading, TickEstimateReading):
-        probabilities = " ".join(f"{p:.4f}" for p in reading.probabilities)
-        return f"{where}: most likely state {reading.most_likely}, probabilities {probabilities}"
-    later = f", {reading.lag} ticks later" if reading.lag else ""
-    mean, covariance = (" ".join(f"{value:.6g}" for value in row) for row in (reading.mean, reading.covariance))
-    return f"{where}{later}: measurement {mean}, covariance {covariance}"
 
 
 def _percent(share: float) -> str:

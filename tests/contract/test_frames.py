@@ -32,17 +32,15 @@ from contract.frames import (
     StreamStatus,
     SymbolFrame,
     decode_committed,
-    decode_estimate,
     decode_status,
     decode_symbols,
     encode_committed,
-    encode_estimate,
     encode_status,
     encode_symbols,
     symbol_bits,
 )
 from contract.window_frames import WindowFrame, decode_window, encode_window
-from tests.support.example_frames import ESTIMATE, SYMBOL_FRAME
+from tests.support.example_frames import SYMBOL_FRAME
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
 COMMITTED = Committed((StreamCommit("hr", 1000, (Gap(-1, 3), Gap(500, 600))), StreamCommit("power", -1, ())), 2**40 + 5)
@@ -52,7 +50,6 @@ CASES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
     "symbols": (SYMBOL_FRAME, encode_symbols, decode_symbols),
     "committed": (COMMITTED, encode_committed, decode_committed),
     "status": (STATUS, encode_status, decode_status),
-    "estimate": (ESTIMATE, encode_estimate, decode_estimate),
     "window": (WINDOW, encode_window, decode_window),
 }
 
@@ -155,22 +152,6 @@ def test_a_wrong_symbol_frame_says_what_is_wrong(value: Any, error: type[FrameEr
         (decode_status, body(3, [True, "0.1", 0, [[1]], []]), FrameRangeError, "a status names an unknown code"),
         (decode_status, body(3, [True, "0.1", 0, ["clock", "link"], []]), FrameRangeError, "codes are not in order"),
         (decode_status, body(3, [True, "0.1", 0, ["clock", "clock"], []]), FrameRangeError, "or one is there twice"),
-        (decode_estimate, body(4, [0, 0, [[0.5, 0.6]], b"\0", 0, [0.5, 0.5], 0, 0]), FrameRangeError, "sum to 1.1"),
-        (
-            decode_estimate,
-            body(4, [0, 0, [[0.5, -0.5]], b"\0", 0, [0.5, 0.5], 0, 0]),
-            FrameRangeError,
-            "not a probability",
-        ),
-        (decode_estimate, body(4, [0, 0, [[1]], b"\0", 0, [0.5, 0.5], 0, 0]), FrameLengthError, "has length 1"),
-        (
-            decode_estimate,
-            body(4, [0, 0, [[1, 0]], b"\0", 0, [0.5, 0.5], 0, 0]),
-            FrameTypeError,
-            "a probability is int",
-        ),
-        (decode_estimate, body(4, [0, 0, [[0.5, 0.5]], b"\2", 0, [0.5, 0.5], 0, 0]), FrameRangeError, "does not exist"),
-        (decode_estimate, body(4, [0, 0, [], b"", 0, [0.2, 0.3, 0.5], 0, 0]), None, ""),
         (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 5]), FrameLengthError, "message has 8 fields, not 9"),
         (decode_window, body(5, [1, -1, "w", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "shift -1"),
         (

@@ -1,11 +1,10 @@
-"""Frames of released points, and estimates of them: fixed bytes, one size, and an error for all that can be wrong."""
+"""Frames of released points: fixed bytes, one size, and an error for all that can be wrong."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import struct
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +22,20 @@ from contract.errors import (
     TrailingBytesError,
     UnknownSchemaError,
 )
-from contract.frames import MAX_FRAME_TICKS, MAX_TICK
+from contract.frames import MAX_TICK
 from contract.measure_frames import (
     MAX_MEASURE_TICKS,
     MEASURE,
-    MEASURE_ESTIMATE,
-    MeasureEstimate,
     MeasureFrame,
     Released,
     decode_measure,
-    decode_measure_estimate,
     encode_measure,
-    encode_measure_estimate,
     pack_released,
     unpack_released,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
 FRAME = MeasureFrame(7, 99, 104, 2, (Released(0, (3, -1)), Released(5, (0, 0)), Released(12, (-70_000, 2))), 1, 64)
-ESTIMATE = MeasureEstimate(
-    8, 104, 2, ((1.5, -2.25), (0.5, 0.0)), ((1.0, -0.5, 2.0), (0.25, 0.0, 0.25)), (4, 0), (-2.5, 0.0), 64
-)
 POINT = st.integers(-(2**31), 2**31 - 1)
 
 
@@ -61,31 +53,6 @@ def measure_frames(draw: st.DrawFn) -> MeasureFrame:
     return MeasureFrame(draw(st.integers(1, 2**32 - 1)), previous, first, dimensions, released, padding, shift)
 
 
-@st.composite
-def estimates(draw: st.DrawFn) -> MeasureEstimate:
-    """Any estimate whose numbers have 32 bits."""
-    dimensions, ticks = draw(st.integers(1, 3)), draw(st.integers(1, 5))
-    number = st.floats(-(2.0**60), 2.0**60, width=32)
-
-    def rows(size: int) -> tuple[tuple[float, ...], ...]:
-        return tuple(draw(st.lists(st.tuples(*[number] * size), min_size=ticks, max_size=ticks)))
-
-    protection = tuple(draw(st.lists(st.integers(0, 2**16), min_size=ticks, max_size=ticks)))
-    entries = dimensions * (dimensions + 1) // 2
-    (likelihoods,) = zip(*rows(1), strict=True)
-    first = draw(st.integers(0, MAX_TICK))
-    return MeasureEstimate(
-        draw(st.integers(0, MAX_FRAME_TICKS)),
-        first,
-        dimensions,
-        rows(dimensions),
-        rows(entries),
-        protection,
-        likelihoods,
-        draw(st.integers(0, first)),
-    )
-
-
 def cells(*ticks: tuple[int, ...]) -> bytes:
     """The bytes of ticks, table and point each."""
     return b"".join(struct.pack(f">I{len(tick) - 1}i", *tick) for tick in ticks)
@@ -100,12 +67,6 @@ def payload(**changes: Any) -> bytes:
     fields = {"version": 7, "shift": 64, "previous": 99, "first": 104, "dimensions": 2, "count": 3, "body": body}
     fields |= changes
     return bytes([MEASURE]) + msgpack.packb(list(fields.values()))
-
-
-def estimate_payload(**changes: Any) -> bytes:
-    """An estimate with some fields replaced by anything."""
-    fields = dict(zip(MeasureEstimate.__slots__, astuple(ESTIMATE), strict=True)) | changes
-    return bytes([MEASURE_ESTIMATE]) + msgpack.packb(list(fields.values()))
 
 
 # Points
@@ -142,17 +103,14 @@ def test_the_size_depends_on_the_ticks_and_nothing_else(frame: MeasureFrame) -> 
 
 
 def test_every_truncation_and_every_extension_is_refused() -> None:
-    for whole, decode, schema in (
-        (encode_measure(FRAME), decode_measure, MEASURE),
-        (encode_measure_estimate(ESTIMATE), decode_measure_estimate, MEASURE_ESTIMATE),
-    ):
-        for length in range(len(whole)):
-            with pytest.raises(MalformedFrameError):
-                decode(whole[:length])
-        with pytest.raises(TrailingBytesError):
-            decode(whole + b"\0")
-        with pytest.raises(UnknownSchemaError, match=f"schema 1, expected {schema}"):
-            decode(b"\1" + whole[1:])
+    whole = encode_measure(FRAME)
+    for length in range(len(whole)):
+        with pytest.raises(MalformedFrameError):
+            decode_measure(whole[:length])
+    with pytest.raises(TrailingBytesError):
+        decode_measure(whole + b"\0")
+    with pytest.raises(UnknownSchemaError, match=f"schema 1, expected {MEASURE}"):
+        decode_measure(b"\1" + whole[1:])
 
 
 @pytest.mark.parametrize(
@@ -224,69 +182,5 @@ def test_a_flipped_bit_is_another_frame_or_an_error(bit: int) -> None:
 
 @given(st.binary(max_size=200))
 def test_bytes_without_sense_are_refused(noise: bytes) -> None:
-    for schema, decode in ((MEASURE, decode_measure), (MEASURE_ESTIMATE, decode_measure_estimate)):
-        with pytest.raises(FrameError):
-            decode(bytes([schema]) + noise)
-
-
-# Estimates
-
-
-def test_the_bytes_of_an_estimate_are_fixed() -> None:
-    golden = bytes.fromhex((GOLDEN / "measure_estimate.hex").read_text())
-    assert encode_measure_estimate(ESTIMATE) == golden
-    assert decode_measure_estimate(golden) == ESTIMATE
-    assert golden[0] == 9
-
-
-@given(estimates())
-def test_an_estimate_comes_back(message: MeasureEstimate) -> None:
-    assert decode_measure_estimate(encode_measure_estimate(message)) == message
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "text"),
-    [
-        ({"first": -1}, FrameRangeError, "first"),
-        ({"lag": -1}, FrameRangeError, "lag"),
-        ({"lag": MAX_FRAME_TICKS + 1}, FrameRangeError, "lag"),
-        ({"lag": None}, FrameTypeError, "lag"),
-        ({"first": 1.0}, FrameTypeError, "first is float"),
-        ({"dimensions": 0}, FrameRangeError, "dimensions"),
-        ({"dimensions": 3}, FrameLengthError, "mean has length 2, not 3"),
-        ({"means": []}, FrameLengthError, "means has length 0"),
-        ({"means": [[0.0, 0.0]]}, FrameLengthError, "covariances has length 2, not 1"),
-        ({"means": [[0.0, 0.0], [0.0]]}, FrameLengthError, "mean has length 1, not 2"),
-        ({"means": [[0.0, 0.0], [0.0, 1]]}, FrameTypeError, "mean is int, not a float"),
-        ({"means": [[0.0, 0.0], 5]}, FrameTypeError, "mean is int, not an array"),
-        ({"means": {"a": 1}}, FrameTypeError, "means is dict"),
-        ({"means": [[0.0, 0.0], [0.0, math.nan]]}, FrameRangeError, "mean is nan"),
-        ({"means": [[0.0, 0.0], [0.0, math.inf]]}, FrameRangeError, "mean is inf"),
-        ({"covariances": [[1.0, 0.0, 1.0], [1.0, 0.0]]}, FrameLengthError, "covariance has length 2, not 3"),
-        ({"covariances": [[1.0, 0.0, 1.0], [1.0, 0.0, 1e31]]}, FrameRangeError, "covariance is 1e"),
-        ({"covariances": [[1.0, 0.0, 1.0]]}, FrameLengthError, "covariances has length 1, not 2"),
-        ({"protection": [1]}, FrameLengthError, "protection has length 1, not 2"),
-        ({"protection": [1, -1]}, FrameRangeError, "protection -1"),
-        ({"protection": [1, 2**16 + 1]}, FrameRangeError, "protection 65537"),
-        ({"protection": [1, True]}, FrameTypeError, "protection is bool"),
-        ({"protection": [1, 1.0]}, FrameTypeError, "protection is float"),
-        ({"log_likelihoods": [0.0]}, FrameLengthError, "log_likelihoods has length 1, not 2"),
-        ({"log_likelihoods": [0.0, 0]}, FrameTypeError, "log_likelihood is int"),
-        ({"log_likelihoods": [0.0, -math.inf]}, FrameRangeError, "log_likelihood is -inf"),
-        ({"more": 1}, FrameLengthError, "message has 9 fields, not 8"),
-        ({"shift": 105}, FrameRangeError, "shift 105"),
-    ],
-)
-def test_a_wrong_field_of_an_estimate_is_refused_by_name(
-    changes: dict[str, Any], error: type[FrameError], text: str
-) -> None:
-    with pytest.raises(error, match=text):
-        decode_measure_estimate(estimate_payload(**changes))
-
-
-@given(st.integers(0, 8 * len(encode_measure_estimate(ESTIMATE)) - 1))
-def test_a_flipped_bit_of_an_estimate_crashes_nothing(bit: int) -> None:
-    flipped = bytearray(encode_measure_estimate(ESTIMATE))
-    flipped[bit // 8] ^= 1 << bit % 8
-    with contextlib.suppress(FrameError):
-        decode_measure_estimate(bytes(flipped))
+    with pytest.raises(FrameError):
+        decode_measure(bytes([MEASURE]) + noise)

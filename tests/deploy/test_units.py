@@ -106,14 +106,14 @@ def test_the_command_of_the_gateway_s_unit_serves_a_device_for_a_subscriber(flee
             for reading in readings:
                 kinds.add(type(reading).__name__)
                 assert reading.device == "wrist"  # type: ignore[union-attr]
-                if kinds >= {"SymbolReading", "TickEstimateReading"} or kinds >= {"SymbolReading", "EstimateReading"}:
+                if kinds >= {"SymbolReading", "EstimateReading"}:
                     break
         agent.terminate()
         assert agent.wait(PATIENCE) == 0  # an orderly stop waits until the gateway has everything
         gateway.terminate()
         assert gateway.wait(PATIENCE) == 0
         log.close()
-        assert kinds <= {"SymbolReading", "EstimateReading", "TickEstimateReading"}, (tmp_path / "log").read_text()
+        assert kinds <= {"SymbolReading", "EstimateReading"}, (tmp_path / "log").read_text()
         assert (tmp_path / "state" / "store.sqlite").exists()
         assert "denied" not in (broker.folder / "mosquitto.log").read_text().lower()
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from contract.frames import Estimate, SymbolFrame
+from contract.frames import SymbolFrame
 from contract.release_frames import ReleaseFrame
 from contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount
 
 SYMBOL_FRAME = SymbolFrame(7, 99, 104, bytes([0, 1, 3, 1, 2]), 2, bits=2, shift=64)
-ESTIMATE = Estimate(8, 96, ((0.25, 0.75), (0.5, 0.5)), bytes([1, 0]), 105, (0.125, 0.875), 64, 65)
 RELEASE_FRAME = ReleaseFrame(
     name="active",
     stream="hr",

@@ -10,17 +10,17 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 
-from contract import reports
 from contract.descriptions import decode_description
 from contract.envelope import decode_envelope, decode_roots
 from contract.errors import FrameError, FuguError, TrustError
 from contract.fleet_frames import decode_policy_status
-from contract.frames import decode_committed, decode_estimate, decode_status, decode_symbols
+from contract.frames import decode_committed, decode_status, decode_symbols
 from contract.health import decode_health
 from contract.measure_check import check_noise
-from contract.measure_frames import decode_measure, decode_measure_estimate
+from contract.measure_frames import decode_measure
 from contract.measure_table import decode_table
 from contract.release_frames import decode_release
+from contract.reports import decode_count, decode_estimate
 from contract.trust import Trust
 from contract.window_frames import decode_window
 from tests.support.measured import measure_policy
@@ -31,19 +31,17 @@ DECODERS: tuple[Callable[[bytes], object], ...] = (
     decode_symbols,
     decode_committed,
     decode_status,
-    decode_estimate,
     decode_window,
     decode_release,
     decode_measure,
     decode_table,
-    decode_measure_estimate,
     decode_envelope,
     decode_policy_status,
     decode_roots,
     decode_health,
     decode_description,
-    reports.decode_estimate,
-    reports.decode_count,
+    decode_estimate,
+    decode_count,
 )
 """Of all payloads; tests/fuzz looks whether one is missing."""
 KEYS = Keys()

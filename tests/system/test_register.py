@@ -9,19 +9,33 @@ from pathlib import Path
 import pytest
 from paho.mqtt.client import topic_matches_sub
 
+from contract.descriptions import decode_description
 from contract.envelope import decode_envelope, decode_roots
-from contract.errors import FrameError
+from contract.errors import FrameError, FrameTypeError
 from contract.fleet_frames import decode_policy_status
-from contract.frames import decode_committed, decode_estimate, decode_status, decode_symbols
+from contract.frames import decode_committed, decode_status, decode_symbols
 from contract.health import decode_health
-from contract.measure_frames import decode_measure, decode_measure_estimate
+from contract.measure_frames import decode_measure
 from contract.release_frames import decode_release
+from contract.reports import Estimate, StateEstimate, ValueEstimate, decode_count, decode_estimate
 from contract.topics import Kind, parse_topic
 from contract.window_frames import decode_window
 from gateway.deployment.accounts import Account, access_list
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.register import messages, observables, rows
 from tests.support.whole_fleet import Everything, WholeFleet
+
+
+def reports(kind: type[Estimate]) -> Callable[[bytes], object]:
+    """Parses estimates of one kind only."""
+
+    def decode(payload: bytes) -> object:
+        if not isinstance(found := decode_estimate(payload), kind):
+            raise FrameTypeError("another estimate")
+        return found
+
+    return decode
+
 
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "SymbolFrame": decode_symbols,
@@ -31,8 +45,10 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "PolicyStatus": decode_policy_status,
     "Committed": decode_committed,
     "Envelope": decode_envelope,
-    "Estimate": decode_estimate,
-    "MeasureEstimate": decode_measure_estimate,
+    "StateEstimate": reports(StateEstimate),
+    "ValueEstimate": reports(ValueEstimate),
+    "WindowCount": decode_count,
+    "Description": decode_description,
     "ReleaseFrame": decode_release,
     "Health": decode_health,
 }
@@ -92,7 +108,7 @@ def test_readers_are_those_of_the_access_list() -> None:
 
 def test_what_running_programs_publish_is_what_the_register_names(broker: Mosquitto, tmp_path: Path) -> None:
     """Gateway, operator and an enrolled device with symbols, windows and points: every row is somebody's message."""
-    named = {row.kind for row in rows()} - {"description", "count"}
+    named = {row.kind for row in rows()}
     with WholeFleet(broker, tmp_path, [("0", "c0"), ("1", "c1"), ("0", "c1")]) as fleet:
         wait_until(lambda: fleet.heard.kinds() >= named - {"stop"}, "a message of every topic but one")
         wait_until(lambda: messages_seen(fleet.heard) >= set(DECODERS), "every message")
