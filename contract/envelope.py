@@ -37,8 +37,8 @@ MAX_SIGNATURES = 16
 MAX_ROOTS = 256
 _DOMAIN = b"fugu-edge/2/"
 _KEY_BYTES = 32
-_SIGNATURE_BYTES = 64
-_NAME_BYTES = 16
+SIGNATURE_BYTES = 64
+KEY_NAME_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Signature:
 
     def __post_init__(self) -> None:
         """Refuse other lengths."""
-        binary(self.key, _NAME_BYTES, _NAME_BYTES, "key")
-        binary(self.signature, _SIGNATURE_BYTES, _SIGNATURE_BYTES, "signature")
+        binary(self.key, KEY_NAME_BYTES, KEY_NAME_BYTES, "key")
+        binary(self.signature, SIGNATURE_BYTES, SIGNATURE_BYTES, "signature")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def sign(kind: Kind, payload: bytes, keys: Iterable[Ed25519PrivateKey]) -> Envel
 def key_name(public: bytes) -> bytes:
     """The name of a public key of 32 bytes."""
     binary(public, _KEY_BYTES, _KEY_BYTES, "public key")
-    return hashlib.sha256(public).digest()[:_NAME_BYTES]
+    return hashlib.sha256(public).digest()[:KEY_NAME_BYTES]
 
 
 def encode_envelope(envelope: Envelope) -> bytes:

@@ -12,6 +12,7 @@ __all__ = ["PolicyStatus", "decode_policy_status", "encode_policy_status"]
 
 POLICY_STATUS = 11
 JUDGED_BYTES = 8
+MAX_REASON = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class PolicyStatus:
         """Refuse values that no message can hold."""
         integer(self.version, 0, 2**32 - 1, "version")
         binary(self.judged, 0, JUDGED_BYTES, "judged")
-        text(self.reason, 0, 32, "reason")
+        text(self.reason, 0, MAX_REASON, "reason")
         text(self.detail, 0, MAX_TEXT, "detail")
         integer(self.refused, 0, 2**53, "refused")
         if not isinstance(self.stale, bool):

@@ -47,7 +47,7 @@ MAX_TEXT = 200
 MAX_WINDOW_NAME = 32
 MAX_SEQUENCE_NAME = 64 + 1 + MAX_WINDOW_NAME
 """The name of a stream, or of one of its windows' sequences: `{stream}/{window}`."""
-_BITS = (1, 2, 4, 8)
+SYMBOL_BITS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class SymbolFrame:
         integer(self.first, 0, MAX_TICK, "first")
         binary(self.symbols, 1, MAX_FRAME_TICKS, "symbols")
         integer(self.padding, 0, MAX_FRAME_TICKS - len(self.symbols), "padding")
-        if self.bits not in _BITS:
+        if self.bits not in SYMBOL_BITS:
             raise FrameRangeError(f"bits {self.bits} is not 1, 2, 4 or 8")
         if self.symbols and max(self.symbols) >> self.bits:
             raise FrameRangeError(f"symbol {max(self.symbols)} does not fit into {self.bits} bits")
@@ -201,7 +201,7 @@ _HEADER = struct.Struct(">BBBIBqBqBqBBBHBHBH")
 
 def symbol_bits(symbols: int) -> int:
     """The bits that a symbol takes in the frames of a table with so many symbols: the fewest that hold them all."""
-    return next(bits for bits in _BITS if symbols <= 1 << bits)
+    return next(bits for bits in SYMBOL_BITS if symbols <= 1 << bits)
 
 
 @cache
@@ -238,7 +238,7 @@ def decode_symbols(payload: bytes) -> SymbolFrame:
     """
     version, shift, previous, first, bits, count, padding, packed = fields(payload, SYMBOLS, 8)
     integer(bits, 1, 8, "bits")
-    if bits not in _BITS:
+    if bits not in SYMBOL_BITS:
         raise FrameRangeError(f"bits {bits} is not 1, 2, 4 or 8")
     integer(count, 1, MAX_FRAME_TICKS, "count")
     integer(padding, 0, MAX_FRAME_TICKS - count, "padding")

@@ -19,9 +19,9 @@ __all__ = ["MAX_HEALTH_BYTES", "MAX_NAMES", "AlarmCode", "Health", "HealthAlarm"
 
 MAX_NAMES = 8
 MAX_HEALTH_BYTES = 1 << 15
-_MAX_COUNT = 2**53
-_MAX_NAME = 200
-_MAX_ADVICE = 300
+MAX_COUNT = 2**53
+MAX_NAME = 200
+MAX_ADVICE = 300
 
 
 class AlarmCode(StrEnum):
@@ -73,13 +73,13 @@ class HealthAlarm:
 
     def __post_init__(self) -> None:
         """Refuse values that no message can hold."""
-        integer(self.since, 0, _MAX_COUNT, "since")
-        integer(self.count, 0, _MAX_COUNT, "count")
-        integer(self.others, 0, _MAX_COUNT, "others")
+        integer(self.since, 0, MAX_COUNT, "since")
+        integer(self.count, 0, MAX_COUNT, "count")
+        integer(self.others, 0, MAX_COUNT, "others")
         length(self.names, 0, MAX_NAMES, "names")
         for name in self.names:
-            text(name, 0, _MAX_NAME, "name")
-        text(self.advice, 0, _MAX_ADVICE, "advice")
+            text(name, 0, MAX_NAME, "name")
+        text(self.advice, 0, MAX_ADVICE, "advice")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Health:
         if not isinstance(self.online, bool):
             raise FrameTypeError("online is not a boolean")
         for name in ("time", "since", "devices", "heard", "frames", "refused"):
-            integer(getattr(self, name), 0, _MAX_COUNT, name)
+            integer(getattr(self, name), 0, MAX_COUNT, name)
         codes = [alarm.code for alarm in self.alarms]
         if codes != sorted(set(codes), key=list(AlarmCode).index):
             raise FrameRangeError("alarms are not in their order, or one is there twice")

@@ -43,7 +43,7 @@ COORDINATE_LIMIT = 1 << 16
 MOST_HELD = 32
 """Tables that a device holds beside those of its policy."""
 MOST_VERTICES = 256
-_MOST_RATIO = 1 << 64
+MOST_RATIO = 1 << 64
 _MOST_SHELLS = 1 << 12
 """Of a draw, on average: each costs a device some microseconds."""
 
@@ -89,7 +89,7 @@ class StaircaseNoise:
         length(self.noise.vertices, 2, MOST_VERTICES, "vertices")
         if any(low > high for low, high in zip(self.low, self.high, strict=True)):
             raise FrameRangeError("the box is empty")
-        if self.noise.ratio.denominator > _MOST_RATIO:
+        if self.noise.ratio.denominator > MOST_RATIO:
             raise FrameRangeError("the ratio of the staircase has too many digits")
         if (1 - self.noise.ratio) * _MOST_SHELLS < 1:
             raise FrameRangeError(f"the ratio of the staircase is within 1/{_MOST_SHELLS} of 1: draws would take long")
@@ -201,7 +201,7 @@ def _staircase(body: Any) -> StaircaseNoise:
     kept, vertices, p, r, low, high = fixed(body, 6, "staircase")
     corners = each(vertices, _point, "vertices")
     length(corners, 2, MOST_VERTICES, "vertices")
-    integer(r, 2, _MOST_RATIO, "denominator")
+    integer(r, 2, MOST_RATIO, "denominator")
     integer(p, 1, r - 1, "numerator")
     return StaircaseNoise(_set(kept, "kept"), Staircase(corners, Fraction(p, r)), _point(low), _point(high))
 

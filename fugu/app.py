@@ -47,6 +47,10 @@ COMMANDS = {
         "fugu.app:subscribe",
         "Print private readings of a fleet, symbols, estimates and releases, as they arrive.",
     ),
+    "asyncapi": (
+        "fugu.commands.asyncapi:asyncapi",
+        "Print the protocol as an AsyncAPI 3 document: every topic, and what its messages hold.",
+    ),
     "demo": (
         "fugu.commands.demo:demo",
         "Show the whole system on three recordings of sleeping hearts: real processes, real MQTT, on this machine.",

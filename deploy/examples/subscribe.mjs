@@ -88,7 +88,12 @@ client.on("connect", () => client.subscribe(channels.map(({ filter }) => filter)
 client.on("message", (topic, payload) => {
   const channel = channels.find(({ form }) => form.test(topic));
   if (!channel || payload.length === 0) return;
-  for (const line of shown(channel.form.exec(topic).groups, decoded(channel.messages, payload))) console.log(topic, line);
+  try {
+    const lines = shown(channel.form.exec(topic).groups ?? {}, decoded(channel.messages, payload));
+    for (const line of lines) console.log(topic, line);
+  } catch (error) {
+    console.error(`${topic}: none of its messages (${error.name})`);
+  }
 });
 client.on("error", (error) => {
   console.error(error.message);

@@ -80,6 +80,7 @@ def test_other_commands_load_numbers_only_to_compute(words: tuple[str, ...]) -> 
         "deploy device",
         "deploy gateway",
         "subscribe",
+        "asyncapi",
         "demo",
         "demo-location",
         "agent run",
@@ -96,7 +97,7 @@ def test_the_list_of_commands_is_complete(fugu: Fugu) -> None:
     done = fugu("--help")
     for group in (
         *("model", "plan", "loss", "policy", "gateway", "release", "ledger", "fleet", "deploy"),
-        *("agent", "subscribe", "demo", "demo-location"),
+        *("agent", "subscribe", "asyncapi", "demo", "demo-location"),
     ):
         assert f"\n  {group} " in done.out
 

@@ -1,0 +1,206 @@
+"""The AsyncAPI document says what the code does: its topics, its readers, its fields, their types and ranges."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from jsonschema import Draft7Validator
+
+from contract.asyncapi import asyncapi_document, asyncapi_json
+from contract.descriptions import describe, encode_description
+from contract.envelope import Envelope, Signature, decode_envelope, decode_roots, encode_envelope, encode_roots
+from contract.errors import FrameError
+from contract.fleet_frames import PolicyStatus, decode_policy_status, encode_policy_status
+from contract.frames import decode_committed, decode_status, decode_symbols
+from contract.health import AlarmCode, Health, HealthAlarm, encode_health
+from contract.measure_frames import decode_measure
+from contract.measure_table import decode_table
+from contract.noise_table import NoiseTable
+from contract.topics import Kind, parse_topic
+from contract.window_frames import decode_window
+from contract.windows import Window
+from tests.support.asyncapi import DOCUMENT, follow, named, payload, plain, values
+from tests.support.measured import measure_policy
+from tests.support.register import NAMES, rows
+from tests.support.scenes import BOUNDED, TERNARY, policy
+
+ROOT = Path(__file__).parents[2]
+FRAMES = ROOT / "tests" / "golden" / "frames"
+REPORTS = ROOT / "tests" / "golden" / "reports"
+ENVELOPE = encode_envelope(Envelope("policy", b"{}", (Signature(b"k" * 16, b"s" * 64),)))
+
+
+def golden(name: str) -> bytes:
+    return bytes.fromhex((FRAMES / f"{name}.hex").read_text())
+
+
+PACKED: list[tuple[str, bytes, Callable[[bytes], Any]]] = [
+    ("SymbolFrame", golden("symbols"), decode_symbols),
+    ("MeasureFrame", golden("measure"), decode_measure),
+    ("WindowFrame", golden("window"), decode_window),
+    ("Status", golden("status"), decode_status),
+    ("Committed", golden("committed"), decode_committed),
+    ("Committed", golden("committed_tagged"), decode_committed),
+    ("TimedTable", golden("table"), decode_table),
+    ("TimedTable", golden("table_staircase"), decode_table),
+    ("Envelope", ENVELOPE, decode_envelope),
+    (
+        "PolicyStatus",
+        encode_policy_status(PolicyStatus(3, b"12345678", "pinned", "no", 2, False)),
+        decode_policy_status,
+    ),
+    ("Roots", encode_roots([ENVELOPE]), decode_roots),
+]
+WINDOW = Window(name="high", length=20, stride=20, states=("level 1",), scale="200")
+HEALTH = Health(True, 20, 10, 5, 4, 100, 7, (HealthAlarm(AlarmCode.SILENT, 5, 2, ("watch",), 3, "look"),))
+PLAIN: list[tuple[str, bytes]] = [
+    ("Health", encode_health(HEALTH)),
+    ("Health", encode_health(Health(online=False))),
+    *(("StateEstimate", REPORTS / "state_estimate.json"), ("PlaceEstimate", REPORTS / "place_estimate.json")),
+    *(("ValueEstimate", REPORTS / "value_estimate.json"), ("ValueEstimate", REPORTS / "vector_estimate.json")),
+    *(("WindowCount", REPORTS / "count.json"), ("WindowCount", REPORTS / "histogram.json")),
+    ("ReleaseFrame", REPORTS / "release.json"),
+    ("Description", encode_description(describe(policy()))),
+    ("Description", encode_description(describe(policy(3, table=TERNARY, chains=BOUNDED, windows=(WINDOW,))))),
+    ("Description", encode_description(describe(measure_policy(3)))),
+]
+INSIDE = {
+    *(("SymbolFrame", "padding"), ("MeasureFrame", "count"), ("WindowFrame", "observed"), ("TimedTable", "until")),
+    ("Envelope", "payload"),
+}
+"""Fields whose range or length depends on others: the document says the widest."""
+
+
+def text(message: bytes | Path) -> bytes:
+    return message.read_bytes() if isinstance(message, Path) else message
+
+
+@pytest.mark.parametrize("shipped", ["contract/asyncapi.json", "docs/asyncapi.json"])
+def test_what_is_shipped_is_what_the_code_says(shipped: str) -> None:
+    """To make it anew: fugu asyncapi > contract/asyncapi.json"""
+    assert (ROOT / shipped).read_text() == asyncapi_json()
+
+
+def test_every_topic_of_the_code_is_a_channel_and_every_channel_a_topic() -> None:
+    assert set(DOCUMENT["channels"]) == set(typing.get_args(Kind))
+    for kind, channel in DOCUMENT["channels"].items():
+        assert set(channel["parameters"]) <= set(NAMES)
+        assert parse_topic(channel["address"].format(**NAMES)).kind == kind
+    operations = DOCUMENT["operations"].values()
+    assert sorted(one["channel"]["$ref"] for one in operations) == sorted(
+        f"#/channels/{k}" for k in DOCUMENT["channels"]
+    )
+
+
+def test_channels_messages_and_readers_are_those_of_the_register() -> None:
+    known = {"Envelope" if name == "Roots" else name for name in DOCUMENT["components"]["messages"]}
+    for kind, channel in DOCUMENT["channels"].items():
+        ours = [row for row in rows() if row.kind == kind]
+        assert {row.topic for row in ours} == {channel["address"].format(**NAMES)}
+        assert {row.readers for row in ours} == {frozenset(channel["x-fugu-readers"])}
+        messages = {message for row in ours for message in row.messages} & known
+        assert messages == {"Envelope" if name == "Roots" else name for name in channel["messages"]}, kind
+
+
+def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
+    def references(node: Any) -> Iterator[dict[str, Any]]:
+        if isinstance(node, dict):
+            if "$ref" in node:
+                yield node
+            for value in node.values():
+                yield from references(value)
+        elif isinstance(node, list):
+            for value in node:
+                yield from references(value)
+
+    for reference in references(asyncapi_document()):
+        assert isinstance(follow(reference), dict)
+    for schema in DOCUMENT["components"]["schemas"].values():
+        Draft7Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize(("name", "message", "decode"), PACKED, ids=[name for name, *_ in PACKED])
+def test_messages_are_as_their_layouts_say(name: str, message: bytes, decode: Callable[[bytes], Any]) -> None:
+    found = values(message)
+    validator = Draft7Validator(payload(name))
+    assert [error.message for error in validator.iter_errors(plain(found))] == []
+    for index, item in enumerate(payload(name)["items"][1]["items"]):
+        changed = [found[0], [*found[1][:index], {"other": "type"}, *found[1][index + 1 :]]]
+        assert not validator.is_valid(plain(changed)), item["title"]
+        with pytest.raises(FrameError):
+            decode(bytes([found[0]]) + msgpack.packb(changed[1]))
+
+
+@pytest.mark.parametrize(("name", "message", "decode"), PACKED, ids=[name for name, *_ in PACKED])
+def test_ranges_and_lengths_are_those_that_a_receiver_checks(
+    name: str, message: bytes, decode: Callable[[bytes], Any]
+) -> None:
+    number, fields = values(message)
+
+    def refusal(index: int, value: Any) -> str:
+        try:
+            decode(bytes([number]) + msgpack.packb([*fields[:index], value, *fields[index + 1 :]]))
+        except FrameError as error:
+            return str(error)
+        return ""
+
+    for index, item in enumerate(payload(name)["items"][1]["items"]):
+        inside = (name, item["title"]) in INSIDE
+        low, high = item.get("minimum"), item.get("maximum")
+        if low is not None and high is not None:
+            for beyond in (low - 1, high + 1):
+                if -(2**63) <= beyond < 2**64:
+                    said = refusal(index, beyond)
+                    assert said, f"{item['title']} {beyond}"
+                    assert inside or f"is not in {low}..{high}" in said
+            for within in (low, high):
+                assert f"{within} is not in" not in refusal(index, within) or inside
+        elif item.get("type") == "string" and "maxLength" in item and "x-fugu-packed" not in item:
+            unit: Any = b"x" if item.get("format") == "binary" else "x"
+            most = item["maxLength"]
+            said = refusal(index, unit * (most + 1))
+            assert f"has length {most + 1}" in said or (inside and said), item["title"]
+            assert "has length" not in refusal(index, unit * most)
+
+
+@pytest.mark.parametrize(("name", "message"), PLAIN, ids=[name for name, _ in PLAIN])
+def test_json_is_as_its_layout_says_and_nothing_else_is(name: str, message: bytes | Path) -> None:
+    found = json.loads(text(message))
+    schema = {**payload(name), "components": DOCUMENT["components"]}
+    validator = Draft7Validator(schema)
+    assert [error.message for error in validator.iter_errors(found)] == []
+    assert not validator.is_valid({**found, "reading": 71.5})
+    for key in schema["required"]:
+        assert not validator.is_valid({other: value for other, value in found.items() if other != key}), key
+    for key in found:
+        assert not validator.is_valid({**found, key: {"other": "type"}}), key
+
+
+def test_symbols_and_points_come_apart_by_what_the_document_says_of_them() -> None:
+    number, fields = values(golden("symbols"))
+    symbols = named(payload("SymbolFrame"), [number, fields])["fields"]["symbols"]
+    assert bytes(one["symbol"][0] for one in symbols) == decode_symbols(golden("symbols")).symbols
+    points = named(payload("MeasureFrame"), values(golden("measure")))["fields"]["points"]
+    released = decode_measure(golden("measure")).released
+    assert [(one["table"][0], tuple(one["point"])) for one in points] == [(one.table, one.point) for one in released]
+    rows_ = named(payload("TimedTable"), values(golden("table")))["fields"]["body"]
+    noise = decode_table(golden("table")).noise
+    assert isinstance(noise, NoiseTable)
+    thresholds = [one["threshold"][0] for one in rows_["rows"]]
+    assert thresholds == [number for row in noise.rows for number in row]
+    assert rows_["states"] == len(noise.rows)
+
+
+def test_the_command_prints_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    from fugu.main import main
+
+    with contextlib.suppress(SystemExit):
+        assert main(["asyncapi"]) == 0
+    assert capsys.readouterr().out == asyncapi_json()

@@ -1,0 +1,71 @@
+"""Messages read by the AsyncAPI document alone, as somebody would who has nothing else."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import msgpack
+
+from contract.asyncapi import asyncapi_document
+
+DOCUMENT = asyncapi_document()
+
+
+def follow(node: Any) -> Any:
+    """What a reference stands for; anything else as it is."""
+    while isinstance(node, dict) and "$ref" in node:
+        node = reduce(lambda found, key: found[key], node["$ref"].removeprefix("#/").split("/"), DOCUMENT)
+    return node
+
+
+def payload(message: str) -> dict[str, Any]:
+    """The schema of a message's payload."""
+    found: dict[str, Any] = follow(DOCUMENT["components"]["messages"][message]["payload"])
+    return found
+
+
+def values(message: bytes) -> list[Any]:
+    """The two msgpack values of a message."""
+    unpacker = msgpack.Unpacker(raw=False, strict_map_key=True)
+    unpacker.feed(message)
+    return list(unpacker)
+
+
+def plain(value: Any) -> Any:
+    """The same with a character for each byte, as JSON Schema has binary strings."""
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    return [plain(one) for one in value] if isinstance(value, list) else value
+
+
+def named(schema: dict[str, Any], value: Any) -> Any:
+    """A decoded value, with the names that the schema has for it, and what is packed taken apart."""
+    if "oneOf" in schema:
+        schema = next(one for one in schema["oneOf"] if one["maxItems"] == len(value))
+    if not isinstance(value, list):
+        return value
+    if not isinstance(schema["items"], list):
+        return [named(schema["items"], one) for one in value]
+    fields = {item["title"]: named(item, one) for item, one in zip(schema["items"], value, strict=True)}
+    for item in schema["items"]:
+        if "x-fugu-packed" in item:
+            fields[item["title"]] = unpacked(fields[item["title"]], item["x-fugu-packed"], fields)
+    return fields
+
+
+def unpacked(packed: bytes, form: dict[str, Any], fields: dict[str, Any]) -> list[dict[str, list[int]]]:
+    """The numbers in a byte string."""
+    bits = iter("".join(f"{byte:08b}" for byte in packed))
+    parts = [(one, *(int(fields.get(one[name], one[name])) for name in ("bits", "times"))) for one in form["parts"]]
+    each = sum(size * times for _, size, times in parts)
+    count = fields[form["count"]] if "count" in form else 8 * len(packed) // each
+
+    def number(size: int, kind: str) -> int:
+        found = int("".join(next(bits) for _ in range(size)), 2)
+        return found - (1 << size) if kind == "int" and found >> (size - 1) else found
+
+    return [
+        {part["title"]: [number(size, part["type"]) for _ in range(times)] for part, size, times in parts}
+        for _ in range(count)
+    ]
