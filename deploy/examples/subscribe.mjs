@@ -75,11 +75,12 @@ function shown(where, { name, fields }) {
   const stream = `${where.device}/${where.stream}`;
   if (name === "Description") descriptions.set(stream, fields);
   const known = descriptions.get(stream);
-  if (name !== "SymbolFrame" || !known) return [`${name} ${JSON.stringify(fields)}`];
+  if (name !== "SymbolFrame" || known?.version !== fields.policy_version) return [`${name} ${JSON.stringify(fields)}`];
+  const hasNames = known.table[0].length + 1 === known.states.length;
   return fields.symbols.map(({ symbol: [symbol] }, i) => {
     const tick = fields.first + i;
     const time = Date.parse(known.epoch) + (tick - fields.shift) * known.period_seconds * 1000;
-    return `${new Date(time).toISOString()} ${stream} ${known.states[symbol]}`;
+    return `${new Date(time).toISOString()} ${stream} ${hasNames ? known.states[symbol] : symbol}`;
   });
 }
 

@@ -47,6 +47,10 @@ def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
     assert "sage: " in run(fugu, "--help")
     for name in COMMANDS:
         run(home / "bin" / "python", "-c", HELP, json.dumps(list(commands(load(name), (name,)))))
+    shipped = (
+        "import importlib.resources as r; print(r.files('contract').joinpath('asyncapi.json').read_text(), end='')"
+    )
+    assert run(fugu, "asyncapi") == run(home / "bin" / "python", "-c", shipped)
     run(fugu, "demo", "--no-live", "--out", "demo")
     assert "<svg" in (tmp_path / "demo" / "report.html").read_text()
     run(fugu, "demo-location", "--seconds", "8", "--out", "walk")
