@@ -69,7 +69,8 @@ def _text(name: str, low: int, high: int, about: str = "", **more: Any) -> Schem
     return _field(name, "string", about, minLength=low, maxLength=high, **more)
 
 
-def _octets(name: str, low: int, high: int, about: str, **more: Any) -> Schema:
+def _octets(name: str, low: int, high: int, about: str, packed: Schema | None = None) -> Schema:
+    more = {} if packed is None else {"x-fugu-packed": packed}
     return _field(name, "string", about, format="binary", minLength=low, maxLength=high, **more)
 
 
@@ -121,7 +122,7 @@ _SYMBOLS = _payload(
     _whole("padding", 0, MAX_FRAME_TICKS - 1, "Ticks by which the frame is filled up; with `count` at most 4096."),
     _octets(
         *("symbols", 1, MAX_FRAME_TICKS, "(count + padding) * bits / 8 bytes, rounded up; all bits behind are 0."),
-        **{"x-fugu-packed": _packed("count", _part("symbol", "uint", "bits"))},
+        _packed("count", _part("symbol", "uint", "bits")),
     ),
 )
 
@@ -193,7 +194,7 @@ _POINTS = _payload(
     _whole("count", 1, MAX_MEASURE_TICKS, "Points; the rest is padding, all zero."),
     _octets(
         *("points", 8, 16 * MAX_MEASURE_TICKS, "For each tick the table that it was drawn from, and its point."),
-        **{"x-fugu-packed": _packed("count", _part("table", "uint", 32), _part("point", "int", 32, "dimensions"))},
+        _packed("count", _part("table", "uint", 32), _part("point", "int", 32, "dimensions")),
     ),
 )
 
@@ -220,7 +221,7 @@ _TABLE = _payload(
                 _whole("states", 2, MAX_TABLE_STATES, "N states."),
                 _octets(
                     *("rows", 8, 4 * MAX_TABLE_STATES * (MAX_POINTS - 1), "N rows of M-1 cumulative thresholds."),
-                    **{"x-fugu-packed": _packed("", _part("threshold", "uint", 32))},
+                    _packed("", _part("threshold", "uint", 32)),
                 ),
             ),
             _row(
