@@ -17,6 +17,7 @@ from fugu.view.terminal import say, show_table
 from gateway.planning.measure_planner import make_measure_plan
 from gateway.planning.measure_spec import read_spec
 from gateway.planning.policy_builder import MeasureHeader, build_measure_policy
+from gateway.service.history import estimates_between
 from mqtt_link import Broker
 
 __all__ = ["SPECIFICATION", "run"]
@@ -75,7 +76,8 @@ def run(out: Path, seconds: float, broker: str) -> int:
             (out / "policy.json").write_text(policy.to_json())
             states = _walk(policy, points * _MOST_TICKS)
             _stream(stack, policy, states, place, out, port, points)
-        walk = read_walk(policy, states, place / "readings.jsonl")
+        estimates = estimates_between(place / "gateway.sqlite", DEVICE, STREAM)
+        walk = read_walk(policy, states, place / "readings.jsonl", estimates)
     (out / "report.html").write_text(html_report(policy, walk, name))
     show_table("a walk on 10 x 10 cells", ("", ""), summary(policy, walk))
     say(f"report: {out / 'report.html'}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +15,7 @@ import numpy as np
 from contract.measure_policy import MeasurePolicy
 from fugu.demo.processes import DemoError
 from gateway.chain.arrays import Floats, Ints
+from gateway.service.history import Row, ValueRow
 
 __all__ = ["Walk", "html_report", "map_picture", "read_walk", "summary"]
 
@@ -64,8 +65,8 @@ class Walk(NamedTuple):
         return float((distances <= _ELLIPSE**2).mean())
 
 
-def read_walk(policy: MeasurePolicy, states: Sequence[int], readings: Path) -> Walk:
-    """Put together what the subscriber has printed, up to the last tick of which it has a point.
+def read_walk(policy: MeasurePolicy, states: Sequence[int], readings: Path, estimates: Iterable[Row]) -> Walk:
+    """Put together what the subscriber has printed, and what the gateway knows, up to the last tick with a point.
 
     Raises:
         DemoError: next to nothing arrived.
@@ -83,17 +84,17 @@ def read_walk(policy: MeasurePolicy, states: Sequence[int], readings: Path) -> W
         np.full((count, 2), np.nan),
     )
     for reading in lines:
-        tick = reading["tick"]
-        if tick >= count:
-            continue
-        if reading["kind"] == "point":
+        if reading["kind"] == "point" and (tick := reading["tick"]) < count:
             walk.released[tick], walk.tables[tick] = np.array(reading["point"]) * scale, reading["table"]
-        elif reading["kind"] == "measurement" and reading["lag"]:
-            walk.later[tick] = reading["mean"]
-        elif reading["kind"] == "measurement":
-            (a, b, c) = reading["covariance"]
-            walk.means[tick], walk.covariances[tick] = reading["mean"], [[a, b], [b, c]]
-            walk.protection[tick] = reading["protection"]
+    for row in estimates:
+        if not isinstance(row, ValueRow) or row.tick >= count:
+            continue
+        if row.lag:
+            walk.later[row.tick] = row.mean
+        else:
+            (a, b, c) = row.covariance
+            walk.means[row.tick], walk.covariances[row.tick] = row.mean, np.array([[a, b], [b, c]])
+            walk.protection[row.tick] = row.protection
     if (walk.tables >= 0).sum() < _LEAST_TICKS:
         raise DemoError("next to no released point reached the subscriber")
     return walk

@@ -7,11 +7,13 @@ import contextlib
 import threading
 from collections.abc import Awaitable, Callable
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from contract.frames import SymbolFrame, encode_symbols
 from contract.topics import symbols_topic
+from fugu.demo.broker import start_broker
 from mqtt_link import AsyncSubscription, Broker, Link, LinkError, Reading, Subscription, SymbolReading
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 
@@ -194,6 +196,32 @@ def test_a_network_thread_that_outlives_its_loop_does_no_harm(broker: Mosquitto)
 
     subscription = asyncio.run(main())
     assert subscription._delivered(TOPIC, frame(0))
+
+
+@pytest.mark.long
+def test_it_falls_back_to_mqtt_3_1_1_outside_of_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    maintain = Link.maintain
+
+    def noted(link: Link) -> None:
+        threads.append(threading.current_thread())
+        maintain(link)
+
+    monkeypatch.setattr(Link, "maintain", noted)
+
+    async def main(port: int) -> Reading:
+        async with asyncio.timeout(PATIENCE), AsyncSubscription(Broker(port=port), fleet="home") as subscription:
+            waiting = asyncio.create_task(anext(subscription))
+            while not subscription.link.connected:
+                await asyncio.sleep(0.01)
+            assert subscription.link.protocol == "3.1.1"
+            from_a_thread(subscription, frame(0))
+            return await waiting
+
+    with start_broker("embedded", tmp_path) as (port, _name):
+        assert asyncio.run(main(port)) == readings_of(0)[0]
+    assert len(threads) == 1
+    assert threading.main_thread() not in threads
 
 
 def test_files_that_cannot_be_read_are_an_error_at_once() -> None:
