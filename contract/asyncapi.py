@@ -22,7 +22,8 @@ Payloads of content type application/json are UTF-8 JSON. Those of application/x
 behind the other: the schema number, which says which message it is, and an array of fields; `title` names each. A \
 byte string with `x-fugu-packed` holds numbers, the highest bit first: `count` times the `parts` (or as often as they \
 fit), each a `uint` or `int` of `bits` bits, `times` over; a word there is the name of the field that says how many. \
-`x-fugu-readers` are the accounts that may read a topic where there are access lists."""
+`x-fugu-readers` are the accounts that may read a topic where there are access lists. Not here is what a gateway says \
+to Home Assistant, under homeassistant/, in the words of Home Assistant."""
 
 _PARAMETERS = {
     "fleet": "Name of the fleet",

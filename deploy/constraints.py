@@ -37,7 +37,8 @@ def main() -> int:
     """Ask and write."""
     project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text())
     build, edge = project["build-system"]["requires"], project["project"]["dependencies"]
-    gateway = edge + project["project"]["optional-dependencies"]["gateway"]
+    extras = project["project"]["optional-dependencies"]
+    gateway = edge + extras["gateway"] + extras["metrics"]
     needed = {"build": build, "edge": edge, "gateway": gateway}
     versions = resolved(build + gateway)
     FOLDER.mkdir(exist_ok=True)
