@@ -1,0 +1,85 @@
+"""What Home Assistant's account may do at a real broker, and what the gateway may because there is one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from contract.descriptions import describe, encode_description
+from contract.topics import description_topic, discovery_topic, health_topic
+from fugu.main import main
+from gateway.deployment.accounts import Account, access_list
+from gateway.service.home_assistant import HomeAssistant
+from gateway.service.store import Store
+from mqtt_link import Link
+from tests.support.brokers import wait_until
+from tests.support.home_assistant import Listener
+from tests.support.processes import policy
+from tests.support.shipped import DENIED, Shipped, fugu
+
+WATCH = describe(policy(epoch_us=0, period_us=60_000_000))
+HOME_ASSISTANT = Account(name="ha", role="home-assistant")
+
+
+@pytest.mark.long
+def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(tmp_path: Path) -> None:
+    shipped = Shipped(tmp_path)
+    for kind, name in (("gateway", "gateway"), ("operator", "operator"), ("device", "watch"), ("home-assistant", "ha")):
+        shipped.add(kind, name)
+    store = Store(tmp_path / "s.sqlite")
+    with shipped:
+        listener = Listener(shipped.address("ha"))
+        link = Link(shipped.address("gateway"), client_id="gateway")
+        link.start()
+        wait_until(lambda: link.connected)
+        told = HomeAssistant("home", link, store, lambda: {"watch": [WATCH]}, Counter())
+        told.pump()
+        wait_until(lambda: len(listener.documents) == 2)
+        entity = "sensor.home_watch_hr_epsilon"
+        assert listener.state(entity) == "unavailable"
+        link.publish(description_topic("home", "watch", "hr"), encode_description(WATCH), retain=True)
+        link.publish(health_topic("home"), b'{"online": true}', retain=True)
+        wait_until(lambda: listener.state(entity) == str(WATCH.guarantee.epsilon))
+        other = "fugu/2/home/watch/symbols/hr"
+        assert shipped.publish("watch", other) == 0
+        link.publish(health_topic("home"), b'{"online": false}', retain=True)
+        wait_until(lambda: listener.state(entity) == "unavailable")
+        assert other not in listener.topics
+        assert listener.problems == []
+        listener.say_online()
+        for name, topic in (
+            ("ha", discovery_topic("home", "watch")),
+            ("ha", description_topic("home", "watch", "hr")),
+            ("gateway", discovery_topic("away", "watch")),
+            ("gateway", "homeassistant/status"),
+            ("watch", discovery_topic("home", "watch")),
+        ):
+            assert shipped.publish(name, topic) == DENIED
+        fugu("deploy", "remove", "--broker", shipped.folder, "--name", "watch")
+        shipped.reload()
+        words = ["--ca-file", tmp_path / "operator" / "ca.pem", "--username", "operator"]
+        words += ["--password-file", tmp_path / "operator" / "password"]
+        remove = ["deploy", "remove", "--broker", str(shipped.folder), "--name", "watch", *map(str, words)]
+        wait_until(lambda: main(remove) == 0)
+        wait_until(lambda: discovery_topic("home", "watch") not in listener.documents)
+        for one in (link, listener.link):
+            one.stop()
+    store.close()
+
+
+def test_without_an_account_of_home_assistant_there_is_nothing_of_it() -> None:
+    others = [Account(name=role, role=role) for role in ("gateway", "operator", "site")]
+    assert "homeassistant" not in access_list("home", others)
+    assert "topic write homeassistant/device/home/+/config" in access_list("home", [*others, HOME_ASSISTANT])
+
+
+def test_home_assistant_is_of_the_site() -> None:
+    """Its account reads what a site reads, and nothing else of the fleet."""
+    lines = access_list("home", [Account(name="site", role="site"), HOME_ASSISTANT])
+    read = {name: text.splitlines() for name, _, text in (part.partition("\n") for part in lines.split("user ")[1:])}
+    ours = {line for line in read["ha"] if line.startswith("topic read fugu/")}
+    assert ours
+    assert ours <= set(read["site"])
+    assert not any("symbols" in line or "window" in line for line in ours)

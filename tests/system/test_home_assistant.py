@@ -1,0 +1,73 @@
+"""From a log that Home Assistant exported to a private share in Home Assistant, by the three commands of the manual."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.command import runner
+from tests.support.documents import ROOT, Page
+from tests.support.home_assistant import Listener
+from tests.support.processes import GatewayProcess
+
+ENTITY, SHARE = "binary_sensor.hall_motion", "sensor.home_device_1_hall_motion_window_share"
+FASTER = "sed -i s/60000000/5000/ plan/policy.json && sed -i s/1883/{port}/ plan/agent.toml"
+"""A minute takes 5 ms, and the agent connects to the broker of the test."""
+
+
+def exported(path: Path) -> None:
+    """The recording of a motion detector in a room, as a log of changes; where it has a gap, the sensor was away."""
+    rows, state, stretch, last = ["entity_id,state,last_changed"], "", "", 0.0
+
+    def changed(seconds: float, state: str) -> None:
+        time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+        rows.append(f"{ENTITY},{state},{time.isoformat(timespec='milliseconds').removesuffix('+00:00')}Z")
+
+    with gzip.open(ROOT / "tests/data/pir_room_S6.csv.gz", "rt") as file:
+        for row in csv.DictReader(file):
+            seconds, motion = float(row["t"]), "on" if row["value"] != "0" else "off"
+            if row["seg"] != stretch and stretch:
+                changed(last + 31.0, "unavailable")
+            if (motion, row["seg"]) != (state, stretch):
+                changed(seconds, motion)
+            state, stretch, last = motion, row["seg"], seconds
+    path.write_text("\n".join(rows) + "\n")
+
+
+@pytest.mark.long
+def test_three_commands_lead_to_a_private_share_in_home_assistant(
+    capsys: pytest.CaptureFixture[str], broker: Mosquitto, tmp_path: Path
+) -> None:
+    exported(tmp_path / "history.csv")
+    manual = " ".join((ROOT / "docs/home-assistant.md").read_text().split())
+    refused = runner(capsys)("plan", "auto", tmp_path / "history.csv").out
+    assert "Nothing is recommended at epsilon 1." in " ".join(refused.split())
+    listener = Listener(broker.broker)
+    plan = "--epsilon 2 -o plan\n"
+    faster = f"{plan.strip()} | tee said && {FASTER.format(port=broker.port)}\n"
+    with Page("docs/home-assistant.md", tmp_path, {"127.0.0.1:1883": f"127.0.0.1:{broker.port}", plan: faster}) as page:
+        assert page.run() == 3
+        wait_until(lambda: listener.state(SHARE) not in (None, "unavailable"), "a share")
+        share, beside = float(listener.state(SHARE) or ""), listener.attributes(SHARE)
+        assert beside["low"] <= share <= beside["high"]
+        assert beside["useful"] is True
+        assert listener.state("sensor.home_device_1_hall_motion_epsilon") == "2.0"
+        wait_until(lambda: listener.state("binary_sensor.home_health_alarm") == "OFF")
+        assert not any(name.startswith("binary_sensor.home_device") for name in listener.components())
+    said = " ".join((tmp_path / "said").read_text().split())
+    for words in ("off by 3.6 % on average", "always guessing"):
+        assert words in said
+        assert words in manual
+    wait_until(lambda: listener.state(SHARE) == "unavailable", "what the gateway says when it leaves")
+    (tmp_path / "policies").symlink_to("plan")
+    (tmp_path / "gateway.sqlite").symlink_to("home.sqlite")
+    without = GatewayProcess(tmp_path, broker.port)
+    wait_until(lambda: not listener.documents, "what was told to be taken back")
+    assert without.stop() == 0
+    listener.link.stop()
+    assert listener.problems == []
