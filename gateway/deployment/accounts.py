@@ -159,11 +159,12 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
     Assistant has an account, and nowhere else, the gateway may tell it of devices.
     """
     root, known = f"fugu/2/{fleet}", list(accounts)
-    cleared = [f"write {account.name}/+/#" for account in known if account.uncleared]
+    removed = [account.name for account in known if account.uncleared]
+    cleared = [f"write {topic}" for name in removed for topic in (f"{name}/+/#", f"description/{name}/+")]
     discovery: dict[Role, list[str]] = {}
     if any(account.role == "home-assistant" for account in known):
         discovery["gateway"] = ["read homeassistant/status", f"write {discovery_topic(fleet, '+')}"]
-        discovery["operator"] = [f"write {discovery_topic(fleet, one.name)}" for one in known if one.uncleared]
+        discovery["operator"] = [f"write {discovery_topic(fleet, name)}" for name in removed]
         discovery["home-assistant"] = ["read homeassistant/#", "write homeassistant/status"]
     lines = ["# Written by 'fugu deploy'; changes are lost when an account is added.", "", "# a device, under its name"]
     lines += [_line("pattern", root, entry) for entry in _DEVICE]
