@@ -29,7 +29,7 @@ _KINDS: dict[type, str] = {
     PointReading: "point",
     WindowReading: "window",
 }
-_GUESS = ", no better than a guess"
+_GUESS = ", maybe no better than a guess"
 
 
 def reading_json(reading: Reading) -> str:

@@ -208,13 +208,14 @@ def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker
         "tick 0  wrist/place: point 4 -1 (randomised)",
         "2026-03-01 02:00:00 to 03:00:00  wrist/door: window hour: on 1807 of 3590 observed ticks (randomised)",
         "2026-03-01 09:30:00.250  wrist/place: place 46.050000, 14.500000 within 174 m, hidden among 12",
-        "2026-03-01 09:30:00.250  wrist/value: measurement 20.5 (19 to 22) C, hidden among 3, no better than a guess",
+        "2026-03-01 09:30:00.250  wrist/value: measurement 20.5 (19 to 22) C, hidden among 3, "
+        "maybe no better than a guess",
         "2026-03-01 09:30:00.250  wrist/vector: measurement 1.5 (0.5 to 2.5), 2 (1 to 3) m, hidden among 4, "
-        "no better than a guess",
+        "maybe no better than a guess",
         "2026-03-01 08:30:00.250 to 09:30:00.250  wrist/door: window hourly: on + opening -3 (-50 to 44) of 3600 "
         "observed ticks, intervals of 95 %",
         "2026-03-01 08:30:00.250 to 09:30:00.250  wrist/door: window states: off 3000 (2950 to 3050), on 597 (547 to "
-        "647) of 3600 observed ticks, intervals of 95 %, no better than a guess",
+        "647) of 3600 observed ticks, intervals of 95 %, maybe no better than a guess",
     }
     with device(broker) as running:
         running.link.publish(description_topic("home", "wrist", "door"), encode_description(one), retain=True)
