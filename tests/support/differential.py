@@ -20,6 +20,7 @@ from contract.policy import Categories, Discretiser, Policy
 from contract.topics import parse_topic
 from contract.window_frames import decode_window
 from contract.windows import Window
+from mqtt_link import Link
 from tests.support.brokers import Mosquitto
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy
@@ -64,8 +65,9 @@ class Source(NamedTuple):
     """A sensor of the stream `hr`, by its configuration, and what it reads from.
 
     Attributes:
-        kind: `replay`, `stdin` or `call`.
-        text: a recording's column, the lines of standard input, or a module with a function `read`.
+        kind: `replay`, `stdin`, `call`, `command` or `mqtt`.
+        text: a recording's column, lines of standard input or a command, payloads that are lines, or a module with a
+            function `read`.
         options: of the sensor.
         once: whether standard input ends after the text; otherwise it is said again and again.
     """
@@ -113,9 +115,19 @@ def run(
     elif source.kind == "call":
         (folder / "driver.py").write_text(source.text)
         sensor = 'kind = "call"\ntarget = "driver:read"'
+    elif source.kind == "command":
+        (folder / "lines").write_text(source.text)
+        script = "while cat lines; do sleep 0.002; done"
+        sensor = f'kind = "command"\nruns = "always"\ncommand = ["/bin/sh", "-c", "{script}"]'
     else:
         sensor = 'kind = "stdin"'
-    with Wiretap(broker.port) as tap:
+    with contextlib.ExitStack() as open_now:
+        tap = open_now.enter_context(Wiretap(broker.port))
+        local = None
+        if source.kind == "mqtt":
+            (folder / "local").mkdir()
+            local = open_now.enter_context(Mosquitto(folder / "local"))
+            sensor = f'kind = "mqtt"\ntopic = "hall"\nport = {local.port}'
         (folder / "agent.toml").write_text(
             'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nceiling = 50.0\nmeasurement_ceiling = 1.0\n'
             'forget = "puback"\nstatus_seconds = 86400.0\ndrain_seconds = 60.0\n'
@@ -134,7 +146,10 @@ def run(
                 stderr=log,
                 env={"PYTHONPATH": f"{ROOT}:{folder}", "PATH": "/usr/bin:/bin"},
             )
-        _feed(process, source)
+        if local is None:
+            _feed(process, source)
+        else:
+            _publish(process, local, source)
         process.wait(180)
         sent = bytes(tap.upstream)
     found = [_masked(first, rest) for first, rest in packets(sent)]
@@ -169,6 +184,18 @@ def _feed(process: subprocess.Popen[bytes], source: Source) -> None:
                 break
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.002)
+
+
+def _publish(process: subprocess.Popen[bytes], local: Mosquitto, source: Source) -> None:
+    """Be a device that publishes at a local broker, for as long as the process runs."""
+    hall = Link(local.broker, "hall")
+    hall.start()
+    while process.poll() is None:
+        for payload in source.text.splitlines():
+            hall.publish("hall", payload.encode(), qos=0)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.005)
+    hall.stop()
 
 
 def packets(sent: bytes) -> Iterator[tuple[int, bytes]]:

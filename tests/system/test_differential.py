@@ -41,11 +41,15 @@ USABLE: dict[str, tuple[Source, Source]] = {
     "replay": (Source("replay", "value\n0.25\n"), Source("replay", "value\n" + "0.75\n7e300\n1e3\n" * 10)),
     "stdin": (Source("stdin", "0.25\n"), Source("stdin", "1234567.125\n")),
     "call": (call("0.25"), call("N % 3 + 0.75")),
+    "command": (Source("command", "0.25\n"), Source("command", "1234567.125\n" * 50)),
+    "mqtt": (Source("mqtt", "0.25\n"), Source("mqtt", "0.75\n1e300\n1234567.125\n")),
 }
 UNUSABLE: dict[str, Source] = {
     "replay": Source("replay", "value\n" + 'nan\ntext\n""\n' + "9" * 5000 + "\n0.75\n"),
     "stdin": Source("stdin", "\n".join(["nan", "text", "9" * 5000, "0x10", "\u2028", "1e999", ""])),
     "call": Source("call", CRASHING),
+    "command": Source("command", "\n".join(["nan", "text", "9" * 5000, ""])),
+    "mqtt": Source("mqtt", "\n".join(["nan", "text", "9" * 70000, "\u2028", "1e999"])),
 }
 """Other readings, most of which are none."""
 
