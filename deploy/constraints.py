@@ -1,6 +1,7 @@
 """Write deploy/constraints/*.txt: every package of a deployed install, its version, and the hashes of its files.
 
-`build.txt` is what builds the others where they have to be built, `edge.txt` and `gateway.txt` what runs.
+`build.txt` is what builds the others where they have to be built, `edge.txt` and `gateway.txt` what runs, `sensors.txt`
+what an edge needs besides for pins and Bluetooth.
 
 Usage: make constraints      (asks the package index that pip is configured for; nothing else of it is written down)
 
@@ -25,6 +26,7 @@ MACHINES = {
     "build": ("x86_64", "aarch64", "armv7l"),
     "edge": ("x86_64", "aarch64", "armv7l"),
     "gateway": ("x86_64", "aarch64"),
+    "sensors": ("x86_64", "aarch64"),
 }
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 GLIBC = (31, 41)
@@ -39,8 +41,9 @@ def main() -> int:
     build, edge = project["build-system"]["requires"], project["project"]["dependencies"]
     extras = project["project"]["optional-dependencies"]
     gateway = edge + extras["gateway"] + extras["metrics"]
-    needed = {"build": build, "edge": edge, "gateway": gateway}
-    versions = resolved(build + gateway)
+    sensors = extras["gpio"] + extras["bluetooth"]
+    needed = {"build": build, "edge": edge, "gateway": gateway, "sensors": sensors}
+    versions = resolved(build + gateway + sensors)
     FOLDER.mkdir(exist_ok=True)
     for name, machines in MACHINES.items():
         wanted = resolved(needed[name], [f"{one}=={version}" for one, version in versions.items()])

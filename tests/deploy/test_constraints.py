@@ -67,3 +67,14 @@ def test_an_edge_has_what_the_gateway_has_and_nothing_heavy() -> None:
         name: version for name, (version, _) in gateway.items()
     }.items()
     assert not edge.keys() & {"numpy", "numba", "scipy", "llvmlite", "typer", "rich"}
+
+
+def test_what_sensors_need_besides_is_pinned_and_at_the_edge_s_versions() -> None:
+    packages, edge = pinned("sensors"), pinned("edge")
+    extras = PROJECT["project"]["optional-dependencies"]
+    for requirement in map(Requirement, extras["gpio"] + extras["bluetooth"]):
+        version, hashes = packages[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version), requirement
+        assert hashes
+        assert set(needed(requirement.name, "")) - packages.keys() == set()
+    assert all(packages[name][0] == edge[name][0] for name in packages.keys() & edge.keys())
