@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from contract.errors import FrameError, StatusCode, ordered
 from contract.frames import Committed, Status, StreamStatus, decode_committed, encode_status
-from contract.topics import committed_topic, status_topic, table_topic
+from contract.topics import committed_topic, description_topic, status_topic, table_topic
 from edge_agent.binding import identifiers
 from edge_agent.device_clock import Anchor, Clock, DeviceClock, SystemClock
 from edge_agent.local_status import LocalStatus, told
@@ -109,6 +109,7 @@ class Agent:
         self._status_due = 0.0
         self._last_status: Status | None = None
         self._connected_anew = True
+        self._undescribed = dict(plan.descriptions)
         self._cut_off = False
         self._local = LocalStatus(plan.outbox)
         self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
@@ -216,6 +217,7 @@ class Agent:
             if self._link.connected:
                 self._sender.pump()
                 self._send_status()
+                self._describe()
         except sqlite3.Error as error:  # what was not forgotten or sent now will be, once there is room again
             self._ticks.storage_failed(error)
 
@@ -240,6 +242,7 @@ class Agent:
         self._sender.connected()
         self._last_status = None
         self._connected_anew = True
+        self._undescribed = dict(self._plan.descriptions)
 
     def _arrived(self, topic: str, payload: bytes) -> None:
         self._bytes_taken += len(payload)
@@ -291,6 +294,14 @@ class Agent:
             self._last_status = self._status(online=True)
             self._status_due = time.monotonic() + self._plan.status_seconds
             self._publish_status(self._last_status)
+
+    def _describe(self) -> None:
+        """Say what the streams are, after every new connection, where no gateway does."""
+        for stream, text in list(self._undescribed.items()):
+            topic = description_topic(self._plan.fleet, self._plan.device, stream)
+            if self._link.publish(topic, text.encode(), retain=True) is None:
+                return
+            del self._undescribed[stream]
 
     def _told(self) -> dict[str, Any]:
         """What those who sit at the device are told."""

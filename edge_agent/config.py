@@ -106,15 +106,19 @@ def _checked(path: Path) -> dict[str, Any]:
         plan["clock"]["trusted"] = True
     plan |= {"broker": broker, "outbox": str(path.parent / config.outbox), "managed": None}
     if config.enrolment is None:
-        return {**plan, "streams": _local_streams(config, path.parent)}
+        streams, descriptions = _local_streams(config, path.parent)
+        return {**plan, "streams": streams, "descriptions": descriptions if config.forget == "puback" else {}}
     from edge_agent.enrolled import accepted
 
     managed, streams = accepted(config, path)
     return {**plan, "managed": managed, "streams": streams}
 
 
-def _local_streams(config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The policies that the configuration names, verified, with their sensors."""
+def _local_streams(
+    config: AgentConfig, folder: Path
+) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], dict[str, str]]:
+    """The policies that the configuration names, verified, with their sensors; and what each makes of its stream."""
+    from contract.descriptions import describe, encode_description
     from contract.joint import check_named, joint_epsilon
     from contract.pins import violations
     from contract.policies import read_policy
@@ -154,4 +158,4 @@ def _local_streams(config: AgentConfig, folder: Path) -> list[tuple[dict[str, An
             f"epsilon {together:g} of all streams together is above this device's total ceiling "
             f"{config.total_ceiling:g}"
         )
-    return streams
+    return streams, {policy.stream: encode_description(describe(policy)).decode() for policy in policies}

@@ -186,6 +186,7 @@ class AgentPlan:
         binding: what the outbox is bound to, see `edge_agent.binding`.
         drain_seconds: how long an orderly stop waits for the outbox to empty.
         status_seconds: time between two status messages.
+        descriptions: by stream, what the device tells of it itself, where there is no gateway to do so.
     """
 
     fleet: str
@@ -203,6 +204,7 @@ class AgentPlan:
     grace_seconds: float = 3600.0
     binding: str = "auto"
     clock: ClockSettings = ClockSettings()
+    descriptions: dict[str, str] = field(default_factory=dict)
 
     @property
     def keeping(self) -> Keeping:

@@ -10,7 +10,7 @@ from contract.guarantee import Guarantee, check_guarantee
 from contract.measure_policy import MeasurePolicy
 from contract.policy import Policy
 from gateway.planning.auto import AutoPlan
-from gateway.planning.candidates import Candidate, wanted_window
+from gateway.planning.candidates import Candidate, useful_for, wanted_window
 from gateway.planning.errors import PlanningError
 from gateway.planning.joint_plan import JointPlan, joint_plan
 from gateway.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, build_window_policy
@@ -45,6 +45,7 @@ def auto_policy(plan: AutoPlan, epoch: float | None = None) -> Policy:
         latency_seconds=min(latency, LATENCY_SECONDS),
         epoch=epoch,
         missing_share=None if candidate.discretiser.missing else plan.readings.missing_share or None,
+        useful_for=useful_for(candidate),
     )
     return build_window_policy(_planned(plan, candidate), header)
 

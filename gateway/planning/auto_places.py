@@ -28,7 +28,7 @@ from gateway.dphmm.compiled import emission, fallback_noise
 from gateway.dphmm.graphs import GraphError, complete
 from gateway.dphmm.stream_check import rounded_up, verify_stream
 from gateway.dphmm.tables import TableError
-from gateway.planning.candidates import Candidate, sent, useful
+from gateway.planning.candidates import Candidate, sent, useful, useful_for
 from gateway.planning.errors import PlanningError
 from gateway.planning.grid_model import METRES_PER_DEGREE, GridModel, fit_grid
 from gateway.planning.measure_planner import StreamEpsilon, make_measure_plan
@@ -197,7 +197,7 @@ def place_policy(plan: PlacePlan) -> MeasurePolicy:
     one = plan.recommended
     made = make_measure_plan(plan.spec, one.adversary, quick=True)
     told = StreamEpsilon(one.epsilon, one.adversary, "odds-ratio bound", None)
-    policy = build_measure_policy(replace(made, stream=told), MeasureHeader())
+    policy = build_measure_policy(replace(made, stream=told), MeasureHeader(useful_for=useful_for(one)))
     verify_stream(policy)
     return policy
 

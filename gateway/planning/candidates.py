@@ -18,6 +18,7 @@ from contract.discretisers import Discretiser
 from contract.frames import SymbolFrame, encode_symbols, symbol_bits
 from contract.guarantee import Adversary
 from contract.noise_table import NoiseTable
+from contract.policy_header import UsefulFor
 from contract.window_frames import WindowFrame, encode_window
 from gateway.attack import Attack
 from gateway.planning.answers import (
@@ -48,6 +49,7 @@ __all__ = [
     "sent",
     "symbol_candidates",
     "useful",
+    "useful_for",
     "wanted_window",
     "window_candidates",
     "window_lengths",
@@ -135,6 +137,13 @@ class Candidate:
 def useful(candidate: Candidate) -> bool:
     """Whether a candidate's answers are twice as good as always guessing, as far as four or more of them show."""
     return _BETTER * candidate.expected_error <= candidate.guess_error and candidate.judged >= _LEAST_JUDGED
+
+
+def useful_for(candidate: Candidate) -> UsefulFor | None:
+    """What the stream of one device is good for if it is released so; of groups it is the average that is, not one."""
+    if candidate.kind == "none" or candidate.devices > 1 or not useful(candidate):
+        return None
+    return {"now": "state", "place": "place"}.get(candidate.answers, "share")  # type: ignore[return-value]
 
 
 def nothing(data: Sampled, chains: ChainClass | None, question: Question) -> Candidate:

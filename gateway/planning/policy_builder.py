@@ -17,12 +17,13 @@ from contract.discretisers import Discretiser, Thresholds, remembers
 from contract.exponential import log_up
 from contract.frames import MAX_FRAME_TICKS, MAX_TICK
 from contract.guarantee import Guarantee, tick_ratios
+from contract.instants import LAST_US
 from contract.measure_frames import MAX_MEASURE_TICKS
 from contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
 from contract.measure_table import TimedTable, encoded_table, set_of
 from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy
-from contract.policy_header import MAX_POLICY_BYTES
+from contract.policy_header import MAX_POLICY_BYTES, UsefulFor
 from contract.windows import Window, total_rate
 from gateway.planning.errors import PlanningError
 from gateway.planning.joint_plan import JointPlan
@@ -46,6 +47,7 @@ __all__ = [
 LATENCY_SECONDS = 60.0
 """How long a frame gathers, if nothing else is wanted: as often as a small fleet's broker does not notice."""
 _MICROSECONDS = 1_000_000
+_LAST = LAST_US // _MICROSECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class PolicyHeader:
         epoch: Unix time in seconds of tick 0; now, rounded to a second, if not given.
         valid_until: Unix time in seconds from which the policy may not run, or none.
         missing_share: the most of the ticks that are expected to be missing without a state, or none.
+        useful_for: what it was found good for, if that was compared with guessing.
     """
 
     fleet: str
@@ -71,6 +74,7 @@ class PolicyHeader:
     epoch: float | None = None
     valid_until: int | None = None
     missing_share: float | None = None
+    useful_for: UsefulFor | None = None
 
 
 def frame_ticks(latency_seconds: float, period_seconds: float, most: int = MAX_FRAME_TICKS) -> int:
@@ -158,8 +162,8 @@ def make_policy(header: PolicyHeader, period: float, *, guarantee: Guarantee, **
         GuaranteeError: the guarantee does not hold.
     """
     epoch = float(round(time.time())) if header.epoch is None else header.epoch
-    if not (0.0 <= epoch < 2**42 and 0.0 < period < 2**42):
-        raise PlanningError("epoch and period must be seconds from 0 to 2^42")
+    if not (0.0 <= epoch <= _LAST and 0.0 < period <= _LAST):
+        raise PlanningError(f"epoch and period must be seconds from 0 to {_LAST}, which is in the year 9999")
     policy = Policy(
         fleet=header.fleet,
         device=header.device,
@@ -170,6 +174,7 @@ def make_policy(header: PolicyHeader, period: float, *, guarantee: Guarantee, **
         frame_ticks=1 if planned["table"] is None else frame_ticks(header.latency_seconds, period),
         discretiser=header.discretiser,
         missing_share=header.missing_share,
+        useful_for=header.useful_for,
         guarantee=guarantee,
         **planned,
     )
@@ -190,6 +195,7 @@ class MeasureHeader:
         latency: seconds that a frame of points may gather.
         epoch: Unix time in seconds of tick 0; now, rounded to a second, if it is given nowhere.
         valid_until: Unix time in seconds from which the policy may not run.
+        useful_for: what it was found good for, if that was compared with guessing.
     """
 
     fleet: str | None = None
@@ -200,6 +206,7 @@ class MeasureHeader:
     version: int | None = None
     epoch: float | None = None
     valid_until: int | None = None
+    useful_for: UsefulFor | None = None
 
 
 def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePolicy:
@@ -230,6 +237,7 @@ def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePol
         "format": "fugu/2",
         "kind": "points",
         **fields,
+        "useful_for": header.useful_for,
         "coordinates": spec.values.tolist(),
         "resolution": list(spec.resolution),
         "unit": spec.unit,
@@ -279,9 +287,9 @@ def _fields(spec: MeasureSpec, header: MeasureHeader) -> dict[str, Any]:
     epoch = given.get("epoch", float(round(time.time())))
     period, latency = given["period"], given["latency"]
     if not all(type(value) in (int, float) for value in (epoch, period, latency)) or not (
-        0.0 <= epoch < 2**42 and 0.0 < period < 2**42 and 0.0 < latency < math.inf
+        0.0 <= epoch <= _LAST and 0.0 < period <= _LAST and 0.0 < latency < math.inf
     ):
-        raise PlanningError("epoch and period must be seconds from 0 to 2^42, latency above 0")
+        raise PlanningError(f"epoch and period must be seconds from 0 to {_LAST}, latency above 0")
     return {
         **{name: given[name] for name in ("fleet", "device", "stream", "version")},
         "frame_ticks": frame_ticks(latency, period, MAX_MEASURE_TICKS),

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from contract.descriptions import decode_description, describe
 from contract.errors import FuguError, GuaranteeError, PolicyError, StatusCode
 from contract.frames import Committed, Gap, StreamCommit, decode_status, encode_committed
-from contract.topics import committed_topic
+from contract.topics import committed_topic, description_topic
 from edge_agent.agent import Agent
 from edge_agent.config import check_in_child, load
 from edge_agent.config_file import ConfigError
@@ -143,22 +144,27 @@ def test_only_what_the_gateway_has_is_forgotten_and_gaps_are_sent_again(broker: 
     assert frames_left(plan) == []
 
 
-def test_status_is_retained_and_the_last_will_tells_of_a_crash(broker: Mosquitto, tmp_path: Path) -> None:
+def test_status_and_description_are_retained_and_the_last_will_tells_of_a_crash(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
     address = Broker(port=broker.port)
     device = policy(epoch_us=0, period_us=10_000)
     night = tmp_path / "night.csv"
     night.write_text("value\n0\n1\n")
     config = write_device(tmp_path / "watch", device, night, "value", address, loop=True, forget="puback")
     seen: list[bytes] = []
+    described: list[bytes] = []
     observer = Link(
         address,
         client_id="observer",
-        subscriptions=("fugu/2/home/watch/status",),
-        on_message=lambda _topic, payload, _retained: seen.append(payload),
+        subscriptions=("fugu/2/home/watch/status", description_topic("home", "watch", "hr")),
+        on_message=lambda topic, payload, _retained: (seen if topic.endswith("status") else described).append(payload),
     )
     process = subprocess.Popen([sys.executable, "-m", "edge_agent", str(config)])
     observer.start()
     wait_until(lambda: bool(seen) and decode_status(seen[-1]).online)
+    wait_until(lambda: described, "what a device without a gateway says of its stream")
+    assert decode_description(described[0]) == describe(device)
     assert decode_status(seen[-1]).streams[0].policy_version == 1
     process.kill()
     process.wait()

@@ -93,6 +93,7 @@ def test_a_true_chain_gets_windows_that_are_worth_it(chain_plan: AutoPlan) -> No
     assert (one.kind, one.answers, one.every, one.devices) == ("windows", "share", 1, 1)
     assert one.expected_error <= 0.05
     assert isinstance(one.chains, BinaryChains | BoundedChains)
+    assert auto_policy(chain_plan, epoch=0.0).useful_for == "share"
 
 
 @pytest.mark.long
@@ -142,13 +143,16 @@ def test_the_state_now_is_told_by_symbols_at_an_epsilon_that_allows_it() -> None
     check(plan)
     assert (plan.recommended.kind, plan.recommended.window_ticks) == ("symbols", None)
     assert plan.recommended.expected_error < 0.2
-    assert auto_policy(plan, epoch=0.0).table is not None
+    policy = auto_policy(plan, epoch=0.0)
+    assert policy.table is not None
+    assert policy.useful_for == "state"
 
 
 @pytest.mark.long
 def test_a_group_is_off_by_less_than_its_devices() -> None:
     plan = planned(simulated(4), devices=25)
     check(plan)
+    assert auto_policy(plan, epoch=0.0).useful_for is None, "their average is useful, none of them alone is"
     alone = {one.window_ticks: one for one in plan.candidates if one.kind == "windows" and one.devices == 1}
     group = {one.window_ticks: one for one in plan.candidates if one.devices == 25}
     assert alone.keys() == group.keys()

@@ -78,6 +78,7 @@ def test_places_that_forget_quickly_get_points_whose_policy_keeps_the_epsilon_of
     assert one.epsilon == pytest.approx(8.0, rel=1e-4)
     assert one.epsilon <= 8.0
     policy = place_policy(plan)
+    assert policy.useful_for == "place"
     assert verify_stream(policy).epsilon <= one.epsilon
     assert policy.stream_loss.epsilon == one.epsilon
     assert policy.epsilon == one.point_epsilon
