@@ -146,11 +146,13 @@ def test_the_function_of_the_node_red_flow_says_every_report_in_words() -> None:
         "vector_estimate": (estimate_topic("home", "hall", "motion"), "0 1.5 (0.5 to 2.5), 1 2 (1 to 3) m"),
         "count": (count_topic("home", "hall", "motion"), "-3 (-50 to 44) ticks"),
         "histogram": (count_topic("home", "hall", "motion"), "off 3000 (2950 to 3050), on 597 (547 to 647) ticks"),
+        "release": (release_topic("home", "public", "active"), "low 0.3 (-3 to 4), high -4.5 (-9 to 1) ticks"),
     }
     reports = {name: json.loads((REPORTS / f"{name}.json").read_text()) for name in cases}
     messages = [{"topic": cases[name][0], "payload": reports[name]} for name in cases]
     given = json.dumps({"code": function["func"], "messages": messages})
     done = subprocess.run([node(), "-e", FUNCTION], input=given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    expected = [f"hall/motion at {reports[name]['time']}: {words}" for name, (_, words) in cases.items()]
+    whose = {name: "/".join(topic.split("/")[4:]) for name, (topic, _) in cases.items()}
+    expected = [f"{whose[name]} at {reports[name]['time']}: {words}" for name, (_, words) in cases.items()]
     assert [one["payload"] for one in json.loads(done.stdout)] == expected
