@@ -14,6 +14,8 @@ import pytest
 
 from contract.topics import (
     committed_topic,
+    count_topic,
+    description_topic,
     estimate_topic,
     release_topic,
     root_topic,
@@ -34,6 +36,11 @@ REPORTED = "fugu/2/home/watch/policy/status"
 FRAME = 74
 RELEASE = release_topic("home", "public", "active")
 ESTIMATE = estimate_topic("home", "watch", "hr")
+REPORTS = {
+    ESTIMATE,
+    count_topic("home", "watch", "hr"),
+    description_topic("home", "watch", "hr"),
+}
 EVERYTHING = ("#", "fugu/#", "fugu/2/home/+/symbols/+", "$SYS/#", "$share/group/fugu/#")
 
 
@@ -62,7 +69,7 @@ def delivered(fleet: Shipped, name: str, *filters: str) -> set[str]:
             assert watch.publish(topic) == 0
         assert operator.publish(POLICY) == 0
         if name != "gateway":
-            for topic in (ESTIMATE, RELEASE, committed_topic("home", "watch"), table_topic("home", "watch", "hr")):
+            for topic in (*REPORTS, RELEASE, committed_topic("home", "watch"), table_topic("home", "watch", "hr")):
                 assert gateway.publish(topic) == 0
         sender, last = ends[name]
         {"gateway": gateway, "watch": watch}[sender].publish(last, b"end")
@@ -71,16 +78,16 @@ def delivered(fleet: Shipped, name: str, *filters: str) -> set[str]:
 
 
 def test_a_public_subscriber_cannot_read_symbols(fleet: Shipped) -> None:
-    assert delivered(fleet, "public", *EVERYTHING, SYMBOLS, POLICY, ESTIMATE) == {RELEASE}
+    assert delivered(fleet, "public", *EVERYTHING, SYMBOLS, POLICY, *REPORTS) == {RELEASE}
 
 
 def test_a_subscriber_of_the_site_reads_sanitised_streams_and_no_policies(fleet: Shipped) -> None:
     streams = {SYMBOLS, windows("home", "watch", "hr"), status_topic("home", "watch")}
-    assert delivered(fleet, "site", *EVERYTHING, POLICY, REPORTED) == {*streams, ESTIMATE, RELEASE}
+    assert delivered(fleet, "site", *EVERYTHING, POLICY, REPORTED) == {*streams, *REPORTS, RELEASE}
 
 
 def test_a_device_cannot_read_the_policy_of_another_nor_anything_else_of_it(fleet: Shipped) -> None:
-    assert delivered(fleet, "ring", *EVERYTHING, POLICY, "fugu/2/home/+/policy/set", ESTIMATE) == set()
+    assert delivered(fleet, "ring", *EVERYTHING, POLICY, "fugu/2/home/+/policy/set", *REPORTS) == set()
 
 
 def test_the_gateway_reads_what_devices_send_and_no_policies(fleet: Shipped) -> None:

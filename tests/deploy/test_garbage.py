@@ -113,13 +113,16 @@ def test_what_a_removed_device_has_left_is_cleared(tmp_path: Path, mutual: bool)
     for name in ("watch", "ring"):
         broker.add("device", name)
     broker.add("operator", "operator")
+    broker.add("gateway", "gateway")
     broker.add("subscriber", "site", "--audience", "site")
     topics = {f"fugu/2/home/watch/{kind}" for kind in OWN}
+    described = "fugu/2/home/description/watch/hr"
     with broker:
         with broker.client("watch") as watch:
             assert [watch.publish(topic, b"left", retain=True) for topic in sorted(topics)] == [0] * 4
+        assert broker.publish("gateway", described, b"left", retain=True) == 0
         assert broker.publish("operator", "fugu/2/home/watch/policy/set", b"signed", retain=True) == 0
-        assert late(broker) == topics - {"fugu/2/home/watch/policy/status"}
+        assert late(broker) == {*topics, described} - {"fugu/2/home/watch/policy/status"}
         remove = ["deploy", "remove", "--broker", str(broker.folder), "--name", "watch"]
         operator = options(broker, "operator")
         assert main([*remove, *operator]) == 1  # the broker has not read its accounts again, and denies it

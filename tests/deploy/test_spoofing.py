@@ -24,6 +24,8 @@ OF_A_DEVICE = (
 )
 OF_THE_FLEET = (
     "estimate/watch/hr",
+    "count/watch/hr",
+    "description/watch/hr",
     "release/public/active",
     "release/site/active",
     "time",
@@ -42,7 +44,7 @@ OWN = {
     "ring": ["fugu/2/home/ring/" + kind for kind in ("status", "symbols/hr", "window/hr", "policy/status")],
     "gateway": [
         *("fugu/2/home/*/" + kind for kind in ("committed", "table/hr", "stop")),
-        *("fugu/2/home/" + kind for kind in ("estimate/*", "release/*", "time", "health")),
+        *("fugu/2/home/" + kind for kind in ("estimate/*", "count/*", "description/*", "release/*", "time", "health")),
     ],
     "operator": ["fugu/2/home/*/policy/set", "fugu/2/home/root"],
     "gateway-rollout": ["fugu/2/home/*/policy/set", "fugu/2/home/root"],
