@@ -16,15 +16,17 @@ from edge_agent.stream import open_sensors
 __all__ = ["PATIENCE_SECONDS", "tried"]
 
 PATIENCE_SECONDS = 5.0
+_LONGER = {"bluetooth-heart-rate": 20.0}
+"""To find a monitor takes up to ten seconds, by the library's own patience."""
 _ROWS = 1000
 """Of a recording so many are looked at."""
 
 
-def tried(plans: Sequence[StreamPlan], patience: float = PATIENCE_SECONDS) -> list[str]:
+def tried(plans: Sequence[StreamPlan], patience: float | None = None) -> list[str]:
     """Open the sensors of streams, and wait until each has given a reading that is of use, or says what is wrong.
 
     Args:
-        patience: in seconds; a source of changes may well be silent for longer.
+        patience: in seconds, if not that of the kinds of sensors; a source of changes may well be silent for longer.
 
     Returns:
         A sentence for each stream.
@@ -32,6 +34,8 @@ def tried(plans: Sequence[StreamPlan], patience: float = PATIENCE_SECONDS) -> li
     Raises:
         ConfigError: a sensor cannot be opened.
     """
+    if patience is None:
+        patience = max([PATIENCE_SECONDS, *(_LONGER.get(plan.sensor.get("kind", ""), 0.0) for plan in plans)])
     sensors = open_sensors(plans)
     distinct = {id(sensor): sensor for sensor in sensors}  # streams share them
     trials = [_Trial(plan, sensor) for plan, sensor in zip(plans, sensors, strict=True)]

@@ -34,7 +34,7 @@ class GpioSensor:
 
     def __init__(self, pin: int, *, pull_up: bool | None, active_state: bool | None, since: bool) -> None:
         self.trouble = ""
-        self._was_active = False
+        self._pulses = self._seen = 0  # each is written by one thread
         gpiozero = library("gpiozero", "gpio")
         try:
             self._pin: Any = gpiozero.DigitalInputDevice(pin, pull_up=pull_up, active_state=active_state)
@@ -45,13 +45,14 @@ class GpioSensor:
 
     def _activated(self) -> None:
         """The pin has become active; called in the library's thread."""
-        self._was_active = True
+        self._pulses += 1
 
     def news(self, tick: int) -> News:
         """The pin's level; or that it cannot be read."""
         try:
-            active, self._was_active = self._was_active, False
-            active = bool(self._pin.value) or active
+            pulses = self._pulses
+            active = bool(self._pin.value) or pulses != self._seen
+            self._seen = pulses
         except Exception:
             self.trouble = "its pin cannot be read"
             return News(None, False)

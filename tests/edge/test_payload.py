@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edge_agent.sensors.payload import MalformedError, value_at
 
@@ -36,6 +40,39 @@ SECRET = "71.53194726"
 )
 def test_the_value_of_a_message_is_its_text_as_it_was_written(payload: str, path: str | None, expected: str) -> None:
     assert value_at(payload.encode(), path) == expected
+
+
+@given(st.binary(max_size=200), st.sampled_from([None, "a", "0", ".", ",", "a,b"]))
+def test_no_bytes_are_too_odd(payload: bytes, path: str | None) -> None:
+    try:
+        found = value_at(payload, path)
+    except MalformedError:
+        return
+    assert found is None or found
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab0"), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON, st.lists(st.sampled_from("ab01"), min_size=1, max_size=3))
+def test_a_path_leads_where_python_s_own_indices_lead(document: object, keys: list[str]) -> None:
+    expected: object = document
+    for key in keys:
+        try:
+            expected = expected[int(key) if isinstance(expected, list) else key]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError, ValueError):
+            assert value_at(json.dumps(document).encode(), ".".join(keys)) is None
+            return
+    if expected is None or isinstance(expected, list | dict) or (isinstance(expected, str) and not expected.strip()):
+        with pytest.raises(MalformedError):
+            value_at(json.dumps(document).encode(), ".".join(keys))
+    else:
+        written = expected if isinstance(expected, str) else json.dumps(expected)
+        assert value_at(json.dumps(document).encode(), ".".join(keys)) == written.strip()
 
 
 @pytest.mark.parametrize(
