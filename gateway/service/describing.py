@@ -11,8 +11,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import filterfalse
+from typing import NamedTuple
 
-from contract.descriptions import describe, encode_description
+from contract.descriptions import Description, describe, encode_description
 from contract.errors import FuguError
 from contract.policies import AnyPolicy
 from contract.topics import description_topic, parse_topic
@@ -25,6 +26,14 @@ SETTLED_SECONDS = 1.0
 """Until the broker has said what it has, after a connection; what comes later is set right then."""
 
 _Stream = tuple[str, str]
+
+
+class _Made(NamedTuple):
+    """A policy's description, and the message that it is."""
+
+    policy: AnyPolicy
+    description: Description
+    payload: bytes
 
 
 def digest(payload: bytes) -> bytes:
@@ -45,7 +54,7 @@ class Describing:
         self._catalogue = catalogue
         self._counters = counters
         self._left = left
-        self._made: dict[_Stream, tuple[AnyPolicy, bytes]] = {}
+        self._made: dict[_Stream, _Made] = {}
         self._there: dict[_Stream, bytes] = {}
         self._settled_at: float | None = None
         self._due = False
@@ -82,25 +91,33 @@ class Describing:
         if not self._due or self._settled_at is None or time.monotonic() < self._settled_at or not self._link.connected:
             return
         wanted = self._wanted()
-        for stream, payload in wanted.items():
-            if self._there.get(stream) != digest(payload) and not self._publish(stream, payload):
+        for stream, made in wanted.items():
+            if self._there.get(stream) != digest(made.payload) and not self._publish(stream, made.payload):
                 return
         for stream in [stream for stream in self._there if stream not in wanted]:
             if not self._publish(stream, b""):
                 return
         self._due = False
 
-    def _wanted(self) -> dict[_Stream, bytes]:
+    def described(self) -> dict[str, list[Description]]:
+        """By device, what its streams are."""
+        found: dict[str, list[Description]] = {}
+        for (device, _), made in self._wanted().items():
+            found.setdefault(device, []).append(made.description)
+        return found
+
+    def _wanted(self) -> dict[_Stream, _Made]:
         """The description of every stream with a policy in force."""
-        found: dict[_Stream, bytes] = {}
+        found: dict[_Stream, _Made] = {}
         for device in filterfalse(self._left, self._catalogue.names()):
             for stream in self._catalogue.streams(device):
                 policy = self._catalogue.newest(device, stream)
                 assert policy is not None
                 made = self._made.get((device, stream))
-                if made is None or made[0] is not policy:
-                    made = self._made[device, stream] = policy, encode_description(describe(policy))
-                found[device, stream] = made[1]
+                if made is None or made.policy is not policy:
+                    description = describe(policy)
+                    made = self._made[device, stream] = _Made(policy, description, encode_description(description))
+                found[device, stream] = made
         return found
 
     def _publish(self, stream: _Stream, payload: bytes) -> bool:

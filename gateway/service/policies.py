@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from contract.descriptions import Description, describe
 from contract.errors import FuguError, GuaranteeError, PolicyError, Reason
 from contract.measure_policy import MeasurePolicy
 from contract.policies import AnyPolicy, read_policy
@@ -172,11 +171,6 @@ class Catalogue:
         """The newest policy in force of a stream."""
         newest = max(self._devices.get(device, {}).get(stream, {}).items(), default=None)
         return None if newest is None else newest[1].policy
-
-    def described(self) -> dict[str, list[Description]]:
-        """By device, the descriptions of the streams that have a policy in force."""
-        every = {device: [self.newest(device, stream) for stream in self.streams(device)] for device in self._devices}
-        return {device: [describe(one) for one in found if one is not None] for device, found in every.items()}
 
     def newest_measure(self, device: str, stream: str) -> MeasureModel | None:
         """The newest policy in force of a measured stream; none for a stream of symbols."""

@@ -206,12 +206,10 @@ class Gateway:
             sealed, key = (None, None) if self._enrolled is None else (self._enrolled.sealed, self._enrolled.key)
             self._publisher = Publisher(self._link, fleet, self._store, self._recorder, self.counters, key=key)
             self._tables = TableSender(self._store, catalogue, self._recorder, self._link, self.counters, sealed=sealed)
-            self._told = HomeAssistant(
-                *(fleet, self._link, self._store, catalogue.described if self._settings.home_assistant else None),
-                self.counters,
-            )
             left = (lambda _device: False) if self._enrolled is None else self._enrolled.has_left
             self._describing = Describing(self._link, catalogue, self.counters, left)
+            described = self._describing.described if self._settings.home_assistant else None
+            self._told = HomeAssistant(fleet, self._link, self._store, described, self.counters)
             schedule = self._schedule = self._open_schedule(catalogue)
             self._retention = Retention(
                 *(self._settings.keep, self._store, catalogue, self._recorder),

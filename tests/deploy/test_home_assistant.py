@@ -11,6 +11,7 @@ from contract.descriptions import describe, encode_description
 from contract.topics import description_topic, discovery_topic, health_topic
 from fugu.main import main
 from gateway.deployment.accounts import Account, access_list
+from gateway.service.discovery import GATEWAY
 from gateway.service.home_assistant import HomeAssistant
 from gateway.service.store import Store
 from mqtt_link import Link
@@ -63,8 +64,11 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
         words += ["--password-file", tmp_path / "operator" / "password"]
         remove = ["deploy", "remove", "--broker", str(shipped.folder), "--name", "watch", *map(str, words)]
         wait_until(lambda: main(remove) == 0)
-        wait_until(lambda: discovery_topic("home", "watch") not in listener.documents)
-        for one in (link, listener.link):
+        late = Listener(shipped.address("ha"))  # what was retained comes before what is published from now on
+        wait_until(lambda: link.publish(health_topic("home"), b'{"online": true}', retain=True) is not None)
+        wait_until(lambda: late.state("binary_sensor.home_health_alarm") == "OFF")
+        assert late.documents.keys() == {discovery_topic("home", GATEWAY)}
+        for one in (link, listener.link, late.link):
             one.stop()
     store.close()
 

@@ -56,7 +56,7 @@ def test_three_commands_lead_to_a_private_share_in_home_assistant(
         share, beside = float(listener.state(SHARE) or ""), listener.attributes(SHARE)
         assert beside["low"] <= share <= beside["high"]
         assert beside["useful"] is True
-        assert listener.state("sensor.home_device_1_hall_motion_epsilon") == "2.0"
+        wait_until(lambda: listener.state("sensor.home_device_1_hall_motion_epsilon") == "2.0")
         wait_until(lambda: listener.state("binary_sensor.home_health_alarm") == "OFF")
         assert not any(name.startswith("binary_sensor.home_device") for name in listener.components())
     said = " ".join((tmp_path / "said").read_text().split())
