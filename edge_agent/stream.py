@@ -113,10 +113,10 @@ def check_shared(plans: Sequence[StreamPlan]) -> None:
 
     Two tables of one pin would also be two sensors where limits of what streams tell together are concerned.
     """
-    readers: dict[str, _Key] = {}
+    readers: dict[tuple[str, ...], _Key] = {}
     for plan in plans:
         if (what := only_one(plan.sensor)) and readers.setdefault(what, _key(plan)) != _key(plan):
-            raise ConfigError(f"{what} feeds the streams of one clock and one sensor table only")
+            raise ConfigError(f"{what[0]} feeds the streams of one clock and one sensor table only")
 
 
 def _key(plan: StreamPlan) -> _Key:

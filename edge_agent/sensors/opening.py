@@ -97,16 +97,18 @@ _OPEN: dict[str, Callable[[dict[str, Any]], Sensor]] = {
 }
 
 
-def only_one(config: dict[str, Any]) -> str:
-    """What a sensor reads if that can be open only once, in words; empty of sensors that may be open several times."""
+def only_one(config: dict[str, Any]) -> tuple[str, ...]:
+    """What a sensor reads if that can be open only once: in words, and what else tells it from others; else nothing."""
     match config.get("kind"):
         case "stdin":
-            return "standard input"
+            return ("standard input",)
         case "gpio":
-            return f"GPIO pin {config['pin']}"
+            return (f"GPIO pin {config['pin']}",)
         case "bluetooth-heart-rate":
-            return f"the monitor {config['address'].upper()}"
-    return ""
+            return (f"the monitor {config['address'].upper()}",)
+        case "command" if config["runs"] == "always":  # which may have a receiver to itself
+            return (f"the command {config['command'][0]}", *config["command"][1:])
+    return ()
 
 
 _UNTIL = {

@@ -14,6 +14,8 @@ from edge_agent.reading import Reading
 from edge_agent.sensors import ChangeSensor, command, open_sensor
 from edge_agent.sensors.command import CommandLineSensor, CommandSensor, output_of
 from edge_agent.sensors.source import FailedError
+from edge_agent.stream import Sensors, check_shared
+from tests.support.agents import SECOND, stream_plan
 from tests.support.brokers import PATIENCE, wait_until
 
 SECRET = "71.53194726"
@@ -121,6 +123,20 @@ def test_lines_of_a_command_that_goes_on_and_its_end(monkeypatch: pytest.MonkeyP
         wait_until(lambda: gone(again))
     assert not gone(os.getpid())
     assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
+
+
+def test_a_command_that_goes_on_runs_once_whatever_clock_its_readers_have() -> None:
+    words = ["/bin/sh", "-c", "exec sleep 1000"]
+    always = {"kind": "command", "command": words, "runs": "always", "silence": "samples", "keep_alive": None}
+    one, two = (
+        stream_plan(stream=name, sensor=always, period_us=us) for name, us in (("a", SECOND), ("b", 2 * SECOND))
+    )
+    with pytest.raises(ConfigError, match=r"^the command /bin/sh feeds the streams of one clock and one sensor table"):
+        check_shared([one, two])
+    check_shared([one, stream_plan(stream="b", sensor={**always, "command": [*words[:2], "exec sleep 999"]})])
+    sensors = Sensors()
+    assert sensors.of(two).sensor is sensors.of(one).sensor, "a new clock takes the command that runs"
+    sensors.close()
 
 
 def test_a_command_that_is_not_there_is_refused_at_the_start() -> None:
