@@ -59,8 +59,8 @@ class PolicyHeader(DocumentFile):
     def _plausible(self) -> Self:
         if self.valid_until is not None and self.valid_until <= self.valid_from:
             raise ValueError("valid_until is not after valid_from")
-        if RESERVED_DEVICES & {self.fleet, self.device, self.stream}:
-            raise ValueError(f"{', '.join(sorted(RESERVED_DEVICES))} are reserved names")
+        if self.device in RESERVED_DEVICES:
+            raise ValueError(f"{', '.join(sorted(RESERVED_DEVICES))} are reserved: no device is called so")
         return self
 
     @property

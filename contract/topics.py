@@ -75,42 +75,42 @@ class Topic(NamedTuple):
 
 def status_topic(fleet: str, device: str) -> str:
     """Topic of a device's retained birth and last-will message."""
-    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/status"
+    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/status"
 
 
 def committed_topic(fleet: str, device: str) -> str:
     """Topic on which the gateway tells a device what is durable."""
-    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/committed"
+    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/committed"
 
 
 def symbols_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of a stream's sanitised symbols."""
-    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/symbols/{_part(stream)}"
+    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/symbols/{_part(stream)}"
 
 
 def window_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of a stream's noisy window counts."""
-    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/window/{_part(stream)}"
+    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/window/{_part(stream)}"
 
 
 def table_topic(fleet: str, device: str, stream: str) -> str:
     """Topic on which the gateway sends a measured stream's tables to its device."""
-    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/table/{_part(stream)}"
+    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/table/{_part(stream)}"
 
 
 def stop_topic(fleet: str, device: str) -> str:
     """Topic on which the gateway tells a device to draw nothing more; retained."""
-    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/stop"
+    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/stop"
 
 
 def policy_set_topic(fleet: str, device: str) -> str:
     """Topic of the retained, signed policy document that a device is to follow."""
-    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/policy/set"
+    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/policy/set"
 
 
 def policy_status_topic(fleet: str, device: str) -> str:
     """Topic on which a device says which policy document it follows, and what it has refused; retained."""
-    return f"{_ROOT}/{_part(fleet)}/{_part(device)}/policy/status"
+    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/policy/status"
 
 
 def root_topic(fleet: str) -> str:
@@ -130,17 +130,17 @@ def health_topic(fleet: str) -> str:
 
 def estimate_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of the gateway's smoothed estimate of a stream."""
-    return f"{_ROOT}/{_part(fleet)}/estimate/{_part(device)}/{_part(stream)}"
+    return f"{_ROOT}/{_part(fleet)}/estimate/{_device(device)}/{_part(stream)}"
 
 
 def count_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of the gateway's report of each window that a device has counted."""
-    return f"{_ROOT}/{_part(fleet)}/count/{_part(device)}/{_part(stream)}"
+    return f"{_ROOT}/{_part(fleet)}/count/{_device(device)}/{_part(stream)}"
 
 
 def description_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of what a stream is, and what it promises; retained."""
-    return f"{_ROOT}/{_part(fleet)}/description/{_part(device)}/{_part(stream)}"
+    return f"{_ROOT}/{_part(fleet)}/description/{_device(device)}/{_part(stream)}"
 
 
 def discovery_topic(fleet: str, device: str) -> str:
@@ -149,12 +149,12 @@ def discovery_topic(fleet: str, device: str) -> str:
     This is Home Assistant's own topic, and none of the protocol: `parse_topic` refuses it. The fleet's name keeps those
     of other fleets apart.
     """
-    return f"homeassistant/device/{_part(fleet)}/{device if device == 'health' else _part(device)}/config"
+    return f"homeassistant/device/{_part(fleet)}/{device if device == 'health' else _device(device)}/config"
 
 
 def release_topic(fleet: str, audience: str, name: str) -> str:
     """Topic of the gateway's releases of one name for one audience; `+` stands for every one."""
-    if audience in RESERVED_AUDIENCES:
+    if audience in RESERVED_AUDIENCES | RESERVED_DEVICES:
         raise TopicError(f"{audience!r} cannot be the name of an audience")
     return f"{_ROOT}/{_part(fleet)}/release/{_part(audience)}/{_part(name)}"
 
@@ -169,8 +169,8 @@ def parse_topic(topic: str) -> Topic:
         case ["fugu", "2", fleet, ("estimate" | "count" | "description") as kind, device, stream]:
             parsed = Topic(kind, fleet, device, stream)
         case ["fugu", "2", fleet, "release", audience, name]:
-            valid = all(_NAME.fullmatch(one) and one not in RESERVED_DEVICES for one in (fleet, audience, name))
-            if not valid or audience in RESERVED_AUDIENCES:
+            valid = all(_NAME.fullmatch(one) for one in (fleet, audience, name))
+            if not valid or audience in RESERVED_AUDIENCES | RESERVED_DEVICES:
                 raise TopicError(f"not a valid name in topic {topic[:100]!r}")
             return Topic("release", fleet, "", "", audience, name)
         case ["fugu", "2", fleet, ("root" | "time" | "health") as kind]:
@@ -195,6 +195,13 @@ def parse_topic(topic: str) -> Topic:
 
 def _part(name: str) -> str:
     """A name as part of a topic; `+` stands for every name, in subscriptions."""
-    if name != "+" and (not _NAME.fullmatch(name) or name in RESERVED_DEVICES):
+    if name != "+" and not _NAME.fullmatch(name):
         raise TopicError(f"{name[:80]!r} is not a name: 1 to 64 letters, digits, '_' or '-'")
     return name
+
+
+def _device(name: str) -> str:
+    """The name of a device as part of a topic."""
+    if name in RESERVED_DEVICES:
+        raise TopicError(f"no device is called {name!r}")
+    return _part(name)

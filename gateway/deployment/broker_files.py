@@ -261,7 +261,7 @@ def check_name(name: str, what: str) -> None:
     Raises:
         InvalidNameError: it cannot.
     """
-    if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
+    if not _NAME.fullmatch(name) or (name in RESERVED_DEVICES and what != "stream"):
         reserved = ", ".join(sorted(RESERVED_DEVICES))
         allowed = f"1 to 64 letters, digits, '_' or '-', and none of {reserved}"
         raise InvalidNameError(f"the name of the {what} must be {allowed}, got {name[:80]!r}")

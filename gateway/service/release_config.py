@@ -81,8 +81,6 @@ class Scheduled(Document):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.name in RESERVED_DEVICES:
-            raise ValueError(f"{self.name} cannot be the name of a release")
         self._check_alone()
         if self.mechanism not in ALONE and (self.scale is None) == (self.share is None):
             raise ValueError(f"release {self.name} needs either scale or share")

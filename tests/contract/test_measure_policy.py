@@ -88,7 +88,7 @@ def test_policies_of_symbols_have_no_field_of_the_other_kind() -> None:
     assert "fallback" not in fields
     assert list(fields) == [
         *("format", "kind", "fleet", "device", "stream", "version", "valid_from", "valid_until", "clock"),
-        *("frame_ticks", "discretiser", "missing_share", "table", "chains", "guarantee"),
+        *("frame_ticks", "discretiser", "missing_share", "useful_for", "table", "chains", "guarantee"),
     ]
     with pytest.raises(PolicyError, match="kind: Input should be"):
         MeasurePolicy.from_json(made.to_json())
@@ -164,7 +164,7 @@ def test_what_is_no_policy_of_either_kind_is_refused_in_one_line(text: str) -> N
         ({"tables": [coded(EXPOSED, number) for number in range(1, MAX_TABLES + 2)]}, "tables: .*at most 16"),
         ({"tables": ["x"]}, "a table: "),
         ({"noise": "none"}, "noise: Extra inputs"),
-        ({"stream": "release"}, "reserved"),
+        ({"device": "release"}, "reserved"),
         ({"valid_until": 1, "valid_from": 5}, "valid_until is not after valid_from"),
     ],
 )

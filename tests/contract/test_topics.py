@@ -70,12 +70,18 @@ def test_a_name_that_could_reach_elsewhere_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*sorted(RESERVED_DEVICES), "", "a/b", "x" * 65])
-def test_a_release_cannot_look_like_a_device(name: str) -> None:
-    for names in (("public", name), (name, "active")):
-        with pytest.raises(TopicError):
-            release_topic("home", *names)
-        with pytest.raises(TopicError):
-            parse_topic("fugu/2/home/release/" + "/".join(names))
+def test_an_audience_cannot_look_like_a_device(name: str) -> None:
+    with pytest.raises(TopicError):
+        release_topic("home", name, "active")
+    with pytest.raises(TopicError):
+        parse_topic(f"fugu/2/home/release/{name}/active")
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED_DEVICES))
+def test_streams_and_releases_may_have_the_names_that_devices_may_not(name: str) -> None:
+    assert parse_topic(symbols_topic("home", "watch", name)) == Topic("symbols", "home", "watch", name)
+    assert parse_topic(count_topic("home", "watch", name)) == Topic("count", "home", "watch", name)
+    assert parse_topic(release_topic("home", "public", name)) == Topic("release", "home", "", "", "public", name)
 
 
 @pytest.mark.parametrize("name", ["symbols", "window", "table", "policy"])

@@ -87,7 +87,7 @@ def test_other_readings_change_nothing_that_is_not_covered(broker: Mosquitto, tm
     first, second = USABLE[kind]
     one = run(broker, tmp_path / "one", first, HERE)
     assert one.code == 0, (tmp_path / "one" / "agent.log").read_text()
-    assert one.kinds == {"symbols", "window", "status"}
+    assert one.kinds == {"symbols", "window", "status", "description"}
     assert len(one.times.splitlines()) >= 2 + 2 * 6 + 5 + 4, "birth, end, frames of both streams, windows"
     other = run(broker, tmp_path / "other", second, THERE)
     assert difference(one, other) == ""
@@ -103,7 +103,7 @@ def test_chains_of_pairs_and_steps_that_change_show_no_more(broker: Mosquitto, t
     first, second = USABLE["replay"]
     one = run(broker, tmp_path / "one", first, HERE, longer=True)
     assert one.code == 0, (tmp_path / "one" / "agent.log").read_text()
-    assert one.kinds == {"symbols", "window", "status"}
+    assert one.kinds == {"symbols", "window", "status", "description"}
     other = run(broker, tmp_path / "other", second, THERE, longer=True)
     assert difference(one, other) == ""
     assert one.covered != other.covered
