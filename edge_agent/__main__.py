@@ -2,29 +2,55 @@
 
 from __future__ import annotations
 
-import argparse
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contract.errors import FuguError
+from contract.errors import FuguError, UsageError
+from host.command_line import Parser, Word, add_completion, add_version, answers, completing, words_of
 from host.logs import LOG_FORMATS, log_to_stderr, print_any_text
 
 if TYPE_CHECKING:
     from edge_agent.plan import AgentPlan
 
-__all__ = ["main"]
+__all__ = ["main", "next_words"]
+
+_BY_HAND = ("pause", "resume", "moved")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run an agent until SIGTERM or SIGINT; 0 after an orderly stop, 1 when it refuses to start."""
+    """Run an agent until SIGTERM or SIGINT.
+
+    Returns:
+        0 after an orderly stop, 1 if it refuses to start, 2 if the command line cannot be read, 130 if interrupted.
+    """
     words = sys.argv[1:] if arguments is None else list(arguments)
     print_any_text()
-    if words and words[0] in ("pause", "resume", "moved"):
-        return _by_hand(words)
-    parser = argparse.ArgumentParser(
+    try:
+        if completing():
+            print(answers(next_words(words[:-1]), words[-1] if words else ""), end="")
+            return 0
+        return _by_hand(words) if words and words[0] in _BY_HAND else _run(words)
+    except FuguError as error:
+        print(f"fugu-agent: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def next_words(before: Sequence[str]) -> list[Word]:
+    """What may come after some words of a command line."""
+    from edge_agent.by_hand import HELPS, parser
+
+    if before and before[0] in _BY_HAND:
+        return list(words_of(parser(), before))
+    return [*(() if before else HELPS.items()), *words_of(_parser(), before)]
+
+
+def _parser() -> Parser:
+    parser = Parser(
         prog="fugu-agent",
         description="Randomise a sensor's readings and publish the symbols.",
         epilog="example: fugu-agent /etc/fugu/agent.toml. For the person who is measured: "
@@ -45,7 +71,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--log-format", choices=LOG_FORMATS, default="text", help="of the log: an object a line is json"
     )
-    options = parser.parse_args(words)
+    add_version(parser, "fugu-agent")
+    add_completion(parser)
+    return parser
+
+
+def _run(words: Sequence[str]) -> int:
+    options = _parser().parse_args(words)
     log_to_stderr(options.log_format, verbose=options.verbose)
     from edge_agent.config import check_in_child
 
@@ -55,23 +87,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _doctor(Path(options.config))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
-    try:
-        checked = check_in_child(options.config)
-        # Loaded while the child is at work.
-        from edge_agent.agent import Agent
-        from edge_agent.randomiser import system_entropy
-        from edge_agent.stream import open_sensors
-        from host.systemd import Notifier
+    checked = check_in_child(options.config)
+    # Loaded while the child is at work.
+    from edge_agent.agent import Agent
+    from edge_agent.randomiser import system_entropy
+    from edge_agent.stream import open_sensors
+    from host.systemd import Notifier
 
-        plan = checked()
-        if options.check:
-            return _check(options.config, plan)
-        agent = Agent(plan, open_sensors(plan.streams), system_entropy(), notifier=Notifier.of_process())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: agent.stop())
-        agent.run()
-    except FuguError as error:
-        return _failed(error)
+    plan = checked()
+    if options.check:
+        return _check(options.config, plan)
+    agent = Agent(plan, open_sensors(plan.streams), system_entropy(), notifier=Notifier.of_process())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: agent.stop())
+    agent.run()
     return 0
 
 
@@ -100,10 +129,7 @@ def _check(config: str, plan: AgentPlan) -> int:
 def _by_hand(words: Sequence[str]) -> int:
     from edge_agent.by_hand import done
 
-    try:
-        print(done(words))
-    except FuguError as error:
-        return _failed(error)
+    print(done(words))
     return 0
 
 
@@ -111,10 +137,7 @@ def _status(config: Path) -> int:
     from edge_agent.config_file import read_config
     from edge_agent.local_status import ask_status, described
 
-    try:
-        print(described(ask_status(config.parent / read_config(config).outbox)))
-    except FuguError as error:
-        return _failed(error)
+    print(described(ask_status(config.parent / read_config(config).outbox)))
     return 0
 
 
@@ -122,17 +145,9 @@ def _doctor(config: Path) -> int:
     from edge_agent.doctor import examine
     from host.checks import failed, lines
 
-    try:
-        found = examine(config)
-    except FuguError as error:
-        return _failed(error)
+    found = examine(config)
     print("\n".join(lines(found)))
     return 1 if failed(found) else 0
-
-
-def _failed(error: FuguError) -> int:
-    print(f"fugu-agent: {' '.join(str(error).split())}", file=sys.stderr)
-    return 1
 
 
 def _leave(_number: int, _frame: object) -> None:

@@ -96,6 +96,7 @@ class Agent:
             on_connected=lambda: self._later(self._connected),
             on_message=lambda topic, payload, _retained: self._delivered(topic, payload),
             on_published=lambda mid, accepted: self._later(lambda: self._sender.answered(mid, accepted)),
+            on_absent=self._say_cut_off,
         )
         self._sender = Sender(
             self._outbox,
@@ -228,9 +229,14 @@ class Agent:
             if self._cut_off:
                 _log.warning("broker %s:%d: connected again", broker.host, broker.port)
             self._cut_off = False
-        elif self._link.last_error and not self._cut_off:
-            _log.warning("broker %s:%d: %s; frames wait in the outbox", broker.host, broker.port, self._link.last_error)
-            self._cut_off = True
+        elif self._link.last_error:
+            self._say_cut_off(self._link.last_error)
+
+    def _say_cut_off(self, why: str) -> None:
+        broker = self._plan.broker
+        if not self._cut_off:
+            _log.warning("broker %s:%d: %s; frames wait in the outbox", broker.host, broker.port, why)
+        self._cut_off = True
 
     def _offer_table(self, name: str, payload: bytes) -> bool:
         """A table that the gateway has signed; whether it was taken."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,8 +13,16 @@ from edge_agent.local_status import LocalStatusError, ask_status
 from edge_agent.outbox import Outbox
 from edge_agent.outbox_file import OutboxError
 from edge_agent.pause import Pause, seconds_of
+from host.command_line import Parser
 
-__all__ = ["done"]
+__all__ = ["HELPS", "done", "parser"]
+
+HELPS = {
+    "pause": "Draw nothing and read no sensor, until it is over; what was drawn is sent.",
+    "resume": "End a pause.",
+    "moved": "Let the outbox belong to this machine: the device was moved, and the other one never runs it again.",
+}
+"""The commands, and what they do."""
 
 _PATIENCE_SECONDS = 10.0
 _POLL_SECONDS = 0.1
@@ -30,19 +37,7 @@ def done(words: Sequence[str]) -> str:
     Raises:
         FuguError: it cannot be done.
     """
-    parser = argparse.ArgumentParser(prog="fugu-agent")
-    commands = parser.add_subparsers(dest="command", required=True)
-    helps = {
-        "pause": "Draw nothing and read no sensor, until it is over; what was drawn is sent.",
-        "resume": "End a pause.",
-        "moved": "Let the outbox belong to this machine: the device was moved, and the other one never runs it again.",
-    }
-    for name, text in helps.items():
-        command = commands.add_parser(name, description=text)
-        command.add_argument("config", metavar="CONFIG.toml", help="the device's configuration")
-        if name == "pause":
-            command.add_argument("--for", dest="length", metavar="TIME", help="90s, 30m, 2h or 1d; else until resumed")
-    options = parser.parse_args(words)
+    options = parser().parse_args(words)
     config = Path(options.config)
     found = read_config(config)
     outbox = config.parent / found.outbox
@@ -53,6 +48,18 @@ def done(words: Sequence[str]) -> str:
     Pause(outbox).end()
     seen = _waited_for(outbox, lambda codes: StatusCode.PAUSED not in codes)
     return "not paused any more" if seen else "not paused any more; no agent that runs here says so"
+
+
+def parser() -> Parser:
+    """What reads the words of these commands."""
+    made = Parser(prog="fugu-agent")
+    commands = made.add_subparsers(dest="command", required=True)
+    for name, text in HELPS.items():
+        command = commands.add_parser(name, description=text)
+        command.add_argument("config", metavar="CONFIG.toml", help="the device's configuration")
+        if name == "pause":
+            command.add_argument("--for", dest="length", metavar="TIME", help="90s, 30m, 2h or 1d; else until resumed")
+    return made
 
 
 def _paused(outbox: Path, seconds: float | None) -> str:

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from contract.chains import BinaryChains, BoundedChains, FiniteChains
-from contract.errors import FuguError, PolicyError
+from contract.errors import FuguError, PolicyError, UsageError
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from firmware_sim.devices import run_crowd, simulate_recording, simulate_states, write_device
+from host.command_line import Parser, add_version
 from host.wake import Wake
 from mqtt_link import Broker
 
@@ -22,8 +23,24 @@ LENGTH = 10_000
 
 
 def main() -> int:
-    """Run the devices until SIGTERM, SIGINT or the given time."""
-    parser = argparse.ArgumentParser(
+    """Run the devices until SIGTERM, SIGINT or the given time; exit codes as of the other programs."""
+    try:
+        options = _parser().parse_args()
+        stop = Wake()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: stop.set())
+        configs = prepare(options)
+        if options.seconds is not None:
+            threading.Timer(options.seconds, stop.set).start()
+        run_crowd(configs, stop)
+    except (FuguError, OSError) as error:
+        print(f"firmware_sim: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(
         prog="python -m firmware_sim",
         description="Run many simulated devices, each the real agent under its own name, in this process. "
         "Writes FOLDER/policies for the gateway: fugu gateway run --policies FOLDER/policies ...",
@@ -37,19 +54,8 @@ def main() -> int:
     parser.add_argument("--column", default="value", help="column of the recording")
     parser.add_argument("--seed", type=int, default=1, help="seed of the simulated chains")
     parser.add_argument("--seconds", type=float, help="stop after this time")
-    options = parser.parse_args()
-    stop = Wake()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
-    try:
-        configs = prepare(options)
-        if options.seconds is not None:
-            threading.Timer(options.seconds, stop.set).start()
-        run_crowd(configs, stop)
-    except (FuguError, OSError) as error:
-        print(f"firmware_sim: {error}", file=sys.stderr)
-        return 1
-    return 0
+    add_version(parser, "firmware_sim")
+    return parser
 
 
 def prepare(options: argparse.Namespace) -> list[Path]:

@@ -4,63 +4,42 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from fugu import edge
 from fugu.errors import CommandLineError
+from host.command_line import Word
 
-__all__ = ["COMMANDS", "agent", "app", "load", "run", "subscribe"]
+__all__ = ["COMMANDS", "app", "load", "next_words", "run"]
 
 # The framework exports only the leaf of its tree of usage errors; its parent stands for all of them.
 _USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
+
+_WIDTH = 80
 
 COMMANDS = {
     "model": ("fugu.commands.model:app", "Chains that describe readings."),
     "plan": ("fugu.commands.plan:app", "Noise for a guarantee."),
     "loss": ("fugu.commands.loss:app", "What given noise really loses."),
-    "attack": ("fugu.commands.attack:app", "Attack what would be released of a recording, with its truth to judge by."),
+    "attack": ("fugu.commands.attack:app", "Attack what would be released of a recording."),
     "policy": ("fugu.commands.policy:app", "Policies: what a device does with a stream."),
     "gateway": ("fugu.commands.gateway:app", "The side that tracks and estimates."),
-    "release": (
-        "fugu.commands.release:app",
-        "Make a release now: charge it in the ledger, or be refused, then print it, and publish it to a broker.",
-    ),
+    "release": ("fugu.commands.release:app", "Make a release now, and charge it in the ledger."),
     "ledger": ("fugu.commands.ledger:app", "What every audience has been told."),
-    "deploy": (
-        "fugu.commands.deploy:app",
-        "Write a broker with certificates, accounts and access lists, and folders for devices and the gateway.",
-    ),
-    "fleet": (
-        "fugu.commands.fleet:app",
-        "A fleet: its keys, its devices, and the signed documents that say what they do.",
-    ),
-    "doctor": (
-        "fugu.commands.doctor:doctor",
-        "Look at an installation, and say what to do; exit code 1 if something does not work.",
-    ),
-    "agent": ("fugu.app:agent", "The side that randomises, on a device."),
-    "subscribe": (
-        "fugu.app:subscribe",
-        "Print private readings of a fleet, symbols, estimates and releases, as they arrive.",
-    ),
-    "asyncapi": (
-        "fugu.commands.asyncapi:asyncapi",
-        "Print the protocol as an AsyncAPI 3 document: every topic, and what its messages hold.",
-    ),
-    "demo": (
-        "fugu.commands.demo:demo",
-        "Show the whole system on three recordings of sleeping hearts: real processes, real MQTT, on this machine.",
-    ),
-    "demo-location": (
-        "fugu.commands.demo:location",
-        "Show a private measurement: a walk on a grid, tables from the gateway, restarts and losses, and a map.",
-    ),
+    "deploy": ("fugu.commands.deploy:app", "Write a broker, and folders for those who use it."),
+    "fleet": ("fugu.commands.fleet:app", "A fleet: its keys, its devices, and their signed documents."),
+    "doctor": ("fugu.commands.doctor:doctor", "Look at an installation, and say what to do."),
+    **{name: ("", about) for name, about in edge.COMMANDS.items()},
+    "asyncapi": ("fugu.commands.asyncapi:asyncapi", "Print the protocol as an AsyncAPI 3 document."),
+    "demo": ("fugu.commands.demo:demo", "Show the whole system on recordings of sleeping hearts."),
+    "demo-location": ("fugu.commands.demo:location", "Show a private measurement: a walk on a grid, and a map."),
 }
-"""By name: where a command or group is defined, and its help as the list of commands has it."""
+"""By name: where a command or group is defined, unless it is the edge's, and its help in the list of commands."""
 
 
 @cache
@@ -95,11 +74,6 @@ app = typer.Typer(
 )
 for _name, (_, _help) in COMMANDS.items():
     app.add_typer(typer.Typer(help=_help), name=_name)
-
-# `fugu.main` starts these two without the framework, and answers --version: here they are for the help.
-_FORWARDED = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-agent = typer.Typer(help=COMMANDS["agent"][1], no_args_is_help=True, rich_markup_mode=None, add_completion=False)
-subscribe = typer.Typer(rich_markup_mode=None, add_completion=False)
 _root_command = cache(typer.main.get_command)
 
 
@@ -123,10 +97,31 @@ def run(words: list[str]) -> int:
     return int(code or 0)
 
 
+def next_words(before: Sequence[str]) -> Iterator[Word]:
+    """What may come after some words.
+
+    Args:
+        before: the words before the one that has begun.
+    """
+    here, command = True, _root_command(app)
+    for word in before:
+        if (below := getattr(command, "commands", {}).get(word)) is not None:
+            here, command = False, load(word) if here else below
+    options = {name: one for one in command.params for name in (*one.opts, *one.secondary_opts) if name[0] == "-"}
+    if before and (given := options.get(before[-1])) is not None and not given.is_flag:
+        return
+    yield from ((name, one.get_short_help_str(_WIDTH)) for name, one in getattr(command, "commands", {}).items())
+    yield from ((name, getattr(one, "help", None) or "") for name, one in options.items())
+    yield "--help", edge.OPTIONS["--help"]
+
+
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    version: Annotated[bool, typer.Option("--version", help=edge.OPTIONS["--version"])] = False,
+    completion: Annotated[
+        str | None, typer.Option("--completion", metavar="SHELL", help=edge.OPTIONS["--completion"])
+    ] = None,
 ) -> None:
     """Private sensor streams: plan a guarantee, run devices and gateways, read private streams.
 
@@ -136,25 +131,3 @@ def _root(
       fugu plan stream --model chain.json --epsilon 1
       fugu subscribe --fleet home --json
     """
-
-
-def _forwarding(module: str, *before: str) -> Callable[[typer.Context], int]:
-    """What a command does that reads its words itself."""
-
-    def run_it(context: typer.Context) -> int:
-        code: int = importlib.import_module(module).main([*before, *context.args])
-        return code
-
-    return run_it
-
-
-for _name, _before, _help in (
-    ("run", (), "Run the agent of one device: fugu agent run CONFIG.toml"),
-    ("status", ("--status",), "How the agent on this device is: its sensors, too."),
-    ("pause", ("pause",), "Draw nothing and read no sensor, until it is over: for the person who is measured."),
-    ("resume", ("resume",), "End a pause."),
-    ("moved", ("moved",), "Let an outbox belong to this machine, to which its disk was moved."),
-    ("doctor", ("--doctor",), "Look at the installation of this device, and say what to do."),
-):
-    agent.command(_name, context_settings=_FORWARDED, help=_help)(_forwarding("edge_agent.__main__", *_before))
-subscribe.command(context_settings=_FORWARDED, help=COMMANDS["subscribe"][1])(_forwarding("fugu.commands.subscribe"))

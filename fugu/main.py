@@ -1,8 +1,10 @@
 """The entry point: commands for devices and subscribers start at once, all others through the application.
 
-`fugu agent run` and `fugu subscribe` are dispatched before the framework of the other commands is loaded, so that
-they start fast and run where it is not installed. Whatever goes wrong is one line on stderr: exit code 1 for what
-cannot be done, 2 for a command line that cannot be read.
+`fugu agent` and `fugu subscribe` are dispatched before the framework of the other commands is loaded, so that they
+start fast and run where it is not installed. Whatever goes wrong is one line on stderr.
+
+Exit codes: 0 when it is done, 1 for what is refused or cannot be done, 2 for a command line that cannot be read, 130
+when it was interrupted.
 """
 
 from __future__ import annotations
@@ -10,13 +12,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
 
 from contract.errors import FuguError, UsageError
+from fugu import edge
+from host.command_line import answers, completing, script, version_line
 from host.logs import print_any_text
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
 
 __all__ = ["main"]
 
@@ -46,24 +46,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     """Run a command, loading as little as it needs."""
+    if completing():
+        print(_completed(words), end="")
+        return 0
+    if words[:1] == ["--"]:
+        del words[0]
     match words:
         case ["--version", *_]:
-            from importlib.metadata import version
-
-            print(f"fugu {version('fugu-edge')}")
+            print(version_line("fugu"), end="")
             return 0
-        case ["agent", "run", *rest]:
-            from edge_agent.__main__ import main as agent
-
-            return agent(rest)
+        case ["--completion", *shell]:
+            print(script(" ".join(shell)), end="")
+            return 0
+        case ["agent", *rest]:
+            return edge.agent(rest)
         case ["subscribe", *rest]:
-            from fugu.commands.subscribe import main as subscribe
+            return edge.subscribe(rest)
+    try:
+        from fugu.app import run
+    except ModuleNotFoundError as error:
+        if words not in ([], ["--help"], ["-h"]) or not _of_framework(error):
+            raise
+        print(edge.edge_help(), end="", file=sys.stdout if words else sys.stderr)
+        return 0 if words else 2
+    return run(words)
 
-            return subscribe(rest)
-        case _:
-            from fugu.app import run
 
-            return run(words)
+def _completed(words: list[str]) -> str:
+    """What a shell may go on with after some words, the last of which has begun."""
+    before, begun = words[:-1], words[-1] if words else ""
+    if before[:1] not in (["agent"], ["subscribe"], ["--completion"]):
+        try:
+            from fugu.app import next_words
+        except ModuleNotFoundError as error:
+            if not _of_framework(error):
+                raise
+        else:
+            return answers(next_words(before), begun)
+    return answers(edge.next_words(before), begun)
+
+
+def _of_framework(error: ModuleNotFoundError) -> bool:
+    """Whether a module is missing that devices do without."""
+    return error.name is not None and error.name.partition(".")[0] in _FRAMEWORK
 
 
 def _guarded(words: list[str]) -> int:
@@ -75,7 +100,7 @@ def _guarded(words: list[str]) -> int:
     except BrokenPipeError:
         raise
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in _FRAMEWORK:
+        if not _of_framework(error):
             raise
         return _fail(f"this command needs {error.name}: pip install 'fugu-edge[gateway]'", 1)
     except OSError as error:
@@ -83,10 +108,7 @@ def _guarded(words: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except ValueError as error:
-        # A document's own check; anything else is a programming error and keeps its traceback.
-        if type(error).__name__ != "ValidationError":
-            raise
-        return _fail(_first_problem(cast("ValidationError", error)), 1)
+        return _fail(_first_problem(error), 1)
     except Exception as error:
         databases = sys.modules.get("sqlite3")  # who has not loaded it has no error of it
         if databases is None or not isinstance(error, databases.Error):
@@ -94,8 +116,15 @@ def _guarded(words: list[str]) -> int:
         return _fail(f"a database cannot be used: {error}", 1)
 
 
-def _first_problem(error: ValidationError) -> str:
-    """The first line of a pydantic error that says what is wrong, without the value that was given."""
+def _first_problem(error: ValueError) -> str:
+    """The first line that says what is wrong in a document, without the value that was given.
+
+    Any other error is one of programming, is raised again, and keeps its traceback.
+    """
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        raise error
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     message = str(first["msg"]).removeprefix("Value error, ")

@@ -36,7 +36,8 @@ SESSION_SECONDS = 7 * 24 * 3600
 MAX_PAYLOAD = 1 << 21
 """The largest document."""
 ANSWER_SECONDS = 3.0
-"""A broker that has not answered a connection in MQTT 5 by then is taken for one that does not know it."""
+"""A broker that has not answered a connection in MQTT 5 by then is taken for one that does not know it, and one that
+has accepted none by then is said not to be there."""
 
 
 class LinkError(FuguError):
@@ -154,6 +155,8 @@ class Link:
         on_message: called with topic, payload and whether the message was retained.
         on_published: called with the message id, and whether the broker took it, when the broker has answered.
         dial: opens each connection, in place of the broker's host and port; may raise OSError.
+        on_absent: called by `maintain`, once, if there has been no connection for 3 seconds since the start, with what
+            is known of why.
         certificate_end: of the broker's certificate, in Unix seconds; none without TLS.
         last_error: the newest problem in words, empty while all is well.
         clients: how many there have been; what was under way with one before is lost, and never answered.
@@ -170,6 +173,7 @@ class Link:
     on_message: Callable[[str, bytes, bool], None] = lambda _topic, _payload, _retained: None
     on_published: Callable[[int, bool], None] = lambda _mid, _accepted: None
     dial: Callable[[], socket.socket] | None = None
+    on_absent: Callable[[str], None] = lambda _why: None
     last_error: str = field(default="", init=False)
     certificate_end: float | None = field(default=None, init=False)
     clients: int = field(default=0, init=False)
@@ -179,6 +183,7 @@ class Link:
     _opened: float | None = field(default=None, init=False)
     _largest: int | None = field(default=None, init=False)
     _not_sent: int = field(default=0, init=False)
+    _waits_since: float | None = field(default=None, init=False)
 
     def start(self) -> None:
         """Begin to connect, in the background; the broker may be down.
@@ -189,12 +194,20 @@ class Link:
         if self.broker.protocol != "auto":
             self._protocol = self.broker.protocol
         self._client = self._new_client()
+        if not self.clients:
+            self._waits_since = time.monotonic()
         self.clients += 1
         self._client.connect_async(self.broker.host, self.broker.port, self.broker.keepalive, **self._session())
         self._client.loop_start()
 
     def maintain(self) -> None:
-        """Change to MQTT 3.1.1 if the broker has said, or shown by its silence, that it does not know 5."""
+        """Change to MQTT 3.1.1 if the broker has said, or shown by its silence, that it does not know 5.
+
+        Also say once if no broker is there.
+        """
+        if self._waits_since is not None and time.monotonic() - self._waits_since > ANSWER_SECONDS:
+            self._waits_since = None
+            self.on_absent(self.last_error or f"no answer from the broker at {self.broker.address}")
         if self._client is not None and self.falls_back:
             self._fall_back = False
             _end_thread(self._client)
@@ -309,6 +322,7 @@ class Link:
                 self.last_error = f"broker refuses the connection: {reason}"
             return
         self.last_error = ""
+        self._waits_since = None
         if isinstance(wrapped := client.socket(), ssl.SSLSocket):
             found: Any = wrapped.getpeercert() or {}
             self.certificate_end = float(ssl.cert_time_to_seconds(found["notAfter"]))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from mqtt_link.link import Broker, Link, LinkError
+from mqtt_link.link import ANSWER_SECONDS, Broker, Link, LinkError
 
 __all__ = ["Probe", "Step", "probe"]
 
@@ -36,7 +37,14 @@ class Probe(NamedTuple):
     heard: Mapping[str, bytes] | None = None
 
 
-def probe(broker: Broker, *, write: Sequence[str] = (), listen: Sequence[str] = (), log_in: bool = True) -> Probe:
+def probe(
+    broker: Broker,
+    *,
+    write: Sequence[str] = (),
+    listen: Sequence[str] = (),
+    log_in: bool = True,
+    waiting: Callable[[str], None] = lambda _why: None,
+) -> Probe:
     """Connect once.
 
     Args:
@@ -44,24 +52,38 @@ def probe(broker: Broker, *, write: Sequence[str] = (), listen: Sequence[str] = 
             with that account would lose its connection, and who is not, what the broker keeps for it.
         write: topics to each of which an empty message is published, not retained; who listens counts it as malformed.
         listen: topics to subscribe to for a moment.
+        waiting: told why, by another thread, if there has been no answer for 3 seconds.
     """
+    late = threading.Timer(ANSWER_SECONDS, waiting, [f"no answer from the broker at {broker.address}"])
+    late.daemon = True
+    late.start()
+    try:
+        failed, end = _reached(broker)
+    finally:
+        late.cancel()
+    if failed is not None:
+        return failed
+    return _log_in(broker, end, write, listen, waiting) if log_in else Probe("done", certificate_end=end)
+
+
+def _reached(broker: Broker) -> tuple[Probe | None, float | None]:
+    """Go as far as TLS: what failed, or when the broker's certificate ends."""
     try:
         context = broker.tls_context()
         broker.password()
     except LinkError as error:
-        return Probe("address", str(error))
+        return Probe("address", str(error)), None
     try:
         socket.getaddrinfo(broker.host, broker.port)
     except OSError as error:
-        return Probe("address", f"{broker.host}: {error.strerror}")
+        return Probe("address", f"{broker.host}: {error.strerror}"), None
     try:
         with socket.create_connection((broker.host, broker.port), timeout=_PATIENCE_SECONDS) as plain:
-            end = None if context is None else _end(plain, context, broker.host)
+            return None, None if context is None else _end(plain, context, broker.host)
     except ssl.SSLError as error:
-        return Probe("TLS", getattr(error, "verify_message", "") or error.reason or type(error).__name__)
+        return Probe("TLS", getattr(error, "verify_message", "") or error.reason or type(error).__name__), None
     except OSError as error:
-        return Probe("connection", f"{broker.address}: {error.strerror or type(error).__name__}")
-    return _log_in(broker, end, write, listen) if log_in else Probe("done", certificate_end=end)
+        return Probe("connection", f"{broker.address}: {error.strerror or type(error).__name__}"), None
 
 
 def _end(plain: socket.socket, context: ssl.SSLContext, host: str) -> float:
@@ -70,7 +92,13 @@ def _end(plain: socket.socket, context: ssl.SSLContext, host: str) -> float:
         return float(ssl.cert_time_to_seconds(found["notAfter"]))
 
 
-def _log_in(broker: Broker, end: float | None, write: Sequence[str], listen: Sequence[str]) -> Probe:
+def _log_in(
+    broker: Broker,
+    end: float | None,
+    write: Sequence[str],
+    listen: Sequence[str],
+    waiting: Callable[[str], None],
+) -> Probe:
     answers: dict[int, bool] = {}
     heard: dict[str, bytes] = {}
     link = Link(
@@ -79,6 +107,7 @@ def _log_in(broker: Broker, end: float | None, write: Sequence[str], listen: Seq
         subscriptions=tuple(listen),
         on_message=lambda topic, payload, retained: heard.update({topic: payload} if retained else {}),
         on_published=lambda message, accepted: answers.update({message: accepted}),
+        on_absent=waiting,
     )
     try:
         link.start()

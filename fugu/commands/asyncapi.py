@@ -13,7 +13,9 @@ asyncapi = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @asyncapi.command()
 def _asyncapi() -> None:
-    """Print the protocol as an AsyncAPI 3 document: every topic, and what its messages hold.
+    """Print the protocol as an AsyncAPI 3 document.
+
+    Every topic, and what its messages hold.
 
     \b
     examples:

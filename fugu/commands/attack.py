@@ -43,7 +43,9 @@ def _attack(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Attack what would be released of a recording, with its truth to judge by.
+    """Attack what would be released of a recording.
+
+    The recording is the truth that attackers are judged by.
 
     Without a policy noise is tried for independent readings (ordinary randomised response), for the mean rates of the
     recording and its halves, and for every stretch of it.

@@ -25,7 +25,9 @@ def _demo(
     live: Annotated[bool, typer.Option("--live/--no-live", help="Show the running system in the terminal.")] = True,
     broker_kind: BrokerKindOption = "auto",
 ) -> int:
-    """Show the whole system on three recordings of sleeping hearts: real processes, real MQTT, on this machine.
+    """Show the whole system on recordings of sleeping hearts.
+
+    Three of them, with real processes and real MQTT, on this machine.
 
     \b
     examples:
@@ -43,7 +45,9 @@ def _location(
     out: OutOption = Path("demo-location"),
     broker_kind: BrokerKindOption = "auto",
 ) -> int:
-    """Show a private measurement: a walk on a grid, tables from the gateway, restarts and losses, and a map.
+    """Show a private measurement: a walk on a grid, and a map.
+
+    Tables come from the gateway; there are restarts and losses.
 
     \b
     examples:

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = command_group(
-    "Write a broker with certificates, accounts and access lists, and folders for devices and the gateway."
-)
+app = command_group("Write a broker, and folders for those who use it.")
 OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write; it must be new or empty.")]
 BrokerFolderOption = Annotated[
     Path, typer.Option("--broker", metavar="DIR", help="Folder that 'fugu deploy broker' wrote.")
@@ -93,7 +91,9 @@ def broker(
     ] = 1 << 18,
     in_place: InPlaceOption = False,
 ) -> None:
-    """Write a Mosquitto configuration with TLS 1.3, its own authority, and access lists; there are no accounts yet.
+    """Write a Mosquitto configuration with TLS and access lists.
+
+    TLS 1.3, with an authority of its own. There are no accounts yet.
 
     \b
     examples:
@@ -163,7 +163,9 @@ def device(
     ] = "/opt/fugu-edge/bin/fugu-agent",
     in_place: InPlaceOption = False,
 ) -> None:
-    """Add a device: its account at the broker, and the folder that goes onto it, with agent.toml and a systemd unit.
+    """Add a device: its account, and the folder that goes onto it.
+
+    The folder holds agent.toml and a systemd unit.
 
     \b
     examples:
@@ -201,7 +203,9 @@ def streams(
     ] = None,
     stream: Annotated[list[str] | None, typer.Option("--stream", help="A stream; again for more.")] = None,
 ) -> None:
-    """Say anew which streams a device may publish: these, and no others any more.
+    """Say anew which streams a device may publish.
+
+    These, and no others any more.
 
     \b
     examples:
@@ -231,7 +235,9 @@ def gateway(
     ] = "/opt/fugu-edge/bin/fugu",
     in_place: InPlaceOption = False,
 ) -> None:
-    """Add the gateway: its account at the broker, and its folder, with a systemd unit.
+    """Add the gateway: its account, and its folder.
+
+    The folder holds a systemd unit.
 
     \b
     examples:
@@ -254,7 +260,9 @@ def operator(
     adding: AddOptions,
     name: Annotated[str, typer.Option(help="Name of the account; every person needs an own one.")] = "operator",
 ) -> None:
-    """Add an operator, who may send policies to devices, and read what they report; nobody else may.
+    """Add an operator, who may send policies to devices.
+
+    Operators read what devices report. Nobody else may do either.
 
     \b
     examples:
@@ -285,7 +293,9 @@ def subscriber(
         str | None, typer.Option(help="Against whom that holds (default: as its first audience's).")
     ] = None,
 ) -> None:
-    """Add a subscriber; every program that connects needs an account of its own.
+    """Add a subscriber.
+
+    Every program that connects needs an account of its own.
 
     One that belongs to several audiences is told what they are told together, and refused if that is above its limit.
 
@@ -349,7 +359,9 @@ def join(
     releases: ReleasesOption = None,
     policies: PoliciesOption = None,
 ) -> None:
-    """Let an account read the releases of one more audience, unless it would be told more than its limit in all.
+    """Let an account read the releases of one more audience.
+
+    It is refused if it would be told more than its limit in all.
 
     \b
     examples:
@@ -369,7 +381,9 @@ def leave(
     name: AccountOption,
     audience: Annotated[str, typer.Option(help="The audience whose releases it is to read no longer.")],
 ) -> None:
-    """Take the releases of an audience from an account; what it was told still counts.
+    """Take the releases of an audience from an account.
+
+    What it was told still counts.
 
     \b
     examples:
@@ -389,7 +403,7 @@ def remove(
     name: AccountOption,
     connection: ConnectionOptions,
 ) -> None:
-    """Take an account away, such as that of a device that was lost.
+    """Take an account away, such as that of a lost device.
 
     What a device has left at the broker is cleared by the same command, once the broker knows that it was removed, with
     the credentials of an operator.

@@ -33,7 +33,9 @@ def _doctor(
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Look at an installation, and say what to do; exit code 1 if something does not work.
+    """Look at an installation, and say what to do.
+
+    Exit code 1 if something does not work.
 
     \b
     examples:

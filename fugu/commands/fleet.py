@@ -37,7 +37,7 @@ from gateway.fleet.signing import read_pins
 
 __all__ = ["app"]
 
-app = command_group("A fleet: its keys, its devices, and the signed documents that say what they do.")
+app = command_group("A fleet: its keys, its devices, and their signed documents.")
 app.command("init")(fleet_keys.init)
 app.command("sign")(fleet_sign.sign)
 app.add_typer(fleet_keys.app, name="keys")
@@ -88,7 +88,9 @@ def enrol(
     ] = None,
     operator: AsOption = None,
 ) -> None:
-    """Write what a device has to know before anything is sent to it; its owner decides on ceilings and pins.
+    """Write what a device has to know before it is sent anything.
+
+    Its owner decides on ceilings and pins.
 
     The file is a secret between the device and its gateway. After `fugu fleet remove`, a new enrolment has a new key.
 
@@ -143,7 +145,9 @@ def remove(
     registry: RegistryOption,
     operator: AsOption = None,
 ) -> None:
-    """Forget a device that is gone; what it has refused and the history stay.
+    """Forget a device that is gone.
+
+    What it has refused and the history stay.
 
     \b
     examples:
@@ -198,7 +202,9 @@ def push(
     operator: AsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let all devices that a document is for have it at once; the gateway sends it. For stages there are rollouts.
+    """Let all devices that a document is for have it at once.
+
+    The gateway sends it. For stages there are rollouts.
 
     \b
     examples:
@@ -235,7 +241,9 @@ def status(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every device: what it should run, what it says it runs, and what it has refused.
+    """Show what every device should run, and what it says it runs.
+
+    And what it has refused.
 
     \b
     examples:

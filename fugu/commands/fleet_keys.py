@@ -38,7 +38,9 @@ def init(
         typer.Option(metavar="FILE", help="Passphrase of the gateway's key, which is online (default: the same)."),
     ] = None,
 ) -> None:
-    """Make a fleet's keys: root keys, which go offline, policy keys for operators, and one for the gateway.
+    """Make a fleet's keys.
+
+    Root keys, which go offline, policy keys for operators, and one for the gateway.
 
     \b
     examples:
@@ -61,7 +63,9 @@ def init(
 
 @app.command("show")
 def show(keys: KeysOption, as_json: JsonOption = False) -> None:
-    """Show whose signatures count for what, and which private keys are in the folders.
+    """Show whose signatures count for what.
+
+    And which private keys are in the folders.
 
     \b
     examples:
@@ -94,7 +98,9 @@ def rotate(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Replace keys, such as one that was lost or stolen, by a new root that enough old and new root keys sign.
+    """Replace keys, such as one that was lost or stolen.
+
+    By a new root that enough old and new root keys sign.
 
     \b
     examples:

@@ -68,7 +68,9 @@ def start(
     operator: AsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Begin to let devices have a document, stage by stage; the gateway goes on with it, also after it was restarted.
+    """Begin to let devices have a document, stage by stage.
+
+    The gateway goes on with it, also after it was restarted.
 
     \b
     examples:
@@ -112,7 +114,9 @@ def show(
     interval: Annotated[float, typer.Option(metavar="SECONDS", help="With --watch: how often to look.")] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a rollout, the newest if none is named: its stages, and how their devices stand.
+    """Show a rollout: its stages, and how their devices stand.
+
+    The newest if none is named.
 
     \b
     examples:
@@ -146,9 +150,9 @@ def _operation(what: str, about: str) -> None:
 
 
 _operation("approve", "Open the gate that a rollout waits at.")
-_operation("pause", "Let nothing happen until it is resumed; devices that were offered the document keep it.")
+_operation("pause", "Let nothing happen until it is resumed.\n\nDevices that were offered the document keep it.")
 _operation("resume", "Go on with a rollout that is paused.")
-_operation("abort", "End a rollout; devices stay where they are, and the way back is said.")
+_operation("abort", "End a rollout.\n\nDevices stay where they are, and the way back is said.")
 
 
 def _under_way(registry: Registry) -> int:

@@ -81,7 +81,9 @@ def sign(
     passphrase_file: PassphraseFiles = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Sign what devices are to do: every guarantee is derived anew before, and what is false is not signed.
+    """Sign what devices are to do.
+
+    Every guarantee is derived anew before, and what is false is not signed.
 
     \b
     examples:

@@ -141,7 +141,9 @@ def status(
     store: Annotated[Path, typer.Option(metavar="FILE", help="The store of the gateway that runs.")],
     as_json: JsonOption = False,
 ) -> int:
-    """Ask the running gateway how it is; exit code 1 if there is an alarm, or no gateway.
+    """Ask the running gateway how it is.
+
+    Exit code 1 if there is an alarm, or no gateway.
 
     \b
     examples:
@@ -164,7 +166,9 @@ def watch(
     ] = 0.1,
     as_json: JsonOption = False,
 ) -> int:
-    """Test, from symbols alone, whether streams are still in the classes of their policies; exit code 1 if one is not.
+    """Test whether streams are still in the classes of their policies.
+
+    From symbols alone. Exit code 1 if one is not.
 
     \b
     examples:
@@ -211,7 +215,9 @@ def forget(
     store: Annotated[Path, typer.Option(metavar="FILE", help="The gateway's store; its gateway must not be running.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Erase what a device has sent from the store, and its estimates: for good, and never what was charged for it.
+    """Erase what a device has sent from the store.
+
+    And its estimates: for good, and never what was charged for it.
 
     \b
     examples:

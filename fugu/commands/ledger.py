@@ -25,7 +25,9 @@ StoreOption = Annotated[Path, typer.Option("--store", metavar="FILE", help="The 
 
 @app.command("show")
 def show(ledger: LedgerOption, as_json: JsonOption = False) -> int:
-    """Show what is allowed, spent and left for every stream and audience, and the releases.
+    """Show what is allowed, spent and left, and the releases.
+
+    For every stream and audience.
 
     \b
     examples:
@@ -49,7 +51,9 @@ def show(ledger: LedgerOption, as_json: JsonOption = False) -> int:
 
 @app.command("verify")
 def verify(ledger: LedgerOption, store: StoreOption, as_json: JsonOption = False) -> int:
-    """Compute every charge again from the releases, and compare; exit code 1 if something does not agree.
+    """Compute every charge again from the releases, and compare.
+
+    Exit code 1 if something does not agree.
 
     The store knows which releases were published, and so whether this is the newest ledger: one that was put back from
     a copy adds up, and is not.
@@ -87,7 +91,9 @@ def resume(
         ),
     ] = -1,
 ) -> None:
-    """Go on with a ledger or a store that was lost or put back from a copy, after the last tick that was released.
+    """Go on with a ledger or a store that was lost or put back.
+
+    After the last tick that was released.
 
     What is missing in the ledger was told to somebody, so nothing is ever released again about those ticks.
 
@@ -113,7 +119,9 @@ def progress(
         int, typer.Option(metavar="TICK", min=0, max=MAX_TICK, help="The first tick that its next window may have.")
     ],
 ) -> None:
-    """Let the schedule of a release go on at another tick, with the gateway stopped; no window is released twice.
+    """Let the schedule of a release go on at another tick.
+
+    With the gateway stopped; no window is released twice.
 
     \b
     examples:

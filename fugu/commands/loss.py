@@ -57,8 +57,10 @@ def windows(
     start: StartOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What releases about windows of one stream lose together: by the papers' theorems on composition, as corrected, by
-    the accountants, and in truth where every path can be added up.
+    """What releases about windows of one stream lose together.
+
+    By the papers' theorems on composition, as corrected, by the accountants, and in truth where every path can be
+    added up.
 
     \b
     examples:

@@ -57,7 +57,9 @@ def fit(
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write chain.json.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit a chain to a recording, test what such a chain assumes, and find the class that covers every stretch.
+    """Fit a chain to a recording, and test what such a chain assumes.
+
+    And find the class that covers every stretch.
 
     Two or three files with a column t, or --column A,B of one, are streams that move together, with one chain of their
     joint states. Options of each stream then stand in its order, with commas between them and - where one has none.

@@ -38,7 +38,9 @@ def auto(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plan from a recording and a question: what to release, how far off it is, and what attackers make of it.
+    """Plan from a recording and a question.
+
+    What to release, how far off it is, and what attackers make of it.
 
     Compares symbols at several periods and windows of several lengths, or points of places, at the same epsilon,
     attacks what it recommends, and judges it on a part of the recording that nothing was fitted to. Says so where
@@ -65,7 +67,9 @@ def stream(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plan a stream: how to randomise each reading, what that costs, and what else could be done.
+    """Plan a stream: how to randomise each reading.
+
+    What that costs, and what else could be done.
 
     With --model the class of chains is the one that 'fugu model fit' found to cover every stretch of the recording; a
     file with a bare "transition" stands for that chain alone. 'fugu plan window' follows the same rule.
@@ -92,8 +96,10 @@ def window(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plan windows of ticks: with --window the policy of a device that counts, with the error of its answers; without,
-    the Laplace noise that each mechanism needs for the same guarantee.
+    """Plan windows of ticks.
+
+    With --window the policy of a device that counts, with the error of its answers; without, the Laplace noise that
+    each mechanism needs for the same guarantee.
 
     \b
     examples:
@@ -119,7 +125,9 @@ def joint(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plan streams that move together: noise for each, under one epsilon for all of them.
+    """Plan streams that move together, under one epsilon.
+
+    Noise for each; epsilon is for all of them.
 
     Every policy names all streams and what each may tell of a tick, so that each device checks its own alone. Streams
     have the names of the model; --device A,B says that each is of a device of its own.
@@ -143,7 +151,9 @@ def measure(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plan private measurements of many states: a point every tick, noise by a policy graph, and what it all reveals.
+    """Plan private measurements of many states, such as places.
+
+    A point every tick, noise by a policy graph, and what it all reveals.
 
     \b
     keys of FILE (lists are by state; states are counted from 0):
@@ -176,7 +186,9 @@ def network(
     epsilon: Annotated[float | None, typer.Option(metavar="E", help="Instead of the file's.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plan one release over a few variables that depend on one another in any pattern: the noise of each mechanism.
+    """Plan one release over a few variables that depend on one another.
+
+    In any pattern: the noise of each mechanism.
 
     \b
     keys of FILE:

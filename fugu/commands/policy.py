@@ -29,7 +29,9 @@ def check(
     ceiling: Annotated[float | None, typer.Option(metavar="E", help="Largest epsilon that is accepted.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a policy as a device does: derive its guarantees from its tables and its windows anew.
+    """Check a policy as a device does.
+
+    Its guarantees are derived anew from its tables and its windows.
 
     Every epsilon that is printed was derived; one that cannot be is refused. Of a measured stream that takes as long
     as planning it did.

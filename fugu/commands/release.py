@@ -11,7 +11,7 @@ import typer
 from contract.release_frames import encode_release
 from fugu.commands.options import ConnectionOptions, JsonOption, grouped
 from fugu.view.ledger import show_releases
-from fugu.view.terminal import answer
+from fugu.view.terminal import answer, say_waiting
 
 __all__ = ["app"]
 
@@ -33,7 +33,9 @@ def release(
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Make a release now: charge it in the ledger, or be refused, then print it, and publish it to a broker.
+    """Make a release now, and charge it in the ledger.
+
+    It is refused, or printed, and published if a broker is named.
 
     \b
     examples:
@@ -44,7 +46,14 @@ def release(
     from gateway.service import release_now
 
     frames = release_now(
-        config=config, store=store, policies=policies, ledger=ledger, name=name, first=first, broker=address
+        config=config,
+        store=store,
+        policies=policies,
+        ledger=ledger,
+        name=name,
+        first=first,
+        broker=address,
+        waiting=say_waiting,
     )
     answer(as_json, lambda: [json.loads(encode_release(frame)) for frame in frames], lambda: show_releases(frames))
     return 0

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import NoReturn
 
 from fugu.errors import CommandLineError
 from fugu.view.readings import reading_json, reading_line
+from host.command_line import Parser
 from mqtt_link import Broker, Reading, Subscription
 
-__all__ = ["HELP", "main"]
+__all__ = ["HELP", "main", "parser"]
 
 HELP = "Print private readings of a fleet as they arrive: symbols, released points, estimates, counts and releases."
 _SILENCE_SECONDS = 3.0
@@ -28,14 +28,6 @@ _EPILOG = """examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that raises what is wrong instead of printing it."""
-
-    def error(self, message: str) -> NoReturn:
-        """Refuse a command line."""
-        raise CommandLineError(f"{message} (try '{self.prog} --help')")
-
-
 def main(arguments: Sequence[str]) -> int:
     """Print readings until a signal, a count or a timeout; 0 at any of these.
 
@@ -44,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         FuguError: a name, an address or a file of the connection cannot be used.
     """
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     stop = signal.default_int_handler
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -110,17 +102,17 @@ def _broker(options: argparse.Namespace) -> Broker:
     return replace(Broker.parse(options.broker), **{name: getattr(options, name) for name in fields})
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+def parser() -> Parser:
+    """What reads the command's words."""
+    made = Parser(
         prog="fugu subscribe",
         description=HELP,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
-    parser.add_argument("--fleet", required=True, metavar="NAME")
-    parser.add_argument("--device", default="+", metavar="NAME", help="one device (default: all)")
-    parser.add_argument("--stream", default="+", metavar="NAME", help="one stream (default: all)")
+    made.add_argument("--fleet", required=True, metavar="NAME")
+    made.add_argument("--device", default="+", metavar="NAME", help="one device (default: all)")
+    made.add_argument("--stream", default="+", metavar="NAME", help="one stream (default: all)")
     for kind, what in (
         ("symbols", "symbols and points"),
         ("windows", "counts of windows as their devices release them"),
@@ -129,18 +121,18 @@ def _parser() -> argparse.ArgumentParser:
         ("releases", "batch releases"),
         ("descriptions", "what streams say of themselves"),
     ):
-        parser.add_argument(f"--{kind}", action="store_true", help=f"only {what}, and what else is asked for")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--count", type=_count, metavar="N", help="stop after N readings")
-    parser.add_argument("--timeout", type=_seconds, metavar="S", help="stop after S seconds without a reading")
-    parser.add_argument("--broker", default="127.0.0.1:1883", metavar="HOST:PORT", help="(default: %(default)s)")
-    parser.add_argument("--username", metavar="NAME")
-    parser.add_argument("--password-file", metavar="FILE", help="its first line is the password")
-    parser.add_argument("--ca-file", metavar="FILE", help="certificate authority; switches TLS on")
-    parser.add_argument("--cert-file", metavar="FILE", help="client certificate")
-    parser.add_argument("--key-file", metavar="FILE", help="key of the client certificate")
-    parser.add_argument("--protocol", choices=("auto", "5", "3.1.1"), default="auto", help="MQTT version")
-    return parser
+        made.add_argument(f"--{kind}", action="store_true", help=f"only {what}, and what else is asked for")
+    made.add_argument("--json", action="store_true", help="one JSON object a line")
+    made.add_argument("--count", type=_count, metavar="N", help="stop after N readings")
+    made.add_argument("--timeout", type=_seconds, metavar="S", help="stop after S seconds without a reading")
+    made.add_argument("--broker", default="127.0.0.1:1883", metavar="HOST:PORT", help="(default: %(default)s)")
+    made.add_argument("--username", metavar="NAME")
+    made.add_argument("--password-file", metavar="FILE", help="its first line is the password")
+    made.add_argument("--ca-file", metavar="FILE", help="certificate authority; switches TLS on")
+    made.add_argument("--cert-file", metavar="FILE", help="client certificate")
+    made.add_argument("--key-file", metavar="FILE", help="key of the client certificate")
+    made.add_argument("--protocol", choices=("auto", "5", "3.1.1"), default="auto", help="MQTT version")
+    return made
 
 
 def _count(text: str) -> int:

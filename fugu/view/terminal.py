@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["answer", "console", "say", "show_newest", "show_table", "table", "warn", "working"]
+__all__ = ["answer", "console", "say", "say_waiting", "show_newest", "show_table", "table", "warn", "working"]
 
 _PIPE_WIDTH = 120
 
@@ -70,6 +70,11 @@ def show_newest(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 def warn(text: str) -> None:
     """Print a warning on stderr, on one line."""
     print(f"fugu: warning: {text}", file=sys.stderr)
+
+
+def say_waiting(why: str) -> None:
+    """Say on stderr, on one line, what is waited for; what else is to be seen comes later, or never."""
+    print(f"fugu: waiting: {' '.join(why.split())}", file=sys.stderr, flush=True)
 
 
 @contextmanager

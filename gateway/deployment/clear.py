@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gateway.deployment.units import DeploymentError
 from mqtt_link import Broker, Link
@@ -16,18 +16,24 @@ _ANSWER_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 
 
-def clear_retained(broker: Broker, topics: Sequence[str]) -> None:
+def clear_retained(broker: Broker, topics: Sequence[str], waiting: Callable[[str], None] = lambda _why: None) -> None:
     """Let the broker forget what is retained on some topics.
 
     Args:
         broker: its address, with an operator's credentials.
+        waiting: told once why, if there has been no connection for 3 seconds.
 
     Raises:
         LinkError: the credentials cannot be read.
         DeploymentError: the broker cannot be reached, or denies it.
     """
     answers: queue.SimpleQueue[tuple[int, bool]] = queue.SimpleQueue()
-    link = Link(broker, f"clear-{secrets.token_hex(6)}", on_published=lambda *answer: answers.put(answer))
+    link = Link(
+        broker,
+        client_id=f"clear-{secrets.token_hex(6)}",
+        on_published=lambda *answer: answers.put(answer),
+        on_absent=waiting,
+    )
     link.start()
     waiting, sent = set(topics), set[int]()
     deadline = time.monotonic() + _ANSWER_SECONDS

@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -30,13 +30,22 @@ _POLL_SECONDS = 0.05
 
 
 def release_now(
-    *, config: Path, store: Path, policies: Path, ledger: Path, name: str, first: int, broker: Broker | None = None
+    *,
+    config: Path,
+    store: Path,
+    policies: Path,
+    ledger: Path,
+    name: str,
+    first: int,
+    broker: Broker | None = None,
+    waiting: Callable[[str], None] = lambda _why: None,
 ) -> list[ReleaseFrame]:
     """Make a configured release for the window that begins at a tick.
 
     Args:
         name: of a release; one with `per_device` is made for every device.
         broker: where to publish; if none, nothing is published.
+        waiting: told once for which fleet and broker, if there has been no connection for 3 seconds.
 
     Returns:
         What was released.
@@ -46,7 +55,8 @@ def release_now(
     """
     if not store.exists():
         raise StoreError(f"there is no store {store.name}")
-    catalogue = Catalogue.load(policies, _fleet(policies))
+    fleet = _fleet(policies)
+    catalogue = Catalogue.load(policies, fleet)
     with closing(Store(store)) as opened:
         catalogue.retire(opened.policy_documents())
         releases = open_releases(config, ledger, opened, catalogue)
@@ -59,7 +69,10 @@ def release_now(
             try:
                 for job in wanted:
                     entries.append(finish(releases.maker.make(job, first)))
-                _hand_out(entries, releases.ledger, record, broker, "published")
+                _hand_out(
+                    *(entries, releases.ledger, record, broker, "published"),
+                    waiting=lambda why: waiting(f"fleet {fleet}: {why}"),
+                )
             except LinkError:
                 raise
             except FuguError:
@@ -71,22 +84,28 @@ def release_now(
 
 
 def _hand_out(
-    entries: list[Entry], ledger: Ledger, record: ReleaseRecord, broker: Broker | None, printed: State
+    entries: list[Entry],
+    ledger: Ledger,
+    record: ReleaseRecord,
+    broker: Broker | None,
+    printed: State,
+    waiting: Callable[[str], None] = lambda _why: None,
 ) -> None:
     """Publish what was made, or record what became of it without a broker: it is printed, or nobody will see it."""
     for entry in entries:
         record.note(ledger, entry.number)
-    for entry in entries if broker is None else _published(entries, broker):
+    for entry in entries if broker is None else _published(entries, broker, waiting):
         ledger.mark(entry.number, printed if broker is None else "published")
 
 
-def _published(entries: list[Entry], broker: Broker) -> Iterator[Entry]:
+def _published(entries: list[Entry], broker: Broker, waiting: Callable[[str], None]) -> Iterator[Entry]:
     """Publish entries one by one; yields each that the broker has accepted."""
     answered = threading.Event()
     link = Link(
         broker,
         client_id=f"release-{secrets.token_hex(6)}",
         on_published=lambda _id, accepted: answered.set() if accepted else None,
+        on_absent=waiting,
     )
     link.start()
     try:

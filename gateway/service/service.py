@@ -168,6 +168,7 @@ class Gateway:
             on_connected=lambda: self._inbox.notify(Connected()),
             on_message=self._delivered,
             on_published=self._answered,
+            on_absent=self._say_unreachable,
         )
         self._descriptions = description_topic(fleet, "+", "+").removesuffix("+/+")
         self._worker = threading.Thread(target=self._work, name="gateway-worker")
@@ -342,9 +343,14 @@ class Gateway:
         if self._link.connected and self._unreachable:
             self._unreachable = False
             _log.warning("connected to the broker")
-        elif not self._link.connected and self._link.last_error and not self._unreachable:
-            self._unreachable = True
-            _log.warning("no connection to the broker: %s; trying until there is one", self._link.last_error)
+        elif not self._link.connected and self._link.last_error:
+            self._say_unreachable(self._link.last_error)
+
+    def _say_unreachable(self, why: str) -> None:
+        if not self._unreachable:
+            fleet = self._settings.fleet
+            _log.warning("fleet %s: no connection to the broker: %s; trying until there is one", fleet, why)
+        self._unreachable = True
 
     def _work(self) -> None:
         try:
