@@ -15,34 +15,57 @@ from rich.text import Text
 
 __all__ = ["answer", "console", "say", "say_waiting", "show_newest", "show_table", "table", "warn", "working"]
 
-_PIPE_WIDTH = 120
+_BETWEEN = 2
+"""Characters between the columns of a table, and around them."""
+_SHORT = 8
+_PIPE_WIDTH = 10_000
+"""No line that leaves in a pipe is broken or cut: a row is a line there, and so is a sentence."""
 
 
 def console() -> Console:
-    """The console of the present standard output; a pipe gets plain text of a fixed width."""
+    """The console of the present standard output: a terminal of any width, or plain text for a pipe or a file."""
     return Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
 def table(title: str, columns: Sequence[str]) -> Table:
     """A table without rows: the first column to the left, the others to the right."""
     made = Table(
-        title=Text(title, style="bold"),
+        title=Text(title, style="bold") if title else None,
         title_justify="left",
         box=box.SIMPLE_HEAD if any(columns) else None,
         show_header=any(columns),
         pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
     for index, column in enumerate(columns):
-        made.add_column(Text(column), justify="left" if index == 0 else "right")
+        made.add_column(Text(column), justify="right" if index else "left", overflow="fold")
     return made
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table, as `table` makes it."""
-    made = table(title, columns)
-    for row in rows:
+    """Print a table, as `table` makes it, under its title."""
+    say(title, style="bold")
+    made, on, held = table("", columns), console(), [tuple(row) for row in rows]
+    for row in held:
         made.add_row(*(Text(cell) for cell in row))
-    console().print(made)
+    for column, width in zip(made.columns, _widths([*zip(columns, *held, strict=True)], on.width), strict=True):
+        column.width = width
+    on.print(made)
+
+
+def _widths(columns: Sequence[Sequence[str]], available: int) -> list[int]:
+    """Widths of columns, given by their cells: cells are broken only if they have to be, and then between words."""
+    widths = [max(map(len, cells)) for cells in columns]
+    least = [max([*map(_unbroken, cells), *map(len, head.split())], default=0) for head, *cells in columns]
+    while sum(widths) + _BETWEEN * len(widths) > available and widths != least:
+        slack = [width - word for width, word in zip(widths, least, strict=True)]
+        widths[slack.index(max(slack))] -= 1
+    return [max(width, 1) for width in widths]
+
+
+def _unbroken(cell: str) -> int:
+    """The length of the longest part of a cell that is kept together: a number and its unit are."""
+    return len(cell) if len(cell) <= _SHORT else max(map(len, cell.split()), default=0)
 
 
 def say(text: str, style: str = "") -> None:
