@@ -96,8 +96,8 @@ def warn(text: str) -> None:
 
 
 def say_waiting(why: str) -> None:
-    """Say on stderr, on one line, what is waited for; what else is to be seen comes later, or never."""
-    print(f"fugu: waiting: {' '.join(why.split())}", file=sys.stderr, flush=True)
+    """Say on stderr, on one line, what is waited for, because nothing else is to be seen meanwhile."""
+    print(f"fugu: {' '.join(why.split())}", file=sys.stderr, flush=True)
 
 
 @contextmanager

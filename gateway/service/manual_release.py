@@ -71,7 +71,7 @@ def release_now(
                     entries.append(finish(releases.maker.make(job, first)))
                 _hand_out(
                     *(entries, releases.ledger, record, broker, "published"),
-                    waiting=lambda why: waiting(f"fleet {fleet}: {why}"),
+                    waiting=lambda why: waiting(f"{why}; waiting for fleet {fleet}"),
                 )
             except LinkError:
                 raise
