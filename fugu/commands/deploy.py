@@ -125,7 +125,9 @@ def renew(
         Path | None, typer.Option("--ca-key", metavar="FILE", help="The authority's key, if not in DIR-offline.")
     ] = None,
 ) -> None:
-    """Renew the broker's certificate; its clients need nothing new.
+    """Renew the broker's certificate.
+
+    Its clients need nothing new.
 
     \b
     examples:
@@ -163,7 +165,7 @@ def device(
     ] = "/opt/fugu-edge/bin/fugu-agent",
     in_place: InPlaceOption = False,
 ) -> None:
-    """Add a device: its account, and the folder that goes onto it.
+    """Add a device: its account, and the folder for it.
 
     The folder holds agent.toml and a systemd unit.
 
@@ -340,7 +342,9 @@ def home_assistant(
     adding: AddOptions,
     name: Annotated[str, typer.Option(help="Name of the account.")] = "home-assistant",
 ) -> None:
-    """Add Home Assistant, which reads what a site reads and is JSON; and let the gateway tell it of devices.
+    """Add Home Assistant.
+
+    It reads what a site reads and is JSON; and the gateway may tell it of devices.
 
     \b
     examples:
