@@ -103,7 +103,8 @@ def next_words(before: Sequence[str]) -> Iterator[Word]:
     Args:
         before: the words before the one that has begun.
     """
-    here, command = True, _root_command(app)
+    here = True
+    command: Any = _root_command(app)
     for word in before:
         if (below := getattr(command, "commands", {}).get(word)) is not None:
             here, command = False, load(word) if here else below

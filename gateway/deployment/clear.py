@@ -35,14 +35,14 @@ def clear_retained(broker: Broker, topics: Sequence[str], waiting: Callable[[str
         on_absent=waiting,
     )
     link.start()
-    waiting, sent = set(topics), set[int]()
+    unsent, sent = set(topics), set[int]()
     deadline = time.monotonic() + _ANSWER_SECONDS
     try:
-        while waiting or sent:
+        while unsent or sent:
             link.maintain()
-            for topic in sorted(waiting):
+            for topic in sorted(unsent):
                 if (message_id := link.publish(topic, b"", retain=True)) is not None:
-                    waiting.discard(topic)
+                    unsent.discard(topic)
                     sent.add(message_id)
             try:
                 message_id, accepted = answers.get(timeout=_POLL_SECONDS)
