@@ -46,8 +46,8 @@ class Everything:
         wait_until(connected.is_set)
 
     def kinds(self) -> set[str]:
-        """Of the topics so far."""
-        return {parse_topic(topic).kind for topic, _ in list(self.messages)}
+        """Of the fleet's topics so far."""
+        return {parse_topic(topic).kind for topic, _ in list(self.messages) if topic.startswith("fugu/")}
 
 
 def _credentials(broker: Broker) -> dict[str, str]:
@@ -121,16 +121,15 @@ class WholeFleet:
         words = _words(self._broker.address("gateway"), "--") + _words(
             self._broker.address("gateway-rollout"), "--operator-"
         )
-        words += ["--releases", str(folder / "releases.toml"), "--on-conflict", "stop", "--metrics", str(self.metrics)]
+        words += ["--releases", str(folder / "releases.toml"), "--on-conflict", "stop", "--home-assistant"]
+        words += ["--metrics", str(self.metrics)]
         self.gateway = Gateway(folder, self._broker.port, *words)
         self.agent = AgentProcess(folder / "agent.toml", folder / "agent.log")
         return self
 
     def contradict(self) -> None:
         """Publish, under the device's name, a frame that says the opposite of one of its own."""
-        (topic, payload), *_ = (
-            one for one in self.heard.messages if parse_topic(one[0]).kind == "symbols" and one[1][0] == 1
-        )
+        (topic, payload), *_ = (one for one in self.heard.messages if "/symbols/" in one[0] and one[1][0] == 1)
         frame = decode_symbols(payload)
         other = replace(frame, symbols=bytes(1 - symbol for symbol in frame.symbols))
         copy = Link(self._broker.address("watch"), client_id="copy")

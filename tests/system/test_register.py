@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +19,11 @@ from contract.health import decode_health
 from contract.measure_frames import decode_measure
 from contract.release_frames import decode_release
 from contract.reports import Estimate, StateEstimate, ValueEstimate, decode_count, decode_estimate
-from contract.topics import Kind, parse_topic
+from contract.topics import Kind, discovery_topic, parse_topic
 from contract.window_frames import decode_window
 from gateway.deployment.accounts import Account, access_list
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.home_assistant import check_document
 from tests.support.register import messages, observables, rows
 from tests.support.whole_fleet import Everything, WholeFleet
 
@@ -116,6 +118,8 @@ def test_what_running_programs_publish_is_what_the_register_names(broker: Mosqui
         wait_until(lambda: "stop" in fleet.heard.kinds(), "a stop")
         messages_seen(fleet.heard)
         assert fleet.heard.kinds() == named
+        told = {topic for topic, _ in fleet.heard.messages if not topic.startswith("fugu/")}
+        assert told == {discovery_topic("home", name) for name in ("watch", "health")}
 
 
 def messages_seen(heard: Everything) -> set[str]:
@@ -125,6 +129,9 @@ def messages_seen(heard: Everything) -> set[str]:
         named.setdefault(row.kind, set()).update(row.messages)
     found = set()
     for topic, payload in list(heard.messages):
+        if not topic.startswith("fugu/"):
+            check_document(json.loads(payload))
+            continue
         kind = parse_topic(topic).kind
         if kind == ROOTS:
             (payload,) = decode_roots(payload)
