@@ -145,7 +145,7 @@ def _doctor(config: Path) -> int:
     from edge_agent.doctor import examine
     from host.checks import failed, lines
 
-    found = examine(config)
+    found = examine(config, lambda why: print(f"fugu-agent: {why}", file=sys.stderr, flush=True))
     print("\n".join(lines(found)))
     return 1 if failed(found) else 0
 

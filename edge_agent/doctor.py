@@ -7,7 +7,7 @@ gateway counts as malformed: only so does a broker tell whether its access list 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,8 +37,11 @@ _AGE_SECONDS = 900
 _AHEAD_SECONDS = 60
 
 
-def examine(path: Path) -> list[Finding]:
+def examine(path: Path, waiting: Callable[[str], None] = lambda _why: None) -> list[Finding]:
     """Look at everything that the agent with a configuration needs; call it before any thread is started.
+
+    Args:
+        waiting: told, by any thread, for which broker and fleet, if there has been no answer for 3 seconds.
 
     Raises:
         ConfigError: the configuration cannot be read.
@@ -59,7 +62,7 @@ def examine(path: Path) -> list[Finding]:
     found += _local_brokers(config)
     running = _running(plan)
     found += [running, *checks.unit("fugu-agent.service")]
-    return [*found, *_broker(config, plan, path.parent, connected=running.verdict == "ok")]
+    return [*found, *_broker(config, plan, path.parent, waiting, connected=running.verdict == "ok")]
 
 
 def _policies(plan: AgentPlan, now: float) -> Iterator[Finding]:
@@ -124,12 +127,20 @@ def _running(plan: AgentPlan) -> Finding:
     return Finding("agent", "ok", f"it runs and is connected; {depth} frames wait in its outbox")
 
 
-def _broker(config: AgentConfig, plan: AgentPlan, folder: Path, *, connected: bool) -> list[Finding]:
+def _broker(
+    config: AgentConfig, plan: AgentPlan, folder: Path, waiting: Callable[[str], None], *, connected: bool
+) -> list[Finding]:
     """Try the broker; only as far as TLS while the agent is connected, which says the rest."""
     names = {stream.stream for stream in plan.streams} | {stream.stream for stream in config.streams if stream.stream}
     write = [status_topic(plan.fleet, plan.device), *(symbols_topic(plan.fleet, plan.device, one) for one in names)]
     listen = [] if plan.managed is None else [time_topic(plan.fleet)]
-    tried = probe(plan.broker, write=write, listen=listen, log_in=not connected)
+    tried = probe(
+        plan.broker,
+        write=write,
+        listen=listen,
+        log_in=not connected,
+        waiting=lambda why: waiting(f"{why}; waiting for fleet {plan.fleet}"),
+    )
     found = checks.broker(
         *(plan.broker.address, tried.reached, tried.problem),
         end=tried.certificate_end,

@@ -13,7 +13,7 @@ import typer
 from fugu.commands import arguments
 from fugu.commands.options import ConnectionOptions, command_group, grouped
 from fugu.errors import CommandLineError
-from fugu.view.terminal import warn
+from fugu.view.terminal import say_waiting, warn, working
 from gateway.deployment import folders
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import BrokerFolder, Credentials, Settings, check_name, create_broker, open_broker
@@ -325,13 +325,14 @@ def subscriber(
             raise CommandLineError("an account of the site reads all releases: it belongs to no other audience")
         adding.add_client(opened, Account(name=name, role="site"))
         return
-    account, bounds = new_reader(
-        name,
-        wanted,
-        _promises(releases, policies, opened),
-        epsilon=None if epsilon is None else arguments.positive(epsilon, "epsilon"),
-        adversary=None if adversary is None else arguments.adversary(adversary),
-    )
+    with working("adding up what it may be told"):
+        account, bounds = new_reader(
+            name,
+            wanted,
+            _promises(releases, policies, opened),
+            epsilon=None if epsilon is None else arguments.positive(epsilon, "epsilon"),
+            adversary=None if adversary is None else arguments.adversary(adversary),
+        )
     adding.add_client(opened, account)
     _show_bounds(account, bounds)
 
@@ -374,7 +375,8 @@ def join(
     from gateway.deployment.readers import joined
 
     opened = open_broker(broker)
-    account, bounds = joined(opened.account(name), audience, _promises(releases, policies, opened))
+    with working("adding up what it may be told"):
+        account, bounds = joined(opened.account(name), audience, _promises(releases, policies, opened))
     opened.change(account)
     _show_bounds(account, bounds)
 
@@ -430,7 +432,12 @@ def remove(
         return
     from gateway.deployment.clear import clear_retained
 
-    clear_retained(connection.broker(opened.address), opened.left_by(gone))
+    fleet = opened.settings.fleet
+    clear_retained(
+        connection.broker(opened.address),
+        opened.left_by(gone),
+        waiting=lambda why: say_waiting(f"{why}; waiting for fleet {fleet}"),
+    )
     opened.cleared(gone)
     print(f"the broker at {opened.address} has nothing of {name} any more")
 

@@ -9,7 +9,7 @@ import typer
 
 from fugu.commands.options import ConnectionOptions, JsonOption, grouped
 from fugu.errors import CommandLineError
-from fugu.view.terminal import answer
+from fugu.view.terminal import answer, say_waiting, working
 from host.checks import failed, lines
 
 __all__ = ["doctor"]
@@ -46,7 +46,7 @@ def _doctor(
     if config is not None:
         from edge_agent.doctor import examine as examine_device
 
-        found = examine_device(config)
+        found = examine_device(config, say_waiting)
     else:
         from gateway.deployment.doctor import Installation, examine, installed
 
@@ -57,6 +57,7 @@ def _doctor(
         else:
             address = None if broker is None else connection.broker(broker)
             installation = Installation(fleet, address, store, policies)
-        found = examine(installation)
+        with working("looking at everything"):
+            found = examine(installation, say_waiting)
     answer(as_json, lambda: {"findings": [one._asdict() for one in found]}, lambda: print("\n".join(lines(found))))
     return 1 if failed(found) else 0

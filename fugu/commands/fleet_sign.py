@@ -18,7 +18,7 @@ from fugu.commands.arguments import one_of
 from fugu.commands.fleet_options import EnrolmentsOption, KeysOption, PassphraseFiles, address, at_hand, moment, owners
 from fugu.commands.options import JsonOption, grouped
 from fugu.errors import CommandError, CommandLineError
-from fugu.view.terminal import say, show_table
+from fugu.view.terminal import say, show_table, working
 from gateway.files import write_public
 from gateway.fleet import DocumentError, Registry
 from gateway.fleet.documents import document_in
@@ -106,10 +106,12 @@ def sign(
         signed = _opened(add_to, root)
         signed = add_signatures(signed, _policy_keys(keys, root, passphrase_file, signed))
     else:
-        made = _document(root, policies or [], document)
+        with working("deriving every guarantee"):
+            made = _document(root, policies or [], document)
         signed = sign_document(made, _policy_keys(keys, root, passphrase_file, None), root)
     if signed.complete:
-        check(signed, root, int(time.time()), limits)
+        with working("checking it as a device does"):
+            check(signed, root, int(time.time()), limits)
     write_public(target, signed.payload)
     _show_signed(signed, target, as_json)
 

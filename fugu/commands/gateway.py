@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 from contract.frames import MAX_TICK
 from fugu.commands.arguments import one_of
 from fugu.commands.options import ConnectionOptions, JsonOption, command_group, grouped
-from fugu.view.terminal import answer
+from fugu.view.terminal import answer, working
 from host.logs import LOG_FORMATS, log_to_stderr
 
 if TYPE_CHECKING:
@@ -133,7 +134,10 @@ def run(
     conflict = one_of(on_conflict, "on-conflict", ON_CONFLICT)
     given = asdict(service) | {"keep": Keep.parse(service.keep or ()), "home_assistant": home_assistant}
     listen = None if metrics is None else Listen.parse(metrics)
-    return serve(GatewaySettings(**given, broker=address, enrolled=enrolled, on_conflict=conflict, metrics=listen))
+    settings = GatewaySettings(**given, broker=address, enrolled=enrolled, on_conflict=conflict, metrics=listen)
+    with ExitStack() as starting:
+        starting.enter_context(working(f"checking {settings.store}, and starting"))
+        return serve(settings, started=starting.close)
 
 
 @app.command("status")
@@ -178,7 +182,8 @@ def watch(
     from fugu.view.model import show_watched
     from gateway.service.model_watch import watch_store
 
-    found = watch_store(store, false_alarms)
+    with working("testing every stream"):
+        found = watch_store(store, false_alarms)
     answer(as_json, lambda: [one._asdict() for one in found], lambda: show_watched(found, false_alarms))
     return 1 if any(one.alarm is not None for one in found) else 0
 
@@ -226,6 +231,7 @@ def forget(
     from fugu.view.terminal import say
     from gateway.service.forgetting import forget_device
 
-    found = forget_device(store, device)
+    with working(f"erasing {device}"):
+        found = forget_device(store, device)
     text = ", ".join(f"{count} {kind}" for kind, count in found._asdict().items())
     answer(as_json, found._asdict, lambda: say(f"Erased of {device}, in frames: {text}. The ledger keeps its charges."))

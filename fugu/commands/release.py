@@ -11,7 +11,7 @@ import typer
 from contract.release_frames import encode_release
 from fugu.commands.options import ConnectionOptions, JsonOption, grouped
 from fugu.view.ledger import show_releases
-from fugu.view.terminal import answer, say_waiting
+from fugu.view.terminal import answer, say_waiting, working
 
 __all__ = ["app"]
 
@@ -45,15 +45,16 @@ def release(
     address = None if broker is None else connection.broker(broker)
     from gateway.service import release_now
 
-    frames = release_now(
-        config=config,
-        store=store,
-        policies=policies,
-        ledger=ledger,
-        name=name,
-        first=first,
-        broker=address,
-        waiting=say_waiting,
-    )
+    with working(f"making {name}"):
+        frames = release_now(
+            config=config,
+            store=store,
+            policies=policies,
+            ledger=ledger,
+            name=name,
+            first=first,
+            broker=address,
+            waiting=say_waiting,
+        )
     answer(as_json, lambda: [json.loads(encode_release(frame)) for frame in frames], lambda: show_releases(frames))
     return 0

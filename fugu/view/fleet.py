@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from contract.fleet_documents import Enrolment, PolicyDocument
 from contract.stretches import STRETCHES
 from fugu.view.guarantee import STRETCH_TITLE, stretch_documents, worth
-from fugu.view.terminal import say, show_newest, show_table, warn
+from fugu.view.terminal import say, show_newest, show_table, warn, working
 from gateway.fleet import Device, Registry
 from gateway.fleet.documents import conflicting_clocks, read_checked, rollouts_at
 from gateway.fleet.entries import Event, Refusal
@@ -80,7 +80,8 @@ def read_document(path: Path, root: Path, enrolments: Sequence[Enrolment] = ()) 
     Raises:
         FuguError: too few policy keys have signed it, or no device would ever accept it; names the file.
     """
-    signed, ripe = read_checked(path, root, int(time.time()), enrolments)
+    with working(f"checking {path.name}"):
+        signed, ripe = read_checked(path, root, int(time.time()), enrolments)
     if not ripe:
         warn(f"{path}: valid from {signed.document.valid_from} on; devices refuse it until then, then take it")
     return signed

@@ -11,7 +11,7 @@ import re
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,8 +85,12 @@ def installed(folder: Path, store: Path | None) -> Installation:
     )
 
 
-def examine(found: Installation) -> list[Finding]:
-    """Look at everything that there is."""
+def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: None) -> list[Finding]:
+    """Look at everything that there is.
+
+    Args:
+        waiting: told, by any thread, for which broker and fleet, if there has been no answer for 3 seconds.
+    """
     findings = [*checks.versions(), checks.randomness(), checks.clock(time.time(), synchronised())]
     findings += [checks.private_file(file) for file in found.secrets]
     if found.policies is not None:
@@ -103,7 +107,7 @@ def examine(found: Installation) -> list[Finding]:
     for name in ("fugu-gateway.service", "fugu-broker.service"):
         findings += checks.unit(name)
     if found.broker is not None:
-        findings += _broker(found.broker, found.fleet, connected=connected)
+        findings += _broker(found.broker, found.fleet, waiting, connected=connected)
     return findings
 
 
@@ -191,7 +195,7 @@ def _mosquitto() -> Iterator[Finding]:
         yield Finding("Mosquitto", "ok" if good else "FAIL", version if good else f"{version}: install version 2")
 
 
-def _broker(broker: Broker, fleet: str, *, connected: bool) -> Iterator[Finding]:
+def _broker(broker: Broker, fleet: str, waiting: Callable[[str], None], *, connected: bool) -> Iterator[Finding]:
     for file in (broker.password_file, broker.key_file):
         if file is not None:
             yield checks.private_file(Path(file))
@@ -199,7 +203,13 @@ def _broker(broker: Broker, fleet: str, *, connected: bool) -> Iterator[Finding]
         if certificate is not None:
             yield checks.certificate(what, Path(certificate), time.time())
     write, listen = [committed_topic(fleet, _NOBODY), time_topic(fleet)], [status_topic(fleet, "+")]
-    tried = probe(broker, write=write, listen=listen, log_in=not connected)
+    tried = probe(
+        broker,
+        write=write,
+        listen=listen,
+        log_in=not connected,
+        waiting=lambda why: waiting(f"{why}; waiting for fleet {fleet}"),
+    )
     yield from checks.broker(
         *(broker.address, tried.reached, tried.problem),
         end=tried.certificate_end,

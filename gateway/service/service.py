@@ -490,8 +490,11 @@ class Gateway:
             raise UselessError(f"the store or the ledger is damaged ({error})") from None
 
 
-def run(settings: GatewaySettings) -> int:
+def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None) -> int:
     """Serve until SIGTERM or SIGINT, then store what has arrived and leave in order.
+
+    Args:
+        started: called when the store is checked and the gateway serves.
 
     Returns:
         The process's exit code: 0, or 1 if the worker has ended by itself.
@@ -511,6 +514,7 @@ def run(settings: GatewaySettings) -> int:
     gateway.start()
     _log.info("gateway of fleet %s has started", settings.fleet)
     notifier.ready()
+    started()
     while not wanted.wait(_IDLE_SECONDS) and not gateway.failed.is_set():
         if gateway.is_alive:
             notifier.alive(time.monotonic())
