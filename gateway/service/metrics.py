@@ -45,6 +45,7 @@ _COUNTED = {
     "estimates_coalesced": ("coalesced", "Estimates that newer ones have overtaken: they are in the store only"),
     "counts_published": ("counts", "Counts of windows that were published"),
     "descriptions_published": ("descriptions", "Descriptions of streams that were published"),
+    "discovery_published": ("discovery", "Documents for Home Assistant that were published"),
     "releases_made": ("releases", "Releases that were charged in the ledger"),
     "releases_refused": ("releases_refused", "Windows that were not released"),
     "publications_refused": ("publish_refused", "Messages that the broker did not take"),

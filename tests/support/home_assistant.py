@@ -209,8 +209,7 @@ class Listener:
             return
         assert _TOPIC.fullmatch(topic), topic
         if not payload:
-            del self.documents[topic]
-            self.removed += 1
+            self.removed += self.documents.pop(topic, None) is not None  # it may be said twice
             return
         document = json.loads(payload)
         check_document(document)

@@ -60,9 +60,11 @@ def test_three_commands_lead_to_a_private_share_in_home_assistant(
         wait_until(lambda: listener.state("binary_sensor.home_health_alarm") == "OFF")
         assert not any(name.startswith("binary_sensor.home_device") for name in listener.components())
     said = " ".join((tmp_path / "said").read_text().split())
-    for words in ("off by 3.6 % on average", "always guessing"):
-        assert words in said
-        assert words in manual
+    assert "off by 3.6 % on average" in said
+    assert "always guessing is off by 7.3 %" in said
+    assert "1 hour 60 6.5" in said
+    assert "off by 3.6 % on average, where always guessing the usual is off by 7.3 %" in manual
+    assert "the hour has an epsilon of 6.5" in manual
     wait_until(lambda: listener.state(SHARE) == "unavailable", "what the gateway says when it leaves")
     (tmp_path / "policies").symlink_to("plan")
     (tmp_path / "gateway.sqlite").symlink_to("home.sqlite")
