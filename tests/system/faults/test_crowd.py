@@ -27,6 +27,7 @@ from tests.support.shipped import Shipped
 TICKS, PERIOD_US = 10, 100_000
 _MOST_LAG, _GROWTH = 1.0, 0.1
 _AT_ONCE = 20
+_SILENT = 30.0
 
 
 class Device:
@@ -47,6 +48,7 @@ class Device:
 
     async def run(self, context: ssl.SSLContext, doors: asyncio.Semaphore, begin: float, seconds: int) -> None:
         """Connect, and send for some seconds from a moment on, which is the policy's tick 0."""
+        await asyncio.sleep(begin - _SILENT - time.time())  # a connection that says nothing for longer is closed
         async with doors:
             reader, writer = await asyncio.open_connection("127.0.0.1", self._broker.port, ssl=context)
             password = (self._broker.root / self.name / "password").read_text().strip()
@@ -62,6 +64,7 @@ class Device:
             frame = encode_symbols(SymbolFrame(1, first - 1, first, symbols))
             topic = symbols_topic("home", self.name, "hr")
             self._waiting.append((first + TICKS - 1, time.monotonic()))
+            assert not listening.done(), f"{self.name} has lost its connection"
             writer.write(publish(Publication(topic, frame, False), 4, 1 + number % 65_000))
             self.sent += 1
         while self._waiting and not listening.done():
