@@ -173,6 +173,7 @@ class Agent:
         """
         self._link.start()
         self._notifier.ready()
+        in_order = False
         try:
             while not self._ticks.over:
                 self._notifier.alive(time.monotonic())
@@ -183,9 +184,9 @@ class Agent:
                 self._ticks.prepare()
                 self._time.wait(self._wake, self._ticks.pause() if self._events.empty() else 0.0)
             self._notifier.stopping()
-            self._drain()
+            in_order = self._drain()
         finally:
-            self._link.stop()
+            self._link.stop(in_order=in_order)
             self._ticks.close_sensors()
             self._local.close()
             self._outbox.close()
@@ -327,8 +328,12 @@ class Agent:
     def _publish_status(self, status: Status) -> None:
         self._link.publish(status_topic(self._plan.fleet, self._plan.device), encode_status(status), retain=True)
 
-    def _drain(self) -> None:
-        """Close the frames that are not full, and wait for the outbox to empty, but not for ever."""
+    def _drain(self) -> bool:
+        """Close the frames that are not full, and wait for the outbox to empty, but not for ever.
+
+        Returns:
+            Whether it was said that the device is offline.
+        """
         if self._fleet is not None:
             self._fleet.close()
         try:
@@ -343,6 +348,8 @@ class Agent:
                 _log.warning("stopped with %d frames in the outbox; they will be sent after the next start", depth)
         except sqlite3.Error as error:
             _log.error("outbox: %s; what it holds will be sent after the next start", error)
+            return False
+        return True
 
 
 def _version() -> str:

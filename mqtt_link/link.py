@@ -252,10 +252,14 @@ class Link:
         sent = self._client.publish(topic, payload, qos=qos, retain=retain)
         return None if sent.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE else sent.mid
 
-    def stop(self) -> None:
-        """Disconnect in order (no last will) and end the network thread."""
+    def stop(self, *, in_order: bool = True) -> None:
+        """Disconnect and end the network thread; the broker tells the last will unless all is in order."""
         if self._client is not None:
-            self._client.disconnect()
+            if in_order:
+                self._client.disconnect()
+            elif isinstance(sock := self._client.socket(), socket.socket):
+                with contextlib.suppress(OSError):
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # as if cut, also below TLS
             _end_thread(self._client)
             self._client = None
 

@@ -144,8 +144,9 @@ def test_only_what_the_gateway_has_is_forgotten_and_gaps_are_sent_again(broker: 
     assert frames_left(plan) == []
 
 
+@pytest.mark.parametrize("end", ["killed", "outbox lost"])
 def test_status_and_description_are_retained_and_the_last_will_tells_of_a_crash(
-    broker: Mosquitto, tmp_path: Path
+    broker: Mosquitto, tmp_path: Path, end: str
 ) -> None:
     address = Broker(port=broker.port)
     device = policy(epoch_us=0, period_us=10_000)
@@ -166,8 +167,11 @@ def test_status_and_description_are_retained_and_the_last_will_tells_of_a_crash(
     wait_until(lambda: described, "what a device without a gateway says of its stream")
     assert decode_description(described[0]) == describe(device)
     assert decode_status(seen[-1]).streams[0].policy_version == 1
-    process.kill()
-    process.wait()
+    if end == "killed":
+        process.kill()
+    else:
+        (tmp_path / "watch" / "outbox.sqlite").unlink()
+    assert process.wait(PATIENCE) == (1 if end == "outbox lost" else -9)
     wait_until(lambda: not decode_status(seen[-1]).online)
     assert decode_status(seen[-1]).codes == (StatusCode.CONNECTION_LOST,)
     observer.stop()
