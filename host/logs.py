@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Literal, get_args
+from typing import Literal, TextIO, get_args
 
 __all__ = ["LOG_FORMATS", "LogFormat", "log_to_stderr", "print_any_text"]
 
@@ -31,13 +31,22 @@ class _JsonLines(logging.Formatter):
         return json.dumps(fields | extra, default=str)
 
 
+class _ToStderr(logging.StreamHandler[TextIO]):
+    """Writes to what is standard error by then: something that shows progress there may stand before it for a while."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        self.stream = sys.stderr
+        super().emit(record)
+
+
 def log_to_stderr(log_format: LogFormat, *, verbose: bool) -> None:
     """Set up the process's log.
 
     Args:
         verbose: what happens, too, not only what goes wrong.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _ToStderr(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(_JsonLines() if log_format == "json" else text)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
