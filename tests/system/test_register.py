@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import typing
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,10 @@ from contract.health import decode_health
 from contract.measure_frames import decode_measure
 from contract.release_frames import decode_release
 from contract.reports import Estimate, StateEstimate, ValueEstimate, decode_count, decode_estimate
-from contract.topics import Kind, discovery_topic, parse_topic
+from contract.topics import Kind, description_topic, discovery_topic, parse_topic
 from contract.window_frames import decode_window
 from gateway.deployment.accounts import Account, access_list
+from gateway.fleet import Registry
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.home_assistant import check_document
 from tests.support.register import messages, observables, rows
@@ -120,6 +122,10 @@ def test_what_running_programs_publish_is_what_the_register_names(broker: Mosqui
         assert fleet.heard.kinds() == named
         told = {topic for topic, _ in fleet.heard.messages if not topic.startswith("fugu/")}
         assert told == {discovery_topic("home", name) for name in ("watch", "health")}
+        with closing(Registry(tmp_path / "fleet.sqlite")) as registry:
+            registry.remove("watch", who="me", time_us=2)
+        gone = {(description_topic("home", "watch", stream), b"") for stream in ("hr", "place")}
+        wait_until(lambda: gone <= set(fleet.heard.messages), "no description of a device that has left")
 
 
 def messages_seen(heard: Everything) -> set[str]:
