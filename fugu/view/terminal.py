@@ -35,7 +35,7 @@ def table(title: str, columns: Sequence[str]) -> Table:
         box=box.SIMPLE_HEAD if any(columns) else None,
         show_header=any(columns),
         pad_edge=False,
-        padding=(0, 1, 0, 0),
+        padding=(0, 1 if any(columns) else _BETWEEN, 0, 0),
     )
     for index, column in enumerate(columns):
         made.add_column(Text(column), justify="right" if index else "left", overflow="fold")

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from gateway.service.fleet_service import FleetFiles
 from gateway.service.manual_release import release_now
+from gateway.service.process import run
 from gateway.service.retention import Keep
-from gateway.service.service import ON_CONFLICT, Gateway, GatewaySettings, SettingsError, run
+from gateway.service.service import Gateway
+from gateway.service.settings import ON_CONFLICT, GatewaySettings, SettingsError
 from gateway.service.store import StoreError
 
 __all__ = [

@@ -11,20 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
 import sqlite3
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
 
 from contract.errors import FuguError, Reason
-from contract.frames import MAX_FRAME_TICKS
 from contract.health import Health, encode_health
 from contract.topics import description_topic, health_topic, status_topic, symbols_topic, window_topic
 from gateway.dphmm.tracking import warm as warm_points
@@ -32,7 +27,7 @@ from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger
 from gateway.service.contradictions import Contradictions, Stopping
 from gateway.service.describing import Describing, digest
-from gateway.service.fleet_service import FleetFiles, FleetService
+from gateway.service.fleet_service import FleetService
 from gateway.service.home_assistant import HomeAssistant
 from gateway.service.ingest import (
     Acknowledged,
@@ -45,87 +40,39 @@ from gateway.service.ingest import (
     Received,
 )
 from gateway.service.kinds.symbol_model import warm
-from gateway.service.metrics import Listen, Metrics, Reading
+from gateway.service.metrics import Metrics, Reading
 from gateway.service.monitor import Monitor, Sources
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import MAX_IN_FLIGHT, Publisher
 from gateway.service.recorder import Recorder
 from gateway.service.release_schedule import Schedule
 from gateway.service.release_setup import Releases, ledger_beside, open_releases
-from gateway.service.retention import Keep, Retention
+from gateway.service.retention import Retention
+from gateway.service.settings import GatewaySettings, SettingsError
 from gateway.service.store import Store, estimates_waiting, hold_store
 from gateway.service.table_sender import TableSender
 from host.checks import certificate_end
 from host.database import is_full, is_lost
 from host.held_files import FileLostError
-from host.systemd import Notifier
-from host.wake import Wake
-from mqtt_link import Broker, Link, Will
+from mqtt_link import Link, Will
 
-__all__ = ["ON_CONFLICT", "Gateway", "GatewaySettings", "SettingsError", "run"]
+__all__ = ["IDLE_SECONDS", "STUCK_SECONDS", "Gateway"]
 
-OnConflict = Literal["alarm", "stop"]
-ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
 _log = logging.getLogger(__name__)
 _INBOX_MESSAGES = 20_000
 _INBOX_BYTES = 1 << 25
 _INBOX_PATIENCE_SECONDS = 5.0
 _BATCH = 250
-_IDLE_SECONDS = 0.5
+IDLE_SECONDS = 0.5
 _FAREWELL_SECONDS = 5.0
-_SWITCH_SECONDS = 1e-4
-_STUCK_SECONDS = 120.0
+STUCK_SECONDS = 120.0
 _FAILING_SECONDS = 60.0
-_START_BYTES_PER_SECOND = 20_000_000
 _LARGEST_BYTES = 1 << 16
 """Of a frame, and of most descriptions; a larger one is said again at every connection."""
 
 
 class UselessError(FuguError):
     """The store or the ledger can be used no more."""
-
-
-class SettingsError(FuguError):
-    """A setting has a value that the gateway cannot work with."""
-
-
-@dataclass(frozen=True, slots=True)
-class GatewaySettings:
-    """What a gateway is started with.
-
-    Attributes:
-        fleet: the fleet that it serves.
-        store: path of the SQLite file.
-        policies: directory of policy files, `*.json`; none if all policies are in a fleet's registry.
-        lag: ticks of later symbols that each estimate sees.
-        releases: configuration of batch releases, none if there are none.
-        ledger: path of the releases' ledger; beside the store if not given.
-        enrolled: files of a fleet whose devices are sent their policies; none if there is none.
-        keep: how long frames and estimates stay in the store.
-        on_conflict: what is done about a device that contradicts itself: an operator is told, or it is stopped as well.
-        metrics: where Prometheus may ask; nowhere if not given.
-        home_assistant: whether Home Assistant is told of devices.
-    """
-
-    fleet: str
-    broker: Broker
-    store: Path
-    policies: Path | None
-    lag: int = 8
-    releases: Path | None = None
-    ledger: Path | None = None
-    enrolled: FleetFiles | None = None
-    keep: Keep = field(default_factory=Keep)
-    on_conflict: OnConflict = "alarm"
-    metrics: Listen | None = None
-    home_assistant: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse a lag that estimates cannot state."""
-        if self.policies is None and self.enrolled is None:
-            raise SettingsError("no policies: give a directory of policy files, or a fleet's registry")
-        if not 0 <= self.lag <= MAX_FRAME_TICKS:
-            raise SettingsError(f"lag {self.lag} is not in 0..{MAX_FRAME_TICKS} ticks")
 
 
 class Gateway:
@@ -239,7 +186,7 @@ class Gateway:
         """What the monitor looks at."""
         known = [device for device in catalogue.names() if self._recorder.has_frames(device)]
         age, details = (lambda: time.monotonic() - self._last_round), self._details
-        return Sources(catalogue, self.counters, known, age, _STUCK_SECONDS, self._certificates, details)
+        return Sources(catalogue, self.counters, known, age, STUCK_SECONDS, self._certificates, details)
 
     def _certificates(self) -> dict[str, float]:
         """When the certificates end by which the gateway and the broker know each other."""
@@ -318,7 +265,7 @@ class Gateway:
     @property
     def is_alive(self) -> bool:
         """Whether the worker has finished a round of late, and could store what there was."""
-        return self._failing_since is None and time.monotonic() - self._last_round < _STUCK_SECONDS
+        return self._failing_since is None and time.monotonic() - self._last_round < STUCK_SECONDS
 
     @property
     def last_error(self) -> str:
@@ -359,10 +306,10 @@ class Gateway:
                 self._link.maintain()
                 self._report_connection()
                 busy = self._schedule is not None and self._schedule.busy
-                self._round(self._inbox.take(_BATCH, 0.0 if busy else _IDLE_SECONDS))
+                self._round(self._inbox.take(_BATCH, 0.0 if busy else IDLE_SECONDS))
             deadline = time.monotonic() + _FAREWELL_SECONDS
             while self._link.connected and not self._finished and time.monotonic() < deadline:
-                self._round(self._inbox.take_after_close(_IDLE_SECONDS))
+                self._round(self._inbox.take_after_close(IDLE_SECONDS))
         except UselessError as error:
             _log.critical("the gateway ends: %s", error)
             self.failed.set()
@@ -488,43 +435,3 @@ class Gateway:
             raise UselessError(f"{error}: nothing is stored or called durable any more") from None
         if is_lost(error):
             raise UselessError(f"the store or the ledger is damaged ({error})") from None
-
-
-def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None) -> int:
-    """Serve until SIGTERM or SIGINT, then store what has arrived and leave in order.
-
-    Args:
-        started: called when the store is checked and the gateway serves.
-
-    Returns:
-        The process's exit code: 0, or 1 if the worker has ended by itself.
-
-    Raises:
-        FuguError: one line that says what keeps the gateway from starting.
-    """
-    gateway = Gateway(settings)
-    wanted = Wake()
-    # The network thread gives the interpreter lock away at every read; with the default of 5 ms a busy worker keeps it
-    # for that long each time, and frames come in at two thirds of the rate.
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: wanted.set())
-    notifier = Notifier.of_process()
-    notifier.starting(_start_seconds(settings.store))
-    gateway.start()
-    _log.info("gateway of fleet %s has started", settings.fleet)
-    notifier.ready()
-    started()
-    while not wanted.wait(_IDLE_SECONDS) and not gateway.failed.is_set():
-        if gateway.is_alive:
-            notifier.alive(time.monotonic())
-    notifier.stopping()
-    gateway.stop()
-    _log.info("gateway has stopped: %s", " ".join(f"{name}={n}" for name, n in sorted(gateway.counters.items())))
-    return 1 if gateway.failed.is_set() else 0
-
-
-def _start_seconds(store: Path) -> float:
-    """How long it may take at most to read all of the store."""
-    size = store.stat().st_size if store.exists() else 0
-    return _STUCK_SECONDS + size / _START_BYTES_PER_SECOND

@@ -166,7 +166,11 @@ def test_the_clock_starts_now_unless_told_otherwise(
         ((*POLICY, "--fleet", "a/b"), 1, "fleet: String should match pattern '^[A-Za-z0-9_-]{1,64}$'"),
         ((*POLICY, "--latency", "0"), 1, "latency must be above 0 and finite, got 0"),
         ((*POLICY, "--threshold", "x"), 2, "threshold must be a number, got 'x'"),
-        ((*POLICY, "--epoch", "nan"), 1, "epoch and period must be seconds from 0 to 253402300799"),
+        (
+            (*POLICY, "--epoch", "nan"),
+            1,
+            "epoch and period must be seconds from 0 to 253402300799, which is in the year 9999",
+        ),
         ((*POLICY, "--threshold", "1,2"), 1, "discretiser, chains and table have (3, 2, 2) states"),
     ],
 )
