@@ -3,72 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.commands import arguments
+from fugu.commands import arguments, deploy_readers
+from fugu.commands.deploy_options import (
+    ANEW,
+    AccountOption,
+    AddOptions,
+    BrokerFolderOption,
+    InPlaceOption,
+    OutOption,
+    report,
+    show_ends,
+)
 from fugu.commands.options import ConnectionOptions, command_group, grouped
 from fugu.errors import CommandLineError
-from fugu.view.terminal import say_waiting, warn, working
+from fugu.view.terminal import say_waiting, warn
 from gateway.deployment import folders
 from gateway.deployment.accounts import Account
-from gateway.deployment.broker_files import BrokerFolder, Credentials, Settings, check_name, create_broker, open_broker
+from gateway.deployment.broker_files import Settings, check_name, create_broker, open_broker
 from gateway.deployment.units import AGENT, BROKER, GATEWAY
 from gateway.files import new_folder
-from host.checks import certificate_end
 
 if TYPE_CHECKING:
     from contract.policies import AnyPolicy
-    from gateway.deployment.readers import Promises
-    from gateway.service.readers import Bound
 
 __all__ = ["app"]
 
 app = command_group("Write a broker, and folders for those who use it.")
-OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write; it must be new or empty.")]
-BrokerFolderOption = Annotated[
-    Path, typer.Option("--broker", metavar="DIR", help="Folder that 'fugu deploy broker' wrote.")
-]
-InPlaceOption = Annotated[
-    bool, typer.Option("--in-place", help="To run in DIR itself: relative names only, no systemd unit.")
-]
-ReleasesOption = Annotated[
-    Path | None, typer.Option("--releases", metavar="FILE", help="What the audiences are promised (TOML).")
-]
-PoliciesOption = Annotated[
-    Path | None, typer.Option("--policies", metavar="DIR", help="Folder of the fleet's policies, *.json.")
-]
-AccountOption = Annotated[str, typer.Option(help="Name of the account.")]
-_SITE = "site"
-_ANEW = "once the broker has started anew"
-
-
-@dataclass(frozen=True, slots=True)
-class AddOptions:
-    """Where an account is added, and where the folder goes that connects with it."""
-
-    out: OutOption
-    broker: BrokerFolderOption
-    ca_key: Annotated[
-        Path | None,
-        typer.Option("--ca-key", metavar="FILE", help="With mutual TLS: the authority's key, if not in DIR-offline."),
-    ] = None
-    renew: Annotated[bool, typer.Option("--renew", help="Replace the credentials of an account that exists.")] = False
-
-    def add(self, opened: BrokerFolder, account: Account) -> Credentials:
-        """Add an account to the broker."""
-        return opened.add(account, datetime.now(UTC), ca_key=self.ca_key, renew=self.renew)
-
-    def add_client(self, opened: BrokerFolder, account: Account) -> None:
-        """Add an account that needs nothing beside its credentials, and write its folder."""
-        new_folder(self.out)
-        credentials = self.add(opened, account)
-        folders.write_client(self.out, opened, credentials)
-        _report(self.out, opened, credentials, f"{account.name}, role {account.role}", None)
 
 
 @app.command("broker")
@@ -115,7 +81,7 @@ def broker(
     place = "run it there: mosquitto -c mosquitto.conf" if in_place else f"install it as {BROKER.config}"
     print(f"{out}: a broker for fleet {fleet} at {made.address}; {place}")
     print(f"{made.authority_key}: the authority's key; move it to a disk that is kept offline")
-    _show_ends([out / "server.pem", out / "ca.pem"])
+    show_ends([out / "server.pem", out / "ca.pem"])
 
 
 @app.command("renew")
@@ -136,8 +102,8 @@ def renew(
     """
     opened = open_broker(broker)
     opened.renew(datetime.now(UTC), ca_key=ca_key)
-    print(f"{broker}: the certificate of the broker at {opened.address} is new, {_ANEW}")
-    _show_ends([broker / "server.pem", broker / "ca.pem"])
+    print(f"{broker}: the certificate of the broker at {opened.address} is new, {ANEW}")
+    show_ends([broker / "server.pem", broker / "ca.pem"])
 
 
 @app.command("device")
@@ -189,7 +155,7 @@ def device(
     streams = _streams(options.policies.values(), stream)
     credentials = adding.add(opened, Account(name=name, role="device", streams=streams))
     folders.write_device(adding.out, opened, credentials, options)
-    _report(adding.out, opened, credentials, "a device", None if in_place else AGENT.config)
+    report(adding.out, opened, credentials, "a device", None if in_place else AGENT.config)
     if sensor == "stdin" and not in_place:
         warn("a service has no standard input, and ends at once: name a function with --sensor, or edit agent.toml")
     if not opened.account(name).streams:
@@ -219,7 +185,7 @@ def streams(
         raise CommandLineError(f"the account {name} is no device, but {account.role}")
     policies = folders.read_policies(policy or [], opened.settings.fleet, name)
     opened.change(account.with_streams(_streams(policies.values(), stream)))
-    print(f"{name} may publish {', '.join(opened.account(name).streams) or 'no stream'}, {_ANEW}")
+    print(f"{name} may publish {', '.join(opened.account(name).streams) or 'no stream'}, {ANEW}")
 
 
 @app.command("gateway")
@@ -253,7 +219,7 @@ def gateway(
     credentials = adding.add(opened, Account(name=name, role="gateway"))
     sender = adding.add(opened, Account(name=f"{name}-rollout", role="operator")) if rollout else None
     folders.write_gateway(adding.out, opened, credentials, sender, program=program, in_place=in_place)
-    _report(adding.out, opened, credentials, "the gateway", None if in_place else GATEWAY.config)
+    report(adding.out, opened, credentials, "the gateway", None if in_place else GATEWAY.config)
 
 
 @app.command("operator")
@@ -275,66 +241,7 @@ def operator(
     adding.add_client(opened, Account(name=name, role="operator"))
 
 
-@app.command("subscriber")
-@grouped
-def subscriber(
-    adding: AddOptions,
-    audience: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="site: symbols, estimates and all releases; any other: releases for it only; again for more."
-        ),
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the account (default: that of the audience).")] = None,
-    releases: ReleasesOption = None,
-    policies: PoliciesOption = None,
-    epsilon: Annotated[
-        float | None, typer.Option(metavar="E", help="The most it may be told in all (default: its first audience's).")
-    ] = None,
-    adversary: Annotated[
-        str | None, typer.Option(help="Against whom that holds (default: as its first audience's).")
-    ] = None,
-) -> None:
-    """Add a subscriber.
-
-    Every program that connects needs an account of its own.
-
-    One that belongs to several audiences is told what they are told together, and refused if that is above its limit.
-
-    \b
-    examples:
-      fugu deploy subscriber --out dashboard --broker broker --audience site --name dashboard
-      fugu deploy subscriber --out news --broker broker --audience street --name news \\
-          --releases releases.toml --policies policies
-    """
-    from gateway.deployment.readers import new_reader
-
-    opened = open_broker(adding.broker)
-    if adding.renew:
-        if name is None or audience is not None or epsilon is not None or adversary is not None:
-            raise CommandLineError("--renew needs --name, and changes neither audiences nor limits: see join and leave")
-        adding.add_client(opened, opened.account(name))
-        return
-    wanted = tuple(audience or ())
-    if not wanted:
-        raise CommandLineError("say with --audience what it may read; site reads symbols too")
-    name = wanted[0] if name is None else name
-    check_name(name, "account")
-    if _SITE in wanted:
-        if set(wanted) != {_SITE}:
-            raise CommandLineError("an account of the site reads all releases: it belongs to no other audience")
-        adding.add_client(opened, Account(name=name, role="site"))
-        return
-    with working("adding up what it may be told"):
-        account, bounds = new_reader(
-            name,
-            wanted,
-            _promises(releases, policies, opened),
-            epsilon=None if epsilon is None else arguments.positive(epsilon, "epsilon"),
-            adversary=None if adversary is None else arguments.adversary(adversary),
-        )
-    adding.add_client(opened, account)
-    _show_bounds(account, bounds)
+app.command("subscriber")(deploy_readers.subscriber)
 
 
 @app.command("home-assistant")
@@ -356,50 +263,8 @@ def home_assistant(
     adding.add_client(opened, Account(name=name, role="home-assistant"))
 
 
-@app.command("join")
-def join(
-    broker: BrokerFolderOption,
-    name: AccountOption,
-    audience: Annotated[str, typer.Option(help="The audience that it is to belong to as well.")],
-    releases: ReleasesOption = None,
-    policies: PoliciesOption = None,
-) -> None:
-    """Let an account read the releases of one more audience.
-
-    It is refused if it would be told more than its limit in all.
-
-    \b
-    examples:
-      fugu deploy join --broker broker --name news --audience press --releases releases.toml --policies policies
-    """
-    from gateway.deployment.readers import joined
-
-    opened = open_broker(broker)
-    with working("adding up what it may be told"):
-        account, bounds = joined(opened.account(name), audience, _promises(releases, policies, opened))
-    opened.change(account)
-    _show_bounds(account, bounds)
-
-
-@app.command("leave")
-def leave(
-    broker: BrokerFolderOption,
-    name: AccountOption,
-    audience: Annotated[str, typer.Option(help="The audience whose releases it is to read no longer.")],
-) -> None:
-    """Take the releases of an audience from an account.
-
-    What it was told still counts.
-
-    \b
-    examples:
-      fugu deploy leave --broker broker --name news --audience press
-    """
-    from gateway.deployment.readers import left
-
-    opened = open_broker(broker)
-    opened.change(left(opened.account(name), audience))
-    print(f"{name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
+app.command("join")(deploy_readers.join)
+app.command("leave")(deploy_readers.leave)
 
 
 @app.command("remove")
@@ -424,7 +289,7 @@ def remove(
     operator = connection.username is not None or connection.cert_file is not None
     if not (operator and opened.uncleared(name)):
         opened.remove(name)
-        print(f"{name} may do nothing any more, {_ANEW}")
+        print(f"{name} may do nothing any more, {ANEW}")
     if (gone := opened.uncleared(name)) is None:
         return
     if not operator:
@@ -447,37 +312,3 @@ def _streams(policies: Iterable[AnyPolicy], named: list[str] | None) -> tuple[st
     for stream in found:
         check_name(stream, "stream")
     return tuple(found)
-
-
-def _promises(releases: Path | None, policies: Path | None, broker: BrokerFolder) -> Promises:
-    from gateway.deployment.readers import Promises
-
-    if releases is None or policies is None:
-        raise CommandLineError("what an account may be told is computed from --releases FILE and --policies DIR")
-    return Promises(releases, policies, broker.settings.fleet)
-
-
-def _show_bounds(account: Account, bounds: list[Bound]) -> None:
-    for bound in bounds:
-        told = f"at most {bound.epsilon:.6g} of {account.epsilon:g} nats ({account.adversary} adversary)"
-        by = f"about a single tick, by {', '.join(account.ever)} together"
-        print(f"{account.name}: {bound.device}/{bound.stream}: {told} {by}")
-
-
-def _show_ends(files: list[Path]) -> None:
-    for file in files:
-        try:
-            end = datetime.fromtimestamp(certificate_end(file)[1], UTC)
-        except (OSError, ValueError):
-            warn(f"{file} cannot be read as a certificate: see fugu deploy renew")
-            continue
-        print(f"{file}: the certificate ends on {end:%Y-%m-%d}")
-
-
-def _report(out: Path, broker: BrokerFolder, credentials: Credentials, what: str, place: str | None) -> None:
-    """Say what was written, how to connect with it, and that the broker must learn of it."""
-    print(f"{out}: {what}" + ("" if place is None else f"; install it as {place}"))
-    words = " ".join(word for pair in folders.client_words(credentials, f"{out}/") for word in pair)
-    _show_ends([*out.glob("*client.pem"), broker.path / "server.pem"])
-    print(f"options of commands: --broker {broker.address} {words}")
-    print(f"the broker knows it once {broker.path} is installed anew and it has started again, or had a SIGHUP")
