@@ -14,9 +14,9 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from contract.errors import GuaranteeError
-from contract.frames import Committed, Gap, StreamCommit, decode_committed, encode_symbols
+from contract.frames import Committed, Gap, Status, StreamCommit, decode_committed, encode_status, encode_symbols
 from contract.policy import Policy
-from contract.topics import committed_topic, symbols_topic, window_topic
+from contract.topics import committed_topic, status_topic, symbols_topic, window_topic
 from contract.window_frames import WindowFrame, encode_window
 from contract.windows import Window
 from gateway.service import Gateway, GatewaySettings
@@ -202,11 +202,13 @@ def test_a_gateway_stores_windows_and_tells_the_device(broker: Mosquitto, tmp_pa
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="watch")
     client.on_message = lambda _client, _data, message: heard.extend(decode_committed(bytes(message.payload)).streams)
     client.on_connect = lambda *_: client.subscribe(committed_topic("home", "watch"), 1)
+    birth = encode_status(Status(True, "1.0", 0, (), ()))
+    client.on_subscribe = lambda *_: client.publish(status_topic("home", "watch"), birth, qos=1, retain=True)
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
     gateway.start()
     try:
-        wait_until(lambda: gateway._link.connected and client.is_connected())
+        wait_until(lambda: heard, "the answer to the birth: the gateway has subscribed")
         for made in (frame(0), frame(1), frame(1), frame(1, counts=(5,)), frame(2, window="none")):
             client.publish(window_topic("home", "watch", "hr"), encode_window(made), qos=1)
         wait_until(lambda: StreamCommit("hr/high", 1, ()) in heard and gateway.counters["unknown_window"])
