@@ -1,9 +1,8 @@
 """MQTT topics: `fugu/2/{fleet}/...`, built and parsed in one place.
 
 A name (fleet, device, stream) has 1 to 64 letters, digits, `_` or `-`, so that it can hold no MQTT wildcard or
-separator; `estimate`, `count`, `description`, `release` and `health` are no device names, because they stand where a
-device's name does. The audience of a release is a part of its topic, so that a broker's access list can tell audiences
-apart.
+separator; some names are reserved, so that no topic can be taken for another. The audience of a release is a part of
+its topic, so that a broker's access list can tell audiences apart.
 """
 
 from __future__ import annotations
@@ -37,9 +36,10 @@ __all__ = [
 ]
 
 NAME_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
-RESERVED_DEVICES = frozenset({"estimate", "count", "description", "release", "health"})
-RESERVED_AUDIENCES = frozenset({"symbols", "window", "table", "policy"})
-"""Names that would make a release's topic look like that of a device called `release`, in access lists too."""
+RESERVED_DEVICES = frozenset({"estimate", "count", "description", "release", "health", "policy"})
+"""Names that stand where a device's does; and `policy`, whose description would look like a policy for a device."""
+RESERVED_AUDIENCES = frozenset({"symbols", "window", "table"})
+"""Further names that would make a release's topic look like that of a device called `release`, in access lists too."""
 _ROOT = "fugu/2"
 _NAME = re.compile(NAME_PATTERN)
 

@@ -69,6 +69,13 @@ def test_a_name_that_could_reach_elsewhere_is_refused(name: str) -> None:
         parse_topic(f"fugu/2/home/watch/symbols/{name}/")
 
 
+def test_what_is_told_of_no_device_looks_like_a_policy_for_one() -> None:
+    """Or an operator, who may write `+/policy/set`, could forge what the gateway says of a device's stream."""
+    for topic in (description_topic, estimate_topic, count_topic):
+        with pytest.raises(TopicError):
+            topic("home", "policy", "set")
+
+
 @pytest.mark.parametrize("name", [*sorted(RESERVED_DEVICES), "", "a/b", "x" * 65])
 def test_an_audience_cannot_look_like_a_device(name: str) -> None:
     with pytest.raises(TopicError):
