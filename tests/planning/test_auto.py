@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gateway.chain import simulate
 from gateway.planning.answers import assess_now, noisy_shares, true_shares
 from gateway.planning.auto import AutoPlan, plan_auto
 from gateway.planning.auto_files import auto_policy
+from gateway.planning.candidates import useful_for
 from gateway.planning.errors import PlanningError
 from gateway.planning.question import Question
 from gateway.planning.readings import Readings, read_readings
@@ -93,6 +95,7 @@ def test_a_true_chain_gets_windows_that_are_worth_it(chain_plan: AutoPlan) -> No
     assert (one.kind, one.answers, one.every, one.devices) == ("windows", "share", 1, 1)
     assert one.expected_error <= 0.05
     assert isinstance(one.chains, BinaryChains | BoundedChains)
+    assert useful_for(replace(one, expected_error=one.guess_error)) is None
     assert auto_policy(chain_plan, epoch=0.0).useful_for == "share"
 
 
