@@ -12,6 +12,8 @@ import socket
 
 __all__ = ["LocalBrokerError", "dial", "is_local", "is_loopback"]
 
+_Address = tuple[object, ...] | str
+"""As a socket of its family takes it."""
 _CONNECT_SECONDS = 5.0
 
 
@@ -71,21 +73,21 @@ def is_local(host: str) -> bool:
     return any(_ours(family, address) for family, _, _, _, address in found)
 
 
-def _ours(family: int, address: object) -> bool:
+def _ours(family: int, address: _Address) -> bool:
     """Whether this machine can bind an address, which only its own are good for."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.bind(address)  # type: ignore[arg-type]
+            probe.bind(address)
         except OSError:
             return False
     return True
 
 
-def _connected(family: int, address: object) -> socket.socket:
+def _connected(family: int, address: _Address) -> socket.socket:
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
         opened.settimeout(_CONNECT_SECONDS)
-        opened.connect(address)  # type: ignore[arg-type]
+        opened.connect(address)
     except BaseException:
         opened.close()
         raise

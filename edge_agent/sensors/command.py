@@ -13,7 +13,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
-from typing import BinaryIO
 
 from edge_agent.reading import Reading
 from edge_agent.sensors.call import CallSensor
@@ -102,7 +101,7 @@ class CommandLineSensor(LiveSensor):
         self._runs = True
         try:
             assert process.stdout is not None
-            for line in lines_of(process.stdout):  # type: ignore[arg-type]
+            for line in lines_of(process.stdout):
                 if self._keep_alive is not None and line == self._keep_alive:
                     self._mailbox.leave(works=True)
                 elif line:
@@ -147,7 +146,8 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
         FailedError: it is too much.
         TimeoutExpired: it takes too long.
     """
-    stream: BinaryIO = process.stdout  # type: ignore[assignment]
+    stream = process.stdout
+    assert stream is not None
     written = bytearray()
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)

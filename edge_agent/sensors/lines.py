@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from edge_agent.reading import Reading
 from edge_agent.sensors.source import LiveSensor, News
@@ -14,7 +14,7 @@ __all__ = ["LineSensor", "lines_of"]
 MAX_LINE_BYTES = 1 << 16
 
 
-def lines_of(source: BinaryIO) -> Iterator[str]:
+def lines_of(source: IO[bytes]) -> Iterator[str]:
     """The lines of a byte stream, without white space around them; of one of more than 64 KiB the beginning.
 
     Raises:

@@ -143,7 +143,12 @@ def useful_for(candidate: Candidate) -> UsefulFor | None:
     """What the stream of one device is good for if it is released so; of groups it is the average that is, not one."""
     if candidate.kind == "none" or candidate.devices > 1 or not useful(candidate):
         return None
-    return {"now": "state", "place": "place"}.get(candidate.answers, "share")  # type: ignore[return-value]
+    match candidate.answers:
+        case "now":
+            return "state"
+        case "place":
+            return "place"
+    return "share"
 
 
 def nothing(data: Sampled, chains: ChainClass | None, question: Question) -> Candidate:

@@ -181,7 +181,7 @@ def test_what_cannot_be_decoded_cannot_be_encoded(bad: float) -> None:
         with pytest.raises(FrameRangeError):
             make()
     with pytest.raises(FrameTypeError):
-        replace(STATE_ESTIMATE, epsilon=None)  # type: ignore[arg-type]
+        replace(STATE_ESTIMATE, **{"epsilon": None})
     with pytest.raises(FrameTypeError):
         replace(STATE_ESTIMATE, time=datetime(2026, 1, 1))
 

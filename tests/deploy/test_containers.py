@@ -94,7 +94,9 @@ def test_images_hold_only_packages_whose_hashes_are_known(name: str) -> None:
 def test_container_files_end_as_an_ordinary_user_without_build_tools(name: str) -> None:
     stages = re.split(r"^FROM ", (CONTAINER / name).read_text(), flags=re.MULTILINE)[1:]
     assert len(stages) == 2
-    assert re.search(r"^USER (\d+):\d+$", stages[-1], re.MULTILINE)[1] != "0"  # type: ignore[index]
+    user = re.search(r"^USER (\d+):\d+$", stages[-1], re.MULTILINE)
+    assert user is not None
+    assert user[1] != "0"
     assert not re.search(r"apt|gcc|build-essential|pip", stages[-1])
     for sources in re.findall(r"^COPY (?!--from)(.*) \S+$", "".join(stages), re.MULTILINE):
         for source in sources.split():

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -183,7 +184,7 @@ def test_an_enrolled_device_waits_is_stopped_and_knows_the_gateway_s_time(broker
     try:
         for ahead, verdict in ((0, "ok"), (4000, "FAIL"), (-4000, "warn")):
             signed = keys.signed_time(int(time.time()) + ahead)
-            wait_until(lambda signed=signed: link.publish(time_topic("home"), signed, retain=True))  # type: ignore[misc]
+            wait_until(partial(link.publish, time_topic("home"), signed, retain=True))
             assert worst(examine_device(config), "signed time") == verdict
         link.publish(time_topic("home"), Keys().signed_time(int(time.time())), retain=True)
         assert worst(examine_device(config), "signed time") == "FAIL"

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.deployment.units import DeploymentError, unit
 from host.clock import BOOT_VARIABLE
-from mqtt_link import Subscription, SymbolReading
+from mqtt_link import ReleaseReading, Subscription, SymbolReading
 from tests.support.brokers import PATIENCE
 from tests.support.command import Fugu
 from tests.support.processes import policy
@@ -105,7 +105,8 @@ def test_the_command_of_the_gateway_s_unit_serves_a_device_for_a_subscriber(flee
         with subscription as readings:
             for reading in readings:
                 kinds.add(type(reading).__name__)
-                assert reading.device == "wrist"  # type: ignore[union-attr]
+                assert not isinstance(reading, ReleaseReading)
+                assert reading.device == "wrist"
                 described |= isinstance(reading, SymbolReading) and None not in (reading.time, reading.label)
                 if described and "EstimateReading" in kinds:
                     break

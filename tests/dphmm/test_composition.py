@@ -36,7 +36,7 @@ ADVERSARIES: tuple[Any, ...] = ("ignorant", "informed", "universal")
 
 
 def stationary(transition: np.ndarray) -> np.ndarray:
-    return MarkovChain.stationary(transition).initial  # type: ignore[return-value]
+    return np.asarray(MarkovChain.stationary(transition).initial)
 
 
 def true_losses(initial: np.ndarray, transition: np.ndarray, tables: list[np.ndarray]) -> float:

@@ -128,9 +128,8 @@ def _accuracy(grid: PlaceGrid, latitude: float, away: Floats, law: Floats) -> fl
 
 def _interval(values: Floats, law: Floats, mean: float) -> tuple[float, float, float]:
     """Low end, mean and high end of what holds a number with probability .95."""
-    ends = (_quantile(values, law, tail) for tail in ((1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0))
-    low, high = ends
-    return tuple(round(one, _DIGITS) for one in (min(low, mean), mean, max(high, mean)))  # type: ignore[return-value]
+    low, high = (_quantile(values, law, tail) for tail in ((1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0))
+    return round(min(low, mean), _DIGITS), round(mean, _DIGITS), round(max(high, mean), _DIGITS)
 
 
 def _quantile(values: Floats, law: Floats, probability: float) -> float:
