@@ -23,6 +23,7 @@ __all__ = [
     "OUTBOX",
     "REGISTRY",
     "STORE",
+    "DatabaseError",
     "FileKind",
     "check_files",
     "is_full",
@@ -31,6 +32,9 @@ __all__ = [
     "snapshot",
     "transaction",
 ]
+
+DatabaseError = sqlite3.Error
+"""What SQLite raises; an error of another engine is raised as a kind of it."""
 
 FORMAT = 2
 """The 2 of `fugu/2`."""

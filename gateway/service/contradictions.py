@@ -87,7 +87,7 @@ class Contradictions:
         """Stop those who are to be stopped, and let those go on who have a newer document.
 
         Raises:
-            sqlite3.Error: the store cannot be used; it is tried again.
+            DatabaseError: the store cannot be used; it is tried again.
         """
         if self._stopping is None:
             return

@@ -6,12 +6,12 @@ the device is not asked for anything again, and nothing is charged or released a
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 from gateway.service.store import Store, StoreError, hold_store
 from gateway.service.store.aged import Forgotten
+from host.database import DatabaseError
 
 __all__ = ["forget_device"]
 
@@ -34,6 +34,6 @@ def forget_device(path: Path, device: str) -> Forgotten:
             if forgotten is None:
                 raise StoreError(f"store {path.name} has nothing of a device {device}")
             store.rewrite()
-        except sqlite3.Error as error:
+        except DatabaseError as error:
             raise StoreError(f"cannot erase all of {device} from the store {path.name}: {error}; do it again") from None
     return forgotten

@@ -93,7 +93,7 @@ class HomeAssistant:
         """The broker has answered for a message.
 
         Raises:
-            sqlite3.Error: the store cannot be used; it is asked again with the next connection.
+            DatabaseError: the store cannot be used; it is asked again with the next connection.
         """
         device = self._clearing.pop(message_id, None)
         if device is not None and accepted and device not in self._documents:
@@ -105,7 +105,7 @@ class HomeAssistant:
         """Publish what is due.
 
         Raises:
-            sqlite3.Error: the store cannot be used; it is tried again.
+            DatabaseError: the store cannot be used; it is tried again.
         """
         if self._again_at is not None and self._seconds() >= self._again_at:
             self._again_at = None

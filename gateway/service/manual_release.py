@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from gateway.service.release_maker import finish
 from gateway.service.release_record import ReleaseRecord
 from gateway.service.release_setup import open_releases
 from gateway.service.store import Store, StoreError
+from host.database import DatabaseError
 from mqtt_link import Broker, Link, LinkError
 
 __all__ = ["release_now"]
@@ -78,7 +78,7 @@ def release_now(
             except FuguError:
                 _hand_out(entries, releases.ledger, record, broker, "abandoned")
                 raise
-            except sqlite3.Error as error:
+            except DatabaseError as error:
                 raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None
     return [decode_release(entry.payload) for entry in entries]
 

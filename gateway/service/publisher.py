@@ -91,7 +91,7 @@ class Publisher:
         """Publish what there is room for; when there is nothing else to do, also tidy the outbox.
 
         Raises:
-            sqlite3.Error: if the store cannot be used; nothing is lost then.
+            DatabaseError: if the store cannot be used; nothing is lost then.
         """
         self._say_watermarks()
         self._report()

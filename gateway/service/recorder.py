@@ -91,7 +91,7 @@ class Recorder:
         """Store the new frames of a batch and what they change, or nothing of it.
 
         Raises:
-            sqlite3.Error: if the store cannot take it.
+            DatabaseError: if the store cannot take it.
         """
         groups: dict[tuple[Kind[Any], str, str, str], list[AnyFrame]] = {}
         for device, stream, frame in batch:

@@ -70,7 +70,7 @@ class Maker:
             EmptyWindowError: the window has no symbols, and no counts.
             ReleaseError: its symbols do not answer the query.
             LedgerError: the ledger refuses.
-            sqlite3.Error: a file cannot be used.
+            DatabaseError: a file cannot be used.
         """
         made = _Made(Tally(job.query), Tally(job.query), {}, {}, {}, {})
         for device in job.devices:

@@ -11,7 +11,6 @@ been.
 from __future__ import annotations
 
 import secrets
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger
 from gateway.service.store import Store, StoreError, hold_store
 from gateway.service.store.releases import Released
+from host.database import DatabaseError
 
 __all__ = ["Beginning", "ReleaseRecord", "ledger_problem", "resume_ledger", "set_progress"]
 
@@ -69,7 +69,7 @@ class ReleaseRecord:
 
         Raises:
             LedgerError: it is another one, was restored, or belongs to another store; one line that says what to do.
-            sqlite3.Error: a file cannot be used.
+            DatabaseError: a file cannot be used.
         """
         if not self.entry and not ledger.newest:
             ledger.belong_to(self.identity)
@@ -98,7 +98,7 @@ class ReleaseRecord:
 
         Raises:
             LedgerError: the store has another ledger by now; nothing may be published then.
-            sqlite3.Error: the store does not take it; nothing may be published then.
+            DatabaseError: the store does not take it; nothing may be published then.
         """
         _, known, noted = self._releases.charged()
         if known != ledger.identity:
@@ -122,7 +122,7 @@ class ReleaseRecord:
             Where each stream begins.
 
         Raises:
-            sqlite3.Error: a file cannot be used; it is to be done once more.
+            DatabaseError: a file cannot be used; it is to be done once more.
         """
         lasts = {(account.key.device, account.key.stream): after for account in ledger.accounts()}
         for device, stream, last in [*self._releases.released(), *ledger.released()]:
@@ -170,7 +170,7 @@ def set_progress(ledger: Path, store: Path, name: str, first: int) -> int:
             raise LedgerError(f"the ledger {ledger.name} has no schedule {name}; it has: {known}")
         try:
             opened.set_progress(name, first)
-        except sqlite3.Error as error:
+        except DatabaseError as error:
             raise LedgerError(f"cannot use the ledger {ledger.name}: {error}") from None
         return before
 
@@ -194,5 +194,5 @@ def resume_ledger(ledger: Path, store: Path, after: int = -1) -> list[Beginning]
     with hold_store(store), closing(Store(store)) as opened, closing(Ledger(ledger)) as resumed:
         try:
             return ReleaseRecord(opened).resume(resumed, after)
-        except sqlite3.Error as error:
+        except DatabaseError as error:
             raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None

@@ -15,7 +15,6 @@ So is, at every new connection, the newest release of each topic: the broker may
 from __future__ import annotations
 
 import logging
-import sqlite3
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
@@ -30,7 +29,7 @@ from gateway.service.release_jobs import Job
 from gateway.service.release_maker import EmptyWindowError, Maker
 from gateway.service.release_record import ReleaseRecord
 from gateway.service.tick_time import tick_at
-from host.database import is_lost
+from host.database import DatabaseError, is_lost
 from mqtt_link import Link
 
 __all__ = ["Schedule"]
@@ -127,7 +126,7 @@ class Schedule:
         """For device and stream the first tick that a release needs which is still to be made.
 
         Raises:
-            sqlite3.Error, LedgerError: a file cannot be used.
+            DatabaseError, LedgerError: a file cannot be used.
         """
         found: dict[tuple[str, str], int] = {}
         for job in self._jobs:
@@ -145,7 +144,7 @@ class Schedule:
         """The broker has answered for a message.
 
         Raises:
-            sqlite3.Error: the ledger cannot be used; the release is published again at the next start.
+            DatabaseError: the ledger cannot be used; the release is published again at the next start.
         """
         number = self._in_flight.pop(message_id, None)
         if number and accepted:
@@ -159,7 +158,7 @@ class Schedule:
             idle: there is nothing else to do.
 
         Raises:
-            sqlite3.Error: the ledger or the store is damaged or gone; other errors of theirs are waited out.
+            DatabaseError: the ledger or the store is damaged or gone; other errors of theirs are waited out.
         """
         if time.monotonic() < self._pause_until:
             return
@@ -169,7 +168,7 @@ class Schedule:
             while time.monotonic() < deadline and self._advance(idle):
                 pass
             self._publish()
-        except (sqlite3.Error, LedgerError) as error:
+        except (DatabaseError, LedgerError) as error:
             if is_lost(error):
                 raise
             self._work = None
@@ -195,7 +194,7 @@ class Schedule:
             self._counters["releases"] += 1
             self._waiting = True
             self._done(job, first + job.plan.step)
-        except sqlite3.Error:  # the window is tried again when the file can be used
+        except DatabaseError:  # the window is tried again when the file can be used
             raise
         except EmptyWindowError as error:
             self._pass_over(job, self._after_gap(job, first), "releases_empty", str(error))

@@ -44,7 +44,7 @@ class Releases(NamedTuple):
 
         Raises:
             FuguError: something cannot be accounted for.
-            sqlite3.Error: the ledger cannot be used.
+            DatabaseError: the ledger cannot be used.
         """
         granted, together = self.renewed(), self.together()
         self.ledger.charge_together(together, time_us=self.now_us())

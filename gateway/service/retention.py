@@ -122,7 +122,7 @@ class Retention:
         """Look at some sequences, and remove some frames.
 
         Raises:
-            sqlite3.Error: the store cannot be used; nothing is lost then, and it is tried again.
+            DatabaseError: the store cannot be used; nothing is lost then, and it is tried again.
         """
         if self._seconds() < self._next:
             return

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sqlite3
 import threading
 import time
 from collections import Counter
@@ -52,7 +51,7 @@ from gateway.service.settings import GatewaySettings, SettingsError
 from gateway.service.store import Store, estimates_waiting, hold_store
 from gateway.service.table_sender import TableSender
 from host.checks import certificate_end
-from host.database import is_full, is_lost
+from host.database import DatabaseError, is_full, is_lost
 from host.held_files import FileLostError
 from mqtt_link import Link, Will
 
@@ -239,7 +238,7 @@ class Gateway:
         try:
             if (ours := self._releases) is not None:
                 ours.renew()
-        except (FuguError, sqlite3.Error) as error:
+        except (FuguError, DatabaseError) as error:
             _log.error("releases end, because a new policy cannot be accounted for: %s", error)
             self.counters["ledger_errors"] += 1
             self._schedule = self._releases = None
@@ -373,7 +372,7 @@ class Gateway:
     def _use_store(self, pump: Callable[[], None]) -> None:
         try:
             pump()
-        except (sqlite3.Error, LedgerError) as error:
+        except (DatabaseError, LedgerError) as error:
             self._store_failed(error)
 
     def _connected(self) -> None:
@@ -396,7 +395,7 @@ class Gateway:
         try:
             if self._schedule is not None:
                 self._schedule.acknowledged(event.message_id, event.accepted)
-        except sqlite3.Error as error:  # the release counts as not published, and is published again at the next start
+        except DatabaseError as error:  # the release counts as not published, and is published again at the next start
             self._end_if_lost(error)
             self.counters["ledger_errors"] += 1
 
@@ -405,7 +404,7 @@ class Gateway:
         try:
             self._recorder.record(batch)
             self._failing_since = None
-        except sqlite3.Error as error:
+        except DatabaseError as error:
             self.counters["not_stored"] += len(batch)
             self._store_failed(error)
         except Exception as error:
@@ -416,7 +415,7 @@ class Gateway:
                 self.counters["unexpected"] += 1
                 _log.error("a frame could not be taken: %s", type(error).__name__)
 
-    def _store_failed(self, error: sqlite3.Error | LedgerError) -> None:
+    def _store_failed(self, error: DatabaseError | LedgerError) -> None:
         """Count, and go on; but not for ever with what does not heal by itself."""
         self.counters["store_errors"] += 1
         if self.counters["store_errors"] == 1:

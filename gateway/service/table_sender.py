@@ -8,7 +8,6 @@ device that comes online is sent everything again; until then, and whenever noth
 from __future__ import annotations
 
 import logging
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -37,7 +36,7 @@ from gateway.service.policies import Catalogue, UnknownPolicyVersionError
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
 from gateway.service.tick_time import tick_at
-from host.database import is_lost
+from host.database import DatabaseError, is_lost
 from mqtt_link import Link
 
 __all__ = ["Made", "TableSender", "make_noise", "policy_graph"]
@@ -152,7 +151,7 @@ class TableSender:
         """Send what will be needed soon and has not been sent.
 
         Raises:
-            sqlite3.Error: the store is damaged or gone.
+            DatabaseError: the store is damaged or gone.
         """
         if not self._link.connected:
             return
@@ -161,7 +160,7 @@ class TableSender:
             if self._look_at.get(key, 0.0) <= now:
                 try:
                     self._send(key)
-                except sqlite3.Error as error:
+                except DatabaseError as error:
                     if is_lost(error):
                         raise
                     self._counters["store_errors"] += 1

@@ -41,7 +41,7 @@ class WatermarkCounter:
         """A number above all before.
 
         Raises:
-            sqlite3.Error: the store cannot be used.
+            DatabaseError: the store cannot be used.
         """
         number = max(self._last + 1, self._ahead + self._elapsed_us())
         if number > self._reserved:

@@ -6,9 +6,9 @@ device is never asked again for what was removed. What is removed is overwritten
 
 from __future__ import annotations
 
-import sqlite3
 from typing import NamedTuple
 
+from gateway.service.store.database import Database
 from gateway.service.store.points import LIKELY
 
 __all__ = ["ESTIMATES", "POINTS", "SYMBOLS", "WINDOWS", "Aged", "AgedStore", "Forgotten", "Frames", "Sequence"]
@@ -67,7 +67,7 @@ class Forgotten(NamedTuple):
 class AgedStore:
     """Frames of all kinds, oldest first; used within the store's transactions."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, database: Database) -> None:
         self._db = database
 
     def sequences(self, after: int, limit: int) -> list[Sequence]:

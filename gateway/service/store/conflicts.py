@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import NamedTuple
+
+from gateway.service.store.database import Database
 
 __all__ = ["Conflict", "ConflictStore"]
 
@@ -35,14 +36,14 @@ CREATE TABLE conflicts (
 CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTEGER NOT NULL) WITHOUT ROWID;
 """
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: Database) -> None:
         self._db = db
 
     def note(self, device: str, sequence: str, first: int, now: int) -> None:
         """One more frame contradicts another."""
         self._db.execute(
             "INSERT INTO conflicts VALUES (?, ?, ?, ?, ?, 1) "
-            "ON CONFLICT DO UPDATE SET last=excluded.last, times=times+1",
+            "ON CONFLICT (device, sequence) DO UPDATE SET last=excluded.last, times=conflicts.times+1",
             (device, sequence, first, now, now),
         )
 
@@ -52,7 +53,8 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
 
     def stop(self, device: str, version: int) -> None:
         """A device is to draw nothing under policy documents up to a version."""
-        self._db.execute("INSERT OR REPLACE INTO stops VALUES (?, ?, 0)", (device, version))
+        query = "INSERT INTO stops VALUES (?, ?, 0) ON CONFLICT (device) DO UPDATE SET version=excluded.version, over=0"
+        self._db.execute(query, (device, version))
 
     def go_on(self, device: str) -> None:
         """A device has a newer document."""

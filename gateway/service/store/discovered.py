@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Mapping
+
+from gateway.service.store.database import Database
 
 __all__ = ["DiscoveryStore"]
 
@@ -14,7 +15,7 @@ class DiscoveryStore:
 
     schema = "CREATE TABLE discovered (device TEXT PRIMARY KEY, components TEXT NOT NULL) WITHOUT ROWID;\n"
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: Database) -> None:
         self._db = db
 
     def every(self) -> dict[str, dict[str, str]]:
@@ -23,7 +24,8 @@ class DiscoveryStore:
 
     def keep(self, device: str, components: Mapping[str, str]) -> None:
         """Remember a document that is about to be published."""
-        self._db.execute("INSERT OR REPLACE INTO discovered VALUES (?, ?)", (device, json.dumps(components)))
+        query = "INSERT INTO discovered VALUES (?, ?) ON CONFLICT (device) DO UPDATE SET components=excluded.components"
+        self._db.execute(query, (device, json.dumps(components)))
 
     def forget(self, device: str) -> None:
         """The broker has a document no longer."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, decode_measure, encode_measure
 from contract.measure_table import TimedTable, decode_table, encode_table
 from gateway.chain.arrays import Floats
+from gateway.service.store.database import Database
 
 __all__ = ["LIKELY", "MOST_LIKELY", "Measured", "PointStore"]
 
@@ -35,11 +35,12 @@ CREATE TABLE measured (
     stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, policy_version INTEGER NOT NULL,
     payload BLOB NOT NULL, belief BLOB NOT NULL, PRIMARY KEY (stream, first)) WITHOUT ROWID;
 CREATE TABLE sent_tables (
-    stream INTEGER NOT NULL, policy_version INTEGER NOT NULL, number INTEGER NOT NULL, key BLOB NOT NULL,
-    message BLOB NOT NULL, PRIMARY KEY (stream, policy_version, number), UNIQUE (stream, policy_version, key));
+    serial INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL, policy_version INTEGER NOT NULL,
+    number INTEGER NOT NULL, key BLOB NOT NULL, message BLOB NOT NULL,
+    UNIQUE (stream, policy_version, number), UNIQUE (stream, policy_version, key));
 """
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, database: Database) -> None:
         self._db = database
 
     def newest(self, stream: int) -> Measured | None:
@@ -105,11 +106,13 @@ CREATE TABLE sent_tables (
 
     def put_table(self, stream: int, key: bytes, table: TimedTable) -> None:
         """Keep a table, before it is sent; of those for likely states, the newest `MOST_LIKELY` of the stream."""
-        row = (stream, table.policy_version, table.number, key, encode_table(table))
-        self._db.execute("INSERT OR REPLACE INTO sent_tables VALUES (?, ?, ?, ?, ?)", row)
+        place = (stream, table.policy_version, table.number, key)
+        self._db.execute("DELETE FROM sent_tables WHERE stream=? AND policy_version=? AND (number=? OR key=?)", place)
+        columns = "stream, policy_version, number, key, message"
+        self._db.execute(f"INSERT INTO sent_tables ({columns}) VALUES (?, ?, ?, ?, ?)", (*place, encode_table(table)))
         likely = f"FROM sent_tables WHERE stream=? AND {LIKELY}"
-        oldest = f"SELECT rowid {likely} ORDER BY rowid DESC LIMIT 1 OFFSET {MOST_LIKELY}"
-        self._db.execute(f"DELETE {likely} AND rowid<=({oldest})", (stream, stream))
+        oldest = f"SELECT serial {likely} ORDER BY serial DESC LIMIT 1 OFFSET {MOST_LIKELY}"
+        self._db.execute(f"DELETE {likely} AND serial<=({oldest})", (stream, stream))
 
     def _frame(self, query: str, *values: int) -> Measured | None:
         row = self._db.execute(query, values).fetchone()

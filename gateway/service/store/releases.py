@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
+
+from gateway.service.store.database import Database
 
 __all__ = ["Charged", "ReleaseStore", "Released"]
 
@@ -35,7 +36,7 @@ CREATE TABLE released (
     device TEXT NOT NULL, stream TEXT NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (device, stream)) WITHOUT ROWID;
 """
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, database: Database) -> None:
         self._db = database
 
     def charged(self) -> Charged:
@@ -52,12 +53,15 @@ CREATE TABLE released (
 
     def note(self, released: Iterable[Released]) -> None:
         """Remember the last ticks of releases; a stream's never goes back."""
-        query = "INSERT INTO released VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET last=MAX(last, excluded.last)"
+        query = (
+            "INSERT INTO released VALUES (?, ?, ?) "
+            "ON CONFLICT (device, stream) DO UPDATE SET last=excluded.last WHERE released.last<excluded.last"
+        )
         self._db.executemany(query, released)
 
     def note_entry(self, entry: int) -> None:
         """Remember that entries up to a number may be published; it never goes back."""
-        self._db.execute("UPDATE release_record SET entry=MAX(entry, ?)", (entry,))
+        self._db.execute("UPDATE release_record SET entry=? WHERE entry<?", (entry, entry))
 
     def released(self) -> list[Released]:
         """For every stream the last tick of a release."""

@@ -1,9 +1,9 @@
-"""What outlives the gateway, in one SQLite file: which sequences of frames there are, and what is known of all of them.
+"""What outlives the gateway, in one database: which sequences of frames there are, and what is known of all of them.
 
 Frames, and what follows from them, are in the parts of the store, one for each kind.
 
 One thread uses a store at a time. Everything that a batch of frames changes is one transaction, written through to the
-disk (WAL, synchronous=FULL) before anybody is told.
+disk before anybody is told.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from contract.errors import FuguError
 from gateway.service.coverage import Merge
 from gateway.service.shifts import Shifts, Span
 from gateway.service.store.aged import AgedStore
 from gateway.service.store.conflicts import ConflictStore
+from gateway.service.store.database import Database, SQLiteDatabase, StoreError
 from gateway.service.store.discovered import DiscoveryStore
 from gateway.service.store.points import PointStore
 from gateway.service.store.releases import ReleaseStore
 from gateway.service.store.symbols import SymbolStore
 from gateway.service.store.windows import WindowStore
-from host.database import STORE, check_files, open_database, transaction
-from host.held_files import damage
+from host.database import STORE, DatabaseError
 
 __all__ = ["Outgoing", "Store", "StoreError", "estimates_waiting", "hold_store"]
 
 _SCHEMA = """
 CREATE TABLE streams (
-    id INTEGER PRIMARY KEY, device TEXT NOT NULL, stream TEXT NOT NULL, kept INTEGER NOT NULL DEFAULT 0,
+    id INTEGER PRIMARY KEY AUTOINCREMENT, device TEXT NOT NULL, stream TEXT NOT NULL, kept INTEGER NOT NULL DEFAULT 0,
     UNIQUE (device, stream));
 CREATE TABLE policies (
     stream INTEGER NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, PRIMARY KEY (stream, version))
@@ -52,10 +51,6 @@ CREATE TABLE outbox (
 # ticks.
 _PARTS = SymbolStore.schema + PointStore.schema + WindowStore.schema + ReleaseStore.schema + ConflictStore.schema
 _PARTS += DiscoveryStore.schema
-
-
-class StoreError(FuguError):
-    """The store cannot be opened, or is not one of this version."""
 
 
 class Outgoing(NamedTuple):
@@ -84,9 +79,8 @@ class Store:
     """
 
     def __init__(self, path: Path) -> None:
-        settings = ("synchronous=FULL", "secure_delete=ON")
         self._name = path.name
-        self._db = open_database(path, STORE, _SCHEMA + _PARTS, StoreError, settings=settings)
+        self._db: Database = SQLiteDatabase(path, _SCHEMA + _PARTS)
         self.symbols = SymbolStore(self._db)
         self.points = PointStore(self._db)
         self.windows = WindowStore(self._db)
@@ -101,7 +95,7 @@ class Store:
 
     def transaction(self) -> AbstractContextManager[None]:
         """All of it becomes durable, or nothing does."""
-        return transaction(self._db)
+        return self._db.transaction()
 
     def check(self) -> None:
         """See whether the file is still there, and whole.
@@ -109,7 +103,7 @@ class Store:
         Raises:
             FileLostError: it is not.
         """
-        check_files(self._db)
+        self._db.check()
 
     def refuse_damage(self) -> None:
         """Read the whole file and see whether its pages fit together.
@@ -117,19 +111,16 @@ class Store:
         Raises:
             StoreError: they do not; one line that says what to do.
         """
-        if problem := damage(self._db):
+        if problem := self._db.damage():
             raise StoreError(f"the store {self._name} is damaged ({problem}): {STORE.remedy}")
 
     def rewrite(self) -> None:
         """Write the file anew, so that what was removed is nowhere in it, nor beside it.
 
         Raises:
-            sqlite3.Error: there is no room for a second one, or somebody else reads it.
+            DatabaseError: there is no room for a second one, or somebody else reads it.
         """
-        self._db.execute("VACUUM")
-        (blocked, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        if blocked:
-            raise sqlite3.OperationalError("somebody else reads it")
+        self._db.rewrite()
 
     def stream_id(self, device: str, stream: str) -> int | None:
         """The number of a stream or of a sequence of windows, none if nothing of it is stored."""
@@ -141,8 +132,10 @@ class Store:
         """The number of a stream or of a sequence of windows, given now if it has none."""
         if (found := self.stream_id(device, stream)) is not None:
             return found
-        cursor = self._db.execute("INSERT INTO streams (device, stream) VALUES (?, ?)", (device, stream))
-        return int(cursor.lastrowid or 0)
+        self._db.execute("INSERT INTO streams (device, stream) VALUES (?, ?)", (device, stream))
+        given = self.stream_id(device, stream)
+        assert given is not None
+        return given
 
     def policy_documents(self) -> list[str]:
         """The policies that stored frames were made under."""
@@ -150,7 +143,8 @@ class Store:
 
     def add_policy(self, stream: int, version: int, document: str) -> None:
         """Keep the policy that frames are stored under."""
-        self._db.execute("INSERT OR IGNORE INTO policies VALUES (?, ?, ?)", (stream, version, document))
+        query = "INSERT INTO policies VALUES (?, ?, ?) ON CONFLICT (stream, version) DO NOTHING"
+        self._db.execute(query, (stream, version, document))
 
     def coverage(self, stream: int) -> list[tuple[int, int]]:
         """The intervals of ticks that are accounted for."""
@@ -162,7 +156,11 @@ class Store:
 
     def put_shifts(self, stream: int, spans: Iterable[Span], oldest: int) -> None:
         """Follow a change of the shifts; those below the oldest are forgotten."""
-        self._db.executemany("INSERT OR REPLACE INTO shifts VALUES (?, ?, ?, ?)", [(stream, *span) for span in spans])
+        query = (
+            "INSERT INTO shifts VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (stream, shift) DO UPDATE SET first=excluded.first, last=excluded.last"
+        )
+        self._db.executemany(query, [(stream, *span) for span in spans])
         self._db.execute("DELETE FROM shifts WHERE stream=? AND shift<?", (stream, oldest))
 
     def merge_coverage(self, stream: int, merge: Merge) -> None:
@@ -183,11 +181,12 @@ class Store:
     def reserve_counter(self, number: int) -> None:
         """Remember that watermarks up to this number may be said."""
         with self.transaction():
-            self._db.execute("UPDATE watermarks SET reserved=max(reserved, ?)", (number,))
+            self._db.execute("UPDATE watermarks SET reserved=? WHERE reserved<?", (number, number))
 
     def queue_estimates(self, stream: int, frame: int) -> None:
         """Put what a frame determines into the outbox, under a new serial if it waits there already."""
-        self._db.execute("INSERT OR REPLACE INTO outbox (stream, frame) VALUES (?, ?)", (stream, frame))
+        self._db.execute("DELETE FROM outbox WHERE stream=? AND frame=?", (stream, frame))
+        self._db.execute("INSERT INTO outbox (stream, frame) VALUES (?, ?)", (stream, frame))
 
     def outbox(self, after: int, limit: int) -> list[Outgoing]:
         """Estimates that wait to be published, in the order in which they were put there."""
@@ -223,7 +222,7 @@ def estimates_waiting(store: Path) -> int | None:
         with closing(sqlite3.connect(f"{store.resolve().as_uri()}?mode=ro", uri=True, timeout=1.0)) as db:
             (count,) = db.execute("SELECT count(*) FROM outbox").fetchone()
             return int(count)
-    except sqlite3.Error:
+    except DatabaseError:
         return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from contract.frames import MAX_FRAME_TICKS, SymbolFrame
 from gateway.service.kinds.symbol_model import Beliefs
 from gateway.service.kinds.symbol_track import Run, Tracked, Update
+from gateway.service.store.database import Database
 
 __all__ = ["SymbolStore"]
 
@@ -31,7 +31,7 @@ CREATE TABLE estimates (
     states INTEGER NOT NULL, probabilities BLOB NOT NULL, PRIMARY KEY (stream, frame, first)) WITHOUT ROWID;
 """
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, database: Database) -> None:
         self._db = database
 
     def overlapping(self, stream: int, frame: SymbolFrame) -> SymbolFrame | None:

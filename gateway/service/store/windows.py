@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 
 from contract.window_frames import WindowFrame
+from gateway.service.store.database import Database
 
 __all__ = ["WindowStore"]
 
@@ -20,7 +20,7 @@ CREATE TABLE windows (
     shift INTEGER NOT NULL, PRIMARY KEY (stream, number)) WITHOUT ROWID;
 """
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, database: Database) -> None:
         self._db = database
 
     def at(self, sequence: int, index: int) -> WindowFrame | None:

@@ -1,0 +1,125 @@
+"""The engine that a store is kept in, and the one that is there without a server: SQLite.
+
+What the parts of the store ask is SQL that SQLite and PostgreSQL share:
+`INSERT ... ON CONFLICT (...) DO UPDATE SET ...` or `DO NOTHING`, with the table's name before columns of the row that
+is there; no row numbers but columns; MAX and MIN of one column only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+from contract.errors import FuguError
+from host.database import STORE, DatabaseError, check_files, open_database, transaction
+from host.held_files import damage
+
+__all__ = ["Database", "Rows", "SQLiteDatabase", "StoreError"]
+
+
+class StoreError(FuguError):
+    """The store cannot be opened, or is not one of this version."""
+
+
+class Rows(Protocol):
+    """What a query found."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows a statement changed."""
+
+    def fetchone(self) -> Any:
+        """The next row, none if there is none."""
+
+    def fetchall(self) -> list[Any]:
+        """The rows that are left."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """The rows that are left, one by one."""
+
+
+class Database(Protocol):
+    """An open database in autocommit mode; one thread at a time uses it.
+
+    Whatever fails raises a `host.database.DatabaseError`. An engine may read all rows of a query before it hands out
+    the first: what may find many of them says LIMIT.
+    """
+
+    def execute(self, query: str, values: Sequence[object] = (), /) -> Rows:
+        """Run a statement with a value for each `?`."""
+
+    def executemany(self, query: str, rows: Iterable[Sequence[object]], /) -> None:
+        """Run a statement that finds nothing once for each row of values."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All of it becomes durable, or nothing does; inside another one, it is part of that."""
+
+    def check(self) -> None:
+        """See whether what was called durable still is."""
+
+    def damage(self) -> str:
+        """What is wrong with what is stored, in a line, empty if nothing is; may read all of it."""
+
+    def rewrite(self) -> None:
+        """Store everything anew, so that what was removed is nowhere."""
+
+    def close(self) -> None:
+        """Give it back."""
+
+
+class SQLiteDatabase:
+    """A `Database` in a file.
+
+    Args:
+        path: of the file.
+        schema: statements that make it.
+        create: whether it may be made; else it must be there.
+
+    Raises:
+        StoreError: it cannot be opened, is no store, or is of another version.
+    """
+
+    def __init__(self, path: Path, schema: str, *, create: bool = True) -> None:
+        settings = ("synchronous=FULL", "secure_delete=ON")
+        self._db = open_database(path, STORE, schema, StoreError, create=create, settings=settings)
+
+    def execute(self, query: str, values: Sequence[Any] = (), /) -> Rows:
+        """Run a statement with a value for each `?`."""
+        return self._db.execute(query, values)
+
+    def executemany(self, query: str, rows: Iterable[Sequence[Any]], /) -> None:
+        """Run a statement that finds nothing once for each row of values."""
+        self._db.executemany(query, rows)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All of it becomes durable, or nothing does; inside another one, it is part of that."""
+        return transaction(self._db)
+
+    def check(self) -> None:
+        """See whether the file is still there, and whole.
+
+        Raises:
+            FileLostError: it is not.
+        """
+        check_files(self._db)
+
+    def damage(self) -> str:
+        """Read the whole file and see whether its pages fit together."""
+        return damage(self._db)
+
+    def rewrite(self) -> None:
+        """Write the file anew, so that what was removed is nowhere in it, nor beside it.
+
+        Raises:
+            DatabaseError: there is no room for a second one, or somebody else reads it.
+        """
+        self._db.execute("VACUUM")
+        (blocked, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if blocked:
+            raise DatabaseError("somebody else reads it")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
