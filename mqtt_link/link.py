@@ -14,8 +14,9 @@ import re
 import socket
 import ssl
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -27,6 +28,7 @@ from paho.mqtt.properties import Properties
 
 from contract.errors import FuguError
 from mqtt_link.guard import MOST_AROUND, GuardedClient
+from mqtt_link.requests import Requests, is_filter
 
 __all__ = ["Broker", "Link", "LinkError", "Will"]
 
@@ -145,7 +147,7 @@ class Link:
 
     Attributes:
         client_id: identity of the session at the broker.
-        subscriptions: topics to subscribe to, at QoS 1, at every connection.
+        subscriptions: topics to subscribe to, at QoS 1, at every connection; `subscribe` and `unsubscribe` change them.
         will: published by the broker when the connection dies.
         durable: keep the session, and messages for it, at the broker while disconnected.
         max_payload: bytes of the largest message that is taken; a broker that sends a larger one loses the connection
@@ -178,6 +180,8 @@ class Link:
     certificate_end: float | None = field(default=None, init=False)
     clients: int = field(default=0, init=False)
     _client: GuardedClient | None = field(default=None, init=False)
+    _requests: Requests = field(default_factory=Requests, init=False)
+    _changing: threading.Lock = field(default_factory=threading.Lock, init=False)
     _protocol: Literal["5", "3.1.1"] = field(default="5", init=False)
     _fall_back: bool = field(default=False, init=False)
     _opened: float | None = field(default=None, init=False)
@@ -189,8 +193,9 @@ class Link:
         """Begin to connect, in the background; the broker may be down.
 
         Raises:
-            LinkError: if TLS or password files cannot be read.
+            LinkError: if TLS or password files cannot be read, or a subscription is none.
         """
+        _check_filters(self.subscriptions)
         if self.broker.protocol != "auto":
             self._protocol = self.broker.protocol
         self._client = self._new_client()
@@ -226,6 +231,32 @@ class Link:
     def connected(self) -> bool:
         """Whether the broker has accepted the connection, and it has not been lost since."""
         return self._client is not None and self._client.is_connected()
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether the broker has answered for every subscription on this connection; `last_error` names one refused."""
+        return self.connected and self._requests.answered
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Subscribe to more topics, now if there is a connection, and at every later one; from any thread.
+
+        Raises:
+            LinkError: one is no topic; nothing has been asked for then.
+        """
+        wanted = dict.fromkeys(topics)
+        _check_filters(wanted)
+        with self._changing:
+            known = set(self.subscriptions)
+            more = [topic for topic in wanted if topic not in known]
+            self.subscriptions += tuple(more)
+            self._requests.ask(self._client, more)
+
+    def unsubscribe(self, topics: Iterable[str]) -> None:
+        """End subscriptions, now or, at a broker that keeps the session, as soon as there is a connection."""
+        gone = dict.fromkeys(topics)
+        with self._changing:
+            self.subscriptions = tuple(topic for topic in self.subscriptions if topic not in gone)
+            self._requests.end(self._client, list(gone))
 
     @property
     def protocol(self) -> Literal["5", "3.1.1"]:
@@ -285,6 +316,7 @@ class Link:
         client.on_message = self._received
         client.on_publish = self._acknowledged
         client.on_subscribe = self._subscribed
+        client.on_unsubscribe = self._unsubscribed
         return client
 
     def _session(self) -> dict[str, Any]:
@@ -331,8 +363,8 @@ class Link:
             found: Any = wrapped.getpeercert() or {}
             self.certificate_end = float(ssl.cert_time_to_seconds(found["notAfter"]))
         self._largest = getattr(properties, "MaximumPacketSize", None)
-        if self.subscriptions:
-            client.subscribe([(topic, 1) for topic in self.subscriptions])
+        with self._changing:
+            self._requests.connected(client, self.subscriptions)
         self._guard(self.on_connected)
 
     def _connect_failed(self, _client: mqtt.Client, _data: Any) -> None:
@@ -342,6 +374,7 @@ class Link:
 
     def _disconnected(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         self._opened = None
+        self._requests.disconnected()
         if reason.is_failure and not self.last_error:
             self.last_error = f"connection lost: {reason}"
 
@@ -353,10 +386,17 @@ class Link:
             self.last_error = f"broker refuses a message: {reason}"
         self._guard(self.on_published, mid, not reason.is_failure)
 
-    def _subscribed(self, _client: mqtt.Client, _data: Any, _mid: int, reasons: Any, _properties: Any) -> None:
-        for reason in reasons:
-            if reason.is_failure:
-                self.last_error = f"broker refuses a subscription: {reason}"
+    def _subscribed(self, _client: mqtt.Client, _data: Any, mid: int, reasons: Any, _properties: Any) -> None:
+        for topic, reason in self._requests.subscribed(mid, reasons):
+            self.last_error = f"broker refuses the subscription to {topic[:80]}: {reason}"
+
+    def _unsubscribed(self, _client: mqtt.Client, _data: Any, mid: int, _reasons: Any, _properties: Any) -> None:
+        self._requests.unsubscribed(mid)
+
+
+def _check_filters(topics: Iterable[str]) -> None:
+    if (wrong := next((topic for topic in topics if not is_filter(topic)), None)) is not None:
+        raise LinkError(f"{wrong[:80]!r} is no topic to subscribe to")
 
 
 def _end_thread(client: mqtt.Client) -> None:
