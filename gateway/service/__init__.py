@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from gateway.service.fleet_service import FleetFiles
+from gateway.service.enrolled import FleetFiles
 from gateway.service.manual_release import release_now
 from gateway.service.process import run
 from gateway.service.retention import Keep

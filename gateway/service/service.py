@@ -20,14 +20,12 @@ from pathlib import Path
 
 from contract.errors import FuguError, Reason
 from contract.health import Health, encode_health
-from contract.topics import description_topic, health_topic, status_topic, symbols_topic, window_topic
+from contract.topics import description_topic, health_topic
 from gateway.dphmm.tracking import warm as warm_points
 from gateway.release.entries import LedgerError
-from gateway.release.ledger import Ledger
-from gateway.service.contradictions import Contradictions, Stopping
-from gateway.service.describing import Describing, digest
-from gateway.service.fleet_service import FleetService
-from gateway.service.home_assistant import HomeAssistant
+from gateway.service.describing import digest
+from gateway.service.enrolled import Enrolled
+from gateway.service.fleet_part import FleetPart
 from gateway.service.ingest import (
     Acknowledged,
     Birth,
@@ -38,18 +36,15 @@ from gateway.service.ingest import (
     Message,
     Received,
 )
+from gateway.service.intake import Intake
 from gateway.service.kinds.symbol_model import warm
 from gateway.service.metrics import Metrics, Reading
 from gateway.service.monitor import Monitor, Sources
 from gateway.service.policies import Catalogue
-from gateway.service.publisher import MAX_IN_FLIGHT, Publisher
+from gateway.service.publisher import MAX_IN_FLIGHT
 from gateway.service.recorder import Recorder
-from gateway.service.release_schedule import Schedule
-from gateway.service.release_setup import Releases, ledger_beside, open_releases
-from gateway.service.retention import Retention
-from gateway.service.settings import GatewaySettings, SettingsError
+from gateway.service.settings import GatewaySettings
 from gateway.service.store import Store, estimates_waiting, hold_store
-from gateway.service.table_sender import TableSender
 from host.checks import certificate_end
 from host.database import DatabaseError, is_full, is_lost
 from host.held_files import FileLostError
@@ -91,22 +86,14 @@ class Gateway:
         self._failing_since: float | None = None
         self._unreachable = False
         self._clients = 0
-        self._ledger: Ledger | None = None
-        self._releases: Releases | None = None
-        self._enrolled: FleetService | None = None
+        self._enrolled: Enrolled | None = None
+        self._fleet_part: FleetPart | None = None
         self._metrics: Metrics | None = None
         self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES, _INBOX_PATIENCE_SECONDS)
         self._link = Link(
             settings.broker,
             client_id=f"gateway-{fleet}",
-            subscriptions=(
-                symbols_topic(fleet, "+", "+"),
-                window_topic(fleet, "+", "+"),
-                status_topic(fleet, "+"),
-                *Describing.topics(fleet),
-                *(FleetService.topics(fleet) if settings.enrolled else ()),
-                *(HomeAssistant.topics() if settings.home_assistant else ()),
-            ),
+            subscriptions=(*Intake.topics(fleet), *FleetPart.topics(settings)),
             durable=True,
             max_payload=_LARGEST_BYTES,
             max_in_flight=3 * MAX_IN_FLIGHT,  # watermarks, estimates, and the rest
@@ -125,7 +112,7 @@ class Gateway:
         Raises:
             FuguError: one line that says which policy, store or setting is wrong.
         """
-        fleet, files = self._settings.fleet, self._settings.enrolled
+        settings, fleet, files = self._settings, self._settings.fleet, self._settings.enrolled
         catalogue = Catalogue.load(self._settings.policies, fleet)
         self._held = hold_store(self._settings.store)
         try:
@@ -138,33 +125,25 @@ class Gateway:
             if self._settings.metrics is not None:
                 self._metrics = Metrics(self._settings.metrics, self._measured)
             if files is not None:
-                self._enrolled = FleetService(fleet, files, self._link, catalogue, self.counters)
+                self._enrolled = Enrolled(fleet, files, catalogue, self.counters)
             catalogue.retire(self._store.policy_documents())
             warm()
             if catalogue.measured():
                 warm_points()
             self._recorder = Recorder(
                 *(self._store, catalogue, self._settings.lag, self.counters),
-                conflict=lambda *seen: self._contradictions.found(*seen),
+                conflict=lambda *seen: self._intake.contradictions.found(*seen),
             )
             self._monitor = Monitor(fleet, self._settings.store, self._link, self._sources(catalogue))
             self._ingest = Ingest(catalogue, self.counters, refused=self._monitor.refused)
-            self._contradictions = Contradictions(fleet, self._store, self._link, self._monitor, self._stopping())
-            sealed, key = (None, None) if self._enrolled is None else (self._enrolled.sealed, self._enrolled.key)
-            self._publisher = Publisher(self._link, fleet, self._store, self._recorder, self.counters, key=key)
-            self._tables = TableSender(self._store, catalogue, self._recorder, self._link, self.counters, sealed=sealed)
-            left = (lambda _device: False) if self._enrolled is None else self._enrolled.has_left
-            self._describing = Describing(self._link, catalogue, self.counters, left)
-            described = self._describing.described if self._settings.home_assistant else None
-            self._told = HomeAssistant(fleet, self._link, self._store, described, self.counters)
-            schedule = self._schedule = self._open_schedule(catalogue)
-            self._retention = Retention(
-                *(self._settings.keep, self._store, catalogue, self._recorder),
-                *((lambda: {}) if schedule is None else schedule.needed, self._settings.lag, self.counters),
+            everything = (settings, self._link, self._store, catalogue, self._recorder)
+            self._fleet_part = FleetPart(*everything, self._enrolled, self.counters)
+            self._intake = Intake(
+                *(*everything, self._monitor, self._enrolled),
+                *(self._fleet_part.needed, self.counters),
             )
             self._link.start()
-            if self._enrolled is not None:
-                self._enrolled.start()
+            self._fleet_part.start()
         except BaseException:
             self._close()
             raise
@@ -172,14 +151,6 @@ class Gateway:
         self._monitor.start()
         if self._metrics is not None:
             self._metrics.start()
-
-    def _stopping(self) -> Stopping | None:
-        """How devices that contradict themselves are stopped, if they are."""
-        if self._settings.on_conflict == "alarm":
-            return None
-        if self._enrolled is None or (stopping := self._enrolled.stopping) is None:
-            raise SettingsError("to stop devices the gateway needs the fleet's registry and the gateway's key")
-        return stopping
 
     def _sources(self, catalogue: Catalogue) -> Sources:
         """What the monitor looks at."""
@@ -221,27 +192,8 @@ class Gateway:
             "inbox": self._inbox.waiting,
             "store_bytes": self._store_bytes(),
             "estimates_waiting": estimates_waiting(self._settings.store),
-            "next_releases": {} if self._schedule is None else self._schedule.following(),
+            "next_releases": {} if self._fleet_part is None else self._fleet_part.following(),
         }
-
-    def _open_schedule(self, catalogue: Catalogue) -> Schedule | None:
-        settings = self._settings
-        if settings.releases is None:
-            return None
-        path = settings.ledger or ledger_beside(settings.store)
-        releases = open_releases(settings.releases, path, self._store, catalogue)
-        self._ledger, self._releases = releases.ledger, releases
-        return Schedule(releases.jobs, releases.maker, self._recorder, self._link, self.counters)
-
-    def _renew_allowances(self) -> None:
-        """New policies may allow less; what cannot be accounted for is not released any more."""
-        try:
-            if (ours := self._releases) is not None:
-                ours.renew()
-        except (FuguError, DatabaseError) as error:
-            _log.error("releases end, because a new policy cannot be accounted for: %s", error)
-            self.counters["ledger_errors"] += 1
-            self._schedule = self._releases = None
 
     def stop(self) -> None:
         """Store and acknowledge what has arrived, then disconnect."""
@@ -255,10 +207,10 @@ class Gateway:
         if self._metrics is not None:
             self._metrics.stop()
         self._store.close()
+        if self._fleet_part is not None:
+            self._fleet_part.stop()
         if self._enrolled is not None:
-            self._enrolled.stop()
-        if self._ledger is not None:
-            self._ledger.close()
+            self._enrolled.close()
         self._held.close()
 
     @property
@@ -304,7 +256,7 @@ class Gateway:
                 self._last_round = time.monotonic()
                 self._link.maintain()
                 self._report_connection()
-                busy = self._schedule is not None and self._schedule.busy
+                busy = self._fleet_part is not None and self._fleet_part.busy
                 self._round(self._inbox.take(_BATCH, 0.0 if busy else IDLE_SECONDS))
             deadline = time.monotonic() + _FAREWELL_SECONDS
             while self._link.connected and not self._finished and time.monotonic() < deadline:
@@ -319,7 +271,7 @@ class Gateway:
 
     @property
     def _finished(self) -> bool:
-        return self._publisher.finished and (self._schedule is None or self._schedule.finished)
+        return self._intake.finished and (self._fleet_part is None or self._fleet_part.finished)
 
     def _round(self, events: Sequence[Event]) -> None:
         batch: list[Received] = []
@@ -328,46 +280,32 @@ class Gateway:
             self.counters[Reason.OVERSIZED] += oversized
         for event in events:
             if isinstance(event, Message):
-                if self._describing.heard(event.topic, event.payload):
-                    continue
-                if self._enrolled is not None and self._enrolled.heard(event.topic, event.payload):
-                    continue
-                if self._told.heard(event.topic, event.payload):
+                if self._fleet_part is not None and self._fleet_part.heard(event.topic, event.payload):
                     continue
                 meaning = self._ingest.read(event.topic, event.payload)
                 if isinstance(meaning, Received):
                     batch.append(meaning)
                 elif isinstance(meaning, Birth):
                     self.counters["births"] += 1
-                    self._publisher.owe(meaning.device)
-                    self._tables.born(meaning.device)
+                    self._intake.born(meaning.device)
             elif isinstance(event, Acknowledged):
-                self._publisher.acknowledged(event.message_id)
-                self._acknowledged_release(event)
-                self._use_store(partial(self._told.acknowledged, *event))
+                self._intake.acknowledged(event.message_id)
+                if self._fleet_part is not None:
+                    self._use_store(partial(self._fleet_part.acknowledged, *event))
             else:
                 self._connected()
         if batch:
             self._monitor.received(batch)
             self._record(batch)
-            for received in batch:
-                self._publisher.owe(received.device)
-                self._tables.stored(received.device, received.stream)
-        if self._enrolled is not None and self._enrolled.pump():
-            self._tables.renew()
-            self._describing.renew()
-            self._renew_allowances()
-            self._told.renew()
-        self._describing.pump()
-        self._use_store(self._tables.pump)
-        self._use_store(self._contradictions.pump)
-        self._use_store(self._told.pump)
-        self._use_store(lambda: self._publisher.pump(idle=not events))
-        self._use_store(self._retention.pump)
-        if (schedule := self._schedule) is not None:
-            if batch:
-                schedule.stored()
-            self._use_store(lambda: schedule.pump(idle=not events))
+            self._intake.stored(batch)
+        if (once := self._fleet_part) is not None and batch:
+            once.stored()
+        if self._enrolled is not None and self._enrolled.refresh():
+            self._intake.renew()
+            if once is not None:
+                once.renew()
+        for pump in (*self._intake.pumps(idle=not events), *(() if once is None else once.pumps(idle=not events))):
+            self._use_store(pump)
 
     def _use_store(self, pump: Callable[[], None]) -> None:
         try:
@@ -378,26 +316,10 @@ class Gateway:
     def _connected(self) -> None:
         """The broker may have come back without what was retained: it is told again."""
         self._monitor.connected()
-        self._describing.connected()
         begun_anew, self._clients = self._link.clients != self._clients, self._link.clients
-        self._contradictions.connected()
-        self._told.connected()
-        if self._enrolled is not None:
-            self._enrolled.connected()
-        if self._schedule is not None:
-            self._schedule.connected()
-        if begun_anew:
-            self._publisher.begin_anew()
-            if self._schedule is not None:
-                self._schedule.begin_anew()
-
-    def _acknowledged_release(self, event: Acknowledged) -> None:
-        try:
-            if self._schedule is not None:
-                self._schedule.acknowledged(event.message_id, event.accepted)
-        except DatabaseError as error:  # the release counts as not published, and is published again at the next start
-            self._end_if_lost(error)
-            self.counters["ledger_errors"] += 1
+        self._intake.connected(begun_anew=begun_anew)
+        if self._fleet_part is not None:
+            self._fleet_part.connected(begun_anew=begun_anew)
 
     def _record(self, batch: Sequence[Received]) -> None:
         """Store a batch; if one frame brings an error that nobody thought of, only that frame is left out."""

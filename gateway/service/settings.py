@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from contract.errors import FuguError
 from contract.frames import MAX_FRAME_TICKS
-from gateway.service.fleet_service import FleetFiles
+from gateway.service.enrolled import FleetFiles
 from gateway.service.metrics import Listen
 from gateway.service.retention import Keep
 from mqtt_link import Broker

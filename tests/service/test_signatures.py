@@ -16,7 +16,7 @@ from contract.trust import Trust
 from gateway.fleet import Document, DocumentError, Registry, Target
 from gateway.fleet.roots import Root, device_trust
 from gateway.fleet.signing import check, read_signed
-from gateway.service.fleet_service import FleetPolicies, read_roots
+from gateway.service.enrolled import FleetPolicies, read_roots
 from gateway.service.policies import Catalogue
 from tests.support.processes import policy
 from tests.support.signing import NOW, Keys, new_keys, policy_document

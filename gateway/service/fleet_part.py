@@ -1,0 +1,175 @@
+"""The part of a gateway that a fleet has once: documents and the time for its devices, descriptions, and releases."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from contract.errors import FuguError
+from gateway.release.ledger import Ledger
+from gateway.service.describing import Describing
+from gateway.service.enrolled import Enrolled
+from gateway.service.fleet_service import FleetService
+from gateway.service.home_assistant import HomeAssistant
+from gateway.service.policies import Catalogue
+from gateway.service.recorder import Recorder
+from gateway.service.release_schedule import Schedule
+from gateway.service.release_setup import Releases, ledger_beside, open_releases
+from gateway.service.settings import GatewaySettings
+from gateway.service.store import Store
+from host.database import DatabaseError, is_lost
+from mqtt_link import Link
+
+__all__ = ["FleetPart"]
+
+_log = logging.getLogger(__name__)
+
+
+class FleetPart:
+    """Used by the gateway's worker; made, started and closed by the thread that starts the gateway.
+
+    Args:
+        store: knows what was released, and of what Home Assistant was told.
+        enrolled: of a fleet with a registry.
+
+    Raises:
+        FuguError: one line that says what is wrong.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        link: Link,
+        store: Store,
+        catalogue: Catalogue,
+        recorder: Recorder,
+        enrolled: Enrolled | None,
+        counters: Counter[str],
+    ) -> None:
+        fleet, files = settings.fleet, settings.enrolled
+        self._counters = counters
+        self._service: FleetService | None = None
+        self._ledger: Ledger | None = None
+        self._releases: Releases | None = None
+        self._schedule: Schedule | None = None
+        self._describing = Describing(
+            link, catalogue, counters, (lambda _device: False) if enrolled is None else enrolled.has_left
+        )
+        described = self._describing.described if settings.home_assistant else None
+        self._told = HomeAssistant(fleet, link, store, described, counters)
+        if enrolled is not None and files is not None:
+            self._service = FleetService(fleet, files, link, enrolled, counters)
+        try:
+            if settings.releases is not None:
+                path = settings.ledger or ledger_beside(settings.store)
+                self._releases = made = open_releases(settings.releases, path, store, catalogue)
+                self._ledger = made.ledger
+                self._schedule = Schedule(made.jobs, made.maker, recorder, link, counters)
+        except BaseException:
+            self.stop()
+            raise
+
+    @staticmethod
+    def topics(settings: GatewaySettings) -> tuple[str, ...]:
+        """What the gateway's connection subscribes to for this."""
+        return (
+            *Describing.topics(settings.fleet),
+            *(FleetService.topics(settings.fleet) if settings.enrolled else ()),
+            *(HomeAssistant.topics() if settings.home_assistant else ()),
+        )
+
+    def start(self) -> None:
+        """Connect as the operator, in the background."""
+        if self._service is not None:
+            self._service.start()
+
+    def stop(self) -> None:
+        """Disconnect, and close what was opened."""
+        if self._service is not None:
+            self._service.stop()
+        if self._ledger is not None:
+            self._ledger.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is work to do now, or there may be."""
+        return self._schedule is not None and self._schedule.busy
+
+    @property
+    def finished(self) -> bool:
+        """Whether no release is on its way to the broker."""
+        return self._schedule is None or self._schedule.finished
+
+    def following(self) -> dict[str, int]:
+        """By release: the first tick of the window that comes next, as far as that is known."""
+        return {} if self._schedule is None else self._schedule.following()
+
+    def needed(self) -> dict[tuple[str, str], int]:
+        """For device and stream the first tick that a release needs which is still to be made.
+
+        Raises:
+            DatabaseError, LedgerError: a file cannot be used.
+        """
+        return {} if self._schedule is None else self._schedule.needed()
+
+    def heard(self, topic: str, payload: bytes) -> bool:
+        """Take note of a message; whether it was for nobody else."""
+        if self._describing.heard(topic, payload):
+            return True
+        if self._service is not None and self._service.heard(topic, payload):
+            return True
+        return self._told.heard(topic, payload)
+
+    def stored(self) -> None:
+        """New frames are in the store."""
+        if self._schedule is not None:
+            self._schedule.stored()
+
+    def connected(self, *, begun_anew: bool) -> None:
+        """There is a new connection; with `begun_anew`, what was under way will not be answered."""
+        self._describing.connected()
+        self._told.connected()
+        if self._service is not None:
+            self._service.connected()
+        if self._schedule is not None:
+            self._schedule.connected()
+            if begun_anew:
+                self._schedule.begin_anew()
+
+    def acknowledged(self, message_id: int, accepted: bool) -> None:
+        """The broker has answered for a message.
+
+        Raises:
+            DatabaseError: a file cannot be used.
+        """
+        try:
+            if self._schedule is not None:
+                self._schedule.acknowledged(message_id, accepted)
+        except DatabaseError as error:  # the release counts as not published, and is published again at the next start
+            if is_lost(error):
+                raise
+            self._counters["ledger_errors"] += 1
+        self._told.acknowledged(message_id, accepted)
+
+    def renew(self) -> None:
+        """The catalogue may have changed: new policies may allow less, and what has no account is released no more."""
+        self._describing.renew()
+        try:
+            if (ours := self._releases) is not None:
+                ours.renew()
+        except (FuguError, DatabaseError) as error:
+            _log.error("releases end, because a new policy cannot be accounted for: %s", error)
+            self._counters["ledger_errors"] += 1
+            self._schedule = self._releases = None
+        self._told.renew()
+
+    def pumps(self, *, idle: bool) -> tuple[Callable[[], None], ...]:
+        """What is to be done in every round; each may raise what a store or a ledger raises."""
+        schedule = self._schedule
+        return (
+            *(() if self._service is None else (self._service.pump,)),
+            self._describing.pump,
+            self._told.pump,
+            *(() if schedule is None else (lambda: schedule.pump(idle=idle),)),
+        )
