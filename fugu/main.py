@@ -21,6 +21,8 @@ from host.logs import print_any_text
 __all__ = ["main"]
 
 _FRAMEWORK = ("typer", "rich", "numpy", "numba", "scipy")
+_EXTRAS = {**dict.fromkeys(_FRAMEWORK, "gateway"), "pyarrow": "parquet", "ray": "cluster"}
+"""By what is missing: the extra that brings it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,9 +102,9 @@ def _guarded(words: list[str]) -> int:
     except BrokenPipeError:
         raise
     except ModuleNotFoundError as error:
-        if not _of_framework(error):
+        if (extra := _EXTRAS.get(missing := (error.name or "").partition(".")[0])) is None:
             raise
-        return _fail(f"this command needs {error.name}: pip install 'fugu-edge[gateway]'", 1)
+        return _fail(f"this command needs {missing}: pip install 'fugu-edge[{extra}]'", 1)
     except OSError as error:
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
     except KeyboardInterrupt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import NamedTuple, TypeVar, get_args
 
@@ -15,6 +16,7 @@ __all__ = [
     "baseline_ticks",
     "exact_probability",
     "interval",
+    "moment",
     "number",
     "one_of",
     "period",
@@ -26,6 +28,7 @@ __all__ = [
 
 _Choice = TypeVar("_Choice", bound=str)
 _MAX_DIGITS = 400
+_LATEST = 2**53
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -76,6 +79,21 @@ def positive(value: float, name: str) -> float:
 def period(given: float | None, known: float | None = None) -> float | None:
     """The seconds of a tick that were given, checked as by `positive`, else those that are known."""
     return known if given is None else positive(given, "period")
+
+
+def moment(text: str, name: str) -> int:
+    """Read a time, as Unix seconds or ISO 8601; a `CommandLineError` if it is neither."""
+    try:
+        if text.isdecimal():
+            seconds = int(text[:20])
+        else:
+            read = datetime.fromisoformat(text)
+            seconds = int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp())
+        if not 0 <= seconds <= _LATEST:
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise CommandLineError(f"{name} must be Unix seconds or like 2030-01-31T12:00, got {text[:40]!r}") from None
+    return seconds
 
 
 def interval(text: str, name: str) -> tuple[float, float]:

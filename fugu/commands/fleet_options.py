@@ -8,7 +8,6 @@ import re
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +33,6 @@ __all__ = [
     "address",
     "at_hand",
     "dry_run_of",
-    "moment",
     "now_us",
     "owners",
     "user",
@@ -66,7 +64,6 @@ EnrolmentsOption = Annotated[
 DocumentArgument = Annotated[Path, typer.Argument(metavar="DOCUMENT", help="What 'fugu fleet sign' has written.")]
 NoteOption = Annotated[str, typer.Option("--note", help="What it is about, for the registry.")]
 AsOption = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Who does it (default: the login name).")]
-_LATEST = 2**53
 _VARIABLE = "FUGU_PASSPHRASE"
 
 
@@ -98,21 +95,6 @@ def user(name: str | None) -> str:
         return name or getpass.getuser()
     except (OSError, KeyError):
         raise CommandError("the login name is not known: say who does it with --as") from None
-
-
-def moment(text: str, name: str) -> int:
-    """Read a time, as Unix seconds or ISO 8601; a `CommandLineError` if it is neither."""
-    try:
-        if text.isdecimal():
-            seconds = int(text[:20])
-        else:
-            read = datetime.fromisoformat(text)
-            seconds = int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp())
-        if not 0 <= seconds <= _LATEST:
-            raise ValueError
-    except (ValueError, OverflowError):
-        raise CommandLineError(f"{name} must be Unix seconds or like 2030-01-31T12:00, got {text[:40]!r}") from None
-    return seconds
 
 
 def address(text: str) -> Address:

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from contract.errors import FuguError
 from contract.fleet_documents import Address, PolicyDocument
-from fugu.commands.arguments import one_of
-from fugu.commands.fleet_options import EnrolmentsOption, KeysOption, PassphraseFiles, address, at_hand, moment, owners
+from fugu.commands.arguments import moment, one_of
+from fugu.commands.fleet_options import EnrolmentsOption, KeysOption, PassphraseFiles, address, at_hand, owners
 from fugu.commands.options import JsonOption, grouped
 from fugu.errors import CommandError, CommandLineError
 from fugu.view.terminal import say, show_table, working

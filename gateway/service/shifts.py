@@ -85,6 +85,11 @@ class Shifts:
         return Shifts((shift, start + low * stride, start + high * stride) for shift, low, high in self._spans)
 
     @property
+    def spans(self) -> tuple[Span, ...]:
+        """All of them, oldest first."""
+        return tuple(self._spans)
+
+    @property
     def newest(self) -> int:
         """The shift of the newest numbers, 0 without any."""
         return self._spans[-1].shift if self._spans else 0

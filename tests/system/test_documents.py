@@ -17,6 +17,7 @@ from gateway.fleet import Registry
 from mqtt_link import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
 from tests.support.documents import ROOT, Page
+from tests.support.histories import fill_store
 from tests.support.processes import GatewayProcess, policy
 
 PAGES = sorted(str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -58,6 +59,12 @@ def test_subscribing(broker: Mosquitto, tmp_path: Path) -> None:
         assert page.run() == 6
     assert agent.stop(PATIENCE) == 0
     assert gateway.stop() == 0
+
+
+def test_history(tmp_path: Path) -> None:
+    fill_store(tmp_path / "home.db", ("watch", "ring"), ticks=20_000)
+    with Page("docs/history.md", tmp_path, {}) as page:
+        assert page.run() == 2
 
 
 def test_attacking(tmp_path: Path) -> None:
@@ -105,6 +112,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
     elif Path(name).stem not in (
         "deploy",
         "fleet",
+        "history",
         "home-assistant",
         "measure",
         "operate",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from contract.errors import FuguError
-from host.database import STORE, DatabaseError, check_files, open_database, transaction
+from host.database import STORE, DatabaseError, check_files, open_database, snapshot, transaction
 from host.held_files import damage
 
 __all__ = ["Database", "Rows", "SQLiteDatabase", "StoreError"]
@@ -56,6 +56,9 @@ class Database(Protocol):
     def transaction(self) -> AbstractContextManager[None]:
         """All of it becomes durable, or nothing does; inside another one, it is part of that."""
 
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Reads see one state of it; they hold nobody up, and change nothing."""
+
     def check(self) -> None:
         """See whether what was called durable still is."""
 
@@ -96,6 +99,10 @@ class SQLiteDatabase:
     def transaction(self) -> AbstractContextManager[None]:
         """All of it becomes durable, or nothing does; inside another one, it is part of that."""
         return transaction(self._db)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Reads see one state of the file; they hold nobody up, and change nothing."""
+        return snapshot(self._db)
 
     def check(self) -> None:
         """See whether the file is still there, and whole.

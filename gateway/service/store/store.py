@@ -97,6 +97,10 @@ class Store:
         """All of it becomes durable, or nothing does."""
         return self._db.transaction()
 
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Reads see one state of the store; they hold nobody up, and change nothing."""
+        return self._db.snapshot()
+
     def check(self) -> None:
         """See whether the file is still there, and whole.
 

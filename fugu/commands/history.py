@@ -1,0 +1,73 @@
+"""`fugu export`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fugu.commands.arguments import moment
+from fugu.commands.options import JsonOption, grouped
+from fugu.errors import CommandLineError
+from fugu.view.history import show_rows
+from fugu.view.terminal import answer, working
+
+__all__ = ["export"]
+
+_LATEST = 2 * 86_400
+"""Seconds after now: nothing that is stored is later."""
+
+export = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SpanOptions:
+    """A stretch of wall-clock time."""
+
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="The first moment (default: the first that is stored).")
+    ] = None
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="The moment after the last (default: now).")
+    ] = None
+
+    def microseconds(self) -> tuple[int, int]:
+        """Both in Unix time; they are in UTC unless they say otherwise."""
+        since = 0 if self.since is None else moment(self.since, "--from")
+        until = int(time.time()) + _LATEST if self.until is None else moment(self.until, "--to")
+        if since >= until:
+            raise CommandLineError("--from must be before --to")
+        return since * 10**6, until * 10**6
+
+
+@export.command()
+@grouped
+def _export(
+    store: Annotated[Path, typer.Option(metavar="FILE", help="The gateway's store; its gateway may be running.")],
+    parquet: Annotated[Path, typer.Option(metavar="DIR", help="A new folder for the files.")],
+    time: SpanOptions,
+    ledger: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The releases' ledger (default: beside the store, if there).")
+    ] = None,
+    lag: Annotated[int, typer.Option(min=0, max=4096, help="Ticks of later symbols or points that estimates see.")] = 8,
+    as_json: JsonOption = False,
+) -> int:
+    """Write what a gateway has stored as Parquet files.
+
+    Symbols, points, estimates, windows and releases, by date.
+
+    \b
+    examples:
+      fugu export --store home.db --parquet everything
+      fugu export --store home.db --from 2026-10-01 --to 2026-11-01 --parquet october
+    """
+    since_until = time.microseconds()
+    from gateway.history.export import Span, export_history
+
+    with working(f"exporting {store.name}", measured=True) as told:
+        rows = export_history(store, ledger, Span(*since_until), parquet, lag=lag, told=told)
+    answer(as_json, lambda: rows, lambda: show_rows(parquet, rows))
+    return 0

@@ -1,0 +1,247 @@
+"""A gateway's store as a history: one state of it, which the gateway may go on to change."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from contract.frames import MAX_TICK, SymbolFrame
+from contract.instants import LAST_US
+from contract.measure_frames import MeasureFrame
+from contract.measure_policy import MeasurePolicy
+from contract.policies import AnyPolicy, read_policy
+from contract.policy import Policy
+from contract.policy_header import Clock
+from contract.window_frames import WindowFrame
+from gateway.history.pieces import Piece, Span, SymbolStream
+from gateway.service.kinds.kind import Place
+from gateway.service.kinds.point_model import PointEstimates
+from gateway.service.kinds.points import Points
+from gateway.service.policies import Catalogue
+from gateway.service.shifts import Span as ShiftSpan
+from gateway.service.store import Store, StoreError
+
+__all__ = ["MeasuredStream", "StoredHistory", "WindowSequence", "stored_history"]
+
+_PAGE = 1 << 18
+_SEQUENCES = 1_000
+
+
+class WindowSequence(NamedTuple):
+    """The windows of one name that a stream has had."""
+
+    device: str
+    stream: str
+    window: str
+    policies: dict[int, Policy]
+
+
+class MeasuredStream(NamedTuple):
+    """A stream of points, and its policies by version."""
+
+    device: str
+    stream: str
+    policies: dict[int, MeasurePolicy]
+
+
+@contextmanager
+def stored_history(path: Path) -> Iterator[StoredHistory]:
+    """One state of a store.
+
+    Args:
+        path: of the store; its gateway may be running.
+
+    Raises:
+        StoreError: there is no such store.
+    """
+    if not path.is_file():
+        raise StoreError(f"there is no store {path.name}")
+    store = Store(path)
+    try:
+        with store.snapshot():
+            yield StoredHistory(store)
+    finally:
+        store.close()
+
+
+class StoredHistory:
+    """What a store holds, by spans of wall-clock time.
+
+    Args:
+        store: open, and in one state as long as this is used.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._policies: dict[tuple[str, str], dict[int, AnyPolicy]] = defaultdict(dict)
+        for policy in map(read_policy, store.policy_documents()):
+            self._policies[policy.device, policy.stream][policy.version] = policy
+        self._numbers: dict[tuple[str, str, str], int] = {}
+        self._points: dict[tuple[int, int], Points] = {}
+        after = 0
+        while some := store.aged.sequences(after, _SEQUENCES):
+            after = some[-1].number
+            self._numbers.update({(one.device, one.stream, one.window): one.number for one in some})
+
+    def policies(self) -> list[AnyPolicy]:
+        """The policies that what is stored was made under, by device, stream and version."""
+        return [known[version] for _, known in sorted(self._policies.items()) for version in sorted(known)]
+
+    def streams(self) -> list[SymbolStream]:
+        """Every stream of symbols, by device and name."""
+        return [
+            SymbolStream(device, stream, policies)
+            for (device, stream), known in sorted(self._policies.items())
+            if (policies := _of(known, Policy)) and (device, stream, "") in self._numbers
+        ]
+
+    def measured(self) -> list[MeasuredStream]:
+        """Every stream of points, by device and name."""
+        return [
+            MeasuredStream(device, stream, policies)
+            for (device, stream), known in sorted(self._policies.items())
+            if (policies := _of(known, MeasurePolicy)) and (device, stream, "") in self._numbers
+        ]
+
+    def windows(self) -> list[WindowSequence]:
+        """Every sequence of windows, by device, stream and name."""
+        return [
+            WindowSequence(device, stream, window, _of(self._policies.get((device, stream), {}), Policy))
+            for device, stream, window in sorted(self._numbers)
+            if window
+        ]
+
+    def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
+        """The symbols of a stream in a span of time, in tick order but for where its clock was set or changed."""
+        number = self._numbers[stream.device, stream.stream, ""]
+        for clock, first, last in self._ranges(stream.policies, number, span):
+            low, high = span.walls(clock)
+            for frame in _paged(partial(self._store.symbols.holding, number), self._symbols_from(number), first, last):
+                if stream.policy(frame.policy_version).clock == clock:
+                    piece = _piece(frame).cut(max(first, low + frame.shift), min(last, high + frame.shift))
+                    if len(piece.symbols):
+                        yield piece
+
+    def points(self, stream: MeasuredStream, span: Span) -> Iterator[MeasureFrame]:
+        """The frames of points that begin in a span of time, in tick order but for where the clock was set."""
+        number = self._numbers[stream.device, stream.stream, ""]
+        for clock, first, last in self._ranges(stream.policies, number, span):
+            low, high = span.walls(clock)
+            for frame in _paged(partial(self._store.points.holding, number), self._points_from(number), first, last):
+                policy = stream.policies.get(frame.policy_version)
+                inside = first <= frame.first and low <= frame.first - frame.shift <= high
+                if inside and policy is not None and policy.clock == clock:
+                    yield frame
+
+    def measurements(self, stream: MeasuredStream, frame: MeasureFrame, lag: int) -> Iterator[PointEstimates]:
+        """What a frame of points determines: of its ticks, and of those that see so many ticks more with it."""
+        place = Place(self._numbers[stream.device, stream.stream, ""], stream.device, stream.stream)
+        if (place.number, lag) not in self._points:
+            catalogue = Catalogue("")
+            catalogue.retire(policy.to_json() for policy in stream.policies.values())
+            self._points[place.number, lag] = Points(self._store, catalogue, lag)
+        points = self._points[place.number, lag]
+        if (now := points.estimate(place, frame.first)) is not None:
+            yield now
+        yield from points.lagged(place, frame.first)
+
+    def counts(self, sequence: WindowSequence, span: Span) -> Iterator[WindowFrame]:
+        """The windows that begin in a span of time, in the order of their indices."""
+        number = self._numbers[sequence.device, sequence.stream, sequence.window]
+        ahead = self._store.shifts(number).newest
+        known = [policy.window(sequence.window) for policy in sequence.policies.values()]
+        longest = max((window.length for window in known if window is not None), default=0)
+        for clock in _clocks(sequence.policies):
+            low, high = span.walls(clock)
+            for frame in self._store.windows.within(number, low, high + ahead + longest):
+                policy = sequence.policies.get(frame.policy_version)
+                if policy is not None and policy.clock == clock and low <= frame.first - frame.shift <= high:
+                    yield frame
+
+    def next_time(self, after: int) -> int | None:
+        """A time from a given one on, in microseconds, before which nothing is stored; none if nothing is at all.
+
+        Args:
+            after: a time that no stored frame lies on both sides of.
+        """
+        span, found = Span(after, LAST_US), list[int]()
+        for sequence in self.windows():
+            number = self._numbers[sequence.device, sequence.stream, sequence.window]
+            ahead = self._store.shifts(number).newest
+            for clock in _clocks(sequence.policies):
+                if (tick := self._store.windows.next_first(number, span.walls(clock)[0])) is not None:
+                    found.append(clock.epoch_us + (tick - ahead) * clock.period_us)
+        for stream in self.streams():
+            found += self._next_times(stream, self._symbols_from, span)
+        for measured in self.measured():
+            found += self._next_times(measured, self._points_from, span)
+        return max(min(found), after) if found else None
+
+    def _next_times(self, stream: SymbolStream | MeasuredStream, following: _Following, span: Span) -> Iterator[int]:
+        number = self._numbers[stream.device, stream.stream, ""]
+        for clock, first, _ in self._ranges(stream.policies, number, span):
+            if (frame := following(number)(first)) is not None:
+                yield clock.epoch_us + (frame.first - frame.shift) * clock.period_us
+
+    def _symbols_from(self, number: int) -> Callable[[int], SymbolFrame | None]:
+        """The first frame that begins at a tick or later."""
+        return lambda first: next((one[0] for one in self._store.symbols.following(number, first)), None)
+
+    def _points_from(self, number: int) -> Callable[[int], MeasureFrame | None]:
+        """The same of points."""
+        return lambda first: next((one.frame for one in self._store.points.following(number, first)), None)
+
+    def _ranges(self, policies: Mapping[int, AnyPolicy], number: int, span: Span) -> Iterator[tuple[Clock, int, int]]:
+        """Where the numbers of a span's ticks are: a range for each clock, and for each time that it was set."""
+        spans = self._store.shifts(number).spans or (ShiftSpan(0, 0, MAX_TICK),)
+        for clock in _clocks(policies):
+            low, high = span.walls(clock)
+            for i, (shift, begun, _) in enumerate(spans):
+                first = max(low + shift, begun) if i else low  # shifts that are remembered no more were smaller
+                last = min(high + shift, spans[i + 1].first - 1 if i + 1 < len(spans) else MAX_TICK)
+                if first <= last:
+                    yield clock, first, last
+
+
+_Frame = TypeVar("_Frame", SymbolFrame, MeasureFrame)
+_Following = (
+    Callable[[int], Callable[[int], SymbolFrame | None]] | Callable[[int], Callable[[int], MeasureFrame | None]]
+)
+
+
+def _paged(
+    holding: Callable[[int, int], list[_Frame]], following: Callable[[int], _Frame | None], first: int, last: int
+) -> Iterator[_Frame]:
+    """The frames that hold any of the ticks from one to another, once each, in tick order; a page at a time."""
+    done = -1
+    while first <= last:
+        end = min(first + _PAGE - 1, last)
+        some = [frame for frame in holding(first, end) if frame.first > done]
+        yield from some
+        done, first = max((frame.last for frame in some), default=done), end + 1
+        if not some and first <= last:
+            beyond = following(first)
+            first = last + 1 if beyond is None else max(beyond.first, first)
+
+
+_AnyKind = TypeVar("_AnyKind", Policy, MeasurePolicy)
+
+
+def _of(known: Mapping[int, AnyPolicy], kind: type[_AnyKind]) -> dict[int, _AnyKind]:
+    """The policies of one kind, by version."""
+    return {version: policy for version, policy in sorted(known.items()) if isinstance(policy, kind)}
+
+
+def _clocks(policies: Mapping[int, AnyPolicy]) -> list[Clock]:
+    """The clocks that a stream has had, once each, in the order of the policies."""
+    return list(dict.fromkeys(policies[version].clock for version in sorted(policies)))
+
+
+def _piece(frame: SymbolFrame) -> Piece:
+    return Piece(frame.policy_version, frame.first, frame.shift, np.frombuffer(frame.symbols, dtype=np.uint8))
