@@ -1,4 +1,4 @@
-"""`fugu export`."""
+"""`fugu export` and `fugu smooth`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,19 @@ from fugu.errors import CommandLineError
 from fugu.view.history import show_rows
 from fugu.view.terminal import answer, working
 
-__all__ = ["export"]
+__all__ = ["export", "smooth"]
 
 _LATEST = 2 * 86_400
 """Seconds after now: nothing that is stored is later."""
 
+SourceArgument = Annotated[
+    Path, typer.Argument(metavar="SOURCE", help="A gateway's store, or a folder that fugu export wrote.")
+]
+RayOption = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster that does the work; local: one on this machine.")
+]
+
+smooth = typer.Typer(rich_markup_mode=None, add_completion=False)
 export = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
@@ -41,6 +49,14 @@ class SpanOptions:
         if since >= until:
             raise CommandLineError("--from must be before --to")
         return since * 10**6, until * 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Which streams."""
+
+    stream: Annotated[str | None, typer.Option(help="Only streams of this name.")] = None
+    device: Annotated[list[str] | None, typer.Option(help="Only this device; repeatable.")] = None
 
 
 @export.command()
@@ -70,4 +86,33 @@ def _export(
     with working(f"exporting {store.name}", measured=True) as told:
         rows = export_history(store, ledger, Span(*since_until), parquet, lag=lag, told=told)
     answer(as_json, lambda: rows, lambda: show_rows(parquet, rows))
+    return 0
+
+
+@smooth.command()
+@grouped
+def _smooth(
+    source: SourceArgument,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="A new folder for the files.")],
+    streams: StreamOptions,
+    time: SpanOptions,
+    ray: RayOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Tell states from all symbols, as Parquet files.
+
+    Of every tick, from those before it and those after it.
+
+    \b
+    examples:
+      fugu smooth home.db -o smoothed
+      fugu smooth october --stream hr --device watch -o smoothed --ray local
+    """
+    since_until = time.microseconds()
+    from gateway.history.smooth import Source, Span, open_tasks, smooth_history
+
+    chosen = Source(source, Span(*since_until), tuple(streams.device or ()), streams.stream)
+    with open_tasks(ray) as tasks, working(f"smoothing {source.name}", measured=True) as told:
+        rows = smooth_history(chosen, output, tasks=tasks, told=told)
+    answer(as_json, lambda: rows, lambda: show_rows(output, rows))
     return 0

@@ -62,14 +62,17 @@ class ParquetFolder:
     """A folder that is being written: for each table a folder, in it one for each date, in it parts.
 
     Args:
-        path: an empty folder.
+        path: the folder.
+        group: what distinguishes its files from those of others who write to the same folder.
 
     Attributes:
+        path: of the folder.
         rows: written so far, by table.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, group: str = "") -> None:
+        self.path = path
+        self._group = group
         self._parts: dict[tuple[str, str], _Part] = {}
         self._numbers: dict[tuple[str, str], int] = {}
         self.rows: dict[str, int] = {}
@@ -95,7 +98,7 @@ class ParquetFolder:
         for part in self._parts.values():
             part.close()
         self._parts.clear()
-        for folder, _, _ in os.walk(self._path):
+        for folder, _, _ in os.walk(self.path):
             _sync(Path(folder))
 
     def _part(self, table: str, date: str) -> _Part:
@@ -104,10 +107,10 @@ class ParquetFolder:
         if part is None or part.rows >= _PART_ROWS:
             if part is not None:
                 part.close()
-            folder = self._path / table / (f"date={date}" if date else "")
+            folder = self.path / table / (f"date={date}" if date else "")
             folder.mkdir(parents=True, exist_ok=True)
             number = self._numbers[key] = self._numbers.get(key, -1) + 1
-            part = _Part(folder / f"part-{number}.parquet", TABLES[table])
+            part = _Part(folder / f"part-{self._group}{number}.parquet", TABLES[table])
         self._parts[key] = part  # the last one used is the last
         others = [one for one in self._parts if one[0] == table]
         if len(others) > _OPEN:

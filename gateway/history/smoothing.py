@@ -1,0 +1,205 @@
+"""Smoothing of whole histories: the states of every tick given all symbols of its stream, before and after it.
+
+A stream is cut into blocks of consecutive ticks (short gaps are unobserved ticks) under one policy. What the symbols
+after a block say about the state at its end is one vector; so a history of any length is smoothed exactly, a day at a
+time: from the last day to the first for these vectors, and back again for the marginals. From one block to the next the
+chain steps as the later block's policy says; it begins anew where the states or their clock mean something else, and
+where a device's clock was set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from contract.policy_header import Clock
+from gateway.chain import backward_messages, posterior_marginals
+from gateway.chain.arrays import Floats, Ints
+from gateway.history.estimates import Estimated
+from gateway.history.folder import DAY_US
+from gateway.history.pieces import ALWAYS, History, HistoryError, Piece, Span, SymbolStream
+from gateway.service.kinds.symbol_model import Model, filtered, prior, told
+
+__all__ = ["SmoothedStream", "blocks"]
+
+_CELLS = 1 << 22
+"""Probabilities that are computed at once."""
+_GAP = 64
+
+
+class _Block(NamedTuple):
+    """Symbols (n,) of consecutive ticks under one policy, -1 where there is none; the first and the last are there."""
+
+    version: int
+    first: int
+    shift: int
+    symbols: Ints
+
+    @property
+    def last(self) -> int:
+        """Tick of the last symbol."""
+        return self.first + len(self.symbols) - 1
+
+
+class _Later(NamedTuple):
+    """What the symbols from a tick on say: (k,) their likelihood given the state at that tick, up to a factor."""
+
+    model: Model
+    tick: int
+    likelihood: Floats
+
+
+class _Earlier(NamedTuple):
+    """What the symbols up to a tick say: (k,) the belief at it."""
+
+    model: Model
+    tick: int
+    belief: Floats
+
+
+_Track = tuple[Clock, int]
+"""Ticks of one clock that was not set meanwhile."""
+
+
+def blocks(pieces: Iterable[Piece], most: int) -> Iterator[_Block]:
+    """Put pieces together, in tick order.
+
+    Args:
+        most: ticks of a block, at most.
+    """
+    parts: list[Ints] = []
+    version, first, shift, end = 0, 0, 0, 0
+    for whole in pieces:
+        for begin in range(whole.first, whole.last + 1, most):
+            piece = whole.cut(begin, begin + most - 1)
+            gap = piece.first - end
+            joins = (piece.version, piece.shift) == (version, shift) and 0 <= gap <= _GAP
+            if parts and not (joins and piece.last - first < most):
+                yield _Block(version, first, shift, np.concatenate(parts))
+                parts = []
+            if parts:
+                parts.append(np.full(gap, -1, dtype=np.int64))
+            else:
+                version, first, shift = piece.version, piece.first, piece.shift
+            parts.append(piece.symbols.astype(np.int64))
+            end = piece.last + 1
+    if parts:
+        yield _Block(version, first, shift, np.concatenate(parts))
+
+
+class SmoothedStream:
+    """The smoothed marginals of one stream, day by day, from the first on.
+
+    Args:
+        history: where its symbols are.
+        stream: whose symbols are read; those outside the span count as unobserved.
+        span: of time.
+    """
+
+    def __init__(self, history: History, stream: SymbolStream, span: Span = ALWAYS) -> None:
+        self._history = history
+        self._stream = stream
+        self._span = span
+        self.days = self._find_days()
+        self._after: dict[tuple[int, _Track], _Later] = {}  # what the days after a day say
+        self._before: dict[_Track, _Earlier] = {}
+        later: dict[_Track, _Later] = {}
+        for day in reversed(self.days):
+            for track, some in self._blocks(day).items():
+                if track in later:
+                    self._after[day, track] = later[track]
+                later[track] = self._messages(some, later.get(track))[0]
+
+    def day(self, day: int) -> Iterator[Estimated]:
+        """The marginals of a day's ticks that have a symbol, by its beginning; days are asked for in their order."""
+        for track, some in self._blocks(day).items():
+            after = self._after.pop((day, track), None)
+            laters = [*self._messages(some, after)[1:], after] if len(some) > 1 else [after]
+            for block, later in zip(some, laters, strict=True):
+                model, before = self._model(block), self._before.get(track)
+                law = model.initial
+                if before is not None and before.model.meaning == model.meaning:
+                    law = prior(model, before.belief, block.first - before.tick)
+                symbols, emission = _with_end(model, block, _message(model, block.last, later))
+                marginals = _explained(posterior_marginals, self._stream, symbols, law, model.transition, emission)
+                belief = filtered(model, law, block.symbols)[-1].copy()
+                self._before[track] = _Earlier(model, block.last, belief)
+                yield from _observed(block, told(model, marginals))
+
+    def _find_days(self) -> list[int]:
+        found: set[int] = set()
+        for piece in self._history.pieces(self._stream, self._span):
+            clock = self._stream.policy(piece.version).clock
+            low, high = (
+                (clock.epoch_us + (tick - piece.shift) * clock.period_us) // DAY_US
+                for tick in (piece.first, piece.last)
+            )
+            found.update(range(low, high + 1))
+        return [day * DAY_US for day in sorted(found)]
+
+    def _blocks(self, day: int) -> dict[_Track, list[_Block]]:
+        """The blocks of a day, in tick order, apart for each time that the clock was set."""
+        span = Span(max(day, self._span.since), min(day + DAY_US, self._span.until))
+        most = max(_CELLS // max(len(self._stream.model(version).initial) for version in self._stream.policies), 1)
+        found: dict[_Track, list[_Block]] = {}
+        for block in blocks(self._history.pieces(self._stream, span), most):
+            found.setdefault((self._stream.policy(block.version).clock, block.shift), []).append(block)
+        return found
+
+    def _messages(self, some: list[_Block], after: _Later | None) -> list[_Later]:
+        """What the symbols from the first tick of each block on say."""
+        found: list[_Later] = []
+        for block in reversed(some):
+            model = self._model(block)
+            message = _message(model, block.last, after)
+            if len(block.symbols) > 1:
+                symbols, emission = _with_end(model, block, message)
+                message = _explained(backward_messages, self._stream, symbols, model.transition, emission)[0]
+            after = _Later(model, block.first, model.rows[block.symbols[0]] * message)
+            found.append(after)
+        return found[::-1]
+
+    def _model(self, block: _Block) -> Model:
+        return self._stream.model(block.version)
+
+
+def _message(model: Model, tick: int, later: _Later | None) -> Floats:
+    """What later symbols say about the state (k,) at a tick, the largest of them 1."""
+    if later is None or later.model.meaning != model.meaning:
+        return np.ones(len(model.initial))
+    message = np.linalg.matrix_power(later.model.transition, later.tick - tick) @ later.likelihood
+    return np.asarray(message / message.max(), dtype=np.float64)
+
+
+def _with_end(model: Model, block: _Block, message: Floats) -> tuple[Ints, Floats]:
+    """Symbols and emissions (k, m + 2) for which the last symbol says what it does, and what a message says.
+
+    One more symbol stands for both. All others lose half of their probability, in every state alike, which changes no
+    posterior; a symbol that never occurs takes what is left.
+    """
+    last = model.rows[block.symbols[-1]] * message
+    last = last / (2.0 * last.max())
+    emission = np.column_stack([model.emission / 2.0, last, 0.5 - last])
+    symbols = block.symbols.copy()
+    symbols[-1] = model.emission.shape[1]
+    return symbols, emission
+
+
+def _observed(block: _Block, marginals: Floats) -> Iterator[Estimated]:
+    """The rows of ticks that have a symbol, by stretches without gaps."""
+    seen = np.concatenate([[False], block.symbols >= 0, [False]])
+    edges = np.flatnonzero(np.diff(seen)).reshape(-1, 2)
+    for low, high in edges.tolist():
+        yield Estimated(block.version, block.first + low, block.shift, marginals[low:high])
+
+
+def _explained(kernel: object, stream: SymbolStream, *given: object) -> Floats:
+    """Run a kernel; what it cannot explain is a line that names the stream."""
+    try:
+        assert callable(kernel)
+        found: Floats = kernel(*given)
+    except ValueError as error:
+        raise HistoryError(f"{stream.device}/{stream.stream}: {error}") from None
+    return found

@@ -1,0 +1,166 @@
+"""The same work over parts of a history: one part after another here, or side by side as tasks of Ray."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from gateway.history.exported import ExportedHistory
+from gateway.history.pieces import History, HistoryError, Span, SymbolStream
+from gateway.history.stored import stored_history
+
+__all__ = ["Group", "Source", "Tasks", "open_tasks"]
+
+_LOOPBACK = "127.0.0.2"
+"""Ray takes the address of the network instead of 127.0.0.1."""
+_Result = TypeVar("_Result")
+_MOST_STREAMS = 64
+"""Of a group: a task's work, and how many streams share a file."""
+
+
+class Source(NamedTuple):
+    """Where a history is: a gateway's store, or a folder that was exported; and which of it.
+
+    Attributes:
+        devices, stream: only these; all if not given.
+    """
+
+    path: Path
+    span: Span
+    devices: tuple[str, ...] = ()
+    stream: str | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[History]:
+        """The history.
+
+        Raises:
+            FuguError: there is none.
+        """
+        if self.path.is_dir():
+            yield ExportedHistory(self.path)
+        else:
+            with stored_history(self.path) as history:
+                yield history
+
+    def streams(self, history: History) -> list[SymbolStream]:
+        """The streams that are meant.
+
+        Raises:
+            HistoryError: there are none.
+        """
+        every = [one for one in history.streams() if self.stream in (None, one.stream)]
+        found = [one for one in every if not self.devices or one.device in self.devices]
+        if not found:
+            raise HistoryError(f"{self.path.name} has no such stream of symbols")
+        return found
+
+
+class Group(NamedTuple):
+    """Some streams of a source, as places in the list of those that are meant."""
+
+    source: Source
+    number: int
+    first: int
+    last: int
+
+    @classmethod
+    def all(cls, source: Source) -> list[Group]:
+        """Every stream of a source."""
+        with source.open() as history:
+            count = len(source.streams(history))
+        size = _MOST_STREAMS
+        return [cls(source, i, first, min(first + size, count)) for i, first in enumerate(range(0, count, size))]
+
+    @contextmanager
+    def open(self) -> Iterator[tuple[History, list[SymbolStream]]]:
+        """The history, and the streams of the group."""
+        with self.source.open() as history:
+            yield history, self.source.streams(history)[self.first : self.last]
+
+
+class Tasks:
+    """Runs functions in this process."""
+
+    def keep(self, value: object) -> Any:
+        """Something that several calls are given."""
+        return value
+
+    def map(
+        self,
+        function: Callable[..., _Result],
+        some: Sequence[tuple[Any, ...]],
+        told: Callable[[int], None] | None = None,
+    ) -> list[_Result]:
+        """What a function makes of each of some arguments, in their order.
+
+        Args:
+            told: called with how many are done.
+        """
+        found = []
+        for one in some:
+            found.append(function(*one))
+            if told is not None:
+                told(len(found))
+        return found
+
+
+class _RayTasks(Tasks):
+    """Runs functions as tasks of Ray; whatever they are given twice stays in its object store."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+
+    def keep(self, value: object) -> Any:
+        return self._ray.put(value)
+
+    def map(
+        self,
+        function: Callable[..., _Result],
+        some: Sequence[tuple[Any, ...]],
+        told: Callable[[int], None] | None = None,
+    ) -> list[_Result]:
+        remote = self._ray.remote(function)
+        references = [remote.remote(*one) for one in some]
+        waiting = list(references)
+        while waiting:
+            _, waiting = self._ray.wait(waiting)
+            if told is not None:
+                told(len(references) - len(waiting))
+        try:
+            found: list[_Result] = self._ray.get(references)
+        except self._ray.exceptions.RayTaskError as error:
+            raise HistoryError(str(error.cause).partition("\n")[0]) from None
+        return found
+
+
+@contextmanager
+def open_tasks(address: str | None) -> Iterator[Tasks]:
+    """Where tasks run.
+
+    Args:
+        address: of a Ray cluster whose nodes see the same files; "local" for one of its own on this machine; none for
+            this process.
+
+    Raises:
+        HistoryError: there is no such cluster.
+    """
+    if address is None:
+        yield Tasks()
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
+    import ray
+
+    own: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": _LOOPBACK} if address == "local" else {}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise HistoryError(f"no Ray cluster at {address}: {str(error).partition(chr(10))[0]}") from None
+    try:
+        yield _RayTasks(ray)
+    finally:
+        ray.shutdown()
