@@ -28,7 +28,7 @@ soak:
 	.venv/bin/python -m pytest -m soak --timeout 7200
 
 bench:
-	deploy/bootstrap.sh bench mosquitto=mosquitto
+	deploy/bootstrap.sh bench mosquitto=mosquitto pg_createcluster=postgresql
 	.venv/bin/python benchmarks/edge.py
 	.venv/bin/python benchmarks/wear.py
 	.venv/bin/python benchmarks/latency.py
@@ -52,4 +52,5 @@ setup-demo:
 	deploy/bootstrap.sh demo
 
 setup-test:
-	deploy/bootstrap.sh dev mosquitto=mosquitto mosquitto_sub=mosquitto-clients faketime=faketime
+	deploy/bootstrap.sh dev mosquitto=mosquitto mosquitto_sub=mosquitto-clients faketime=faketime \
+	    pg_createcluster=postgresql

@@ -23,6 +23,7 @@ __all__ = [
     "OUTBOX",
     "REGISTRY",
     "STORE",
+    "AwayError",
     "DatabaseError",
     "FileKind",
     "check_files",
@@ -38,6 +39,10 @@ DatabaseError = sqlite3.Error
 
 FORMAT = 2
 """The 2 of `fugu/2`."""
+
+
+class AwayError(DatabaseError):
+    """There is no connection to a database's server now; there may be one soon."""
 
 
 class FileKind(NamedTuple):

@@ -11,11 +11,16 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.brokers import Mosquitto
+
+if TYPE_CHECKING:
+    from gateway.service.store import Location, Server
+    from tests.support.postgres import Postgres
 
 # The same examples in every run: a test that fails by chance is worse than one that finds its bug a day later.
 # How long one takes says nothing about the code: the machine may be busy.
@@ -38,7 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need a broker or other processes: by their fixtures, and by what their modules import."""
     for item in items:
         assert isinstance(item, pytest.Function)  # there are no doctests
-        if {"broker", "fleet", "written"} & set(item.fixturenames) or _starts_processes(item.module.__name__):
+        servers = {"broker", "fleet", "written", "postgres"} & set(item.fixturenames)
+        if servers or _starts_processes(item.module.__name__):
             item.add_marker("processes")
 
 
@@ -61,6 +67,30 @@ def _no_process_outlives_its_test() -> Iterator[None]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread, or its child, has just ended
             for child in (task / "children").read_text().split():
                 os.kill(int(child), signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A running PostgreSQL for all tests of the process: each takes a schema of its own."""
+    from tests.support.postgres import Postgres
+
+    with Postgres() as running:
+        yield running
+
+
+@pytest.fixture
+def server(postgres: Postgres) -> Server:
+    """A schema of its own on a running PostgreSQL, with nothing in it."""
+    return postgres.fresh()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    """Where a new store may be: in a file, and on a server."""
+    if request.param == "sqlite":
+        return tmp_path / "s.sqlite"
+    found: Server = request.getfixturevalue("server")
+    return found
 
 
 @pytest.fixture

@@ -28,9 +28,12 @@ ROOMS = {
     "gateway.planning": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.attack"},
     "gateway.release": {"gateway.chain", "gateway.privacy"},
     "gateway.fleet": {"gateway.files", "gateway.planning", "gateway.privacy", "gateway.dphmm"},
-    "gateway.deployment": {"gateway.files", "gateway.service"},
-    "gateway.history": {"gateway.chain", "gateway.privacy", "gateway.release", "gateway.service"},
-    "gateway.service": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.release", "gateway.fleet"},
+    "gateway.deployment": {"gateway.files", "gateway.location", "gateway.service"},
+    "gateway.history": {"gateway.chain", "gateway.location", "gateway.privacy", "gateway.release", "gateway.service"},
+    "gateway.service": {
+        *("gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.release", "gateway.fleet"),
+        "gateway.location",
+    },
 }
 HEAVY = {"numpy", "numba", "scipy", "pyarrow", "ray"}
 PURE = {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.attack", "contract"}

@@ -10,6 +10,7 @@ import typer
 from fugu.commands.options import ConnectionOptions, JsonOption, grouped
 from fugu.errors import CommandLineError
 from fugu.view.terminal import answer, say_waiting, working
+from gateway.location import store_location
 from host.checks import failed, lines
 
 __all__ = ["doctor"]
@@ -25,7 +26,7 @@ def _doctor(
     gateway: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A folder of 'fugu deploy gateway': look at that.")
     ] = None,
-    store: Annotated[Path | None, typer.Option(metavar="FILE", help="The gateway's store.")] = None,
+    store: Annotated[str | None, typer.Option(metavar="FILE|URL", help="The gateway's store.")] = None,
     policies: Annotated[Path | None, typer.Option(metavar="DIR", help="The gateway's folder of policies.")] = None,
     fleet: Annotated[str, typer.Option(help="The gateway's fleet, if there is no --gateway.")] = "home",
     broker: Annotated[
@@ -50,13 +51,14 @@ def _doctor(
     else:
         from gateway.deployment.doctor import Installation, examine, installed
 
+        location = None if store is None else store_location(store)
         if gateway is not None:
-            installation = installed(gateway, store)
+            installation = installed(gateway, location)
         elif store is None and policies is None and broker is None:
             raise CommandLineError("say what to look at: --config, --gateway, or --store, --policies and --broker")
         else:
             address = None if broker is None else connection.broker(broker)
-            installation = Installation(fleet, address, store, policies)
+            installation = Installation(fleet, address, location, policies)
         with working("looking at everything"):
             found = examine(installation, say_waiting)
     answer(as_json, lambda: {"findings": [one._asdict() for one in found]}, lambda: print("\n".join(lines(found))))

@@ -13,6 +13,7 @@ from contract.frames import MAX_TICK
 from fugu.commands.arguments import one_of
 from fugu.commands.options import ConnectionOptions, JsonOption, command_group, grouped
 from fugu.view.terminal import answer, working
+from gateway.location import store_location
 from host.logs import LOG_FORMATS, log_to_stderr
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class ServiceOptions:
     """What is served, what audiences are told, and where it is kept."""
 
     fleet: Annotated[str, typer.Option(help="Name of the fleet to serve.")]
-    store: Annotated[Path, typer.Option(metavar="FILE", help="SQLite file for symbols and estimates.")]
+    store: Annotated[str, typer.Option(metavar="FILE|URL", help="SQLite file, or postgresql://USER@HOST/DATABASE.")]
     policies: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of policy files, *.json; optional with --registry.")
     ] = None
@@ -115,6 +116,7 @@ def run(
       fugu gateway run --fleet home --policies policies --store home.db --releases releases.toml
       fugu gateway run --fleet home --policies policies --store home.db --keep symbols=90d --keep estimates=12h
       fugu gateway run --fleet home --policies policies --store home.db --metrics 9464
+      fugu gateway run --fleet home --policies policies --store postgresql://fugu@db.example/home?sslmode=verify-full
       fugu gateway run --fleet home --store home.db --registry fleet.db --root keys/root.envelope \\
           --gateway-key keys/gateway-1a2b3c4d.key --passphrase-file passphrase --operator-username operator \\
           --operator-password-file operator.password
@@ -132,7 +134,11 @@ def run(
             signed.registry, roots, operator.broker(address), signed.gateway_key, signed.passphrase_file
         )
     conflict = one_of(on_conflict, "on-conflict", ON_CONFLICT)
-    given = asdict(service) | {"keep": Keep.parse(service.keep or ()), "home_assistant": home_assistant}
+    given = asdict(service) | {
+        "store": store_location(service.store),
+        "keep": Keep.parse(service.keep or ()),
+        "home_assistant": home_assistant,
+    }
     listen = None if metrics is None else Listen.parse(metrics)
     settings = GatewaySettings(**given, broker=address, enrolled=enrolled, on_conflict=conflict, metrics=listen)
     with ExitStack() as starting:
@@ -142,7 +148,7 @@ def run(
 
 @app.command("status")
 def status(
-    store: Annotated[Path, typer.Option(metavar="FILE", help="The store of the gateway that runs.")],
+    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The store of the gateway that runs.")],
     as_json: JsonOption = False,
 ) -> int:
     """Ask the running gateway how it is.
@@ -157,14 +163,14 @@ def status(
     from fugu.view.gateway import show_status
     from gateway.service.monitor import asked
 
-    found = asked(store)
+    found = asked(store_location(store))
     answer(as_json, lambda: found, lambda: show_status(found))
     return 1 if found["alarms"] else 0
 
 
 @app.command("watch")
 def watch(
-    store: Annotated[Path, typer.Option(metavar="FILE", help="The gateway's store; its gateway may be running.")],
+    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The gateway's store; its gateway may be running.")],
     false_alarms: Annotated[
         float, typer.Option(metavar="RATE", help="The most false alarms expected in a year of the whole fleet.")
     ] = 0.1,
@@ -183,7 +189,7 @@ def watch(
     from gateway.service.model_watch import watch_store
 
     with working("testing every stream"):
-        found = watch_store(store, false_alarms)
+        found = watch_store(store_location(store), false_alarms)
     answer(as_json, lambda: [one._asdict() for one in found], lambda: show_watched(found, false_alarms))
     return 1 if any(one.alarm is not None for one in found) else 0
 
@@ -192,7 +198,7 @@ def watch(
 def history(
     device: Annotated[str, typer.Argument(help="The device.")],
     stream: Annotated[str, typer.Argument(help="Its stream.")],
-    store: Annotated[Path, typer.Option(metavar="FILE", help="The gateway's store; its gateway may be running.")],
+    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The gateway's store; its gateway may be running.")],
     first: Annotated[int, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The first tick.")] = 0,
     last: Annotated[
         int | None, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The last tick (default: all).")
@@ -210,14 +216,16 @@ def history(
     from fugu.view.gateway import history_json, history_line
     from gateway.service.history import estimates_between
 
-    for row in estimates_between(store, device, stream, first, last, lag):
+    for row in estimates_between(store_location(store), device, stream, first, last, lag):
         print(history_json(row) if as_json else history_line(row))
 
 
 @app.command("forget")
 def forget(
     device: Annotated[str, typer.Argument(help="The device.")],
-    store: Annotated[Path, typer.Option(metavar="FILE", help="The gateway's store; its gateway must not be running.")],
+    store: Annotated[
+        str, typer.Option(metavar="FILE|URL", help="The gateway's store; its gateway must not be running.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Erase what a device has sent from the store.
@@ -232,6 +240,6 @@ def forget(
     from gateway.service.forgetting import forget_device
 
     with working(f"erasing {device}"):
-        found = forget_device(store, device)
+        found = forget_device(store_location(store), device)
     text = ", ".join(f"{count} {kind}" for kind, count in found._asdict().items())
     answer(as_json, found._asdict, lambda: say(f"Erased of {device}, in frames: {text}. The ledger keeps its charges."))

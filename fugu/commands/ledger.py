@@ -14,13 +14,14 @@ from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandError
 from fugu.view.ledger import account_document, entry_document, show_ledger
 from fugu.view.terminal import answer, say, working
+from gateway.location import store_location
 from gateway.release.ledger import Ledger
 
 __all__ = ["app"]
 
 app = command_group("What every audience has been told.")
 LedgerOption = Annotated[Path, typer.Option("--ledger", metavar="FILE", help="The gateway's ledger.")]
-StoreOption = Annotated[Path, typer.Option("--store", metavar="FILE", help="The gateway's store.")]
+StoreOption = Annotated[str, typer.Option("--store", metavar="FILE|URL", help="The gateway's store.")]
 
 
 @app.command("show")
@@ -66,7 +67,7 @@ def verify(ledger: LedgerOption, store: StoreOption, as_json: JsonOption = False
     from gateway.service.release_record import ledger_problem
 
     with closing(Ledger(ledger, create=False)) as opened, working("computing every charge again"):
-        doubt = ledger_problem(opened, store)
+        doubt = ledger_problem(opened, store_location(store))
         found = audit(opened)
     problems = ((doubt,) if doubt else ()) + found.problems
     if as_json:
@@ -103,9 +104,10 @@ def resume(
     """
     from gateway.service.release_record import resume_ledger
 
-    for begun in resume_ledger(ledger, store, after):
+    location = store_location(store)
+    for begun in resume_ledger(ledger, location, after):
         print(f"{begun.device}/{begun.stream}: releases begin with tick {begun.first}")
-    print(f"{ledger.name} is the ledger of {store.name}; no copy of either from before fits any more")
+    print(f"{ledger.name} is the ledger of {location.name}; no copy of either from before fits any more")
 
 
 @app.command("progress")
@@ -129,5 +131,5 @@ def progress(
     """
     from gateway.service.release_record import set_progress
 
-    before = set_progress(ledger, store, release, first)
+    before = set_progress(ledger, store_location(store), release, first)
     print(f"{release} goes on with the first window from tick {first} on, not from {before}; none is released twice")

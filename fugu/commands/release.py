@@ -12,6 +12,7 @@ from contract.release_frames import encode_release
 from fugu.commands.options import ConnectionOptions, JsonOption, grouped
 from fugu.view.ledger import show_releases
 from fugu.view.terminal import answer, say_waiting, working
+from gateway.location import store_location
 
 __all__ = ["app"]
 
@@ -22,7 +23,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 @grouped
 def release(
     config: Annotated[Path, typer.Option(metavar="FILE", help="Batch releases: audiences and schedules (TOML).")],
-    store: Annotated[Path, typer.Option(metavar="FILE", help="The gateway's store.")],
+    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The gateway's store.")],
     policies: Annotated[Path, typer.Option(metavar="DIR", help="Folder of policy files, *.json.")],
     ledger: Annotated[Path, typer.Option(metavar="FILE", help="The gateway's ledger.")],
     name: Annotated[str, typer.Option(metavar="NAME", help="A release of the configuration.")],
@@ -48,7 +49,7 @@ def release(
     with working(f"making {name}"):
         frames = release_now(
             config=config,
-            store=store,
+            store=store_location(store),
             policies=policies,
             ledger=ledger,
             name=name,

@@ -24,6 +24,7 @@ from gateway.deployment.units import GATEWAY, DeploymentError
 from gateway.files import read_text
 from gateway.service.monitor import NotRunningError, asked
 from gateway.service.policies import Catalogue
+from gateway.service.store import Location, Server, Store, StoreError
 from host import checks
 from host.checks import Finding, Verdict
 from host.clock import synchronised
@@ -50,12 +51,12 @@ class Installation:
 
     fleet: str
     broker: Broker | None = None
-    store: Path | None = None
+    store: Location | None = None
     policies: Path | None = None
     secrets: tuple[Path, ...] = ()
 
 
-def installed(folder: Path, store: Path | None) -> Installation:
+def installed(folder: Path, store: Location | None) -> Installation:
     """What the folder of a gateway says that `fugu deploy gateway` has written.
 
     Args:
@@ -135,7 +136,10 @@ def _policies(folder: Path, fleet: str, now: float) -> Iterator[Finding]:
         yield Finding("policies", "ok", f"of {len(names)} devices, every guarantee holds")
 
 
-def _store(store: Path) -> Iterator[Finding]:
+def _store(store: Location) -> Iterator[Finding]:
+    if not isinstance(store, Path):
+        yield _on_server(store)
+        return
     yield from checks.disk("store", store.parent)
     if not store.exists():
         yield Finding("store", "warn", f"there is none at {store}: start the gateway")
@@ -145,6 +149,15 @@ def _store(store: Path) -> Iterator[Finding]:
     else:  # what is in it was published to the site, to nobody else
         yield readable._replace(verdict="warn")
     yield _pages(store)
+
+
+def _on_server(store: Server) -> Finding:
+    """Whether the database can be reached, and is a store."""
+    try:
+        Store(store, create=False).close()
+    except StoreError as error:
+        return Finding("store", "FAIL", str(error))
+    return Finding("store", "ok", f"{store} can be reached")
 
 
 def _pages(store: Path) -> Finding:
@@ -168,7 +181,7 @@ def _pages(store: Path) -> Finding:
     return Finding("store", "ok", "its pages are in order")
 
 
-def _asked(store: Path) -> dict[str, Any] | None:
+def _asked(store: Location) -> dict[str, Any] | None:
     """What the gateway says of itself; none if none runs."""
     try:
         return asked(store)

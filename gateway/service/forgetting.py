@@ -7,33 +7,32 @@ the device is not asked for anything again, and nothing is charged or released a
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 
-from gateway.service.store import Store, StoreError, hold_store
+from gateway.service.store import Location, Store, StoreError
 from gateway.service.store.aged import Forgotten
 from host.database import DatabaseError
 
 __all__ = ["forget_device"]
 
 
-def forget_device(path: Path, device: str) -> Forgotten:
+def forget_device(location: Location, device: str) -> Forgotten:
     """Erase a device's symbols, points, windows and estimates, and write the file anew without them.
 
     Args:
-        path: of the store; its gateway must not be running.
+        location: of the store; its gateway must not be running.
 
     Raises:
         StoreError: one line that says what is wrong; it may be done again then, and again after it is done.
     """
-    if not path.is_file():
-        raise StoreError(f"there is no store {path.name}")
-    with hold_store(path), closing(Store(path)) as store:
+    with closing(Store(location, create=False, hold="")) as store:
         try:
             with store.transaction():
                 forgotten = store.aged.forget(device)
             if forgotten is None:
-                raise StoreError(f"store {path.name} has nothing of a device {device}")
+                raise StoreError(f"store {location.name} has nothing of a device {device}")
             store.rewrite()
         except DatabaseError as error:
-            raise StoreError(f"cannot erase all of {device} from the store {path.name}: {error}; do it again") from None
+            raise StoreError(
+                f"cannot erase all of {device} from the store {location.name}: {error}; do it again"
+            ) from None
     return forgotten

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 from contract.frames import MAX_FRAME_TICKS, MAX_TICK, SymbolFrame
@@ -16,7 +15,7 @@ from gateway.service.kinds.kind import Place
 from gateway.service.kinds.symbol_track import Run
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
-from gateway.service.store import Store, StoreError
+from gateway.service.store import Location, Store, StoreError
 
 __all__ = ["Row", "StateRow", "ValueRow", "estimates_between"]
 
@@ -64,12 +63,12 @@ _Found = dict[tuple[int, int], Row]
 
 
 def estimates_between(
-    path: Path, device: str, stream: str, first: int = 0, last: int | None = None, lag: int = 8
+    location: Location, device: str, stream: str, first: int = 0, last: int | None = None, lag: int = 8
 ) -> Iterator[Row]:
     """The estimates of a stream's ticks first..last, in tick order.
 
     Args:
-        path: of the store; its gateway may be running.
+        location: of the store; its gateway may be running.
         last: the newest if not given.
         lag: ticks of later points that estimates of points and windows see; those of symbols are as they were made.
 
@@ -77,14 +76,12 @@ def estimates_between(
         StoreError: there is no such store, or it has nothing of the stream.
     """
     last = MAX_TICK if last is None else last
-    if not path.is_file():
-        raise StoreError(f"there is no store {path.name}")
-    with closing(Store(path)) as store:
+    with closing(Store(location, create=False)) as store:
         catalogue = Catalogue("")
         catalogue.retire(store.policy_documents())
         number = store.stream_id(device, stream)
         if number is None:
-            raise StoreError(f"store {path.name} has nothing of {device}/{stream}")
+            raise StoreError(f"store {location.name} has nothing of {device}/{stream}")
         recorder = Recorder(store, catalogue, lag, Counter())
         of, counts = Place(number, device, stream), CountedEstimates(store, catalogue, lag)
         alone, counted = _Found(), _Found()

@@ -19,7 +19,7 @@ from gateway.service.release_config import ReleaseConfigError
 from gateway.service.release_maker import finish
 from gateway.service.release_record import ReleaseRecord
 from gateway.service.release_setup import open_releases
-from gateway.service.store import Store, StoreError
+from gateway.service.store import Location, Store
 from host.database import DatabaseError
 from mqtt_link import Broker, Link, LinkError
 
@@ -32,7 +32,7 @@ _POLL_SECONDS = 0.05
 def release_now(
     *,
     config: Path,
-    store: Path,
+    store: Location,
     policies: Path,
     ledger: Path,
     name: str,
@@ -53,11 +53,9 @@ def release_now(
     Raises:
         FuguError: one line that says what is wrong; what was charged before stays charged.
     """
-    if not store.exists():
-        raise StoreError(f"there is no store {store.name}")
     fleet = _fleet(policies)
     catalogue = Catalogue.load(policies, fleet)
-    with closing(Store(store)) as opened:
+    with closing(Store(store, create=False)) as opened:
         catalogue.retire(opened.policy_documents())
         releases = open_releases(config, ledger, opened, catalogue)
         with closing(releases.ledger):

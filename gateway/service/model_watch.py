@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import closing
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ from contract.policies import read_policy
 from contract.policy import Policy
 from gateway.chain.arrays import Floats
 from gateway.privacy.class_watch import WEEKS, Bets, noticeable, why_off
-from gateway.service.store import Store, StoreError
+from gateway.service.store import Location, Store, StoreError
 
 __all__ = ["WatchedStream", "watch_store"]
 
@@ -55,11 +54,11 @@ class WatchedStream(NamedTuple):
     since: int | None
 
 
-def watch_store(path: Path, false_alarms: float) -> list[WatchedStream]:
+def watch_store(location: Location, false_alarms: float) -> list[WatchedStream]:
     """Go through all symbols of a gateway's store.
 
     Args:
-        path: of the store; its gateway may be running.
+        location: of the store; its gateway may be running.
         false_alarms: the most that may be expected of a fleet in a year, all streams together.
 
     Raises:
@@ -67,9 +66,7 @@ def watch_store(path: Path, false_alarms: float) -> list[WatchedStream]:
     """
     if not 0.0 < false_alarms < 1.0:
         raise StoreError(f"a rate of false alarms is above 0 and below 1 for a fleet and year, got {false_alarms:g}")
-    if not path.exists():
-        raise StoreError(f"there is no store {path.name}")
-    with closing(Store(path)) as store:
+    with closing(Store(location, create=False)) as store:
         policies: dict[tuple[str, str], dict[int, Policy]] = {}
         for document in store.policy_documents():
             policy = read_policy(document.encode())

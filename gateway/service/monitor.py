@@ -25,6 +25,7 @@ from contract.topics import health_topic, parse_topic
 from gateway.service.alarms import Alarm, Alarms
 from gateway.service.ingest import Received
 from gateway.service.policies import Catalogue
+from gateway.service.store import Location
 from host.asking import Answering, ask
 from host.checks import CERTIFICATE_DAYS
 from mqtt_link import Link
@@ -102,7 +103,7 @@ class Monitor:
         latest: what it has found at its newest look; for other threads.
 
     Args:
-        store: the socket is beside it.
+        store: the socket is beside it, if it is a file.
         link: the gateway's connection.
         seconds: a clock that only goes forward.
         wall: Unix time in seconds.
@@ -111,7 +112,7 @@ class Monitor:
     def __init__(
         self,
         fleet: str,
-        store: Path,
+        store: Location,
         link: Link,
         sources: Sources,
         seconds: Callable[[], float] = time.monotonic,
@@ -326,7 +327,7 @@ def _frame_seconds(policy: AnyPolicy) -> float:
     return ticks * policy.clock.period_us / 1e6
 
 
-def asked(store: Path) -> dict[str, Any]:
+def asked(store: Location) -> dict[str, Any]:
     """What the gateway that runs with a store says of itself.
 
     Raises:
@@ -343,8 +344,8 @@ def asked(store: Path) -> dict[str, Any]:
     return found
 
 
-def _socket(store: Path) -> Path:
-    return Path(f"{store}.status")
+def _socket(store: Location) -> Path:
+    return Path(f"{store}.status") if isinstance(store, Path) else store.status_path
 
 
 def _fields(alarm: Alarm, what: str) -> dict[str, Any]:

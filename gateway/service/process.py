@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gateway.service.service import IDLE_SECONDS, STUCK_SECONDS, Gateway
 from gateway.service.settings import GatewaySettings
+from gateway.service.store import Location
 from host.systemd import Notifier
 from host.wake import Wake
 
@@ -55,7 +56,7 @@ def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None) -
     return 1 if gateway.failed.is_set() else 0
 
 
-def _start_seconds(store: Path) -> float:
-    """How long it may take at most to read all of the store."""
-    size = store.stat().st_size if store.exists() else 0
+def _start_seconds(store: Location) -> float:
+    """How long it may take at most to read all of the store, if it is a file."""
+    size = store.stat().st_size if isinstance(store, Path) and store.exists() else 0
     return STUCK_SECONDS + size / _START_BYTES_PER_SECOND

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger
-from gateway.service.store import Store, StoreError, hold_store
+from gateway.service.store import Location, Store
 from gateway.service.store.releases import Released
 from host.database import DatabaseError
 
@@ -134,25 +134,23 @@ class ReleaseRecord:
         return [Beginning(*key, ledger.beginning(key[:1], key[1])) for key in sorted(lasts)]
 
 
-def ledger_problem(ledger: Ledger, store: Path) -> str:
+def ledger_problem(ledger: Ledger, store: Location) -> str:
     """Why a ledger is not the newest one of a store's releases; empty if it is.
 
     Raises:
         StoreError: the store cannot be opened.
     """
-    if not store.is_file():
-        raise StoreError(f"there is no store {store.name}")
-    with closing(Store(store)) as opened:
+    with closing(Store(store, create=False)) as opened:
         return ReleaseRecord(opened).problem(ledger)
 
 
-def set_progress(ledger: Path, store: Path, name: str, first: int) -> int:
+def set_progress(ledger: Path, store: Location, name: str, first: int) -> int:
     """Let a schedule go on with the first window that begins at a tick or later; the gateway must not run.
 
     The ledger refuses windows that were released, so that none is released twice, whatever is said here.
 
     Args:
-        ledger, store: their files.
+        ledger, store: where they are.
         name: of the release, as in the ledger.
 
     Returns:
@@ -161,9 +159,7 @@ def set_progress(ledger: Path, store: Path, name: str, first: int) -> int:
     Raises:
         FuguError: one line that says what is wrong; there is no such schedule, or a gateway runs.
     """
-    if not store.is_file():
-        raise StoreError(f"there is no store {store.name}")
-    with hold_store(store), closing(Ledger(ledger, create=False)) as opened:
+    with closing(Store(store, create=False, hold="")), closing(Ledger(ledger, create=False)) as opened:
         before = opened.progress(name)
         if before is None:
             known = ", ".join(opened.schedules()) or "none"
@@ -175,12 +171,12 @@ def set_progress(ledger: Path, store: Path, name: str, first: int) -> int:
         return before
 
 
-def resume_ledger(ledger: Path, store: Path, after: int = -1) -> list[Beginning]:
+def resume_ledger(ledger: Path, store: Location, after: int = -1) -> list[Beginning]:
     """Let a store and a ledger that do not belong together go on, after all that may have been published.
 
     Args:
         ledger: its file; a new one is begun if it is lost.
-        store: its file; a new one is begun if it is lost. At least one of the two must be there.
+        store: where it is; a new one is begun if it is lost. At least one of the two must be there.
         after: a tick of every stream that neither of them remembers as released, and was.
 
     Returns:
@@ -189,9 +185,9 @@ def resume_ledger(ledger: Path, store: Path, after: int = -1) -> list[Beginning]
     Raises:
         FuguError: one line that says what is wrong; a gateway that runs is.
     """
-    if not (ledger.exists() or store.exists()):
+    if not ledger.exists() and isinstance(store, Path) and not store.exists():
         raise LedgerError(f"there is neither a ledger {ledger.name} nor a store {store.name}")
-    with hold_store(store), closing(Store(store)) as opened, closing(Ledger(ledger)) as resumed:
+    with closing(Store(store, hold="")) as opened, closing(Ledger(ledger)) as resumed:
         try:
             return ReleaseRecord(opened).resume(resumed, after)
         except DatabaseError as error:

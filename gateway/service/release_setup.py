@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.release.entries import Allowance
+from gateway.release.entries import Allowance, LedgerError
 from gateway.release.ledger import Ledger
 from gateway.release.together import Stream
 from gateway.service.policies import Catalogue
@@ -18,7 +18,7 @@ from gateway.service.release_config import load_releases
 from gateway.service.release_jobs import Job, allowances, jobs
 from gateway.service.release_maker import Maker
 from gateway.service.release_record import ReleaseRecord
-from gateway.service.store import Store
+from gateway.service.store import Location, Store
 from gateway.service.streams_together import streams_together
 
 __all__ = ["Releases", "ledger_beside", "open_releases"]
@@ -51,8 +51,14 @@ class Releases(NamedTuple):
         self.ledger.set_allowances(granted, time_us=self.now_us())
 
 
-def ledger_beside(store: Path) -> Path:
-    """Where a gateway's ledger is, if nobody says otherwise: `home-ledger.db` for the store `home.db`."""
+def ledger_beside(store: Location) -> Path:
+    """Where a gateway's ledger is, if nobody says otherwise: `home-ledger.db` for the store `home.db`.
+
+    Raises:
+        LedgerError: the store is on a server.
+    """
+    if not isinstance(store, Path):
+        raise LedgerError("the store is on a server: say with --ledger in which file the releases' ledger is")
     return store.with_name(f"{store.stem}-ledger{store.suffix}")
 
 

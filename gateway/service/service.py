@@ -44,9 +44,9 @@ from gateway.service.policies import Catalogue
 from gateway.service.publisher import MAX_IN_FLIGHT
 from gateway.service.recorder import Recorder
 from gateway.service.settings import GatewaySettings
-from gateway.service.store import Store, estimates_waiting, hold_store
+from gateway.service.store import Store, estimates_waiting, store_bytes
 from host.checks import certificate_end
-from host.database import DatabaseError, is_full, is_lost
+from host.database import AwayError, DatabaseError, is_full, is_lost
 from host.held_files import FileLostError
 from mqtt_link import Link, Will
 
@@ -114,12 +114,7 @@ class Gateway:
         """
         settings, fleet, files = self._settings, self._settings.fleet, self._settings.enrolled
         catalogue = Catalogue.load(self._settings.policies, fleet)
-        self._held = hold_store(self._settings.store)
-        try:
-            self._store = Store(self._settings.store)
-        except BaseException:
-            self._held.close()
-            raise
+        self._store = Store(self._settings.store, hold="")
         try:
             self._store.refuse_damage()
             if self._settings.metrics is not None:
@@ -170,27 +165,19 @@ class Gateway:
                     found[name] = certificate_end(Path(file))[1]
         return found
 
-    def _store_bytes(self) -> int:
-        """What the store and its log take on the disk."""
-        found, store = 0, self._settings.store
-        for file in (store, store.with_name(f"{store.name}-wal")):
-            with contextlib.suppress(OSError):
-                found += file.stat().st_size
-        return found
-
     def _measured(self) -> Reading:
         """For a scrape."""
         age = time.monotonic() - self._last_round
         return Reading(
             *(self._monitor.latest, self.counters, self._link.connected, age),
-            *(self._inbox.waiting, self._store_bytes()),
+            *(self._inbox.waiting, store_bytes(self._settings.store)),
         )
 
     def _details(self) -> dict[str, object]:
         """For those who ask: what only the gateway itself knows."""
         return {
             "inbox": self._inbox.waiting,
-            "store_bytes": self._store_bytes(),
+            "store_bytes": store_bytes(self._settings.store),
             "estimates_waiting": estimates_waiting(self._settings.store),
             "next_releases": {} if self._fleet_part is None else self._fleet_part.following(),
         }
@@ -211,7 +198,6 @@ class Gateway:
             self._fleet_part.stop()
         if self._enrolled is not None:
             self._enrolled.close()
-        self._held.close()
 
     @property
     def is_alive(self) -> bool:
@@ -343,7 +329,7 @@ class Gateway:
         if self.counters["store_errors"] == 1:
             _log.error("the store does not take data: %s; devices will send again", error)
         self._end_if_lost(error)
-        if is_full(error) or isinstance(error, LedgerError):
+        if is_full(error) or isinstance(error, AwayError | LedgerError):
             return
         now = time.monotonic()
         self._failing_since = self._failing_since or now

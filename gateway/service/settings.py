@@ -11,6 +11,7 @@ from contract.frames import MAX_FRAME_TICKS
 from gateway.service.enrolled import FleetFiles
 from gateway.service.metrics import Listen
 from gateway.service.retention import Keep
+from gateway.service.store import Location
 from mqtt_link import Broker
 
 __all__ = ["ON_CONFLICT", "GatewaySettings", "SettingsError"]
@@ -29,11 +30,11 @@ class GatewaySettings:
 
     Attributes:
         fleet: the fleet that it serves.
-        store: path of the SQLite file.
+        store: path of an SQLite file, or a database of a PostgreSQL server.
         policies: directory of policy files, `*.json`; none if all policies are in a fleet's registry.
         lag: ticks of later symbols that each estimate sees.
         releases: configuration of batch releases, none if there are none.
-        ledger: path of the releases' ledger; beside the store if not given.
+        ledger: path of the releases' ledger; beside the store if not given and the store is a file.
         enrolled: files of a fleet whose devices are sent their policies; none if there is none.
         keep: how long frames and estimates stay in the store.
         on_conflict: what is done about a device that contradicts itself: an operator is told, or it is stopped as well.
@@ -43,7 +44,7 @@ class GatewaySettings:
 
     fleet: str
     broker: Broker
-    store: Path
+    store: Location
     policies: Path | None
     lag: int = 8
     releases: Path | None = None

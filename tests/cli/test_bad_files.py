@@ -58,7 +58,7 @@ def test_a_store_or_ledger_that_is_none(fugu: Fugu, tmp_path: Path, words: tuple
     folder.mkdir()
     BAD[kind](folder / "file")
     done = fugu(*(word.format(file=folder / "file") for word in words))
-    nothing_to_say = (words[1], kind) in {("watch", "empty"), ("watch", "a store"), ("show", "a ledger")}
+    nothing_to_say = (words[1], kind) in {("watch", "a store"), ("show", "a ledger")}
     assert done.code == (0 if nothing_to_say else 1), done
     assert done.err.count("\n") == (not nothing_to_say)
 

@@ -52,6 +52,8 @@ class Leaf(NamedTuple):
 
 def kind(parameter: Any) -> type:
     """The type of a parameter, or of each of its values."""
+    if parameter.metavar == "FILE|URL":
+        return Path
     annotation = parameter.type_descriptor.annotation
     return next((one for one in get_args(annotation) if isinstance(one, type)), annotation)
 

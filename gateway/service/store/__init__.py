@@ -1,7 +1,18 @@
-"""What outlives the gateway, in one SQLite file; nobody outside this room holds its connection."""
+"""What outlives the gateway, in one database; nobody outside this room holds its connection."""
 
 from __future__ import annotations
 
-from gateway.service.store.store import Outgoing, Store, StoreError, estimates_waiting, hold_store
+from gateway.location import Location, Server
+from gateway.service.store.database import StoreError
+from gateway.service.store.store import Outgoing, Store, estimates_waiting, hold_store, store_bytes
 
-__all__ = ["Outgoing", "Store", "StoreError", "estimates_waiting", "hold_store"]
+__all__ = [
+    "Location",
+    "Outgoing",
+    "Server",
+    "Store",
+    "StoreError",
+    "estimates_waiting",
+    "hold_store",
+    "store_bytes",
+]

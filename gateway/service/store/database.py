@@ -7,16 +7,17 @@ is there; no row numbers but columns; MAX and MIN of one column only.
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 from contract.errors import FuguError
 from host.database import STORE, DatabaseError, check_files, open_database, snapshot, transaction
 from host.held_files import damage
 
-__all__ = ["Database", "Rows", "SQLiteDatabase", "StoreError"]
+__all__ = ["Database", "Rows", "SQLiteDatabase", "StoreError", "file_bytes", "hold_store"]
 
 
 class StoreError(FuguError):
@@ -68,6 +69,9 @@ class Database(Protocol):
     def rewrite(self) -> None:
         """Store everything anew, so that what was removed is nowhere."""
 
+    def size(self) -> int:
+        """How many bytes what is stored takes on the disk."""
+
     def close(self) -> None:
         """Give it back."""
 
@@ -79,14 +83,23 @@ class SQLiteDatabase:
         path: of the file.
         schema: statements that make it.
         create: whether it may be made; else it must be there.
+        hold: the name under which this process alone has it; none if it shares it.
 
     Raises:
-        StoreError: it cannot be opened, is no store, or is of another version.
+        StoreError: it cannot be opened, is no store or of another version, or another process holds it.
     """
 
-    def __init__(self, path: Path, schema: str, *, create: bool = True) -> None:
+    def __init__(self, path: Path, schema: str, *, create: bool, hold: str | None = None) -> None:
         settings = ("synchronous=FULL", "secure_delete=ON")
-        self._db = open_database(path, STORE, schema, StoreError, create=create, settings=settings)
+        self._path = path
+        self._held: TextIO | None = None
+        if hold is not None and (create or path.exists()):
+            self._held = hold_store(path, hold)
+        try:
+            self._db = open_database(path, STORE, schema, StoreError, create=create, settings=settings)
+        except BaseException:
+            self._give_back()
+            raise
 
     def execute(self, query: str, values: Sequence[Any] = (), /) -> Rows:
         """Run a statement with a value for each `?`."""
@@ -127,6 +140,46 @@ class SQLiteDatabase:
         if blocked:
             raise DatabaseError("somebody else reads it")
 
+    def size(self) -> int:
+        """What the file and its log take."""
+        return file_bytes(self._path)
+
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and let others have it."""
         self._db.close()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._held is not None:
+            self._held.close()
+
+
+def file_bytes(path: Path) -> int:
+    """What a store's file and its log take on the disk, as far as they are there."""
+    found = 0
+    for file in (path, path.with_name(f"{path.name}-wal")):
+        with suppress(OSError):
+            found += file.stat().st_size
+    return found
+
+
+def hold_store(store: Path, name: str = "") -> TextIO:
+    """Take a store in a file for this process, under a name if several may each have a part of it.
+
+    The operating system gives it back when the file is closed or the process ends. The lock is a file of its own beside
+    the store: closing any handle of an SQLite file ends SQLite's own locks.
+
+    Raises:
+        StoreError: another process has it, or the file cannot be made.
+    """
+    lock = Path(f"{store.resolve()}{name and '.'}{name}.lock")
+    try:
+        held = lock.open("a")
+    except OSError as error:
+        raise StoreError(f"cannot open the store {store.name}: {error.strerror}") from None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        held.close()
+        raise StoreError(f"another gateway runs with the store {store.name}: stop it, or use another store") from None
+    return held

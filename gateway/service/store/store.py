@@ -8,18 +8,18 @@ disk before anybody is told.
 
 from __future__ import annotations
 
-import fcntl
 import sqlite3
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
+from gateway.location import Location
 from gateway.service.coverage import Merge
 from gateway.service.shifts import Shifts, Span
 from gateway.service.store.aged import AgedStore
 from gateway.service.store.conflicts import ConflictStore
-from gateway.service.store.database import Database, SQLiteDatabase, StoreError
+from gateway.service.store.database import Database, SQLiteDatabase, StoreError, file_bytes, hold_store
 from gateway.service.store.discovered import DiscoveryStore
 from gateway.service.store.points import PointStore
 from gateway.service.store.releases import ReleaseStore
@@ -27,7 +27,7 @@ from gateway.service.store.symbols import SymbolStore
 from gateway.service.store.windows import WindowStore
 from host.database import STORE, DatabaseError
 
-__all__ = ["Outgoing", "Store", "StoreError", "estimates_waiting", "hold_store"]
+__all__ = ["Outgoing", "Store", "StoreError", "estimates_waiting", "hold_store", "store_bytes"]
 
 _SCHEMA = """
 CREATE TABLE streams (
@@ -68,19 +68,22 @@ class Store:
     """An open store.
 
     Args:
-        path: the file; created if it is not there.
+        location: a file, or a database of a server.
+        create: whether it is made if it is not there.
+        hold: the name under which this process alone has it until it is closed: the second of two gateways would take
+            the first one's session at the broker, and lose it; none if others may have it.
 
     Attributes:
         symbols, points, windows: the frames of each kind, and what follows from them.
         aged: what is kept no longer.
 
     Raises:
-        StoreError: if it cannot be opened, is no store, or is of another version.
+        StoreError: if it cannot be opened, is no store or of another version, or another process holds it.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._name = path.name
-        self._db: Database = SQLiteDatabase(path, _SCHEMA + _PARTS)
+    def __init__(self, location: Location, *, create: bool = True, hold: str | None = None) -> None:
+        self._name = location.name
+        self._db = _opened(location, _SCHEMA + _PARTS, create=create, hold=hold)
         self.symbols = SymbolStore(self._db)
         self.points = PointStore(self._db)
         self.windows = WindowStore(self._db)
@@ -90,7 +93,7 @@ class Store:
         self.discovered = DiscoveryStore(self._db)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close it, and let others have it."""
         self._db.close()
 
     def transaction(self) -> AbstractContextManager[None]:
@@ -220,33 +223,39 @@ class Store:
             self._db.executemany("DELETE FROM outbox WHERE serial=?", [(serial,) for serial in serials])
 
 
-def estimates_waiting(store: Path) -> int | None:
+def estimates_waiting(location: Location) -> int | None:
     """How many entries of the outbox of a store wait, whoever uses it; none if that cannot be read."""
     try:
-        with closing(sqlite3.connect(f"{store.resolve().as_uri()}?mode=ro", uri=True, timeout=1.0)) as db:
+        with closing(_looked_into(location)) as db:
             (count,) = db.execute("SELECT count(*) FROM outbox").fetchone()
             return int(count)
-    except DatabaseError:
+    except (StoreError, DatabaseError):
         return None
 
 
-def hold_store(store: Path) -> TextIO:
-    """Take a store for this process: a second gateway would take the first one's session at the broker, and lose it.
-
-    The operating system gives it back when the file is closed or the process ends. The lock is a file of its own beside
-    the store: closing any handle of an SQLite file ends SQLite's own locks.
-
-    Raises:
-        StoreError: another process has it, or the file cannot be made.
-    """
-    lock = Path(f"{store.resolve()}.lock")
+def store_bytes(location: Location) -> int:
+    """What a store takes on its disk, whoever uses it; 0 if that cannot be seen."""
+    if isinstance(location, Path):
+        return file_bytes(location)
     try:
-        held = lock.open("a")
-    except OSError as error:
-        raise StoreError(f"cannot open the store {store.name}: {error.strerror}") from None
+        with closing(_opened(location)) as db:
+            return db.size()
+    except (StoreError, DatabaseError):
+        return 0
+
+
+def _opened(location: Location, schema: str = "", *, create: bool = False, hold: str | None = None) -> Database:
+    if isinstance(location, Path):
+        return SQLiteDatabase(location, schema, create=create, hold=hold)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        held.close()
-        raise StoreError(f"another gateway runs with the store {store.name}: stop it, or use another store") from None
-    return held
+        from gateway.service.store.postgresql import PostgresDatabase
+    except ImportError as error:
+        raise StoreError(f"a store on a server needs {error.name}: pip install 'fugu-edge[postgres]'") from None
+    return PostgresDatabase(location, schema, create=create, hold=hold)
+
+
+def _looked_into(location: Location) -> Database | sqlite3.Connection:
+    """A store that is only read; of a file nothing is changed, nor is it made."""
+    if isinstance(location, Path):
+        return sqlite3.connect(f"{location.resolve().as_uri()}?mode=ro", uri=True, timeout=1.0)
+    return _opened(location)

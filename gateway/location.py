@@ -1,0 +1,76 @@
+"""Where a store is: in a file, or in a database of a PostgreSQL server."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from contract.errors import UsageError
+
+__all__ = ["Location", "Server", "StoreLocationError", "store_location"]
+
+_SCHEMES = ("postgresql", "postgres")
+_RUN = Path("/run/fugu-gateway")
+
+
+class StoreLocationError(UsageError):
+    """What is said of where a store is cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A database, or one of its schemas, of a PostgreSQL server.
+
+    Attributes:
+        url: as libpq knows it, `postgresql://USER@HOST:PORT/DATABASE?OPTION=VALUE`; without a password.
+    """
+
+    url: str
+
+    @property
+    def name(self) -> str:
+        """What messages call it: host and database."""
+        parts = urlsplit(self.url)
+        return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    @property
+    def status_path(self) -> Path:
+        """The socket at which its gateway on this machine answers: in /run/fugu-gateway, if there is one."""
+        digest = hashlib.sha256(self.url.encode()).hexdigest()[:16]
+        if _RUN.is_dir():
+            return _RUN / f"{digest}.status"
+        return Path(tempfile.gettempdir()) / f"fugu-gateway-{os.getuid()}-{digest}.status"
+
+    def __str__(self) -> str:
+        """What messages call it."""
+        return self.name
+
+
+Location = Path | Server
+
+
+def store_location(text: str) -> Location:
+    """Read a path, or a URL that begins with postgresql://.
+
+    Raises:
+        StoreLocationError: it is a URL of something else, or holds a password.
+    """
+    scheme, colon, _ = text.partition("://")
+    if not colon:
+        return Path(text)
+    if scheme not in _SCHEMES:
+        raise StoreLocationError(f"a store is a file, or postgresql://USER@HOST/DATABASE, not {scheme}://")
+    try:
+        parts = urlsplit(text)
+        secret = parts.password is not None or {"password", "sslpassword"} & parse_qs(parts.query).keys()
+    except ValueError as error:
+        raise StoreLocationError(f"the store's URL cannot be read: {error}") from None
+    if secret:
+        raise StoreLocationError(
+            "no password in the store's URL, where everybody can read it: name a file with PGPASSFILE or ?passfile="
+        )
+    return Server(text)

@@ -1,0 +1,279 @@
+"""What the store promises, kept by both of its engines: SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psycopg
+import pytest
+
+from contract.measure_frames import MeasureFrame, Released
+from contract.measure_table import TimedTable
+from contract.noise_table import NoiseTable
+from contract.window_frames import WindowFrame
+from gateway.location import StoreLocationError, store_location
+from gateway.service.coverage import Coverage
+from gateway.service.shifts import Span
+from gateway.service.store import (
+    Location,
+    Server,
+    Store,
+    StoreError,
+    estimates_waiting,
+    points,
+    store_bytes,
+)
+from gateway.service.store.conflicts import Conflict
+from gateway.service.store.releases import Charged
+from gateway.service.store.releases import Released as Told
+from host.database import DatabaseError
+
+FAR = 2**52
+NOISE = NoiseTable((array("I", [1 << 30, 3 << 30]), array("I", [1, 2])), ((0, -1), (70_000, 2), (3, 3)))
+WINDOW = WindowFrame(3, "day", -1, 4, 40, 10, 9, (-7, 12))
+POINTS = MeasureFrame(1, -1, FAR, 2, (Released(0, (5, -6)), Released(3, (70_000, 1))))
+BELIEF = np.array([0.25, 0.75])
+
+
+@pytest.fixture
+def store(location: Location) -> Iterator[Store]:
+    opened = Store(location)
+    yield opened
+    opened.close()
+
+
+def table(number: int, constraint: int = 1) -> TimedTable:
+    return TimedTable(2, number, constraint, 600, 1200, NOISE)
+
+
+def test_a_stream_keeps_its_number(store: Store, location: Location) -> None:
+    assert store.stream_id("watch", "hr") is None
+    given = {(device, stream): store.number(device, stream) for device in ("watch", "ring") for stream in ("hr", "s/d")}
+    assert len(set(given.values())) == 4
+    store.close()
+    again = Store(location)
+    assert {key: again.stream_id(*key) for key in given} == given == {key: again.number(*key) for key in given}
+    again.close()
+
+
+def test_coverage_and_shifts_are_what_was_said_last(store: Store) -> None:
+    coverage = Coverage()
+    for after, through in ((-1, 9), (19, 29), (FAR, FAR + 1), (9, 14), (14, 40)):
+        merge = coverage.add(after, through)
+        assert merge is not None
+        store.merge_coverage(1, merge)
+    store.merge_coverage(2, Coverage().add(0, 1) or pytest.fail("a set with nothing in it has changed"))
+    assert sorted(store.coverage(1)) == coverage.intervals == [(-1, 40), (FAR, FAR + 1)]
+    store.put_shifts(1, [Span(0, 0, 9), Span(5, 10, 19)], 0)
+    store.put_shifts(1, [Span(5, 10, 29), Span(8, 30, FAR)], 5)
+    found = store.shifts(1)
+    assert (found.oldest, found.newest, found.at(29), found.at(30)) == (5, 8, 5, 8)
+
+
+def test_a_policy_is_kept_once(store: Store) -> None:
+    for document in ("first", "second"):
+        store.add_policy(1, 7, document)
+    assert store.policy_documents() == ["first"]
+
+
+def test_what_is_queued_again_waits_under_a_new_number(store: Store, location: Location) -> None:
+    number = store.number("watch", "place/day")
+    with store.transaction():
+        for frame in (10, 20, 10):
+            store.queue_estimates(number, frame)
+    waiting = store.outbox(0, 10)
+    assert [(one.stream, one.window, one.frame) for one in waiting] == [("place", "day", 20), ("place", "day", 10)]
+    assert store.outbox(waiting[0].serial, 10) == waiting[1:]
+    assert estimates_waiting(location) == 2
+    store.forget_outgoing([waiting[0].serial])
+    store.queue_estimates(number, 30)
+    assert [one.frame for one in store.outbox(0, 1)] == [10]
+    assert max(one.serial for one in store.outbox(0, 3)) > max(one.serial for one in waiting)
+
+
+def test_the_counter_of_watermarks_never_goes_back(store: Store) -> None:
+    for number in (5, FAR, 7):
+        store.reserve_counter(number)
+    assert store.reserved_counter() == FAR
+
+
+def test_points_come_back_as_they_were(store: Store) -> None:
+    with store.transaction():
+        store.points.add(1, POINTS, BELIEF)
+    found = store.points.newest(1)
+    assert found is not None
+    assert found.frame == POINTS
+    assert found.belief.tobytes() == BELIEF.tobytes()
+    store.points.set_belief(1, FAR, BELIEF[::-1])
+    assert [one.belief.tolist() for one in store.points.following(1, 0)] == [[0.75, 0.25]]
+    assert store.points.overlapping(1, replace(POINTS, first=FAR + 1)) == POINTS
+    assert store.points.holding(1, FAR + 2, FAR + 9) == store.points.holding(2, 0, 2 * FAR) == []
+    with pytest.raises(DatabaseError):
+        store.points.add(1, POINTS, BELIEF)
+
+
+def test_a_table_takes_the_place_of_one_with_its_number_or_key(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(points, "MOST_LIKELY", 3)
+    policy_key, keys = b"\0\1\0\1", [bytes([0, 1, 0, i]) for i in range(2, 8)]
+    store.points.put_table(1, policy_key, table(1))
+    for number, key in enumerate(keys, 2):
+        store.points.put_table(1, key, table(number))
+    store.points.put_table(1, keys[-1], table(50))
+    store.points.put_table(1, b"else", table(6))
+    assert [store.points.table(1, 2, number) is not None for number in (1, 2, 3, 4, 5, 6, 7, 50)] == [
+        *(True, False, False, False, True, True, False, True)
+    ], "the newest three for likely states, and that of the policy"
+    assert store.points.table_for(1, 2, keys[-1]) == table(50)
+    assert store.points.table_for(1, 2, keys[-2]) is None
+    assert store.points.next_number(1, 2, 9) == 51
+    assert store.points.next_number(1, 3, 9) == 9
+
+
+def test_windows_come_back_as_they_were(store: Store) -> None:
+    number = store.number("watch", "hr/day")
+    store.windows.add(number, WINDOW)
+    assert store.windows.at(number, 4) == WINDOW
+    assert store.windows.within(number, 40, 49) == [WINDOW]
+    assert store.windows.within(number, 41, 99) == []
+    assert (store.windows.next_first(number, 49), store.windows.next_first(number, 50)) == (40, None)
+    assert store.newest_frames() == {number: 4}
+
+
+def test_what_was_released_never_goes_back(store: Store, tmp_path: Path) -> None:
+    identity = store.releases.charged().identity
+    assert len(bytes.fromhex(identity)) == 16
+    other = Store(tmp_path / "other.sqlite")
+    assert other.releases.charged().identity != identity
+    other.close()
+    store.releases.begin("ledger", 3)
+    for entry in (FAR, 4):
+        store.releases.note_entry(entry)
+    for last in (8, FAR, 9):
+        store.releases.note([Told("watch", "hr", last), Told("ring", "hr", 1)])
+    assert store.releases.charged() == Charged(identity, "ledger", FAR)
+    assert sorted(store.releases.released()) == [Told("ring", "hr", 1), Told("watch", "hr", FAR)]
+
+
+def test_contradictions_are_counted_and_stops_end(store: Store) -> None:
+    for now in (100, 200):
+        store.conflicts.note("watch", "hr", 7, now)
+    assert store.conflicts.every() == [Conflict("watch", "hr", 7, 100, 200, 2)]
+    store.conflicts.stop("watch", 3)
+    store.conflicts.go_on("watch")
+    store.conflicts.stop("ring", 1)
+    assert store.conflicts.stops() == {"watch": (3, True), "ring": (1, False)}
+    store.conflicts.stop("watch", 4)
+    assert store.conflicts.stops()["watch"] == (4, False)
+
+
+def test_what_home_assistant_was_told_can_be_taken_back(store: Store) -> None:
+    for platform in ("sensor", "binary?%s"):
+        store.discovered.keep("watch", {"hr": platform})
+    assert store.discovered.every() == {"watch": {"hr": "binary?%s"}}
+    store.discovered.forget("watch")
+    assert store.discovered.every() == {}
+
+
+def test_a_transaction_is_all_or_nothing_and_one_inside_is_a_part_of_it(store: Store, location: Location) -> None:
+    def fail() -> None:
+        with store.transaction():
+            store.add_policy(1, 1, "lost")
+            store.reserve_counter(FAR)
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        fail()
+    with store.transaction():
+        store.add_policy(1, 1, "kept")
+        other = Store(location)
+        assert other.policy_documents() == [], "others see nothing of it yet"
+        other.close()
+    assert (store.policy_documents(), store.reserved_counter()) == (["kept"], 0)
+
+
+def test_one_gateway_has_a_store_and_gives_it_back(location: Location) -> None:
+    first = Store(location, hold="")
+    shard = Store(location, hold="shard 1")
+    reader = Store(location)
+    for name in ("", "shard 1"):
+        with pytest.raises(StoreError, match="another gateway runs with the store"):
+            Store(location, hold=name)
+    first.close()
+    Store(location, hold="").close()
+    for one in (shard, reader):
+        one.close()
+
+
+def test_a_store_that_is_not_there_is_made_only_for_a_gateway(location: Location) -> None:
+    with pytest.raises(StoreError, match="there is no store "):
+        Store(location, create=False)
+    assert estimates_waiting(location) is None
+    assert store_bytes(location) == 0
+    Store(location).close()
+    Store(location, create=False).close()
+    assert estimates_waiting(location) == 0
+    assert store_bytes(location) > 0
+
+
+def test_it_is_stored_anew_without_what_was_removed(store: Store) -> None:
+    store.add_policy(1, 1, "kept")
+    store.rewrite()
+    assert store.policy_documents() == ["kept"]
+    store.refuse_damage()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("CREATE TABLE songs (name TEXT)", "is no store"),
+        ("CREATE TABLE store_format AS SELECT 9::bigint AS application, 2::bigint AS version", "is no store"),
+        ("UPDATE store_format SET version=9", "is of version 9, this program knows 2: use a newer program"),
+        ("UPDATE store_format SET version=1", "is of an older version than this program"),
+    ],
+)
+def test_a_schema_with_anything_else_is_refused_and_left_alone(server: Server, statement: str, says: str) -> None:
+    if statement.startswith("UPDATE"):
+        Store(server).close()
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(statement)
+        query = "SELECT count(*) FROM pg_tables WHERE schemaname=current_schema()"
+        before = connection.execute(query).fetchone()
+        with pytest.raises(StoreError, match=says) as error:
+            Store(server)
+        assert "\n" not in str(error.value)
+        assert connection.execute(query).fetchone() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("mysql://fugu@db/home", "a store is a file, or postgresql://USER@HOST/DATABASE, not mysql://"),
+        ("postgresql://fugu:secret@db/home", "no password in the store's URL"),
+        ("postgresql://fugu@db/home?password=secret", "no password in the store's URL"),
+        ("postgresql://[fugu/home", "the store's URL cannot be read"),
+    ],
+)
+def test_a_location_that_cannot_be_used_is_refused_without_saying_a_secret(text: str, says: str) -> None:
+    with pytest.raises(StoreLocationError, match=says) as error:
+        store_location(text)
+    assert "secret" not in str(error.value)
+
+
+def test_a_location_is_a_path_or_a_server_that_messages_call_by_host_and_database() -> None:
+    assert store_location("some/home.db") == Path("some/home.db")
+    found = store_location("postgresql://fugu@db.example:5433/home?sslmode=verify-full")
+    assert isinstance(found, Server)
+    assert f"{found}" == found.name == "postgresql://db.example:5433/home"
+
+
+def test_a_server_that_cannot_be_reached_is_one_line() -> None:
+    with pytest.raises(StoreError, match=r"cannot open the store postgresql://127\.0\.0\.1:1/home: ") as error:
+        Store(Server("postgresql://fugu@127.0.0.1:1/home?connect_timeout=2"))
+    assert "\n" not in str(error.value)
+    with pytest.raises(StoreError, match="cannot open the store"):
+        Store(Server("postgresql://fugu@127.0.0.1/home?no_such_option=1"))

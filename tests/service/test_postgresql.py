@@ -1,0 +1,149 @@
+"""A store on a server whose connections break: nothing is said to be durable that is not, and nobody else writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from gateway.service.store import Server, Store, postgresql
+from host.database import AwayError, DatabaseError, is_full, is_lost
+from host.held_files import FileLostError
+from tests.support.brokers import wait_until
+from tests.support.postgres import Postgres
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture
+def store(server: Server) -> Iterator[Store]:
+    opened = Store(server, hold="")
+    yield opened
+    opened.close()
+
+
+def break_connections(server: Server) -> None:
+    """End all but this one."""
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid<>pg_backend_pid() AND query LIKE %s"
+        connection.execute(others, ("%",))
+
+
+def works(store: Store) -> bool:
+    """Whether there is a connection again."""
+    try:
+        store.policy_documents()
+    except AwayError:
+        return False
+    return True
+
+
+def test_a_broken_connection_is_made_again_and_holds_the_store(store: Store, server: Server) -> None:
+    store.add_policy(1, 1, "kept")
+    break_connections(server)
+    with pytest.raises(AwayError, match="no connection to postgresql://"):
+        store.policy_documents()
+    with pytest.raises(AwayError):
+        store.policy_documents()
+    wait_until(lambda: works(store), "a connection")
+    assert store.policy_documents() == ["kept"]
+    with pytest.raises(postgresql.StoreError, match="another gateway runs"):
+        Store(server, hold="")
+
+
+def test_a_connection_that_breaks_in_a_transaction_leaves_nothing_of_it(store: Store, server: Server) -> None:
+    def interrupted() -> None:
+        with store.transaction():
+            store.add_policy(1, 1, "lost")
+            break_connections(server)
+            for number in range(3):  # whoever goes on for all that
+                try:
+                    store.add_policy(1, number, "lost, too")
+                except AwayError:
+                    continue
+
+    with pytest.raises(AwayError):
+        interrupted()
+    wait_until(lambda: works(store), "a connection")
+    assert store.policy_documents() == []
+
+
+def test_a_statement_that_fails_in_a_transaction_fails_all_of_it(store: Store) -> None:
+    def swallowed() -> None:
+        with store.transaction():
+            store.add_policy(1, 1, "lost")
+            with pytest.raises(DatabaseError, match="null value"):
+                store._db.execute("INSERT INTO watermarks VALUES (NULL)")
+
+    with pytest.raises(DatabaseError, match="the transaction has failed before its end"):
+        swallowed()
+    assert store.policy_documents() == []
+
+
+def test_who_has_lost_a_store_to_another_gateway_writes_nothing_any_more(
+    store: Store, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql, "_TAKE_AGAIN_SECONDS", 0.0)
+    break_connections(server)
+    other = Store(server, hold="")
+    with pytest.raises(AwayError):
+        store.policy_documents()
+    with pytest.raises(FileLostError, match="another gateway has taken the store") as error:
+        wait_until(lambda: works(store), "the answer")
+    assert is_lost(error.value)
+    with pytest.raises((AwayError, FileLostError)):
+        store.add_policy(1, 1, "of the dead")
+    assert other.policy_documents() == []
+    other.close()
+
+
+def test_a_session_that_lives_on_at_the_server_is_ended_by_its_successor(
+    store: Store, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network broke, and only one end knows: the server still holds the store for it."""
+    database = store._db
+    assert isinstance(database, postgresql.PostgresDatabase)
+    forgotten = database._connection
+    monkeypatch.setattr(database, "_connection", psycopg.connect(server.url))
+    database._connection.close()
+    assert works(store)
+    with pytest.raises(psycopg.OperationalError):
+        forgotten.execute("SELECT 1")
+
+
+def test_another_history_of_the_server_is_not_gone_on_with(store: Store, server: Server) -> None:
+    """A standby may have taken over that lacks what was called durable last."""
+    database = store._db
+    assert isinstance(database, postgresql.PostgresDatabase)
+    database._identity = database._identity._replace(timeline=2)
+    break_connections(server)
+    with pytest.raises(AwayError):
+        store.policy_documents()
+    with pytest.raises(FileLostError, match="another server now, or has another history"):
+        wait_until(lambda: works(store), "the answer")
+
+
+def test_a_full_disk_is_known_as_one(store: Store) -> None:
+    """The error is the server's own, raised on purpose: to fill a disk is beyond a test."""
+    query = "DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{}', MESSAGE = 'could not extend file'; END $$"
+    for code, full, lost in (("53100", True, False), ("XX001", False, True), ("22012", False, False)):
+        with pytest.raises(DatabaseError, match="could not extend file") as error:
+            store._db.execute(query.format(code))
+        assert (is_full(error.value), is_lost(error.value)) == (full, lost)
+
+
+@pytest.mark.long
+def test_a_server_that_is_killed_and_comes_back_has_what_was_committed() -> None:
+    with Postgres() as postgres:
+        store = Store(postgres.server, hold="")
+        store.add_policy(1, 1, "kept")
+        postgres.kill()
+        with pytest.raises(AwayError):
+            store.add_policy(1, 2, "lost")
+        postgres.start()
+        wait_until(lambda: works(store), "a connection")
+        assert store.policy_documents() == ["kept"]
+        store.add_policy(1, 2, "later")
+        assert sorted(store.policy_documents()) == ["kept", "later"]
+        store.close()

@@ -1,0 +1,137 @@
+"""A real PostgreSQL for tests, on a loopback port of its own; it can be killed and comes back on the same port.
+
+It ends with the process that has started it, however that ends, and is no child of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+
+from gateway.service.store import Server
+from tests.support.brokers import free_port, wait_until
+
+__all__ = ["Postgres"]
+
+_DEBIAN = Path("/usr/lib/postgresql")
+_ACCOUNTS = ("postgres", "nobody")
+# A shell in the background waits for the end of its input, then ends the server and removes its files; not those of one
+# that was killed (137), which may come back.
+_UNTIL_INPUT_ENDS = """
+exec 3<&0
+{ "$@" 3<&- & cat <&3 >/dev/null; kill -QUIT $!; wait $!; [ $? = 137 ] || rm -rf "$0"; } >>"$0/log" 2>&1 &
+"""
+
+
+class Postgres:
+    """A server that runs between `start` and `stop`, or as a context manager.
+
+    Args:
+        settings: of the server; what is committed outlives its processes, not the machine.
+    """
+
+    def __init__(self, **settings: str) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="fugu-postgres-"))
+        self._account: dict[str, Any] = {}
+        if os.geteuid() == 0:  # it refuses to run as root
+            import pwd
+
+            known = {one.pw_name: one for one in pwd.getpwall()}
+            one = next(known[name] for name in _ACCOUNTS if name in known)
+            os.chown(self._folder, one.pw_uid, one.pw_gid)
+            self._account = {"user": one.pw_uid, "group": one.pw_gid, "extra_groups": []}
+        self.port = free_port()
+        self._settings = {
+            "port": str(self.port),
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "fsync": "off",
+            "full_page_writes": "off",
+            "shared_buffers": "32MB",
+        } | settings
+        self._data = self._folder / "data"
+        self._input: Any = None
+        self._schemas = count(1)
+        self._run("initdb", "-D", str(self._data), "-U", "fugu", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+
+    @property
+    def server(self) -> Server:
+        """The database that is there, as its owner."""
+        return Server(f"postgresql://fugu@127.0.0.1:{self.port}/postgres")
+
+    def fresh(self) -> Server:
+        """The same with an empty schema."""
+        name = f"s{next(self._schemas)}"
+        with psycopg.connect(self.server.url, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {name}")
+        return Server(f"{self.server.url}?options=-csearch_path%3D{name}")
+
+    def start(self) -> Self:
+        """Start it, and wait until it accepts connections."""
+        options = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
+        words = [
+            "sh",
+            "-c",
+            _UNTIL_INPUT_ENDS,
+            str(self._folder),
+            _program("postgres"),
+            "-D",
+            str(self._data),
+            *options,
+        ]
+        shell = subprocess.Popen(words, stdin=subprocess.PIPE, cwd=self._folder, **self._account)
+        self._input = shell.stdin
+        shell.wait()
+        wait_until(self._accepts, "PostgreSQL")
+        return self
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        process = int((self._data / "postmaster.pid").read_text().split()[0])
+        os.kill(process, signal.SIGKILL)
+        wait_until(lambda: not Path(f"/proc/{process}").exists(), "its end")
+        self._input = None
+
+    def stop(self) -> None:
+        """End it, and remove what it has stored."""
+        if self._input is not None:
+            self._input.close()
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop it."""
+        self.stop()
+
+    def _accepts(self) -> bool:
+        with suppress(psycopg.OperationalError):
+            psycopg.connect(self.server.url).close()
+            return True
+        return False
+
+    def _run(self, program: str, *words: str) -> None:
+        done = subprocess.run(
+            [_program(program), *words], capture_output=True, text=True, cwd=self._folder, check=False, **self._account
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def _program(name: str) -> str:
+    """Where Debian has it, or others."""
+    found = max(_DEBIAN.glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4]), default=None) or shutil.which(name)
+    assert found is not None, "these tests need PostgreSQL: apt-get install postgresql"
+    return str(found)
