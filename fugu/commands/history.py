@@ -14,6 +14,7 @@ from fugu.commands.options import JsonOption, grouped
 from fugu.errors import CommandLineError
 from fugu.view.history import show_rows
 from fugu.view.terminal import answer, working
+from gateway.location import store_location
 
 __all__ = ["export", "smooth"]
 
@@ -21,7 +22,7 @@ _LATEST = 2 * 86_400
 """Seconds after now: nothing that is stored is later."""
 
 SourceArgument = Annotated[
-    Path, typer.Argument(metavar="SOURCE", help="A gateway's store, or a folder that fugu export wrote.")
+    str, typer.Argument(metavar="FILE|URL", help="A gateway's store, or a folder that fugu export wrote.")
 ]
 RayOption = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster that does the work; local: one on this machine.")
@@ -62,7 +63,7 @@ class StreamOptions:
 @export.command()
 @grouped
 def _export(
-    store: Annotated[Path, typer.Option(metavar="FILE", help="The gateway's store; its gateway may be running.")],
+    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The store; its gateway may be running.")],
     parquet: Annotated[Path, typer.Option(metavar="DIR", help="A new folder for the files.")],
     time: SpanOptions,
     ledger: Annotated[
@@ -80,11 +81,11 @@ def _export(
       fugu export --store home.db --parquet everything
       fugu export --store home.db --from 2026-10-01 --to 2026-11-01 --parquet october
     """
-    since_until = time.microseconds()
+    since_until, location = time.microseconds(), store_location(store)
     from gateway.history.export import Span, export_history
 
-    with working(f"exporting {store.name}", measured=True) as told:
-        rows = export_history(store, ledger, Span(*since_until), parquet, lag=lag, told=told)
+    with working(f"exporting {location.name}", measured=True) as told:
+        rows = export_history(location, ledger, Span(*since_until), parquet, lag=lag, told=told)
     answer(as_json, lambda: rows, lambda: show_rows(parquet, rows))
     return 0
 
@@ -111,8 +112,9 @@ def _smooth(
     since_until = time.microseconds()
     from gateway.history.smooth import Source, Span, open_tasks, smooth_history
 
-    chosen = Source(source, Span(*since_until), tuple(streams.device or ()), streams.stream)
-    with open_tasks(ray) as tasks, working(f"smoothing {source.name}", measured=True) as told:
+    location = store_location(source)
+    chosen = Source(location, Span(*since_until), tuple(streams.device or ()), streams.stream)
+    with open_tasks(ray) as tasks, working(f"smoothing {location.name}", measured=True) as told:
         rows = smooth_history(chosen, output, tasks=tasks, told=told)
     answer(as_json, lambda: rows, lambda: show_rows(output, rows))
     return 0

@@ -24,6 +24,7 @@ from gateway.history.rows import (
     window_rows,
 )
 from gateway.history.stored import MeasuredStream, StoredHistory, stored_history
+from gateway.location import Location
 from gateway.release.ledger import Ledger
 from gateway.service.release_setup import ledger_beside
 
@@ -35,13 +36,13 @@ Told = Callable[..., None]
 
 
 def export_history(
-    store: Path, ledger: Path | None, span: Span, folder: Path, *, lag: int = 8, told: Told = lambda *_: None
+    store: Location, ledger: Path | None, span: Span, folder: Path, *, lag: int = 8, told: Told = lambda *_: None
 ) -> dict[str, int]:
     """Write what a gateway has stored and released to a new folder of Parquet files.
 
     Args:
         store: of the gateway, which may be running: one state of it is read.
-        ledger: of its releases; if not given, the one beside the store, if there is one.
+        ledger: of its releases; if not given, the one beside the store, if it is a file and there is one.
         span: of wall-clock time; what lies inside is written.
         folder: must not exist, or be empty; it is there when it is complete.
         lag: ticks of later symbols or points that estimates see.
@@ -62,9 +63,11 @@ def export_history(
             told(_date(day), min(max(day - begin, 0) / max(span.until - begin, 1), 1.0))
             day = day + DAY_US if days.write(day) else history.next_time(day + DAY_US)
         days.finish()
-        if ledger is not None or ledger_beside(store).exists():
+        if ledger is None and isinstance(store, Path) and ledger_beside(store).exists():
+            ledger = ledger_beside(store)
+        if ledger is not None:
             told("releases", 1.0)
-            _put_releases(made, ledger or ledger_beside(store), span)
+            _put_releases(made, ledger, span)
         if not any(made.rows.values()):
             raise HistoryError(f"{store.name} holds nothing of that time")
         made.add("policies", policy_rows(history.policies()))

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -20,12 +19,13 @@ from contract.policy import Policy
 from contract.policy_header import Clock
 from contract.window_frames import WindowFrame
 from gateway.history.pieces import Piece, Span, SymbolStream
+from gateway.location import Location
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.point_model import PointEstimates
 from gateway.service.kinds.points import Points
 from gateway.service.policies import Catalogue
 from gateway.service.shifts import Span as ShiftSpan
-from gateway.service.store import Store, StoreError
+from gateway.service.store import Store
 
 __all__ = ["MeasuredStream", "StoredHistory", "WindowSequence", "stored_history"]
 
@@ -51,18 +51,16 @@ class MeasuredStream(NamedTuple):
 
 
 @contextmanager
-def stored_history(path: Path) -> Iterator[StoredHistory]:
+def stored_history(location: Location) -> Iterator[StoredHistory]:
     """One state of a store.
 
     Args:
-        path: of the store; its gateway may be running.
+        location: of the store; its gateway may be running.
 
     Raises:
         StoreError: there is no such store.
     """
-    if not path.is_file():
-        raise StoreError(f"there is no store {path.name}")
-    store = Store(path)
+    store = Store(location, create=False)
     try:
         with store.snapshot():
             yield StoredHistory(store)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from gateway.history.exported import ExportedHistory
 from gateway.history.pieces import History, HistoryError, Span, SymbolStream
 from gateway.history.stored import stored_history
+from gateway.location import Location
 
 __all__ = ["Group", "Source", "Tasks", "open_tasks"]
 
@@ -29,7 +30,7 @@ class Source(NamedTuple):
         devices, stream: only these; all if not given.
     """
 
-    path: Path
+    path: Location
     span: Span
     devices: tuple[str, ...] = ()
     stream: str | None = None
@@ -41,7 +42,7 @@ class Source(NamedTuple):
         Raises:
             FuguError: there is none.
         """
-        if self.path.is_dir():
+        if isinstance(self.path, Path) and self.path.is_dir():
             yield ExportedHistory(self.path)
         else:
             with stored_history(self.path) as history:

@@ -195,6 +195,19 @@ def test_a_transaction_is_all_or_nothing_and_one_inside_is_a_part_of_it(store: S
     assert (store.policy_documents(), store.reserved_counter()) == (["kept"], 0)
 
 
+def test_a_snapshot_sees_one_state_and_changes_nothing(store: Store, location: Location) -> None:
+    store.add_policy(1, 1, "before")
+    reader = Store(location)
+    with reader.snapshot():
+        assert reader.policy_documents() == ["before"]
+        store.add_policy(1, 2, "after")
+        assert reader.policy_documents() == ["before"]
+        with pytest.raises(DatabaseError):
+            reader.add_policy(1, 3, "by a reader")
+    assert sorted(reader.policy_documents()) == ["after", "before"]
+    reader.close()
+
+
 def test_one_gateway_has_a_store_and_gives_it_back(location: Location) -> None:
     first = Store(location, hold="")
     shard = Store(location, hold="shard 1")

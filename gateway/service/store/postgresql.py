@@ -146,13 +146,21 @@ class PostgresDatabase:
             yield
             if (said := self._run("COMMIT").statusmessage) != "COMMIT":
                 raise DatabaseError(f"the transaction has failed before its end: {said}")
-        except BaseException:
-            with suppress(psycopg.Error):
-                if not self._connection.closed and self._connection.info.transaction_status != TransactionStatus.IDLE:
-                    self._connection.execute("ROLLBACK")
-            raise
         finally:
-            self._in_transaction = False
+            self._roll_back()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Reads see one state of it; they hold nobody up, and change nothing."""
+        if self._in_transaction:
+            yield
+            return
+        self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._in_transaction = True
+        try:
+            yield
+        finally:
+            self._roll_back()
 
     def check(self) -> None:
         """What the server has called durable is its own concern."""
@@ -240,6 +248,13 @@ class PostgresDatabase:
         """A number for a lock; the server keeps those of its databases apart."""
         digest = hashlib.sha256(f"fugu\0{self._identity.schema}\0{name}".encode()).digest()
         return int.from_bytes(digest[:8], "big", signed=True)
+
+    def _roll_back(self) -> None:
+        """End a transaction, if its end has not been the server's, or the connection's."""
+        self._in_transaction = False
+        with suppress(psycopg.Error):
+            if not self._connection.closed and self._connection.info.transaction_status != TransactionStatus.IDLE:
+                self._connection.execute("ROLLBACK")
 
     def _run(self, query: str) -> psycopg.Cursor[Any]:
         try:
