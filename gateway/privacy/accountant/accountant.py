@@ -36,7 +36,8 @@ Chains = tuple[MarkovChain, ...] | ChainClass
 _LONGEST_INFORMED = 128
 _LEAST_SHARE = 1e-9
 _FINE = 4e-15  # of the search for an allowance, which then goes back by OUTWARD
-_ROUGH = 1e-3  # for chains of many states, where one loss takes a second
+_ROUGH = 1e-3  # for chains of many states, where one loss takes long
+_FAR = 1.5  # the most that a search goes down at once, as a logarithm
 _FAR_RATIO = 40.0
 _NO_BOUND = 1e6
 
@@ -211,29 +212,50 @@ class ChainAccountant:
         guess = self._closed_form(epsilon, adversary, length) * (1.0 - OUTWARD)
         if guess > 0.0 and excess(guess) <= 0.0:
             return guess
-        large = self.states > EXACT_STATES
-        low, high = self._bracket(excess, epsilon, self._quick(epsilon, adversary) if large else 0.0)
+        if self.states > EXACT_STATES:
+            return self._rough(excess, epsilon, self._quick(epsilon, adversary))
+        low, high = self._bracket(excess, epsilon)
         if low == high:
             return low
-        rate = float(brentq(excess, low, high, xtol=1e-300, rtol=_ROUGH if large else _FINE))
-        back = _ROUGH if large else OUTWARD
+        rate, back = float(brentq(excess, low, high, xtol=1e-300, rtol=_FINE)), OUTWARD
         while excess(rate * (1.0 - back)) > 0.0:
             back *= 2.0
         return rate * (1.0 - back)
 
-    def _bracket(self, excess: Callable[[float], float], epsilon: float, guess: float) -> tuple[float, float]:
+    def _bracket(self, excess: Callable[[float], float], epsilon: float) -> tuple[float, float]:
         """Rates on either side of the allowance; twice the same if all rates up to it will do."""
-        most = min(epsilon, _FAR_RATIO)
-        low = high = min(guess, most) or most
-        while excess(high) <= 0.0:
-            if high == most:
-                return most, most
-            low, high = high, min(high * 1.5, most)
+        low = high = min(epsilon, _FAR_RATIO)
+        if excess(high) <= 0.0:
+            return high, high
         while excess(low) > 0.0:
             high, low = low, low / 2.0
-            if low < _LEAST_SHARE * epsilon:
-                raise ChainClassError(f"no noise is enough for epsilon {epsilon:g}: the chain does not forget its past")
+            _not_none(low, epsilon)
         return low, high
+
+    def _rough(self, excess: Callable[[float], float], epsilon: float, guess: float) -> float:
+        """A rate with a loss little below epsilon, by few losses: they grow nearly like a power of the rate."""
+        most = min(epsilon, _FAR_RATIO)
+        low, high, rate = 0.0, math.inf, min(guess, most) or most
+        before: tuple[float, float] | None = None
+        power = 1.0
+        while True:
+            above = excess(rate)
+            if above <= 0.0:
+                low = rate
+                if rate == most or above >= -2.0 * _ROUGH * epsilon:
+                    return rate
+            else:
+                high = rate
+            if high * (1.0 - _ROUGH) <= low:
+                return low
+            missing = math.log1p(above / epsilon) + _ROUGH  # of the middle of what will do
+            if before is not None and rate != before[0]:
+                power = max(0.5, (missing - before[1]) / math.log(rate / before[0]))
+            before = rate, missing
+            rate = min(rate * math.exp(max(-missing / power, -_FAR)), most)
+            if not low < rate < high:
+                rate = math.sqrt(low * high) if low > 0.0 else high / 2.0
+            _not_none(rate, epsilon)
 
     def _quick(self, epsilon: float, adversary: Adversary) -> float:
         """A rate not far below the allowance, from bounds that are had at once; 0 if there is none."""
@@ -243,12 +265,10 @@ class ChainAccountant:
         def excess(rate: float) -> float:
             return min(self._class.quick(self._pairs(rate)), _NO_BOUND) - epsilon
 
-        low = epsilon
-        while excess(low) > 0.0:
-            low /= 2.0
-            if low < _LEAST_SHARE * epsilon:
-                return 0.0
-        return float(brentq(excess, low, 2.0 * low, xtol=1e-300, rtol=_ROUGH)) * (1.0 - 2.0 * _ROUGH)
+        try:
+            return self._rough(excess, epsilon, 0.0)
+        except ChainClassError:
+            return 0.0
 
     def _pairs(self, rate: ArrayLike) -> Floats:
         values = np.asarray(rate, dtype=np.float64)
@@ -262,6 +282,12 @@ class ChainAccountant:
         if adversary != "ignorant" or length is not None or not self._class.sticky:
             return 0.0
         return min(sticky_allowance(*way, epsilon) for q, r in self._class.sticky for way in ((q, r), (r, q)))
+
+
+def _not_none(rate: float, epsilon: float) -> None:
+    """Refuse to look for an allowance any further down."""
+    if rate < _LEAST_SHARE * epsilon:
+        raise ChainClassError(f"no noise is enough for epsilon {epsilon:g}: the chain does not forget its past")
 
 
 _LARGEST_BOUND = 1200.0  # numbers beyond are where the accountant stops counting, not bounds

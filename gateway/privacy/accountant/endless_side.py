@@ -13,7 +13,7 @@ Source: docs/privacy.md, "The chain accountant".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +23,7 @@ from contract.rounding import LOGARITHM, UNIT
 from gateway.chain.arrays import Floats
 from gateway.chain.kernel import kernel
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES, Order, ratio_order, step
+from gateway.privacy.accountant.transport import no_moves
 from gateway.privacy.chain_class import TINY, follow
 
 __all__ = ["EndlessSide", "log_ratios"]
@@ -41,6 +42,7 @@ _CHECK_EVERY = 64
 _MOST_DISTANCE = 20_000
 _MOST_DISTANCE_LARGE = 2_000
 _SWEEPS = 2
+_SWEEPS_LARGE = 3
 _LARGEST = 600.0
 # What bounds the work of one loss to seconds: table entries, and steps times the fourth power of the states.
 _TABLE_WORK = 10**10
@@ -53,15 +55,16 @@ def log_ratios(laws: Floats) -> Floats:
     """(a, a): max over y of log(laws[x,y] / laws[x',y]), rounded up; infinite where only the denominator is 0."""
     rows, columns = laws.shape
     result = np.zeros((rows, rows))
+    inverse, largest = 1.0 / np.ascontiguousarray(laws.T), np.empty(rows)
     for x in range(rows):
+        largest[:] = 1.0
+        for y in range(columns):
+            for other in range(rows):  # 0 times infinity is no number, and not above
+                ratio = laws[x, y] * inverse[y, other]
+                largest[other] = ratio if ratio > largest[other] else largest[other]
         for other in range(rows):
-            if x == other:
-                continue
-            largest = 1.0
-            for y in range(columns):
-                if laws[x, y] > largest * laws[other, y]:
-                    largest = laws[x, y] / laws[other, y] if laws[other, y] > 0.0 else np.inf
-            result[x, other] = np.log(largest) + LOGARITHM
+            if x != other:
+                result[x, other] = np.log(largest[other]) + LOGARITHM
     return result
 
 
@@ -74,38 +77,57 @@ class EndlessSide:
         error: of the logarithms of its entries.
 
     Attributes:
-        quilts: (n, k, k): quilts[m - 1] bounds what the state m ticks away tells, whatever is said of it.
-        blocks: (m, P^m, its order) for some m: the recursion may also take m ticks at once.
+        quilts: (n, k, k): quilts[m - 1] bounds what the state m ticks away tells, whatever is said of it; as many as
+            were of use so far.
+        largest: (n,) the largest entry of each.
+        blocks: (m, P^m, its order) for some of these m: the recursion may also take m ticks at once.
     """
 
     transition: Floats
     error: float = 0.0
     quilts: Floats = field(init=False)
+    largest: Floats = field(init=False)
     blocks: list[tuple[int, Floats, Order]] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Tabulate powers of the kernel until it has forgotten."""
+        """Tabulate the kernel itself; its powers when they are asked for."""
         self.transition = np.ascontiguousarray(self.transition)
-        small = len(self.transition) <= EXACT_STATES
-        most, forgotten = (_MOST_DISTANCE, _FORGOTTEN) if small else (_MOST_DISTANCE_LARGE, _FORGOTTEN_LARGE)
-        most = min(most, _TABLE_WORK // self.states**3)
-        tables, power = [], np.eye(len(self.transition))
-        reach, possible = power > 0.0, self.transition > 0.0
         self.blocks = [(1, self.transition, ratio_order(self.transition))]
-        for distance in range(1, most + 1):
+        self.quilts, self.largest = np.empty((0, self.states, self.states)), np.empty(0)
+        self._further = self._tables()
+
+    def _tables(self) -> Iterator[Floats]:
+        """(k, k) for each power, until the kernel has forgotten."""
+        small = self.states <= EXACT_STATES
+        most, forgotten = (_MOST_DISTANCE, _FORGOTTEN) if small else (_MOST_DISTANCE_LARGE, _FORGOTTEN_LARGE)
+        power = np.eye(self.states)
+        reach, possible, everywhere = power > 0.0, self.transition > 0.0, False
+        for distance in range(1, min(most, _TABLE_WORK // self.states**3) + 1):
             power = np.ascontiguousarray(power @ self.transition)
             # A product of laws is a law: without this, rounding errors of many ticks would add up.
             power /= power.sum(axis=1, keepdims=True)
-            reach = reach if reach.all() else follow(reach, possible)
-            if np.any(reach & (power < TINY)):  # no ratios can be read off this power, nor off a later one
-                tables.append(_unbounded(len(power)))
-                break
-            tables.append(log_ratios(power) + (4.0 * len(power) * UNIT + self.error) * distance)
+            everywhere = everywhere or bool(reach.all())
+            reach = reach if everywhere else follow(reach, possible)
+            if power.min() < TINY and np.any(reach & (power < TINY)):  # no ratios can be read off this or a later one
+                yield _unbounded(self.states)
+                return
+            table = log_ratios(power) + (4.0 * self.states * UNIT + self.error) * distance
             if not small and distance >= 2 * self.blocks[-1][0]:
-                self.blocks.append((distance, power, ratio_order(power)))
-            if tables[-1].max() < forgotten or (distance > 2 * len(power) ** 2 and not np.isfinite(tables[-1]).any()):
-                break
-        self.quilts = np.array(tables)
+                self.blocks.append((distance, power.copy(), ratio_order(power)))
+            yield table
+            if table.max() < forgotten or (distance > 2 * self.states**2 and not np.isfinite(table).any()):
+                return
+
+    def _tabulate(self, rate: float) -> None:
+        """Follow the kernel as far as is of use: a tick further off, all that is nearer costs more than is known."""
+        tables, largest = list(self.quilts), list(self.largest)
+        least = float((np.arange(len(largest)) * rate + self.largest).min(initial=np.inf))
+        while len(tables) * rate <= least and (table := next(self._further, None)) is not None:
+            least = min(least, len(tables) * rate + float(table.max()))
+            tables.append(table)
+            largest.append(float(table.max()))
+        if len(tables) > len(self.quilts):
+            self.quilts, self.largest = np.array(tables), np.array(largest)
 
     @property
     def states(self) -> int:
@@ -114,8 +136,8 @@ class EndlessSide:
 
     def quilt_bound(self, rate: Floats) -> Floats:
         """Everything nearer than some tick is paid for in full, and that tick's state given away."""
-        paid = np.arange(len(self.quilts)) * rate.max()
-        return np.asarray((paid[:, None, None] + self.quilts).min(axis=0))
+        self._tabulate(float(rate.max()))
+        return _least(np.arange(len(self.quilts)) * rate.max(), self.quilts, self.largest)
 
     def ignorant(self, rate: Floats) -> Floats:
         """The side's loss to an adversary who knows no state: the least of all bounds.
@@ -178,12 +200,14 @@ class EndlessSide:
     def _descend(self, rate: Floats, bound: Floats) -> Floats:
         """Steps down from a bound, of one tick and of blocks of ticks: anything between is paid for in full."""
         largest, others = float(rate.max()), 1.0 - np.eye(self.states)
-        for _ in range(_SWEEPS):
+        moves = {ticks: no_moves(self.states, self.states) for ticks, _, _ in self.blocks}
+        for _ in range(_SWEEPS if self.states <= EXACT_STATES else _SWEEPS_LARGE):
             before = bound
             for ticks, matrix, order in reversed(self.blocks):
                 if (ticks - 1) * largest < bound.max() < _LARGEST:
                     near = ((ticks - 1) * largest + ticks * self.error) * others
-                    bound = np.minimum(bound, near + step(matrix, order, rate + bound))
+                    found = step(matrix, order, rate + bound, bound - near, moves[ticks])
+                    bound = np.minimum(bound, near + found)
             if np.all(bound >= before - _SETTLED):
                 break
         return bound
@@ -196,11 +220,12 @@ class EndlessSide:
 
         Source: docs/privacy.md, "The chain accountant".
         """
+        self._tabulate(rate)
         best = math.inf
         for ticks, matrix, order in self.blocks:
             paid = (ticks - 1) * rate
             if paid < best:
-                best = min(best, paid + _hockey_root(matrix, order, rate, paid, float(self.quilts[ticks - 1].max())))
+                best = min(best, paid + _hockey_root(matrix, order, rate, paid, float(self.largest[ticks - 1])))
         return best
 
     def informed(self, rate: Floats, ignorant: Floats) -> Floats:
@@ -223,11 +248,12 @@ class EndlessSide:
 
     def _informed_quilts(self, rate: Floats) -> Floats:
         """As `quilt_bound`; a known state beyond tells at most as much again, the other way round, at m + 1 ticks."""
+        self._tabulate(0.0)
         if len(self.quilts) < 2:
             return _unbounded(self.states)
         paid = np.arange(len(self.quilts) - 1) * rate.max()
         both = self.quilts[:-1] + self.quilts[1:].transpose(0, 2, 1)
-        return np.asarray((paid[:, None, None] + both).min(axis=0))
+        return _least(paid, both, both.max(axis=(1, 2)))
 
     def _bridges(self, rate: Floats, ignorant: Floats) -> Floats:
         worst = ignorant.copy()
@@ -314,6 +340,12 @@ def _hockey_root(matrix: Floats, order: Order, rate: float, paid: float, high: f
     while excess(root) > 0.0:
         root, above = root * (1.0 + above), 2.0 * above
     return root
+
+
+def _least(paid: Floats, tables: Floats, largest: Floats) -> Floats:
+    """(k, k) the least over n of paid (n,) and tables (n, k, k) together; largest: (n,) entries of the tables."""
+    useful = paid <= (paid + largest).min()  # beyond, nothing is below what some n has for all pairs
+    return np.asarray((paid[useful, None, None] + tables[useful]).min(axis=0))
 
 
 def _unbounded(states: int) -> Floats:

@@ -7,8 +7,8 @@ tick on depends on y, each function here bounds, for all pairs of rows x, x',
 
 This is a linear programme: maximise K[x,:].h subject to K[x',:].h = 1. `exact_step` solves it. `box_step` relaxes the
 cone to a box around each reference state, where the maximum has a threshold structure; the least of the references is
-exact for two states. For many states `transport_step` looks for good solutions of the dual, each of which is a bound.
-All results are rounded outward.
+exact for two states. For many states `transport.transport_step` looks for good solutions of the dual, each of which is
+a bound. All results are rounded outward.
 
 Source: docs/privacy.md, "The chain accountant".
 """
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from contract.rounding import UNIT
 from contract.simplex import Tree, largest_ratio, widening
-from gateway.chain.arrays import Floats, Ints
+from gateway.chain.arrays import Floats
 from gateway.chain.kernel import kernel
+from gateway.privacy.accountant.transport import Moves, no_moves, transport_step
 
 __all__ = [
     "EXACT_STATES",
@@ -32,12 +33,10 @@ __all__ = [
     "odds_ratio_step",
     "ratio_order",
     "step",
-    "transport_step",
 ]
 
 EXACT_STATES = 12
 """The most columns for which `step` solves the linear programme."""
-_HALVINGS = 24
 _LARGEST = 600.0  # e^600 and e^-600 are far from the ends of a float
 _LARGEST_LOG = 660.0
 
@@ -47,13 +46,17 @@ exact_ratio = kernel(largest_ratio)
 widened = kernel(widening)
 
 
-def step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
+def step(
+    kernel_matrix: Floats, order: Order, bounds: Floats, known: Floats | None = None, moves: Moves | None = None
+) -> Floats:
     """The best bound at hand for all pairs of rows.
 
     Args:
         kernel_matrix: (a, b) laws over next states.
         order: `ratio_order(kernel_matrix)`.
         bounds: (b, b) bounds M >= 0 on log h_y / h_y', 0 on the diagonal.
+        known: (a, a) bounds that the caller has: of many states only what is below is looked for.
+        moves: of a step like this one, for many states; replaced by this one's.
 
     Returns:
         (a, a) bounds, 0 on the diagonal, none above the largest of M: a mean of h is between its ends.
@@ -63,12 +66,15 @@ def step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
     least = float(kernel_matrix[kernel_matrix > 0.0].min())
     if most > _LARGEST or np.log(least) - most < -_LARGEST_LOG:  # the products of the kernels would not fit a float
         return _everywhere(len(kernel_matrix), most)
-    bound = box_step(kernel_matrix, order, bounds)
+    bound = _everywhere(len(kernel_matrix), most)
+    if moves is None or not moves.any():  # boxes gain nothing on proofs by transport
+        bound = np.minimum(bound, box_step(kernel_matrix, order, bounds))
     if EXACT_STATES >= kernel_matrix.shape[1] > 2:
         bound = exact_step(kernel_matrix, bounds, bound)
     elif kernel_matrix.shape[1] > 2:
-        bound = transport_step(kernel_matrix, bounds, bound)
-    return np.asarray(np.minimum(bound, _everywhere(len(bound), most)))
+        unmoved = no_moves(0, kernel_matrix.shape[1]) if moves is None else moves
+        bound = transport_step(kernel_matrix, bounds, bound, bound if known is None else known, unmoved)
+    return np.asarray(bound)
 
 
 def odds_ratio_step(odds: float, bound: float) -> float:
@@ -129,108 +135,35 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
     others: a column raises the ratio exactly if its own is above.
     """
     rows, columns = kernel_matrix.shape
-    high = np.exp(bounds)
     margin = (4.0 * columns + 4.0 * bounds.max() + 32.0) * UNIT
     result = np.zeros((rows, rows))
-    top0 = np.empty((rows, columns))
+    high = np.exp(bounds)
+    low = 1.0 / high
+    gaps = high - low.T  # entry y, r: between the ends of h_y, where r is the reference
+    lowest = np.zeros((rows, columns))
     for x in range(rows):
         for reference in range(columns):
-            total = 0.0
             for y in range(columns):
-                total += kernel_matrix[x, y] / high[reference, y]
-            top0[x, reference] = total
+                lowest[x, reference] += kernel_matrix[x, y] * low[reference, y]
+    top, bottom = np.empty(columns), np.empty(columns)
     for x in range(rows):
         for other in range(rows):
             if x == other:
                 continue
+            top[:], bottom[:] = lowest[x], lowest[other]
+            for index in range(columns):
+                y = order[x, other, index]
+                above, below = kernel_matrix[x, y], kernel_matrix[other, y]
+                if above <= below:  # no ratio that is looked for is below 1
+                    break
+                for reference in range(columns):  # all at once: for a reference that is done, nothing is gained
+                    gain = gaps[y, reference] if above * bottom[reference] > top[reference] * below else 0.0
+                    top[reference] += above * gain
+                    bottom[reference] += below * gain
             least = np.inf
             for reference in range(columns):
-                top, bottom = top0[x, reference], top0[other, reference]
-                for index in range(columns):
-                    y = order[x, other, index]
-                    if kernel_matrix[x, y] * bottom <= top * kernel_matrix[other, y]:
-                        break
-                    gap = high[y, reference] - 1.0 / high[reference, y]
-                    top += kernel_matrix[x, y] * gap
-                    bottom += kernel_matrix[other, y] * gap
-                least = min(least, top / bottom)
+                least = min(least, top[reference] / bottom[reference])
             result[x, other] = max(0.0, np.log(least)) + margin
-    return result
-
-
-@kernel
-def _transportable(
-    above: Floats, below: Floats, ratio: float, costs: Floats, sources: Ints, targets: Ints, count: int, left: Floats
-) -> bool:
-    """Whether cheapest-first transport proves above.h <= ratio * below.h for all h of the cone.
-
-    Sources y have above_y - ratio below_y > 0 to give away, targets z have room for the negative of that, and a unit
-    from y fills exp(M[y,z]) of z, because h_y <= exp(M[y,z]) h_z.
-    """
-    waiting = 0
-    for y in range(above.size):
-        left[y] = above[y] - ratio * below[y]
-        waiting += left[y] > 0.0
-    for index in range(count):
-        if waiting == 0:
-            return True
-        y, z = sources[index], targets[index]
-        if left[y] <= 0.0 or left[z] >= 0.0:
-            continue
-        cost = costs[index]
-        if left[y] * cost <= -left[z]:
-            left[z] = min(0.0, left[z] + left[y] * cost)
-            left[y] = 0.0
-            waiting -= 1
-        else:
-            left[y] += left[z] / cost
-            left[z] = 0.0
-            waiting -= left[y] <= 0.0
-    return waiting == 0
-
-
-@kernel
-def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
-    """Bounds by transport, where that is better than given ones.
-
-    For a ratio rho, let c = K[x,:] - rho K[x',:]. If amounts f[y,z] >= 0 move all of every positive c_y to negative
-    c_z, with the sum over y of f[y,z] exp(M[y,z]) at most -c_z, then c.h <= 0 for all h of the cone, so the maximum is
-    at most log(rho). Moving along the cheapest pairs first is not always optimal, but every move that works is a proof.
-
-    Args:
-        kernel_matrix: (a, b) laws over next states.
-        bounds: (b, b) closed bounds M.
-        start: (a, a) valid bounds, returned where nothing better is found.
-    """
-    rows, columns = kernel_matrix.shape
-    margin = (16.0 * columns + 8.0 * bounds.max() + 32.0) * UNIT
-    cheapest = np.argsort(bounds.ravel())
-    all_costs = np.exp(bounds.ravel()[cheapest])
-    sources, targets = np.empty(cheapest.size, dtype=np.int64), np.empty(cheapest.size, dtype=np.int64)
-    costs, left = np.empty(cheapest.size), np.empty(columns)
-    result = start.copy()
-    for x in range(rows):
-        for other in range(rows):
-            top = start[x, other]
-            if x == other or not np.isfinite(top):
-                continue
-            above, below = kernel_matrix[x], kernel_matrix[other]
-            count, largest = 0, np.exp(top)
-            for index in range(cheapest.size):  # what may be a source or a target at any ratio from 1 to the largest
-                y, z = cheapest[index] // columns, cheapest[index] % columns
-                if above[y] > below[y] and above[z] < largest * below[z]:
-                    sources[count], targets[count], costs[count] = y, z, all_costs[index]
-                    count += 1
-            if not _transportable(above, below, largest, costs, sources, targets, count, left):
-                continue
-            bottom = 0.0
-            for _ in range(_HALVINGS):
-                middle = (bottom + top) / 2.0
-                if _transportable(above, below, np.exp(middle), costs, sources, targets, count, left):
-                    top = middle
-                else:
-                    bottom = middle
-            result[x, other] = min(start[x, other], top + margin)
     return result
 
 

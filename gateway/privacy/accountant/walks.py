@@ -23,9 +23,9 @@ from gateway.privacy.accountant.inner_maximum import (
     exact_step,
     odds_ratio_step,
     ratio_order,
-    transport_step,
 )
 from gateway.privacy.accountant.past import reversed_stationary
+from gateway.privacy.accountant.transport import transport_step
 from gateway.privacy.chain_class import MarkovChain
 
 __all__ = ["any_start_bound", "endless_bound", "local_step"]
@@ -50,7 +50,7 @@ def local_step(transition: Floats, bounds: Floats) -> Floats:
     """
     states = len(transition)
     result = np.zeros((states, states))
-    columns = np.empty(states, dtype=np.int64)
+    columns, afresh = np.empty(states, dtype=np.int64), np.empty((0, 0, 1), dtype=np.int32)
     for x in range(states):
         for other in range(x):
             count = 0
@@ -65,7 +65,7 @@ def local_step(transition: Floats, bounds: Floats) -> Floats:
                     near[a, b] = bounds[columns[a], columns[b]]
             found = box_step(laws, ratio_order(laws), near)
             if count > 2:
-                found = transport_step(laws, near, found)
+                found = transport_step(laws, near, found, found, afresh)
                 if near.max() <= _EXACT:
                     found = exact_step(laws, near, found)
             result[x, other], result[other, x] = found[0, 1], found[1, 0]
