@@ -1,4 +1,4 @@
-"""`fugu gateway run`, `status`, `watch`, `history` and `forget`."""
+"""`fugu gateway run`, `status`, `watch`, `history`, `migrate` and `forget`."""
 
 from __future__ import annotations
 
@@ -218,6 +218,32 @@ def history(
 
     for row in estimates_between(store_location(store), device, stream, first, last, lag):
         print(history_json(row) if as_json else history_line(row))
+
+
+@app.command("migrate")
+def migrate(
+    source: Annotated[
+        str, typer.Option("--from", metavar="FILE|URL", help="The store; its gateway must not be running.")
+    ],
+    target: Annotated[str, typer.Option("--to", metavar="FILE|URL", help="A new store.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a store from a file to a server, or back.
+
+    All of it, or nothing; the old one stays as it is, and must not be used any more.
+
+    \b
+    examples:
+      fugu gateway migrate --from home.db --to postgresql://fugu@db.example/home?sslmode=verify-full
+      fugu gateway migrate --from postgresql://fugu@db.example/home?sslmode=verify-full --to home.db
+    """
+    from fugu.view.terminal import say
+    from gateway.service.store.migration import migrate_store
+
+    old, new = store_location(source), store_location(target)
+    with working(f"copying {old.name}", measured=True) as told:
+        rows = migrate_store(old, new, told)
+    answer(as_json, lambda: rows, lambda: say(f"{new.name} has all {sum(rows.values())} rows; put {old.name} away."))
 
 
 @app.command("forget")

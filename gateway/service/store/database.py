@@ -54,6 +54,12 @@ class Database(Protocol):
     def executemany(self, query: str, rows: Iterable[Sequence[object]], /) -> None:
         """Run a statement that finds nothing once for each row of values."""
 
+    def every(self, table: str, /) -> Iterator[Any]:
+        """The rows of a table as they are read, within a snapshot."""
+
+    def copy(self, table: str, rows: Iterable[Sequence[object]], /) -> None:
+        """Put many rows into a table: values for all of its columns."""
+
     def transaction(self) -> AbstractContextManager[None]:
         """All of it becomes durable, or nothing does; inside another one, it is part of that."""
 
@@ -108,6 +114,15 @@ class SQLiteDatabase:
     def executemany(self, query: str, rows: Iterable[Sequence[Any]], /) -> None:
         """Run a statement that finds nothing once for each row of values."""
         self._db.executemany(query, rows)
+
+    def every(self, table: str, /) -> Iterator[Any]:
+        """The rows of a table as they are read, within a snapshot."""
+        return self._db.execute(f"SELECT * FROM {table}")
+
+    def copy(self, table: str, rows: Iterable[Sequence[Any]], /) -> None:
+        """Put many rows into a table: values for all of its columns."""
+        columns = len(self._db.execute(f"SELECT * FROM {table} LIMIT 0").description)
+        self._db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * columns)})", rows)
 
     def transaction(self) -> AbstractContextManager[None]:
         """All of it becomes durable, or nothing does; inside another one, it is part of that."""

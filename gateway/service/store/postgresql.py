@@ -41,6 +41,7 @@ _SESSION = (
     "SET synchronous_commit = on; SET client_min_messages = warning; SET tcp_keepalives_idle = 10; "
     "SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 20000"
 )
+_PAGE = 64
 _HOLD_SECONDS = 0.1
 """For how long the server may hold what a gateway had that was killed."""
 _TAKE_AGAIN_SECONDS = 5.0
@@ -127,6 +128,28 @@ class PostgresDatabase:
         try:
             with connection.cursor() as cursor:
                 cursor.executemany(_translated(query), rows)
+        except psycopg.Error as error:
+            raise self._failed(error) from None
+
+    def every(self, table: str, /) -> Iterator[Any]:
+        """The rows of a table as they are read, within a snapshot."""
+        self.execute(f"DECLARE every NO SCROLL CURSOR FOR SELECT * FROM {table}")
+        while rows := self.execute(f"FETCH {_PAGE} FROM every").fetchall():
+            yield from rows
+        self.execute("CLOSE every")
+
+    def copy(self, table: str, rows: Iterable[Sequence[object]], /) -> None:
+        """Put many rows into a table: values for all of its columns; those that are numbered are numbered on."""
+        connection = self._usable()
+        try:
+            with connection.cursor() as cursor:
+                with cursor.copy(f"COPY {table} FROM STDIN (FORMAT BINARY)") as copy:
+                    for row in rows:
+                        copy.write_row(row)
+                query = "SELECT attname FROM pg_attribute WHERE attrelid=%s::regclass AND attidentity<>''"
+                for (column,) in cursor.execute(query, (table,)).fetchall():
+                    sequence = f"pg_get_serial_sequence('{table}', '{column}')"
+                    cursor.execute(f"SELECT setval({sequence}, coalesce(max({column}), 0) + 1, false) FROM {table}")
         except psycopg.Error as error:
             raise self._failed(error) from None
 

@@ -27,9 +27,9 @@ from gateway.service.store.symbols import SymbolStore
 from gateway.service.store.windows import WindowStore
 from host.database import STORE, DatabaseError
 
-__all__ = ["Outgoing", "Store", "StoreError", "estimates_waiting", "hold_store", "store_bytes"]
+__all__ = ["SCHEMA", "Outgoing", "Store", "StoreError", "estimates_waiting", "hold_store", "open_engine", "store_bytes"]
 
-_SCHEMA = """
+_TABLES = """
 CREATE TABLE streams (
     id INTEGER PRIMARY KEY AUTOINCREMENT, device TEXT NOT NULL, stream TEXT NOT NULL, kept INTEGER NOT NULL DEFAULT 0,
     UNIQUE (device, stream));
@@ -49,8 +49,9 @@ CREATE TABLE outbox (
 """
 # A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts windows, not
 # ticks.
-_PARTS = SymbolStore.schema + PointStore.schema + WindowStore.schema + ReleaseStore.schema + ConflictStore.schema
-_PARTS += DiscoveryStore.schema
+SCHEMA = _TABLES + "".join(
+    part.schema for part in (SymbolStore, PointStore, WindowStore, ReleaseStore, ConflictStore, DiscoveryStore)
+)
 
 
 class Outgoing(NamedTuple):
@@ -83,7 +84,7 @@ class Store:
 
     def __init__(self, location: Location, *, create: bool = True, hold: str | None = None) -> None:
         self._name = location.name
-        self._db = _opened(location, _SCHEMA + _PARTS, create=create, hold=hold)
+        self._db = open_engine(location, SCHEMA, create=create, hold=hold)
         self.symbols = SymbolStore(self._db)
         self.points = PointStore(self._db)
         self.windows = WindowStore(self._db)
@@ -238,13 +239,22 @@ def store_bytes(location: Location) -> int:
     if isinstance(location, Path):
         return file_bytes(location)
     try:
-        with closing(_opened(location)) as db:
+        with closing(open_engine(location)) as db:
             return db.size()
     except (StoreError, DatabaseError):
         return 0
 
 
-def _opened(location: Location, schema: str = "", *, create: bool = False, hold: str | None = None) -> Database:
+def open_engine(location: Location, schema: str = "", *, create: bool = False, hold: str | None = None) -> Database:
+    """The database that a store is in.
+
+    Args:
+        schema: statements that make it, if it may be made.
+        hold: as for `Store`.
+
+    Raises:
+        StoreError: it cannot be opened.
+    """
     if isinstance(location, Path):
         return SQLiteDatabase(location, schema, create=create, hold=hold)
     try:
@@ -258,4 +268,4 @@ def _looked_into(location: Location) -> Database | sqlite3.Connection:
     """A store that is only read; of a file nothing is changed, nor is it made."""
     if isinstance(location, Path):
         return sqlite3.connect(f"{location.resolve().as_uri()}?mode=ro", uri=True, timeout=1.0)
-    return _opened(location)
+    return open_engine(location)

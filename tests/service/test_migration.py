@@ -1,0 +1,135 @@
+"""A store moves to another engine whole or not at all, and goes on there as if nothing had happened."""
+
+from __future__ import annotations
+
+import sqlite3
+from array import array
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract.measure_frames import MeasureFrame, Released
+from contract.measure_table import TimedTable
+from contract.noise_table import NoiseTable
+from contract.window_frames import WindowFrame
+from gateway.service.coverage import Coverage
+from gateway.service.shifts import Span
+from gateway.service.store import Location, Server, Store, StoreError
+from gateway.service.store.database import SQLiteDatabase
+from gateway.service.store.migration import migrate_store
+from gateway.service.store.releases import Released as Told
+from host.database import DatabaseError
+from tests.support.command import runner
+
+pytestmark = pytest.mark.processes
+
+NOISE = NoiseTable((array("I", [1 << 30, 3 << 30]), array("I", [1, 2])), ((0, -1), (70_000, 2), (3, 3)))
+MOST = 200
+
+
+def fill(location: Location) -> None:
+    """Something in every table that has no symbols."""
+    with closing(Store(location)) as store, store.transaction():
+        for device in ("watch", "ring\n\t\\N"):
+            number = store.number(device, "place")
+            store.add_policy(number, 1, '{"text": "\u00e4\u2028 %s ?"}')
+            merge = Coverage().add(-1, 2**52)
+            assert merge is not None
+            store.merge_coverage(number, merge)
+            store.put_shifts(number, [Span(1, 0, 9)], 0)
+            for first in range(0, 2 * MOST, 2):
+                frame = MeasureFrame(1, first - 1, first, 2, (Released(0, (5, -first)), Released(3, (7, 1))))
+                store.points.add(number, frame, np.array([0.25, first]))
+                store.queue_estimates(number, first)
+            store.points.put_table(number, b"\0\xff\n", TimedTable(2, 1, 1, 600, 1200, NOISE))
+            store.windows.add(number, WindowFrame(3, "day", -1, 4, 40, 10, 9, (-7, 12)))
+            store.conflicts.note(device, "hr", 7, 100)
+            store.conflicts.stop(device, 3)
+            store.discovered.keep(device, {"hr": "sensor"})
+            store.releases.note([Told(device, "hr", 9)])
+        store.reserve_counter(2**52)
+        store.releases.begin("ledger", 3)
+
+
+def content(file: Path) -> dict[str, list[Any]]:
+    with closing(sqlite3.connect(file)) as database:
+        names = database.execute("SELECT name FROM sqlite_master WHERE type='table' AND name NOT LIKE 'sqlite_%'")
+        return {
+            name: sorted(database.execute(f"SELECT * FROM {name}").fetchall(), key=repr) for (name,) in names.fetchall()
+        }
+
+
+def test_all_that_was_stored_comes_back_from_the_server(tmp_path: Path, server: Server) -> None:
+    old, new = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
+    fill(old)
+    shares: list[float] = []
+    rows = migrate_store(old, server, lambda _table, share: shares.append(share))
+    assert shares == sorted(shares)
+    assert shares[-1] <= 1.0
+    assert migrate_store(server, new) == rows
+    assert content(new) == content(old)
+    assert {name: len(found) for name, found in content(old).items()} == rows
+    assert sum(rows.values()) > 2 * 2 * MOST
+
+
+def test_what_comes_next_is_numbered_on(tmp_path: Path, server: Server) -> None:
+    fill(tmp_path / "s.sqlite")
+    migrate_store(tmp_path / "s.sqlite", server)
+    with closing(Store(server)) as store:
+        numbers = {store.stream_id(device, "place") for device in ("watch", "ring\n\t\\N")}
+        newest = store.outbox(0, 10_000)[-1].serial
+        assert store.number("new", "place") not in numbers
+        store.queue_estimates(1, 10**6)
+        assert [one.frame for one in store.outbox(newest, 10)] == [10**6]
+
+
+def test_nothing_is_copied_where_something_is(location: Location, tmp_path: Path) -> None:
+    fill(tmp_path / "from.sqlite")
+    with closing(Store(location)) as store:
+        store.reserve_counter(1)
+    with pytest.raises(StoreError, match="is not empty: name a new one"):
+        migrate_store(tmp_path / "from.sqlite", location)
+    with closing(Store(location)) as store:
+        assert (store.reserved_counter(), store.policy_documents()) == (1, [])
+
+
+def test_nothing_is_copied_while_a_gateway_runs(location: Location, tmp_path: Path) -> None:
+    fill(tmp_path / "other.sqlite")
+    with closing(Store(location, hold="")):
+        for one in ((location, tmp_path / "new.sqlite"), (tmp_path / "other.sqlite", location)):
+            with pytest.raises(StoreError, match="another gateway runs with the store"):
+                migrate_store(*one)
+
+
+def test_an_interrupted_copy_leaves_an_empty_store(
+    location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "from.sqlite")
+    every = SQLiteDatabase.every
+
+    def interrupted(self: SQLiteDatabase, table: str, /) -> Iterator[Any]:
+        yield from every(self, table)
+        if table == "measured":
+            raise DatabaseError("disk I/O error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SQLiteDatabase, "every", interrupted)
+        with pytest.raises(StoreError, match=r"cannot copy from.sqlite to .*: disk I/O error; do it again"):
+            migrate_store(tmp_path / "from.sqlite", location)
+    with closing(Store(location)) as store:
+        assert (store.reserved_counter(), store.policy_documents(), store.outbox(0, 1)) == (0, [], [])
+    assert migrate_store(tmp_path / "from.sqlite", location)["measured"] == 2 * MOST
+
+
+def test_the_command_says_what_it_has_done(capsys: pytest.CaptureFixture[str], tmp_path: Path, server: Server) -> None:
+    fugu = runner(capsys)
+    fill(tmp_path / "home.db")
+    done = fugu("gateway", "migrate", "--from", str(tmp_path / "home.db"), "--to", server.url)
+    assert (done.code, done.err) == (0, "")
+    assert f"{server.name} has all " in done.out
+    again = fugu("gateway", "migrate", "--from", server.url, "--to", str(tmp_path / "home.db"))
+    assert (again.code, again.err) == (1, "fugu: the store home.db is not empty: name a new one\n")
