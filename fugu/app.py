@@ -32,6 +32,7 @@ COMMANDS = {
     "release": ("fugu.commands.release:app", "Make a release now, and charge it in the ledger."),
     "ledger": ("fugu.commands.ledger:app", "What every audience has been told."),
     "export": ("fugu.commands.history:export", "Write what a gateway has stored as Parquet files."),
+    "learn": ("fugu.commands.history:learn", "Learn a class of chains from randomised symbols."),
     "smooth": ("fugu.commands.history:smooth", "Tell states from all symbols, as Parquet files."),
     "deploy": ("fugu.commands.deploy:app", "Write a broker, and folders for those who use it."),
     "fleet": ("fugu.commands.fleet:app", "A fleet: its keys, its devices, and their signed documents."),

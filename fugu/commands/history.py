@@ -1,4 +1,4 @@
-"""`fugu export` and `fugu smooth`."""
+"""`fugu export`, `fugu learn` and `fugu smooth`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import typer
 from fugu.commands.arguments import moment
 from fugu.commands.options import JsonOption, grouped
 from fugu.errors import CommandLineError
-from fugu.view.history import show_rows
+from fugu.view.history import show_learned, show_rows
 from fugu.view.terminal import answer, working
 from gateway.location import store_location
 
-__all__ = ["export", "smooth"]
+__all__ = ["export", "learn", "smooth"]
 
 _LATEST = 2 * 86_400
 """Seconds after now: nothing that is stored is later."""
@@ -28,6 +28,7 @@ RayOption = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster that does the work; local: one on this machine.")
 ]
 
+learn = typer.Typer(rich_markup_mode=None, add_completion=False)
 smooth = typer.Typer(rich_markup_mode=None, add_completion=False)
 export = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -118,3 +119,40 @@ def _smooth(
         rows = smooth_history(chosen, output, tasks=tasks, told=told)
     answer(as_json, lambda: rows, lambda: show_rows(output, rows))
     return 0
+
+
+@learn.command()
+@grouped
+def _learn(
+    source: SourceArgument,
+    streams: StreamOptions,
+    time: SpanOptions,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the class, for the plan commands.")
+    ] = None,
+    ray: RayOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Learn a class of chains from randomised symbols.
+
+    Of one stream of a whole fleet, or of some devices; exit code 1 if the symbols tell too little.
+
+    \b
+    examples:
+      fugu learn home.db --stream hr -o class.json
+      fugu learn october --stream hr --device watch --from 2026-10-01 --to 2026-10-15 --json
+    """
+    since_until = time.microseconds()
+    from gateway.history.learning import Source, Span, learn_class, open_tasks
+
+    location = store_location(source)
+    chosen = Source(location, Span(*since_until), tuple(streams.device or ()), streams.stream)
+    with open_tasks(ray) as tasks, working(f"learning from {location.name}") as told:
+        model = learn_class(chosen, tasks=tasks, told=told)
+    if output is not None:
+        output.write_text(model.to_json(), encoding="utf-8")
+    if as_json:
+        print(model.to_json(), end="")
+    else:
+        show_learned(model)
+    return 1 if model.chains is None else 0

@@ -13,7 +13,7 @@ from gateway.chain.kernel import kernel
 from gateway.chain.model import Problem, check_emission, check_law, check_transition, pose
 from gateway.chain.steps import condition_row, lift, lift_row
 
-__all__ = ["Learned", "baum_welch"]
+__all__ = ["Expected", "Learned", "baum_welch", "expectations"]
 
 
 class Learned(NamedTuple):
@@ -24,6 +24,14 @@ class Learned(NamedTuple):
     initial: Floats
     log_likelihoods: Floats
     converged: bool
+
+
+class Expected(NamedTuple):
+    """The log-likelihood of a chain, expected first states (k,), and expected moves (k, k) from state to state."""
+
+    log_likelihood: float
+    first: Floats
+    moves: Floats
 
 
 @kernel
@@ -90,14 +98,14 @@ def _expect(
             moves[i, j] *= transition[i, j]
 
 
-def _expectations(problem: Problem) -> tuple[float, Floats, Floats]:
-    """Log-likelihood, expected first states (k,) and expected moves (k, k) of a chain."""
+def expectations(problem: Problem) -> Expected:
+    """What the symbols of some sequences say of their states under a chain: one E step of expectation maximisation."""
     filtered = run_filter(problem)
     k = problem.transition.shape[0]
     first, moves = np.zeros(k), np.zeros((k, k))
     expect = _expect_two if k == 2 else _expect
     expect(problem.symbols, problem.starts, filtered.beliefs, problem.transition, problem.rows, first, moves)
-    return filtered.log_likelihood, first, moves
+    return Expected(filtered.log_likelihood, first, moves)
 
 
 def _normalised(counts: Floats, fallback: Floats) -> Floats:
@@ -146,7 +154,7 @@ def baum_welch(
         raise ValueError("cannot learn from no symbols at all")
     history: list[float] = []
     for _ in range(iterations + 1):
-        log_likelihood, first, moves = _expectations(problem)
+        log_likelihood, first, moves = expectations(problem)
         gain = log_likelihood - history[-1] if history else np.inf
         history.append(log_likelihood)
         if gain < tolerance * problem.symbols.size or len(history) > iterations:

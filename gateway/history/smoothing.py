@@ -22,14 +22,14 @@ from gateway.history.folder import DAY_US
 from gateway.history.pieces import ALWAYS, History, HistoryError, Piece, Span, SymbolStream
 from gateway.service.kinds.symbol_model import Model, filtered, prior, told
 
-__all__ = ["SmoothedStream", "blocks"]
+__all__ = ["Block", "SmoothedStream", "blocks"]
 
 _CELLS = 1 << 22
 """Probabilities that are computed at once."""
 _GAP = 64
 
 
-class _Block(NamedTuple):
+class Block(NamedTuple):
     """Symbols (n,) of consecutive ticks under one policy, -1 where there is none; the first and the last are there."""
 
     version: int
@@ -63,7 +63,7 @@ _Track = tuple[Clock, int]
 """Ticks of one clock that was not set meanwhile."""
 
 
-def blocks(pieces: Iterable[Piece], most: int) -> Iterator[_Block]:
+def blocks(pieces: Iterable[Piece], most: int) -> Iterator[Block]:
     """Put pieces together, in tick order.
 
     Args:
@@ -72,21 +72,20 @@ def blocks(pieces: Iterable[Piece], most: int) -> Iterator[_Block]:
     parts: list[Ints] = []
     version, first, shift, end = 0, 0, 0, 0
     for whole in pieces:
-        for begin in range(whole.first, whole.last + 1, most):
-            piece = whole.cut(begin, begin + most - 1)
-            gap = piece.first - end
-            joins = (piece.version, piece.shift) == (version, shift) and 0 <= gap <= _GAP
-            if parts and not (joins and piece.last - first < most):
-                yield _Block(version, first, shift, np.concatenate(parts))
-                parts = []
-            if parts:
-                parts.append(np.full(gap, -1, dtype=np.int64))
+        begin = whole.first
+        while begin <= whole.last:
+            joins = (whole.version, whole.shift) == (version, shift) and 0 <= begin - end <= _GAP
+            if parts and joins and begin - first < most:
+                parts.append(np.full(begin - end, -1, dtype=np.int64))
             else:
-                version, first, shift = piece.version, piece.first, piece.shift
+                if parts:
+                    yield Block(version, first, shift, np.concatenate(parts))
+                version, first, shift, parts = whole.version, begin, whole.shift, []
+            piece = whole.cut(begin, first + most - 1)
             parts.append(piece.symbols.astype(np.int64))
-            end = piece.last + 1
+            begin = end = piece.last + 1
     if parts:
-        yield _Block(version, first, shift, np.concatenate(parts))
+        yield Block(version, first, shift, np.concatenate(parts))
 
 
 class SmoothedStream:
@@ -139,16 +138,16 @@ class SmoothedStream:
             found.update(range(low, high + 1))
         return [day * DAY_US for day in sorted(found)]
 
-    def _blocks(self, day: int) -> dict[_Track, list[_Block]]:
+    def _blocks(self, day: int) -> dict[_Track, list[Block]]:
         """The blocks of a day, in tick order, apart for each time that the clock was set."""
         span = Span(max(day, self._span.since), min(day + DAY_US, self._span.until))
         most = max(_CELLS // max(len(self._stream.model(version).initial) for version in self._stream.policies), 1)
-        found: dict[_Track, list[_Block]] = {}
+        found: dict[_Track, list[Block]] = {}
         for block in blocks(self._history.pieces(self._stream, span), most):
             found.setdefault((self._stream.policy(block.version).clock, block.shift), []).append(block)
         return found
 
-    def _messages(self, some: list[_Block], after: _Later | None) -> list[_Later]:
+    def _messages(self, some: list[Block], after: _Later | None) -> list[_Later]:
         """What the symbols from the first tick of each block on say."""
         found: list[_Later] = []
         for block in reversed(some):
@@ -161,7 +160,7 @@ class SmoothedStream:
             found.append(after)
         return found[::-1]
 
-    def _model(self, block: _Block) -> Model:
+    def _model(self, block: Block) -> Model:
         return self._stream.model(block.version)
 
 
@@ -173,7 +172,7 @@ def _message(model: Model, tick: int, later: _Later | None) -> Floats:
     return np.asarray(message / message.max(), dtype=np.float64)
 
 
-def _with_end(model: Model, block: _Block, message: Floats) -> tuple[Ints, Floats]:
+def _with_end(model: Model, block: Block, message: Floats) -> tuple[Ints, Floats]:
     """Symbols and emissions (k, m + 2) for which the last symbol says what it does, and what a message says.
 
     One more symbol stands for both. All others lose half of their probability, in every state alike, which changes no
@@ -187,7 +186,7 @@ def _with_end(model: Model, block: _Block, message: Floats) -> tuple[Ints, Float
     return symbols, emission
 
 
-def _observed(block: _Block, marginals: Floats) -> Iterator[Estimated]:
+def _observed(block: Block, marginals: Floats) -> Iterator[Estimated]:
     """The rows of ticks that have a symbol, by stretches without gaps."""
     seen = np.concatenate([[False], block.symbols >= 0, [False]])
     edges = np.flatnonzero(np.diff(seen)).reshape(-1, 2)

@@ -62,34 +62,39 @@ class Source(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Some streams of a source, as places in the list of those that are meant."""
+    """Some streams of a source, by device and name.
+
+    Attributes:
+        number: of the group.
+        first: how many streams the groups before it have.
+    """
 
     source: Source
     number: int
     first: int
-    last: int
+    names: frozenset[tuple[str, str]]
 
     @classmethod
     def all(cls, source: Source) -> list[Group]:
         """Every stream of a source."""
         with source.open() as history:
-            count = len(source.streams(history))
-        size = _MOST_STREAMS
-        return [cls(source, i, first, min(first + size, count)) for i, first in enumerate(range(0, count, size))]
+            names = [(one.device, one.stream) for one in source.streams(history)]
+        starts = range(0, len(names), _MOST_STREAMS)
+        return [cls(source, i, at, frozenset(names[at : at + _MOST_STREAMS])) for i, at in enumerate(starts)]
 
     @contextmanager
     def open(self) -> Iterator[tuple[History, list[SymbolStream]]]:
         """The history, and the streams of the group."""
         with self.source.open() as history:
-            yield history, self.source.streams(history)[self.first : self.last]
+            yield history, [one for one in history.streams() if (one.device, one.stream) in self.names]
 
 
 class Tasks:
     """Runs functions in this process."""
 
-    def keep(self, value: object) -> Any:
-        """Something that several calls are given."""
-        return value
+    def hold(self, function: Callable[..., _Result], some: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """What a function makes of each of some arguments, for `map` to give to others; it stays where it is made."""
+        return self.map(function, some)
 
     def map(
         self,
@@ -111,13 +116,16 @@ class Tasks:
 
 
 class _RayTasks(Tasks):
-    """Runs functions as tasks of Ray; whatever they are given twice stays in its object store."""
+    """Runs functions as tasks of Ray; what it holds is in Ray's object store."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
 
-    def keep(self, value: object) -> Any:
-        return self._ray.put(value)
+    def hold(self, function: Callable[..., _Result], some: Sequence[tuple[Any, ...]]) -> list[Any]:
+        remote = self._ray.remote(function)
+        references = [remote.remote(*one) for one in some]
+        self._ray.wait(references, num_returns=len(references), fetch_local=False)
+        return references
 
     def map(
         self,

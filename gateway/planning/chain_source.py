@@ -13,8 +13,18 @@ from gateway.planning.joint_class import joint_class, marginal
 from gateway.privacy.chain_class import ChainClassError, MarkovChain, read_chains
 from gateway.privacy.chain_model import Attacked, ChainModel, ModelError
 from gateway.privacy.joint_model import JointModel
+from gateway.privacy.learned_model import LearnedModel
 
-__all__ = ["ChainSource", "Matrix", "attack_words", "bare_chains", "class_words", "file_source", "interval_source"]
+__all__ = [
+    "ChainSource",
+    "Matrix",
+    "attack_words",
+    "bare_chains",
+    "class_words",
+    "file_source",
+    "interval_source",
+    "learned_words",
+]
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -63,7 +73,8 @@ def file_source(path: Path) -> ChainSource:
     bare = bare_chains(path)
     if bare is not None:
         return _bare(path, bare)
-    return _pairs(path) if json.loads(path.read_bytes()).get("kind") == "joint" else _fitted(path)
+    readers = {"joint": _pairs, "learned": _learned}
+    return readers.get(json.loads(path.read_bytes()).get("kind"), _fitted)(path)
 
 
 def fitted_segment(path: Path) -> int:
@@ -166,6 +177,40 @@ def _pairs(path: Path) -> ChainSource:
         missing_share=one.missing_share if one.missing_state is None else None,
         notes=(f"class of chains: the chain of order 2 of {one.source}, taken as it is ({len(model.shows)} pairs)",),
         warnings=(model.warning,),
+    )
+
+
+def _learned(path: Path) -> ChainSource:
+    """The class that was learned from symbols; what those give away has been given away, so that nothing is to heed."""
+    try:
+        model = LearnedModel.from_json(path.read_bytes())
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
+    if model.chains is None:
+        raise ModelError(f"{path}: {model.source}: {model.refused}")
+    missing = model.discretiser.missing
+    return ChainSource(
+        chains=model.chains,
+        transition=model.transition,
+        period_seconds=model.period_seconds,
+        discretiser=model.discretiser,
+        missing_state=None if missing is None else model.discretiser.states.index(missing),
+        missing_share=None,
+        notes=(f"class of chains learned from {learned_words(model)}",),
+        warnings=(),
+    )
+
+
+def learned_words(model: LearnedModel) -> str:
+    """What a class was learned from, and what it covers, in a few words."""
+    devices = "1 device" if model.devices == 1 else f"{model.devices} devices"
+    what = f"the symbols of stream {model.stream} of {devices}, {model.ticks} ticks"
+    if model.chains is None:
+        return what
+    lengths = sorted(scale.ticks for scale in model.scales)
+    return (
+        f"{what}: steps of odds ratios up to {model.chains.odds_ratio:.4g}, which may change from tick to tick; it "
+        f"covers stretches of {lengths[0]} to {lengths[-1]} ticks, as far as the symbols tell"
     )
 
 

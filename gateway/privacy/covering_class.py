@@ -37,6 +37,7 @@ __all__ = [
     "Covered",
     "CoveringChains",
     "Length",
+    "bounded_class",
     "class_odds",
     "class_ratio",
     "covering_class",
@@ -210,6 +211,16 @@ def _constant(counts: Ints) -> BinaryChains:
     tail = float(special.ndtr(special.ndtri(TAIL) * np.hypot(*deviations) / deviations.sum()))
     q, r = (constant_rate(int(n), int(m), tail) for n, m in zip(seen, of, strict=True))
     return BinaryChains(q=q, r=r)
+
+
+def bounded_class(logarithm: float, transition: Floats) -> BoundedChains:
+    """The class of chains that change over time, by the logarithm of the largest odds ratio of a step, rounded up.
+
+    Args:
+        logarithm: if it is smaller than that of the typical member, that one's counts.
+        transition: (k, k), a typical member.
+    """
+    return _bounded(_odds(logarithm), transition)
 
 
 def _bounded(odds: float, transition: Floats) -> BoundedChains:

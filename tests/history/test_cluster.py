@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.history.learning import learn_class
 from gateway.history.pieces import ALWAYS, HistoryError
 from gateway.history.smooth import smooth_history
 from gateway.history.tasks import Source, open_tasks
@@ -26,6 +27,7 @@ def test_a_cluster_comes_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.M
     smooth_history(source, tmp_path / "alone", told=lambda _, share: shares.append(share))
     with open_tasks("local") as tasks:
         smooth_history(source, tmp_path / "many", tasks=tasks, told=lambda _, share: shares.append(share))
+        assert learn_class(source, tasks=tasks) == learn_class(source)
         with pytest.raises(HistoryError, match="the reason, in a line"):
             tasks.map(refuse, [(1,)])
     assert files(tmp_path / "many") == files(tmp_path / "alone")

@@ -118,6 +118,7 @@ def history_of(scene: Scene) -> Path:
     return scene.path.with_name("exported")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [1 << 18, 5])
 def test_an_exported_folder_is_smoothed_as_its_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
@@ -141,6 +142,7 @@ def test_an_exported_folder_is_smoothed_as_its_store(
     assert some == {"part-0-0.parquet", "part-1-0.parquet"}
 
 
+@pytest.mark.long
 def test_only_the_streams_that_are_meant_are_smoothed(fugu: Fugu, tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite", policies=FLEET)
     history_of(scene)

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from contract.chains import BoundedChains
 from contract.frames import SymbolFrame, symbol_bits
 from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Clock
 from gateway.chain import simulate, stationary_law
-from tests.support.scenes import Scene, policy
+from tests.support.scenes import STICKY, Scene, policy
 
 CLOCK = Clock(epoch_us=1_700_000_000_000_000, period_us=10_000_000)
 TABLE = NoiseTable.binary(SCALE // 4, SCALE // 4)
@@ -37,7 +38,10 @@ def fill_store(
     frame: int = 1000,
 ) -> None:
     """Store frames of a stream `hr` of some devices, each of whose states follow one of some chains, in turn."""
-    fleet = tuple(policy(1, device=device, table=table).model_copy(update={"clock": CLOCK}) for device in devices)
+    known = STICKY if table.states == 2 else BoundedChains(states=table.states, odds_ratio=9.0)
+    fleet = tuple(
+        policy(1, device=device, table=table, chains=known).model_copy(update={"clock": CLOCK}) for device in devices
+    )
     scene = Scene(path, policies=fleet)
     for i, device in enumerate(devices):
         found = symbols_of(ticks, i, chains[i % len(chains)], table).astype(np.uint8)

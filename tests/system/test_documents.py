@@ -64,7 +64,7 @@ def test_subscribing(broker: Mosquitto, tmp_path: Path) -> None:
 def test_history(tmp_path: Path) -> None:
     fill_store(tmp_path / "home.db", ("watch", "ring"), ticks=20_000)
     with Page("docs/history.md", tmp_path, {}) as page:
-        assert page.run() == 3
+        assert page.run() == 4
 
 
 def test_attacking(tmp_path: Path) -> None:

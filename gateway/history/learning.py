@@ -1,0 +1,319 @@
+"""Learning a class of chains from the symbols of many devices: expectation maximisation with the policies' tables.
+
+The expected moves of one E step are also the gradient of the log-likelihood (Fisher's identity), so that a few steps of
+expectation maximisation on a part of the symbols are followed by steps of a quasi-Newton method (L-BFGS) on all of
+them, which needs tens of passes where expectation maximisation needs hundreds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import optimize
+
+from contract.discretisers import Discretiser
+from contract.instants import instant, instant_text
+from contract.policy_header import Clock
+from gateway.chain import stationary_law
+from gateway.chain.arrays import Floats, Ints
+from gateway.history.pieces import HistoryError, Span, SymbolStream
+from gateway.history.sequences import SEQUENCE_TICKS, Sequences, expected, joined, read_sequences
+from gateway.history.tasks import Group, Source, Tasks, open_tasks
+from gateway.privacy.chain_fit import matrix_rows
+from gateway.privacy.learned_class import FEWEST, Deviations, LearnedClass, learned_class, log_ratios, rates
+from gateway.privacy.learned_model import LearnedModel, LearnedScale
+
+__all__ = ["Source", "Span", "learn_class", "open_tasks"]
+
+_MOST_STATES = 8
+_MOST_RATIO = 18.0
+_STAYS = (0.5, 0.9, 0.99)
+_FIRST_ROUNDS = 15
+_ROUNDS = 200
+_SAMPLE_TICKS = 1 << 22
+_STEP = 1e-3
+_SIGNIFICANT = 1e-3
+_UNKNOWN = 1e12
+"""The variance of what symbols do not tell."""
+_ENOUGH = 1e-9
+"""Gain in log-likelihood a tick below which a chain is the most likely one."""
+Told = Callable[..., None]
+
+
+class _Meaning(NamedTuple):
+    """What the states of a stream are, and when its ticks."""
+
+    discretiser: Discretiser
+    clock: Clock
+
+
+def learn_class(source: Source, *, tasks: Tasks | None = None, told: Told = lambda *_: None) -> LearnedModel:
+    """Learn one class of chains for all streams of a source.
+
+    Args:
+        source: a store or an exported folder, and which of its streams, of one name.
+        tasks: where the work is done, in this process if not given; what is learned is the same.
+        told: called with what is done.
+
+    Raises:
+        FuguError: there is no such source, or its streams have no states in common.
+    """
+    tasks = tasks or Tasks()
+    with source.open() as history:
+        streams = source.streams(history)
+    meaning = _common(streams)
+    k = len(meaning.discretiser.states)
+    told("reading symbols")
+    parts = tasks.hold(read_sequences, [(group,) for group in Group.all(source)])
+    sizes = tasks.map(_sizes, [(part,) for part in parts])
+    ticks = sum(one.ticks for one in sizes)
+    if not ticks:
+        raise HistoryError(f"{source.path.name} has no symbols of that time")
+    step = -(-sum(one.total for one in sizes) // _SAMPLE_TICKS)
+    sample = joined(tasks.map(_thinned, [(part, step) for part in parts]))
+    told("finding the chain of some symbols")
+    begun = _begin(sample, k)
+    initial = stationary_law(begun)
+
+    def everywhere(transition: Floats) -> tuple[float, Floats]:
+        told("finding the chain of all symbols")
+        found = tasks.map(expected, [(part, transition, initial) for part in parts])
+        return sum(one.log_likelihood for one in found), np.asarray(sum(one.moves for one in found))
+
+    transition = _climb(everywhere, begun, ticks)
+    told("measuring what is certain")
+    information = _information(sample, transition, initial) * (ticks / sample.ticks)
+    levels: list[Deviations] = []
+    if ticks >= FEWEST * SEQUENCE_TICKS and np.linalg.eigvalsh(information)[0] > 0.0:
+        told("comparing streams")
+        alone = np.asarray(np.linalg.inv(information / ticks), dtype=np.float64)
+        chains = _Chains(transition, {}, alone[None])
+        if len(streams) > 1:
+            chains, whole = _streams(tasks, parts, chains, initial)
+            levels += [whole] if len(streams) >= FEWEST else []
+        told("comparing stretches")
+        levels = _stretches(tasks, parts, chains, initial) + levels
+    learned = learned_class(transition, information, ticks, levels)
+    if not (levels or learned.refused):
+        why = f"the symbols of {ticks} ticks are fewer than {FEWEST} stretches of {SEQUENCE_TICKS} ticks"
+        learned = learned._replace(chains=None, refused=f"{why}: too few to tell whether rates change")
+    since, until = min(one.since for one in sizes), max(one.until for one in sizes)
+    return _model(source, streams, meaning, learned, ticks, Span(since, until))
+
+
+class _Sizes(NamedTuple):
+    ticks: int
+    total: int
+    since: int
+    until: int
+
+
+def _sizes(some: Sequences) -> _Sizes:
+    return _Sizes(some.ticks, len(some.symbols), some.since, some.until)
+
+
+def _thinned(some: Sequences, step: int) -> Sequences:
+    """Every so manieth sequence."""
+    return some.take(np.arange(0, len(some.tables), step))
+
+
+def _common(streams: list[SymbolStream]) -> _Meaning:
+    """What all streams have in common.
+
+    Raises:
+        HistoryError: they have not.
+    """
+    if len(names := sorted({one.stream for one in streams})) > 1:
+        raise HistoryError(f"one class is learned for one stream: name it with --stream, one of {', '.join(names)}")
+    policies = [policy for one in streams for policy in one.policies.values()]
+    first = policies[0]
+    for policy in policies:
+        if (policy.discretiser, policy.clock.period_us) != (first.discretiser, first.clock.period_us):
+            raise HistoryError(
+                f"{policy.device}/{policy.stream} version {policy.version} has other states or ticks than "
+                f"{first.device}/{first.stream} version {first.version}: choose devices, or a time, that agree"
+            )
+    if (states := len(first.discretiser.states)) > _MOST_STATES:
+        raise HistoryError(f"{first.stream} has {states} states: a class is learned for at most {_MOST_STATES}")
+    return _Meaning(first.discretiser, first.clock)
+
+
+def _begin(sample: Sequences, k: int) -> Floats:
+    """The chain that a few rounds of expectation maximisation find on a sample, from several starts."""
+    best: tuple[float, Floats] = (-np.inf, np.eye(k))
+    uniform = np.full(k, 1.0 / k)
+    for stay in _STAYS:
+        chain = stay * np.eye(k) + (1.0 - stay) / k
+        for _ in range(_FIRST_ROUNDS):
+            found = expected(sample, chain, uniform)
+            if found.log_likelihood > best[0]:
+                best = found.log_likelihood, chain
+            chain = np.maximum(found.moves, 1e-12)
+            chain /= chain.sum(axis=1, keepdims=True)
+    return best[1]
+
+
+def _climb(evaluate: Callable[[Floats], tuple[float, Floats]], begun: Floats, ticks: int) -> Floats:
+    """The chain of largest likelihood, from one that is near it.
+
+    Args:
+        evaluate: the log-likelihood of a chain, and the moves (k, k) that are expected under it.
+    """
+    k = len(begun)
+
+    def cost(ratios: Floats) -> tuple[float, Floats]:
+        chain = rates(ratios, k)
+        log_likelihood, moves = evaluate(chain)
+        return -log_likelihood / ticks, -_gradient(chain, moves) / ticks
+
+    start = np.clip(log_ratios(np.maximum(begun, 1e-7)), -_MOST_RATIO, _MOST_RATIO)
+    found: Any = optimize.minimize(
+        cost,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(-_MOST_RATIO, _MOST_RATIO)] * len(start),
+        options={"maxiter": _ROUNDS, "ftol": _ENOUGH, "gtol": 1e-8},
+    )
+    return rates(np.asarray(found.x), k)
+
+
+def _gradient(chain: Floats, moves: Floats) -> Floats:
+    """Of the log-likelihood by the log-ratios (k (k - 1),), from expected moves."""
+    whole = moves - moves.sum(axis=1, keepdims=True) * chain
+    return np.asarray(whole[~np.eye(len(chain), dtype=np.bool_)])
+
+
+def _information(sample: Sequences, transition: Floats, initial: Floats) -> Floats:
+    """What a sample tells about the log-ratios: the curvature (d, d) of its log-likelihood."""
+    ratios, k = log_ratios(transition), len(transition)
+    columns = []
+    for i in range(len(ratios)):
+        both = []
+        for sign in (1.0, -1.0):
+            moved = ratios.copy()
+            moved[i] += sign * _STEP
+            chain = rates(moved, k)
+            both.append(_gradient(chain, expected(sample, chain, initial).moves))
+        columns.append((both[1] - both[0]) / (2.0 * _STEP))
+    curvature = np.array(columns)
+    return np.asarray((curvature + curvature.T) / 2.0)
+
+
+class _Own(NamedTuple):
+    """Of a stream: its ticks, its chain, and the inverse (d, d) of what one of its ticks tells."""
+
+    ticks: int
+    chain: Floats
+    noise: Floats
+
+
+class _Chains(NamedTuple):
+    """The chain of all, those of single streams if they differ, by number, and whose noise is which.
+
+    Attributes:
+        noise: (g, d, d), of stream i at place i, or of all.
+    """
+
+    all: Floats
+    own: dict[int, Floats]
+    noise: Floats
+
+    def of(self, stream: int) -> Floats:
+        """The chain of a stream."""
+        return self.own.get(stream, self.all)
+
+
+def _streams(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
+    """What whole streams deviate, each by its own chain; these chains, if they do."""
+    found = {
+        stream: one for some in tasks.map(_own, [(part, chains.all, initial) for part in parts]) for stream, one in some
+    }
+    ticks = np.array([one.ticks for one in found.values()], dtype=np.int64)
+    away = np.array([log_ratios(one.chain) for one in found.values()]) - log_ratios(chains.all)
+    whole = Deviations(ticks, away, np.zeros(len(ticks), dtype=np.int64), chains.noise)
+    if whole.p_value >= _SIGNIFICANT:
+        return chains, whole
+    places = np.array(list(found), dtype=np.int64)
+    noise = np.broadcast_to(chains.noise[0], (int(places.max()) + 1, *chains.noise[0].shape)).copy()
+    noise[places] = [one.noise for one in found.values()]
+    differ = _Chains(chains.all, {stream: one.chain for stream, one in found.items()}, noise)
+    return differ, whole._replace(kinds=places, noise=noise)
+
+
+def _own(some: Sequences, transition: Floats, initial: Floats) -> list[tuple[int, _Own]]:
+    """The chain of each stream, by the stream's number."""
+    found = []
+    for stream in np.unique(some.streams).tolist():
+        mine = some.take(np.flatnonzero(some.streams == stream))
+
+        def evaluate(chain: Floats, mine: Sequences = mine) -> tuple[float, Floats]:
+            one = expected(mine, chain, initial)
+            return one.log_likelihood, one.moves
+
+        own = _climb(evaluate, transition, mine.ticks)
+        information = _information(mine, own, initial) / mine.ticks
+        informed = np.linalg.eigvalsh(information)[0] > 0.0
+        d = len(information)
+        noise = np.linalg.inv(information) if informed else np.full((d, d), 0.0) + np.eye(d) * _UNKNOWN
+        found.append((stream, _Own(mine.ticks, own, np.asarray(noise, dtype=np.float64))))
+    return found
+
+
+def _stretches(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> list[Deviations]:
+    """What stretches deviate, by one Newton step each; of sequences, of two side by side, of four, and so on."""
+    found = tasks.map(_scores, [(part, chains, initial) for part in parts])
+    gradients, ticks, streams = (np.concatenate(column) for column in zip(*found, strict=True))
+    levels: list[Deviations] = []
+    while True:
+        whole = ticks >= 0.75 * SEQUENCE_TICKS * 2 ** len(levels)
+        if whole.sum() < FEWEST:
+            return levels
+        kinds = streams[whole] if chains.own else np.zeros(int(whole.sum()), dtype=np.int64)
+        bases = np.array([log_ratios(chains.of(stream)) for stream in range(int(streams.max()) + 1)])[streams[whole]]
+        steps = np.einsum("sij,sj->si", chains.noise[kinds], gradients[whole]) / ticks[whole, None]
+        levels.append(Deviations(ticks[whole], bases - log_ratios(chains.all) + steps, kinds, chains.noise))
+        gradients, ticks, streams = _paired(gradients, ticks, streams)
+
+
+def _paired(gradients: Floats, ticks: Ints, streams: Ints) -> tuple[Floats, Ints, Ints]:
+    """Sums of two neighbours of a stream; one that is left over goes."""
+    place = np.arange(len(streams)) - np.searchsorted(streams, streams)
+    first = np.flatnonzero((place[:-1] % 2 == 0) & (streams[:-1] == streams[1:]))
+    return gradients[first] + gradients[first + 1], ticks[first] + ticks[first + 1], streams[first]
+
+
+def _scores(some: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, Ints, Ints]:
+    """The gradient of each sequence's log-likelihood at its stream's chain, its ticks, and its stream."""
+    gradients = []
+    for i, stream in enumerate(some.streams.tolist()):
+        chain = chains.of(stream)
+        gradients.append(_gradient(chain, expected(some.take([i]), chain, initial).moves))
+    seen = np.concatenate([[0], np.cumsum(some.symbols >= 0)])[some.starts]
+    d = len(chains.all) * (len(chains.all) - 1)
+    return np.array(gradients).reshape(-1, d), np.diff(seen).astype(np.int64), some.streams
+
+
+def _model(
+    source: Source, streams: list[SymbolStream], meaning: _Meaning, learned: LearnedClass, ticks: int, span: Span
+) -> LearnedModel:
+    return LearnedModel(
+        source=source.path.name,
+        stream=streams[0].stream,
+        devices=len(streams),
+        ticks=ticks,
+        since=instant_text(instant(span.since)),
+        until=instant_text(instant(span.until)),
+        discretiser=meaning.discretiser,
+        states=len(learned.transition),
+        period_seconds=meaning.clock.period_us / 1e6,
+        transition=matrix_rows(learned.transition),
+        low=matrix_rows(learned.low),
+        high=matrix_rows(learned.high),
+        known=max(learned.known, 1.0),
+        scales=tuple(LearnedScale(**one._asdict()) for one in learned.scales),
+        chains=learned.chains,
+        refused=learned.refused or None,
+    )
