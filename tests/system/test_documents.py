@@ -14,6 +14,9 @@ import pytest
 
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from gateway.fleet import Registry
+from gateway.location import Server
+from gateway.service.monitor import NotRunningError, asked
+from gateway.service.store import Store
 from mqtt_link import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
 from tests.support.documents import ROOT, Page
@@ -67,6 +70,24 @@ def test_history(tmp_path: Path) -> None:
         assert page.run() == 4
 
 
+def test_keeping_a_store_on_a_server(broker: Mosquitto, server: Server, tmp_path: Path) -> None:
+    Store(tmp_path / "gateway.sqlite").close()
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "watch.json").write_text(policy(epoch_us=0, period_us=20_000).to_json())
+    url = "postgresql://fugu@db.example/home?sslmode=verify-full"
+    with Page("docs/postgresql.md", tmp_path, {"1883": str(broker.port), url: server.url}) as page:
+        assert page.run() == 2
+        wait_until(lambda: runs(server), "the gateway")
+
+
+def runs(server: Server) -> bool:
+    """Whether a gateway runs with a store on a server."""
+    try:
+        return bool(asked(server))
+    except NotRunningError:
+        return False
+
+
 def test_attacking(tmp_path: Path) -> None:
     with Page("docs/privacy.md", tmp_path, {}) as page:
         assert page.run() == 1
@@ -117,6 +138,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
         "measure",
         "operate",
         "plan",
+        "postgresql",
         "privacy",
         "subscribe",
     ):

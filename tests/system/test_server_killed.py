@@ -1,0 +1,63 @@
+"""The database server is killed again and again: the gateway waits, devices send again, and nothing is lost."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from edge_agent.outbox import Outbox
+from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from gateway.service.store import Server, Store
+from mqtt_link import Broker
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.postgres import Postgres
+from tests.support.processes import GatewayProcess, Recorder, by_tick, policy
+
+KILLS = 2
+
+
+def symbols_in(server: Server) -> dict[int, int]:
+    """The symbol of every tick that is durable."""
+    with closing(Store(server, create=False)) as store:
+        number = store.stream_id("watch", "hr")
+        return {} if number is None else by_tick(store.symbols.holding(number, 0, 1 << 40))
+
+
+@pytest.mark.long
+def test_a_server_killed_while_batches_are_written_loses_nothing(broker: Mosquitto, tmp_path: Path) -> None:
+    device = policy(epoch_us=time.time_ns() // 1000, period_us=2_000)
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "watch.json").write_text(device.to_json())
+    simulate_recording(tmp_path / "night.csv", device, [0, 0, 1] * 1000)
+    moments, pause = random.Random(18), threading.Event()
+    recorder = Recorder(Broker(port=broker.port))
+    with Postgres() as postgres:
+        gateway = GatewayProcess(tmp_path, broker.port, server=postgres.server)
+        wait_until(gateway.answers, "the gateway")
+        link = Broker(port=broker.port, max_backoff=1)
+        config = write_device(
+            *(tmp_path / "watch", device, tmp_path / "night.csv", "value", link), loop=True, drain_seconds=PATIENCE
+        )
+        agent = AgentProcess(config, tmp_path / "agent.log")
+        for _ in range(KILLS):
+            stored, failed = gateway.counters()["stored"], gateway.counters()["not_stored"]
+            wait_until(lambda stored=stored: gateway.counters()["stored"] > stored + 10, "frames")  # type: ignore[misc]
+            pause.wait(moments.uniform(0.0, 0.2))
+            postgres.kill()
+            wait_until(lambda failed=failed: gateway.counters()["not_stored"] > failed, "loss")  # type: ignore[misc]
+            postgres.start()
+        stored = gateway.counters()["stored"]
+        wait_until(lambda: gateway.counters()["stored"] > stored + 10, "frames after all")
+        assert agent.stop(PATIENCE) == 0, (tmp_path / "agent.log").read_text()
+        with closing(Outbox(tmp_path / "watch" / "outbox.sqlite", "home", "watch")) as outbox:
+            assert outbox.depth() == 0
+        found = symbols_in(postgres.server)
+        assert gateway.stop() == 0
+        assert sorted(found) == list(range(min(found), max(found) + 1)), "ticks are missing"
+        assert found == by_tick(recorder.frames())
+    recorder.link.stop()
