@@ -37,6 +37,7 @@ _LONGEST_INFORMED = 128
 _LEAST_SHARE = 1e-9
 _FINE = 4e-15  # of the search for an allowance, which then goes back by OUTWARD
 _ROUGH = 1e-3  # for chains of many states, where one loss takes long
+_QUICK = 1.2  # an allowance over that by quilts or the hockey-stick bound, more or less
 _FAR = 1.5  # the most that a search goes down at once, as a logarithm
 _FAR_RATIO = 40.0
 _NO_BOUND = 1e6
@@ -213,7 +214,7 @@ class ChainAccountant:
         if guess > 0.0 and excess(guess) <= 0.0:
             return guess
         if self.states > EXACT_STATES:
-            return self._rough(excess, epsilon, self._quick(epsilon, adversary))
+            return self._rough(excess, epsilon, *self._quick(epsilon, adversary))
         low, high = self._bracket(excess, epsilon)
         if low == high:
             return low
@@ -232,12 +233,11 @@ class ChainAccountant:
             _not_none(low, epsilon)
         return low, high
 
-    def _rough(self, excess: Callable[[float], float], epsilon: float, guess: float) -> float:
+    def _rough(self, excess: Callable[[float], float], epsilon: float, guess: float = 0.0, power: float = 1.0) -> float:
         """A rate with a loss little below epsilon, by few losses: they grow nearly like a power of the rate."""
         most = min(epsilon, _FAR_RATIO)
         low, high, rate = 0.0, math.inf, min(guess, most) or most
         before: tuple[float, float] | None = None
-        power = 1.0
         while True:
             above = excess(rate)
             if above <= 0.0:
@@ -257,18 +257,20 @@ class ChainAccountant:
                 rate = math.sqrt(low * high) if low > 0.0 else high / 2.0
             _not_none(rate, epsilon)
 
-    def _quick(self, epsilon: float, adversary: Adversary) -> float:
-        """A rate not far below the allowance, from bounds that are had at once; 0 if there is none."""
+    def _quick(self, epsilon: float, adversary: Adversary) -> tuple[float, float]:
+        """A rate near the allowance and the power of rates that losses grow like, from bounds that are had at once."""
         if adversary != "ignorant":
-            return 0.0
+            return 0.0, 1.0
 
         def excess(rate: float) -> float:
             return min(self._class.quick(self._pairs(rate)), _NO_BOUND) - epsilon
 
         try:
-            return self._rough(excess, epsilon, 0.0)
+            rate = self._rough(excess, epsilon)
         except ChainClassError:
-            return 0.0
+            return 0.0, 1.0
+        growth = math.log1p(excess(rate * _QUICK) / epsilon) - math.log1p(excess(rate) / epsilon)
+        return rate * _QUICK, min(max(growth / math.log(_QUICK), 0.5), 2.0)
 
     def _pairs(self, rate: ArrayLike) -> Floats:
         values = np.asarray(rate, dtype=np.float64)
