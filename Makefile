@@ -34,6 +34,7 @@ bench:
 	.venv/bin/python benchmarks/latency.py
 	.venv/bin/python benchmarks/estimates.py
 	.venv/bin/python benchmarks/broker.py
+	.venv/bin/python benchmarks/postgres.py
 	.venv/bin/python benchmarks/chain.py
 	.venv/bin/python benchmarks/privacy.py
 	.venv/bin/python benchmarks/dphmm.py
