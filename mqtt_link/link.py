@@ -22,12 +22,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import paho.mqtt.client as mqtt
-from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.enums import MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from contract.errors import FuguError
-from mqtt_link.guard import MOST_AROUND, GuardedClient
+from mqtt_link.client import Client
+from mqtt_link.guard import MOST_AROUND
+from mqtt_link.packets import Message
 from mqtt_link.requests import Requests, is_filter
 
 __all__ = ["Broker", "Link", "LinkError", "Will"]
@@ -155,6 +157,8 @@ class Link:
         max_in_flight: messages that the broker has not acknowledged, at most; the rest waits here.
         on_connected: called after every successful connection.
         on_message: called with topic, payload and whether the message was retained.
+        on_messages: called instead of it, if given, with all messages that came in one turn of the network thread, in
+            order; they are acknowledged, and more is read, when it returns.
         on_published: called with the message id, and whether the broker took it, when the broker has answered.
         dial: opens each connection, in place of the broker's host and port; may raise OSError.
         on_absent: called by `maintain`, once, if there has been no connection for 3 seconds since the start, with what
@@ -173,13 +177,14 @@ class Link:
     max_in_flight: int = 100
     on_connected: Callable[[], None] = lambda: None
     on_message: Callable[[str, bytes, bool], None] = lambda _topic, _payload, _retained: None
+    on_messages: Callable[[list[Message]], None] | None = None
     on_published: Callable[[int, bool], None] = lambda _mid, _accepted: None
     dial: Callable[[], socket.socket] | None = None
     on_absent: Callable[[str], None] = lambda _why: None
     last_error: str = field(default="", init=False)
     certificate_end: float | None = field(default=None, init=False)
     clients: int = field(default=0, init=False)
-    _client: GuardedClient | None = field(default=None, init=False)
+    _client: Client | None = field(default=None, init=False)
     _requests: Requests = field(default_factory=Requests, init=False)
     _changing: threading.Lock = field(default_factory=threading.Lock, init=False)
     _protocol: Literal["5", "3.1.1"] = field(default="5", init=False)
@@ -263,7 +268,7 @@ class Link:
         """The version of MQTT that is spoken, or tried."""
         return self._protocol
 
-    def publish(self, topic: str, payload: bytes, *, retain: bool = False, qos: int = 1) -> int | None:
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False, qos: Literal[0, 1] = 1) -> int | None:
         """Publish a message.
 
         Returns:
@@ -280,8 +285,9 @@ class Link:
             self._not_sent -= 1
             self._guard(self.on_published, self._not_sent, False)
             return self._not_sent
-        sent = self._client.publish(topic, payload, qos=qos, retain=retain)
-        return None if sent.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE else sent.mid
+        if qos == 1:
+            return self._client.send(topic, payload, retain=retain)
+        return self._client.publish(topic, payload, qos=qos, retain=retain).mid
 
     def stop(self, *, in_order: bool = True) -> None:
         """Disconnect and end the network thread; the broker tells the last will unless all is in order."""
@@ -294,15 +300,22 @@ class Link:
             _end_thread(self._client)
             self._client = None
 
-    def _new_client(self) -> GuardedClient:
+    def _new_client(self) -> Client:
         five = self._protocol == "5"
         version = MQTTProtocolVersion.MQTTv5 if five else MQTTProtocolVersion.MQTTv311
         clean = None if five else not self.durable
         # A broker of MQTT 3.1.1 cannot be told: it would send what is too large again at every connection.
         most = self.max_payload if five else max(self.max_payload, MAX_PAYLOAD)
-        client = GuardedClient(self.client_id, clean, version, most, self._refused, self.dial)
+        client = Client(
+            *(self.client_id, clean, version),
+            max_payload=most,
+            max_in_flight=self.max_in_flight,
+            refused=self._refused,
+            received=self._received,
+            answered=self._acknowledged,
+            dial=self.dial,
+        )
         client.reconnect_delay_set(1, self.broker.max_backoff)
-        client.max_inflight_messages_set(self.max_in_flight)
         if self.broker.username is not None:
             client.username_pw_set(self.broker.username, self.broker.password())
         if (context := self.broker.tls_context()) is not None:
@@ -313,8 +326,7 @@ class Link:
         client.on_connect = self._connected
         client.on_connect_fail = self._connect_failed
         client.on_disconnect = self._disconnected
-        client.on_message = self._received
-        client.on_publish = self._acknowledged
+        client.on_publish = lambda _client, _data, mid, _reason, _properties: self._acknowledged(mid, "")
         client.on_subscribe = self._subscribed
         client.on_unsubscribe = self._unsubscribed
         return client
@@ -378,13 +390,17 @@ class Link:
         if reason.is_failure and not self.last_error:
             self.last_error = f"connection lost: {reason}"
 
-    def _received(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
-        self._guard(self.on_message, message.topic, message.payload, message.retain)
+    def _received(self, messages: list[Message]) -> None:
+        if self.on_messages is not None:
+            self._guard(self.on_messages, messages)
+            return
+        for message in messages:
+            self._guard(self.on_message, *message)
 
-    def _acknowledged(self, _client: mqtt.Client, _data: Any, mid: int, reason: Any, _properties: Any) -> None:
-        if reason.is_failure:
-            self.last_error = f"broker refuses a message: {reason}"
-        self._guard(self.on_published, mid, not reason.is_failure)
+    def _acknowledged(self, mid: int, refusal: str) -> None:
+        if refusal:
+            self.last_error = f"broker refuses a message: {refusal}"
+        self._guard(self.on_published, mid, not refusal)
 
     def _subscribed(self, _client: mqtt.Client, _data: Any, mid: int, reasons: Any, _properties: Any) -> None:
         for topic, reason in self._requests.subscribed(mid, reasons):
@@ -399,7 +415,8 @@ def _check_filters(topics: Iterable[str]) -> None:
         raise LinkError(f"{wrong[:80]!r} is no topic to subscribe to")
 
 
-def _end_thread(client: mqtt.Client) -> None:
+def _end_thread(client: Client) -> None:
     # paho forgets its thread when that ends by itself, be it between loop_stop's look at it and its join.
     with contextlib.suppress(AttributeError):
         client.loop_stop()
+    client.close()

@@ -1,0 +1,357 @@
+"""What a frame of 100 ticks costs to take: the whole gateway beside subscribers that do nothing with it.
+
+Usage: python benchmarks/ingest.py [--json] [--frames N] [--in-flight N]      (make bench installs a broker)
+
+Mosquitto's `max_queued_messages` is 0, and two processes publish packets that were encoded before. A "stream" of frames
+is taken while it is published; a "backlog" waits in the broker until its subscriber is let go, so that only the broker
+and the subscriber work. Processor time is that of the subscriber's process, user and system.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import paho.mqtt.client as mqtt
+from figures import show
+from paho.mqtt.enums import CallbackAPIVersion
+
+from contract.chains import BinaryChains
+from contract.frames import SymbolFrame, decode_committed, encode_symbols
+from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
+from contract.policy import Clock, Policy, Thresholds
+from contract.topics import committed_topic, health_topic, parse_topic, symbols_topic
+from fugu.demo.broker import start_broker
+from gateway.service import GatewaySettings, run
+from mqtt_link import Broker, Link
+
+FLEET, STREAM = "bench", "hr"
+DEVICES, TICKS = 100, 100
+FRAMES, IN_FLIGHT = 20_000, 20
+WARM_UP = 1_000
+PUBLISHERS, WINDOW, AT_ONCE = 2, 1_000, 50
+ROUNDS = 1
+PATIENCE = 600.0
+SUBSCRIBERS = ("paho", "link", "gateway")
+NAMES = {"paho": "an empty paho 3.1.1 subscriber", "link": "an empty subscriber by Link", "gateway": "the gateway"}
+LOADS = ("stream", "backlog")
+_CONNACK_BYTES, _PUBACK_BYTES = 4, 4
+
+
+def main() -> int:
+    """Measure and print, or be one of the processes of a measurement."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--frames", type=int, default=FRAMES, help="how many are measured")
+    parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="Mosquitto's max_inflight_messages")
+    parser.add_argument("--only", choices=SUBSCRIBERS, action="append", help=argparse.SUPPRESS)
+    parser.add_argument("--be", choices=("publisher", *SUBSCRIBERS), help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--after", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.ERROR)
+    match options.be:
+        case "publisher":
+            return _publish(options.port, options.part, options.after, options.frames)
+        case "gateway":
+            folder = options.folder
+            settings = GatewaySettings(FLEET, Broker(port=options.port), folder / "s.sqlite", folder / "policies")
+            return run(settings)
+        case "paho":
+            return _subscribe_by_paho(options.port)
+        case "link":
+            return _subscribe_by_link(options.port)
+    show(through_a_broker(options.frames, options.in_flight, tuple(options.only or SUBSCRIBERS)), as_json=options.json)
+    return 0
+
+
+class Cost(NamedTuple):
+    """Of one frame.
+
+    Attributes:
+        processor: microseconds of the subscriber's process.
+        rate: frames a second.
+        together: frames that the subscriber was handed at once, on average; 0 if it does not say.
+    """
+
+    processor: float
+    rate: float
+    together: float = 0.0
+
+
+def through_a_broker(frames: int, in_flight: int, subscribers: Sequence[str]) -> dict[str, object]:
+    """The best of a few interleaved rounds of each subscriber under each load, and its ratio to the first."""
+    found: dict[tuple[str, str], list[Cost]] = {(load, kind): [] for load in LOADS for kind in subscribers}
+    for _ in range(ROUNDS):
+        for (load, kind), costs in found.items():
+            costs.append(_measured(kind, load, frames, in_flight))
+    figures: dict[str, object] = {
+        "frames, devices, Mosquitto's max_inflight_messages": f"{frames}, {DEVICES}, {in_flight}"
+    }
+    for load in LOADS:
+        peer = min(found[load, subscribers[0]]).processor
+        for kind in subscribers:
+            best = min(found[load, kind])
+            name = f"{load}: {NAMES[kind]}"
+            figures[f"{name}: us a frame"] = round(best.processor, 1)
+            figures[f"{name}: frames/s"] = round(best.rate)
+            if best.together:
+                figures[f"{name}: frames at once"] = round(best.together, 1)
+            if kind != subscribers[0]:
+                figures[f"{name}: ratio to {NAMES[subscribers[0]]}"] = round(best.processor / peer, 2)
+    return figures
+
+
+def _measured(kind: str, load: str, frames: int, in_flight: int) -> Cost:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _write_policies(folder)
+        with start_broker("mosquitto", folder, f"max_inflight_messages {in_flight}") as (port, _):
+            counted = _Counted(port)
+            with _subscriber(kind, folder, port, counted) as process:
+                done = counted.done if kind == "gateway" else partial(_said, process)
+                with _publishers(port, 0, WARM_UP) as publish:
+                    publish()
+                    done(WARM_UP)
+                with _publishers(port, WARM_UP, WARM_UP + frames) as publish:
+                    if load == "backlog":
+                        process.send_signal(signal.SIGSTOP)
+                        publish()
+                    used, begin = _processor_seconds(process.pid), time.perf_counter()
+                    if load == "backlog":
+                        process.send_signal(signal.SIGCONT)
+                    else:
+                        publish()
+                    together = done(WARM_UP + frames)
+                    used, seconds = _processor_seconds(process.pid) - used, time.perf_counter() - begin
+            counted.stop()
+    return Cost(used / frames * 1e6, frames / seconds, together)
+
+
+def _processor_seconds(pid: int) -> float:
+    """User and system time of a process, all threads."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+class _Counted:
+    """How far the gateway's watermarks have come."""
+
+    def __init__(self, port: int) -> None:
+        self._ticks: dict[str, int] = {}
+        self._changed = threading.Condition()
+        self._online = threading.Event()
+        topics = (committed_topic(FLEET, "+"), health_topic(FLEET))
+        self._link = Link(Broker(port=port), "counter", topics, on_message=self._heard)
+        self._link.start()
+        while not self._link.subscribed:
+            time.sleep(0.01)
+
+    def _heard(self, topic: str, payload: bytes, _retained: bool) -> None:
+        if topic == health_topic(FLEET):
+            self._online.set()
+            return
+        with self._changed:
+            device = str(parse_topic(topic).device)
+            for stream in decode_committed(payload).streams:
+                self._ticks[device] = stream.through
+            self._changed.notify_all()
+
+    def online(self) -> None:
+        """Wait until the gateway is."""
+        if not self._online.wait(PATIENCE):
+            raise SystemExit("the gateway did not start")
+
+    def done(self, frames: int) -> float:
+        """Wait until that many frames are durable."""
+        last = frames // DEVICES * TICKS - 1
+
+        def all_there() -> bool:
+            return len(self._ticks) == DEVICES and min(self._ticks.values()) >= last
+
+        with self._changed:
+            if not self._changed.wait_for(all_there, PATIENCE):
+                raise SystemExit("the gateway did not take all frames")
+        return 0.0
+
+    def stop(self) -> None:
+        """Disconnect."""
+        self._link.stop()
+
+
+@contextmanager
+def _subscriber(kind: str, folder: Path, port: int, counted: _Counted) -> Iterator[subprocess.Popen[str]]:
+    """The process that is measured, subscribed."""
+    command = [sys.executable, __file__, "--be", kind, "--folder", str(folder), "--port", str(port)]
+    pipes = None if kind == "gateway" else subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipes, stdout=pipes, text=True) as process:
+        try:
+            if process.stdout is None:
+                counted.online()
+            else:
+                process.stdout.readline()
+            yield process
+        finally:
+            process.terminate()
+
+
+def _said(process: subprocess.Popen[str], frames: int) -> float:
+    """Let a subscriber say when it has received that many; returns how many it received at once."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{frames}\n")
+    process.stdin.flush()
+    return float(process.stdout.readline())
+
+
+@contextmanager
+def _publishers(port: int, after: int, frames: int) -> Iterator[Callable[[], None]]:
+    """Processes that hold, of all frames, those from a number on; what is yielded lets them publish, and waits."""
+    command = [sys.executable, __file__, "--be", "publisher", "--port", str(port)]
+    command += ["--after", str(after), "--frames", str(frames)]
+    parts = [[*command, "--part", str(part)] for part in range(PUBLISHERS)]
+    started = [subprocess.Popen(part, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for part in parts]
+
+    def publish() -> None:
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in started:
+            if process.wait(PATIENCE):
+                raise SystemExit("a publisher has failed")
+
+    try:
+        for process in started:
+            assert process.stdout is not None
+            process.stdout.readline()
+        yield publish
+    finally:
+        for process in started:
+            process.terminate()
+
+
+def _publish(port: int, part: int, after: int, frames: int) -> int:
+    """Send the frames of a part of the devices in turn, as fast as the broker acknowledges them."""
+    devices = [f"d{number}" for number in range(part, DEVICES, PUBLISHERS)]
+    packets = []
+    for number in range(after // DEVICES, frames // DEVICES):
+        symbols = bytes(random.Random(number).choices((0, 1), k=TICKS))
+        frame = encode_symbols(SymbolFrame(1, number * TICKS - 1, number * TICKS, symbols))
+        for device in devices:
+            topic = symbols_topic(FLEET, device, STREAM).encode()
+            body = len(topic).to_bytes(2, "big") + topic + (len(packets) % 65_535 + 1).to_bytes(2, "big") + frame
+            assert len(body) < 128
+            packets.append(bytes([0x32, len(body)]) + body)
+    sent = acknowledged = 0
+    with socket.create_connection(("127.0.0.1", port)) as broker:
+        broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        name = f"publisher-{part}".encode()
+        body = b"\0\4MQTT\4\2\0\0" + len(name).to_bytes(2, "big") + name
+        broker.sendall(bytes([0x10, len(body)]) + body)
+        taken = -_CONNACK_BYTES
+        print("ready", flush=True)
+        sys.stdin.read()
+        while acknowledged < len(packets):
+            if sent < len(packets) and sent - acknowledged < WINDOW:
+                some = packets[sent : sent + AT_ONCE]
+                broker.sendall(b"".join(some))
+                sent += len(some)
+                continue
+            if not (answer := broker.recv(1 << 16)):
+                return 1
+            taken += len(answer)
+            acknowledged = taken // _PUBACK_BYTES
+    return 0
+
+
+class _Tally:
+    """Counts what arrives, and how often something does."""
+
+    def __init__(self) -> None:
+        self._frames = 0
+        self._times = 0
+        self._wanted = 0
+        self._enough = threading.Event()
+
+    def add(self, frames: int) -> None:
+        """So many have arrived together."""
+        self._frames += frames
+        self._times += 1
+        if self._frames >= self._wanted:
+            self._enough.set()
+
+    def serve(self) -> int:
+        """Say, for each number of frames that is asked for, when they are there, and how many came together."""
+        print("subscribed", flush=True)
+        for line in sys.stdin:
+            self._enough.clear()
+            self._wanted = int(line)
+            if self._frames < self._wanted:
+                self._enough.wait(PATIENCE)
+            print(self._frames / self._times, flush=True)
+        return 0
+
+
+def _subscribe_by_paho(port: int) -> int:
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, "subscriber")
+    tally, ready = _Tally(), threading.Event()
+    client.on_message = lambda _client, _data, _message: tally.add(1)
+    client.on_subscribe = lambda *_: ready.set()
+    client.connect("127.0.0.1", port)
+    client.subscribe(symbols_topic(FLEET, "+", "+"), qos=1)
+    client.loop_start()
+    ready.wait(PATIENCE)
+    return tally.serve()
+
+
+def _subscribe_by_link(port: int) -> int:
+    tally = _Tally()
+    link = Link(
+        Broker(port=port),
+        "subscriber",
+        (symbols_topic(FLEET, "+", "+"),),
+        on_messages=lambda messages: tally.add(len(messages)),
+    )
+    link.start()
+    while not link.subscribed:
+        time.sleep(0.01)
+    return tally.serve()
+
+
+def _write_policies(folder: Path) -> None:
+    epoch = time.time_ns() // 1000 - 10**7 * 1_000_000
+    (folder / "policies").mkdir()
+    for number in range(DEVICES):
+        policy = Policy(
+            fleet=FLEET,
+            device=f"d{number}",
+            stream=STREAM,
+            version=1,
+            clock=Clock(epoch_us=epoch, period_us=1_000_000),
+            frame_ticks=TICKS,
+            discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
+            table=NoiseTable.binary(2_050_000_000, 2_050_000_000),
+            chains=BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35)),
+            guarantee=Guarantee(epsilon=1.0, adversary="universal"),
+        )
+        (folder / "policies" / f"{number}.json").write_text(policy.to_json())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
