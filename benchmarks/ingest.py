@@ -249,7 +249,7 @@ def _publishers(port: int, after: int, frames: int) -> Iterator[Callable[[], Non
 def _publish(port: int, part: int, after: int, frames: int) -> int:
     """Send the frames of a part of the devices in turn, as fast as the broker acknowledges them."""
     devices = [f"d{number}" for number in range(part, DEVICES, PUBLISHERS)]
-    packets = []
+    packets: list[bytes] = []
     for number in range(after // DEVICES, frames // DEVICES):
         symbols = bytes(random.Random(number).choices((0, 1), k=TICKS))
         frame = encode_symbols(SymbolFrame(1, number * TICKS - 1, number * TICKS, symbols))

@@ -158,7 +158,8 @@ class Link:
         on_connected: called after every successful connection.
         on_message: called with topic, payload and whether the message was retained.
         on_messages: called instead of it, if given, with all messages that came in one turn of the network thread, in
-            order; they are acknowledged, and more is read, when it returns.
+            order; they are acknowledged, and more is read, when it returns. While messages come in quick succession,
+            each turn waits half a millisecond for more.
         on_published: called with the message id, and whether the broker took it, when the broker has answered.
         dial: opens each connection, in place of the broker's host and port; may raise OSError.
         on_absent: called by `maintain`, once, if there has been no connection for 3 seconds since the start, with what
@@ -313,6 +314,7 @@ class Link:
             refused=self._refused,
             received=self._received,
             answered=self._acknowledged,
+            gather=self.on_messages is not None,
             dial=self.dial,
         )
         client.reconnect_delay_set(1, self.broker.max_backoff)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Header", "Message", "header", "publications", "publish"]
+__all__ = ["PUBACK", "Header", "Message", "header", "publications", "publish"]
 
 Message = tuple[str, bytes, bool]
 """Topic, payload, and whether it was retained."""
 _PUBLISH, _KIND_AND_QOS_2 = 0x30, 0xF4
 _AT_QOS_1, _RETAINED = 0b010, 0b001
-_PUBACK = b"\x40\x02"
+PUBACK = b"\x40\x02"
+"""An acknowledgement, but for the message id."""
 _LENGTH_BYTES = 4
 
 
@@ -84,7 +85,7 @@ def publications(data: bytes, at: int, most: int, five: bool, messages: list[Mes
         except UnicodeDecodeError:
             break
         if command & _AT_QOS_1:
-            answers += _PUBACK
+            answers += PUBACK
             answers += data[identity : identity + 2]
         messages.append((topic, data[payload:stop], command & _RETAINED == _RETAINED))
         at = stop

@@ -259,3 +259,33 @@ def test_descriptions_are_subscribed_to_first_and_releases_with_all_devices_only
     assert "fugu/2/home/release/+/+" in topics
     few = Subscription(Broker(), fleet="home", device="watch", estimates=False, symbols=False, counts=False)
     assert few.link.subscriptions == ("fugu/2/home/description/watch/+", "fugu/2/home/watch/window/+")
+
+
+def test_messages_may_be_taken_by_the_turn_and_wait_at_the_broker_while_their_owner_does_not_return(
+    broker: Mosquitto,
+) -> None:
+    turns: list[list[tuple[str, bytes, bool]]] = []
+    go = threading.Event()
+
+    def take(messages: list[tuple[str, bytes, bool]]) -> None:
+        turns.append(messages)
+        go.wait(PATIENCE)
+        if len(turns) == 1:
+            raise RuntimeError("secret")
+
+    taker = Link(broker.broker, "taker", ("t/#",), on_messages=take)
+    sender, answers = open_link(broker.broker), list[int]()
+    sender.on_published = lambda mid, _accepted: answers.append(mid)
+    taker.start()
+    wait_until(lambda: taker.subscribed and sender.subscribed)
+    sent = [("t/x", bytes([number]), False) for number in range(200)]
+    for topic, payload, _ in sent:
+        assert sender.publish(topic, payload) is not None
+    wait_until(lambda: len(answers) == len(sent) and turns)
+    assert sum(map(len, turns)) < len(sent)
+    go.set()
+    wait_until(lambda: sum(map(len, turns)) == len(sent))
+    assert [message for turn in turns for message in turn] == sent
+    assert taker.last_error == "RuntimeError in a callback"
+    for link in (taker, sender):
+        link.stop()
