@@ -39,6 +39,7 @@ bench:
 	.venv/bin/python benchmarks/privacy.py
 	.venv/bin/python benchmarks/dphmm.py
 	.venv/bin/python benchmarks/real.py
+	.venv/bin/python benchmarks/history.py
 
 # Asks the package index for versions and hashes; its address is written nowhere.
 constraints: setup-test

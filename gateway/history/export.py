@@ -12,8 +12,8 @@ from contract.instants import LAST_US, instant, unix_us
 from contract.policy_header import Clock
 from contract.release_frames import decode_release
 from gateway.history.estimates import Estimated, LaggedEstimates
-from gateway.history.folder import DAY_US, ParquetFolder, parquet_folder
-from gateway.history.pieces import HistoryError, Piece, Span, SymbolStream
+from gateway.history.folder import ParquetFolder, parquet_folder
+from gateway.history.pieces import DAY_US, HistoryError, Piece, Span, SymbolStream
 from gateway.history.rows import (
     marginal_rows,
     measurement_rows,
@@ -86,7 +86,7 @@ class _Days:
 
     def write(self, day: int) -> bool:
         """Write what is of a day that begins at a time; returns whether there was anything."""
-        span = Span(max(day, self._span.since), min(day + DAY_US, self._span.until))
+        span = self._span.day(day)
         before = sum(self._made.rows.values())
         for stream in self._history.streams():
             self._symbols(stream, span)

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,14 +18,15 @@ from contract.errors import PolicyError
 from contract.policies import read_policy
 from contract.policy import Policy
 from gateway.chain.arrays import Ints
-from gateway.history.folder import DAY_US
-from gateway.history.pieces import HistoryError, Piece, Span, SymbolStream
+from gateway.history.pieces import DAY_US, HistoryError, Piece, Span, SymbolStream
 
 __all__ = ["ExportedHistory"]
 
 _EPOCH = date(1970, 1, 1)
 _ROWS = 1 << 18
-_COLUMNS = ("time", "device", "stream", "tick", "policy_version", "symbol")
+_NAMES = ("device", "stream")
+_COLUMNS = (*_NAMES, "time", "tick", "policy_version", "symbol")
+_REMEMBERED = 4
 
 
 class _Group(NamedTuple):
@@ -34,6 +36,20 @@ class _Group(NamedTuple):
     number: int
     devices: tuple[str, str]
     streams: tuple[str, str]
+
+    def may_hold(self, stream: SymbolStream) -> bool:
+        """Whether a stream's name is between those that it holds."""
+        devices, streams = self.devices, self.streams
+        return devices[0] <= stream.device <= devices[1] and streams[0] <= stream.stream <= streams[1]
+
+
+class _Rows(NamedTuple):
+    """Rows of one stream, (n,) each."""
+
+    time: Ints
+    tick: Ints
+    version: Ints
+    symbol: Ints
 
 
 class ExportedHistory:
@@ -48,6 +64,7 @@ class ExportedHistory:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._read: dict[_Group, dict[tuple[str, str], list[_Rows]]] = {}
         try:
             documents = pq.read_table(folder / "policies", columns=["document"]).column("document").to_pylist()
             policies = [read_policy(text) for text in documents]
@@ -64,26 +81,39 @@ class ExportedHistory:
         """Every stream of symbols, by device and name."""
         return [SymbolStream(*key, known) for key, known in sorted(self._policies.items())]
 
+    def days(self, stream: SymbolStream, span: Span) -> list[int]:
+        """The days, by their beginnings, that may hold symbols of a stream in a span of time."""
+        return [
+            day
+            for day, groups in self._days.items()
+            if day + DAY_US > span.since and day < span.until and any(group.may_hold(stream) for group in groups)
+        ]
+
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
         """The symbols of a stream in a span of time; of each day in tick order but for where its clock was set."""
-        for day, groups in self._days.items():
-            if day + DAY_US > span.since and day < span.until:
-                for group in groups:
-                    devices, streams = group.devices, group.streams
-                    if devices[0] <= stream.device <= devices[1] and streams[0] <= stream.stream <= streams[1]:
-                        yield from self._read(group, stream, span)
+        for day in self.days(stream, span):
+            for group in self._days[day]:
+                for rows in self._rows(group).get((stream.device, stream.stream), ()) if group.may_hold(stream) else ():
+                    inside = (rows.time >= span.since) & (rows.time < span.until)
+                    if inside.any():
+                        yield from _cut(stream, _Rows(*(column[inside] for column in rows)))
 
-    def _read(self, group: _Group, stream: SymbolStream, span: Span) -> Iterator[Piece]:
-        with pq.ParquetFile(group.path) as file:
-            for batch in file.iter_batches(_ROWS, row_groups=[group.number], columns=list(_COLUMNS)):
-                time = _numbers(batch, "time")
-                mine = (time >= span.since) & (time < span.until)
-                for name, wanted in (("device", stream.device), ("stream", stream.stream)):
-                    mine &= _equals(batch.column(name), wanted)
-                if mine.any():
-                    tick, version = _numbers(batch, "tick")[mine], _numbers(batch, "policy_version")[mine]
-                    symbols = np.asarray(batch.column("symbol")).astype(np.uint8)[mine]
-                    yield from _cut(stream, tick, version, time[mine], symbols)
+    def _rows(self, group: _Group) -> dict[tuple[str, str], list[_Rows]]:
+        """The rows of a row group, by stream; those of the last few groups are remembered."""
+        if group not in self._read:
+            if len(self._read) >= _REMEMBERED:
+                del self._read[next(iter(self._read))]
+            found: dict[tuple[str, str], list[_Rows]] = {}
+            with pq.ParquetFile(group.path) as file:
+                for batch in file.iter_batches(_ROWS, row_groups=[group.number], columns=list(_COLUMNS)):
+                    names = [(batch.column(name).dictionary.to_pylist(), _codes(batch, name)) for name in _NAMES]
+                    edges = np.flatnonzero(np.any([np.diff(codes) != 0 for _, codes in names], axis=0)) + 1
+                    rows = _Rows(*(_numbers(batch, name) for name in _COLUMNS[2:]))
+                    for low, high in pairwise([0, *edges.tolist(), batch.num_rows]):
+                        device, stream = (words[codes[low]] for words, codes in names)
+                        found.setdefault((device, stream), []).append(_Rows(*(column[low:high] for column in rows)))
+            self._read[group] = found
+        return self._read[group]
 
     def _read_days(self) -> dict[int, list[_Group]]:
         """The row groups of each day, by its beginning."""
@@ -92,7 +122,7 @@ class ExportedHistory:
             day = (date.fromisoformat(folder.name.removeprefix("date=")) - _EPOCH).days * DAY_US
             for path in sorted(folder.glob("*.parquet"), key=_number):
                 metadata = pq.read_metadata(path)
-                columns = [metadata.schema.to_arrow_schema().get_field_index(name) for name in ("device", "stream")]
+                columns = [metadata.schema.to_arrow_schema().get_field_index(name) for name in _NAMES]
                 for number in range(metadata.num_row_groups):
                     group = metadata.row_group(number)
                     ranges = [_range(group.column(column).statistics) for column in columns]
@@ -100,27 +130,24 @@ class ExportedHistory:
         return found
 
 
-def _cut(stream: SymbolStream, tick: Ints, version: Ints, time: Ints, symbols: Any) -> Iterator[Piece]:
+def _cut(stream: SymbolStream, rows: _Rows) -> Iterator[Piece]:
     """Rows as pieces of consecutive ticks of one policy and clock."""
-    shift = np.empty_like(tick)
-    for one in np.unique(version).tolist():
-        clock = stream.policy(one).clock
-        rows = version == one
-        shift[rows] = tick[rows] - (time[rows] - clock.epoch_us) // clock.period_us
-    edges = np.flatnonzero((np.diff(tick) != 1) | (np.diff(version) != 0) | (np.diff(shift) != 0)) + 1
-    for low, high in zip([0, *edges.tolist()], [*edges.tolist(), len(tick)], strict=True):
-        yield Piece(int(version[low]), int(tick[low]), int(shift[low]), symbols[low:high])
+    shift = np.empty_like(rows.tick)
+    for version in {*rows.version[np.flatnonzero(np.diff(rows.version, prepend=-1))].tolist()}:
+        clock, mine = stream.policy(version).clock, rows.version == version
+        shift[mine] = rows.tick[mine] - (rows.time[mine] - clock.epoch_us) // clock.period_us
+    changes = (np.diff(rows.tick) != 1) | (np.diff(rows.version) != 0) | (np.diff(shift) != 0)
+    symbols = rows.symbol.astype(np.uint8)
+    for low, high in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(rows.tick)]):
+        yield Piece(int(rows.version[low]), int(rows.tick[low]), int(shift[low]), symbols[low:high])
 
 
 def _numbers(batch: Any, name: str) -> Ints:
-    column = batch.column(name)
-    return np.asarray(column.cast(pa.int64()), dtype=np.int64)
+    return np.asarray(batch.column(name).cast(pa.int64()), dtype=np.int64)
 
 
-def _equals(column: Any, wanted: str) -> Any:
-    """Which rows of a column of texts are one."""
-    names = column.dictionary.to_pylist()
-    return np.asarray(column.indices) == (names.index(wanted) if wanted in names else -1)
+def _codes(batch: Any, name: str) -> Ints:
+    return np.asarray(batch.column(name).indices, dtype=np.int64)
 
 
 def _range(statistics: Any) -> tuple[str, str]:

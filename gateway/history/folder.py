@@ -16,12 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.history.pieces import HistoryError
+from gateway.history.pieces import DAY_US, HistoryError
 from gateway.history.tables import TABLES, UNDATED
 
-__all__ = ["DAY_US", "ParquetFolder", "parquet_folder"]
+__all__ = ["ParquetFolder", "parquet_folder"]
 
-DAY_US = 86_400_000_000
 _GROUP_ROWS = 1 << 18
 _PART_ROWS = 1 << 25
 _OPEN = 3

@@ -15,9 +15,12 @@ from contract.policy_header import Clock
 from gateway.chain.arrays import Ints
 from gateway.service.kinds.symbol_model import Model, model_of
 
-__all__ = ["ALWAYS", "Bytes", "History", "HistoryError", "Piece", "Span", "SymbolStream", "tick_times"]
+__all__ = ["ALWAYS", "DAY_US", "Bytes", "History", "HistoryError", "Piece", "Span", "SymbolStream", "tick_times"]
 
 Bytes = NDArray[np.uint8]
+
+
+DAY_US = 86_400_000_000
 
 
 class HistoryError(FuguError):
@@ -29,6 +32,10 @@ class Span(NamedTuple):
 
     since: int
     until: int
+
+    def day(self, day: int) -> Span:
+        """What of it is in a day that begins at a time."""
+        return Span(max(day, self.since), min(day + DAY_US, self.until))
 
     def walls(self, clock: Clock) -> tuple[int, int]:
         """The first and the last wall tick of a clock inside; the last is below the first if there is none."""
@@ -94,8 +101,15 @@ class History(Protocol):
         """Every stream of symbols, by device and name."""
         ...
 
+    def days(self, stream: SymbolStream, span: Span) -> list[int]:
+        """The days, by their beginnings, that may hold symbols of a stream in a span of time."""
+        ...
+
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
-        """The symbols of a stream in a span of time, in tick order."""
+        """The symbols of a stream in a span of time, in tick order but for where its clock was set or changed.
+
+        Whoever reads many streams reads them day by day: they may lie side by side.
+        """
         ...
 
 

@@ -12,7 +12,7 @@ from contract.noise_table import SCALE
 from gateway.chain.arrays import Floats, Ints
 from gateway.chain.learning import Expected, expectations
 from gateway.chain.model import Problem, likelihood_rows
-from gateway.history.pieces import HistoryError, tick_times
+from gateway.history.pieces import HistoryError, Piece, tick_times
 from gateway.history.smoothing import blocks
 from gateway.history.tasks import Group
 
@@ -68,8 +68,12 @@ def read_sequences(group: Group) -> Sequences:
     symbols, streams, tables = list[NDArray[np.int16]](), list[int](), list[int]()
     since, until = group.source.span.until, group.source.span.since
     with group.open() as (history, some):
-        for number, stream in enumerate(some, group.first):
-            for block in blocks(history.pieces(stream, group.source.span), SEQUENCE_TICKS):
+        span, pieces = group.source.span, list[list[Piece]]([] for _ in some)
+        for day in sorted({day for stream in some for day in history.days(stream, span)}):
+            for stream, kept in zip(some, pieces, strict=True):
+                kept.extend(history.pieces(stream, span.day(day)))
+        for number, (stream, kept) in enumerate(zip(some, pieces, strict=True), group.first):
+            for block in blocks(kept, SEQUENCE_TICKS):
                 policy = stream.policy(block.version)
                 if policy.table is None:
                     raise HistoryError(

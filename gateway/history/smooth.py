@@ -50,10 +50,13 @@ def _smooth(group: Group, folder: Path) -> int:
     with group.open() as (history, streams):
         made = ParquetFolder(folder, f"{group.number}-")
         smoothed = [(one, SmoothedStream(history, one, group.source.span)) for one in streams]
-        for day in sorted({day for _, one in smoothed for day in one.days}):
+        days = sorted({day for _, one in smoothed for day in one.days})
+        for day in reversed(days):
+            for _, one in smoothed:
+                one.look_back(day)
+        for day in days:
             for stream, one in smoothed:
-                if day in one.days:
-                    for some in one.day(day):
-                        made.add("smoothed", marginal_rows("smoothed", stream, some))
+                for some in one.day(day):
+                    made.add("smoothed", marginal_rows("smoothed", stream, some))
         made.close()
         return made.rows.get("smoothed", 0)

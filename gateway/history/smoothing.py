@@ -18,7 +18,6 @@ from contract.policy_header import Clock
 from gateway.chain import backward_messages, posterior_marginals
 from gateway.chain.arrays import Floats, Ints
 from gateway.history.estimates import Estimated
-from gateway.history.folder import DAY_US
 from gateway.history.pieces import ALWAYS, History, HistoryError, Piece, Span, SymbolStream
 from gateway.service.kinds.symbol_model import Model, filtered, prior, told
 
@@ -89,30 +88,35 @@ def blocks(pieces: Iterable[Piece], most: int) -> Iterator[Block]:
 
 
 class SmoothedStream:
-    """The smoothed marginals of one stream, day by day, from the first on.
+    """The smoothed marginals of one stream: its days are looked at from the last to the first, then told in order.
 
     Args:
         history: where its symbols are.
         stream: whose symbols are read; those outside the span count as unobserved.
         span: of time.
+
+    Attributes:
+        days: by their beginnings.
     """
 
     def __init__(self, history: History, stream: SymbolStream, span: Span = ALWAYS) -> None:
+        self.days = history.days(stream, span)
         self._history = history
         self._stream = stream
         self._span = span
-        self.days = self._find_days()
         self._after: dict[tuple[int, _Track], _Later] = {}  # what the days after a day say
+        self._later: dict[_Track, _Later] = {}
         self._before: dict[_Track, _Earlier] = {}
-        later: dict[_Track, _Later] = {}
-        for day in reversed(self.days):
-            for track, some in self._blocks(day).items():
-                if track in later:
-                    self._after[day, track] = later[track]
-                later[track] = self._messages(some, later.get(track))[0]
+
+    def look_back(self, day: int) -> None:
+        """Remember what the symbols after a day say about its end."""
+        for track, some in self._blocks(day).items():
+            if track in self._later:
+                self._after[day, track] = self._later[track]
+            self._later[track] = self._messages(some, self._later.get(track))[0]
 
     def day(self, day: int) -> Iterator[Estimated]:
-        """The marginals of a day's ticks that have a symbol, by its beginning; days are asked for in their order."""
+        """The marginals of a day's ticks that have a symbol."""
         for track, some in self._blocks(day).items():
             after = self._after.pop((day, track), None)
             laters = [*self._messages(some, after)[1:], after] if len(some) > 1 else [after]
@@ -127,23 +131,11 @@ class SmoothedStream:
                 self._before[track] = _Earlier(model, block.last, belief)
                 yield from _observed(block, told(model, marginals))
 
-    def _find_days(self) -> list[int]:
-        found: set[int] = set()
-        for piece in self._history.pieces(self._stream, self._span):
-            clock = self._stream.policy(piece.version).clock
-            low, high = (
-                (clock.epoch_us + (tick - piece.shift) * clock.period_us) // DAY_US
-                for tick in (piece.first, piece.last)
-            )
-            found.update(range(low, high + 1))
-        return [day * DAY_US for day in sorted(found)]
-
     def _blocks(self, day: int) -> dict[_Track, list[Block]]:
         """The blocks of a day, in tick order, apart for each time that the clock was set."""
-        span = Span(max(day, self._span.since), min(day + DAY_US, self._span.until))
         most = max(_CELLS // max(len(self._stream.model(version).initial) for version in self._stream.policies), 1)
         found: dict[_Track, list[Block]] = {}
-        for block in blocks(self._history.pieces(self._stream, span), most):
+        for block in blocks(self._history.pieces(self._stream, self._span.day(day)), most):
             found.setdefault((self._stream.policy(block.version).clock, block.shift), []).append(block)
         return found
 

@@ -18,7 +18,7 @@ from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from contract.policy_header import Clock
 from contract.window_frames import WindowFrame
-from gateway.history.pieces import Piece, Span, SymbolStream
+from gateway.history.pieces import DAY_US, Piece, Span, SymbolStream
 from gateway.location import Location
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.point_model import PointEstimates
@@ -125,6 +125,16 @@ class StoredHistory:
                     piece = _piece(frame).cut(max(first, low + frame.shift), min(last, high + frame.shift))
                     if len(piece.symbols):
                         yield piece
+
+    def days(self, stream: SymbolStream, span: Span) -> list[int]:
+        """The days, by their beginnings, that hold symbols of a stream in a span of time."""
+        found: set[int] = set()
+        for piece in self.pieces(stream, span):
+            clock = stream.policy(piece.version).clock
+            ends = (clock.epoch_us + (tick - piece.shift) * clock.period_us for tick in (piece.first, piece.last))
+            first, last = (end // DAY_US for end in ends)
+            found.update(range(first, last + 1))
+        return [day * DAY_US for day in sorted(found)]
 
     def points(self, stream: MeasuredStream, span: Span) -> Iterator[MeasureFrame]:
         """The frames of points that begin in a span of time, in tick order but for where the clock was set."""

@@ -69,6 +69,8 @@ def smoothed(scene: Scene, span: Span = ALWAYS, device: str = "watch") -> dict[i
     with stored_history(scene.path) as history:
         (stream,) = (one for one in history.streams() if one.device == device)
         one = SmoothedStream(history, stream, span)
+        for day in reversed(one.days):
+            one.look_back(day)
         rows = [
             (some.first + i, row) for day in one.days for some in one.day(day) for i, row in enumerate(some.beliefs)
         ]
