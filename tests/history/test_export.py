@@ -145,7 +145,7 @@ def test_windows_have_their_counts_and_intervals(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite", lag=LAG, policies=hourly(policy(1, windows=(high, both))))
     some = [WindowFrame(1, "high", i - 1, i, 5 * i, 5, 5, (4 - i,)) for i in range(4)]
     some += [WindowFrame(1, "both", i - 1, i, 10 * i, 10, 9, (7, -1)) for i in range(2)]
-    scene.recorder.record([Received("watch", "hr", frame) for frame in some])
+    scene.receive([Received("watch", "hr", frame) for frame in some])
     found = table(exported(scene, tmp_path / "out"), "windows")
     rows = found[["window", "index", "count", "observed"]].astype({"window": str}).to_numpy().tolist()
     wanted = [["high", i, 4 - i, 5] for i in range(4)] + [["both", i, count, 9] for i in range(2) for count in (7, -1)]
@@ -162,7 +162,7 @@ def test_points_and_what_they_tell_of_measurements(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "p.sqlite", lag=LAG, policies=(measure_policy(),))  # type: ignore[arg-type]
     for first in range(0, 40, 10):
         points = tuple(Released(0, (tick % 3, 1)) for tick in range(10))
-        scene.recorder.record([Received("watch", "place", MeasureFrame(1, first - 1, first, 2, points))])
+        scene.receive([Received("watch", "place", MeasureFrame(1, first - 1, first, 2, points))])
     folder = exported(scene, tmp_path / "out")
     points = table(folder, "points")
     assert list(points["tick"]) == list(range(40))

@@ -133,7 +133,11 @@ class Scene:
 
     def record(self, *some: SymbolFrame, device: str = "watch", stream: str = "hr") -> None:
         """One batch."""
-        self.recorder.record([Received(device, stream, frame) for frame in some])
+        self.receive([Received(device, stream, frame) for frame in some])
+
+    def receive(self, some: Sequence[Received]) -> None:
+        """One batch of any kinds."""
+        self.recorder.record(some)
 
     def committed(self, device: str = "watch") -> Committed:
         """The watermark of a device."""
