@@ -20,17 +20,15 @@ from gateway.chain.model import (
 )
 from gateway.chain.steps import (
     LIFT,
-    Message,
-    advance,
     condition_row,
+    first,
     fits_registers,
     lift,
     lift_row,
     normalise_product,
     predict_row,
-    product,
-    store,
 )
+from gateway.chain.vectors import Message, advance, scaled, store
 
 __all__ = ["Filtered", "condition", "filter_beliefs", "filter_from", "filter_wide", "predict", "run_filter"]
 
@@ -60,16 +58,16 @@ def _filter_small(
         if low == high:
             log_likelihoods[sequence] = 0.0
             continue
-        a, mass, lifts = lift(product(initial, sequence, product(rows, symbols[low], unit)))
+        a, mass, lifts = lift(first(initial, sequence, rows, symbols[low], unit))
         if mass == 0.0:
             return int(low)
-        store(beliefs, low, a, 1.0 / mass)
+        store(beliefs, low, scaled(a, 1.0 / mass))
         for t in range(low + 1, high):
-            a, mass, more = lift(advance(a, table, symbols[t]))
+            a, mass, more = lift(advance(a, table, symbols, t))
             lifts += more
             if mass == 0.0:
                 return int(t)
-            store(beliefs, t, a, 1.0 / mass)
+            store(beliefs, t, scaled(a, 1.0 / mass))
         log_likelihoods[sequence] = np.log(mass) - lifts * LOG_LIFT
     return -1
 

@@ -21,8 +21,9 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.extending import intrinsic
 
-__all__ = ["kernel"]
+__all__ = ["kernel", "operation"]
 
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
@@ -50,6 +51,25 @@ def kernel(function: AnyFunction) -> AnyFunction:
         compiled = numba.njit(nogil=True, error_model="numpy")(function)
     _digests[id(compiled)] = digest
     return cast(AnyFunction, compiled)
+
+
+def operation(plain: AnyFunction, lowered: Callable[..., Any]) -> AnyFunction:
+    """A function for kernels to call whose instructions are chosen here, not by the compiler.
+
+    Args:
+        plain: the same in Python, for when nothing is compiled.
+        lowered: its typing and its instructions, as `numba.extending.intrinsic` takes them.
+
+    Returns:
+        What kernels call.
+    """
+    settings: Any = numba.config
+    if settings.DISABLE_JIT:
+        return plain
+    made = intrinsic(lowered)
+    source = Path(inspect.getfile(lowered)).read_bytes()
+    _digests[id(made)] = hashlib.sha256(lowered.__name__.encode() + source).hexdigest()[:20]
+    return cast(AnyFunction, made)
 
 
 def _digest(function: Callable[..., Any]) -> str:

@@ -11,7 +11,7 @@ from gateway.chain.arrays import Floats, Ints
 from gateway.chain.filtering import run_filter
 from gateway.chain.kernel import kernel
 from gateway.chain.model import Problem, check_emission, check_law, check_transition, pose
-from gateway.chain.steps import condition_row, lift, lift_row
+from gateway.chain.steps import LIFT, TINY, condition_row, lift_row
 
 __all__ = ["Expected", "Learned", "baum_welch", "expectations"]
 
@@ -54,7 +54,8 @@ def _expect_two(
             scale = 1.0 / (a0 * b0 + a1 * b1)
             a0, a1 = a0 * scale, a1 * scale
             m00, m01, m10, m11 = m00 + a0 * w0, m01 + a0 * w1, m10 + a1 * w0, m11 + a1 * w1
-            (b0, b1), _, _ = lift((b0, b1))
+            while 0.0 < b0 + b1 < TINY:
+                b0, b1 = b0 * LIFT, b1 * LIFT
         a0, a1 = beliefs[low, 0] * b0, beliefs[low, 1] * b1
         first[0] += a0 / (a0 + a1)
         first[1] += a1 / (a0 + a1)

@@ -2,67 +2,45 @@
 
 A message is an unnormalised vector over the k states. It is never divided while it travels: when its sum
 falls below 2^-100 it is multiplied by 2^100, which is exact and rare, and so the loop that carries it waits
-for a multiplication and an addition per tick, not for a division. Components smaller than about 2^-900 of the
+for a multiplication and an addition per tick, not for a division. Components smaller than about 2^-750 of the
 largest are lost, as in every scaled (not logarithmic) recursion; where every state can be left and entered
 with a probability above that, nothing that matters is.
 
-For k = 2, 3, 4 a message is a tuple of floats that lives in registers (the compiler keeps only the branch for
-its length); for other k it is a row of a small array. `table[z]` is the k x k matrix Pr(next state, symbol z |
-state); its last slot, which index -1 finds, is an unobserved tick: the transition alone.
+For k = 2, 3, 4 a message lives in a vector register; for other k it is a row of a small array.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from gateway.chain.arrays import Floats
 from gateway.chain.kernel import kernel
+from gateway.chain.vectors import Message, load, product, scaled, store, total
 
 __all__ = [
     "LIFT",
-    "Message",
-    "advance",
+    "TINY",
     "combine",
     "condition_row",
+    "first",
     "fits_registers",
     "lift",
     "lift_row",
     "normalise_product",
     "predict_row",
-    "product",
-    "store",
-    "total",
 ]
-
-Message: TypeAlias = tuple[float, ...]
 
 TINY = 2.0**-100
 LIFT = 2.0**100
 
 
 def fits_registers(states: int) -> bool:
-    """Whether a message over this many states travels as a tuple."""
+    """Whether a message over this many states travels in a register."""
     return 2 <= states <= 4
 
 
 @kernel
-def total(a: Message) -> float:
-    """Sum of a message of 2, 3 or 4 components."""
-    if len(a) == 2:
-        return a[0] + a[1]
-    if len(a) == 3:
-        return a[0] + a[1] + a[2]
-    return (a[0] + a[1]) + (a[2] + a[3])
-
-
-@kernel
-def times(a: Message, factor: float) -> Message:
-    """A message of 2, 3 or 4 components, scaled."""
-    if len(a) == 2:
-        return a[0] * factor, a[1] * factor
-    if len(a) == 3:
-        return a[0] * factor, a[1] * factor, a[2] * factor
-    return a[0] * factor, a[1] * factor, a[2] * factor, a[3] * factor
+def first(initial: Floats, sequence: int, rows: Floats, z: int, unit: Message) -> Message:
+    """The first law of a sequence, row `sequence` of `initial`, weighed by the likelihood `rows[z]` of a symbol."""
+    return product(load(initial, sequence, unit), load(rows, z if z >= 0 else rows.shape[0] - 1, unit))
 
 
 @kernel
@@ -75,66 +53,20 @@ def lift(a: Message) -> tuple[Message, float, int]:
     mass = total(a)
     lifts = 0
     while 0.0 < mass < TINY:
-        a = times(a, LIFT)
+        a = scaled(a, LIFT)
         mass *= LIFT
         lifts += 1
     return a, mass, lifts
 
 
 @kernel
-def advance(a: Message, table: Floats, z: int) -> Message:
-    """Predict and condition in one: the row vector `a` times the matrix `table[z]`, not normalised.
-
-    Pass the table of transposed matrices for the backward direction.
-    """
-    if len(a) == 2:
-        return (
-            a[0] * table[z, 0, 0] + a[1] * table[z, 1, 0],
-            a[0] * table[z, 0, 1] + a[1] * table[z, 1, 1],
-        )
-    if len(a) == 3:
-        return (
-            a[0] * table[z, 0, 0] + a[1] * table[z, 1, 0] + a[2] * table[z, 2, 0],
-            a[0] * table[z, 0, 1] + a[1] * table[z, 1, 1] + a[2] * table[z, 2, 1],
-            a[0] * table[z, 0, 2] + a[1] * table[z, 1, 2] + a[2] * table[z, 2, 2],
-        )
-    return (
-        (a[0] * table[z, 0, 0] + a[1] * table[z, 1, 0]) + (a[2] * table[z, 2, 0] + a[3] * table[z, 3, 0]),
-        (a[0] * table[z, 0, 1] + a[1] * table[z, 1, 1]) + (a[2] * table[z, 2, 1] + a[3] * table[z, 3, 1]),
-        (a[0] * table[z, 0, 2] + a[1] * table[z, 1, 2]) + (a[2] * table[z, 2, 2] + a[3] * table[z, 3, 2]),
-        (a[0] * table[z, 0, 3] + a[1] * table[z, 1, 3]) + (a[2] * table[z, 2, 3] + a[3] * table[z, 3, 3]),
-    )
-
-
-@kernel
-def store(out: Floats, t: int, a: Message, factor: float) -> None:
-    """Write `factor` times a message of 2, 3 or 4 components into row t of `out` (n, k)."""
-    out[t, 0] = a[0] * factor
-    out[t, 1] = a[1] * factor
-    if len(a) > 2:
-        out[t, 2] = a[2] * factor
-    if len(a) > 3:
-        out[t, 3] = a[3] * factor
-
-
-@kernel
-def product(out: Floats, t: int, a: Message) -> Message:
-    """Componentwise product of row t of `out` (n, k) and a message of 2, 3 or 4 components."""
-    if len(a) == 2:
-        return a[0] * out[t, 0], a[1] * out[t, 1]
-    if len(a) == 3:
-        return a[0] * out[t, 0], a[1] * out[t, 1], a[2] * out[t, 2]
-    return a[0] * out[t, 0], a[1] * out[t, 1], a[2] * out[t, 2], a[3] * out[t, 3]
-
-
-@kernel
 def combine(out: Floats, t: int, a: Message) -> bool:
     """Turn row t of `out` (n, k), a message from the other side, into a posterior; False if it would be 0."""
-    b = product(out, t, a)
+    b = product(a, load(out, t, a))
     mass = total(b)
-    if mass == 0.0:
+    if not mass > 0.0:
         return False
-    store(out, t, b, 1.0 / mass)
+    store(out, t, scaled(b, 1.0 / mass))
     return True
 
 

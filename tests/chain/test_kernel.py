@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.chain import kernel as kernels
 from gateway.chain import steps
 from gateway.chain.kernel import kernel
+from gateway.chain.vectors import total
 from tests.support.brokers import PATIENCE
 
 _HELPER = """
@@ -55,6 +57,15 @@ def test_a_kernel_is_compiled_anew_when_a_helper_or_a_constant_in_another_file_c
     assert _run(tmp_path, step=2.0, added=5.0) == ["12.0", "0"]
     assert _run(tmp_path, step=3.0, added=5.0) == ["18.0", "0"]
     assert _run(tmp_path, step=2.0, added=1.0) == ["4.0", "1"]
+
+
+def test_where_a_kernel_is_kept_depends_on_the_operations_that_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(a: tuple[float, ...]) -> float:
+        return 2.0 * total(a)
+
+    before = kernels._digest(twice)
+    monkeypatch.setitem(kernels._digests, id(total), "another")
+    assert kernels._digest(twice) != before
 
 
 def test_a_kernel_that_reaches_into_a_module_is_refused() -> None:

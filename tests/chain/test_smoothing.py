@@ -76,6 +76,68 @@ def test_many_sequences_equal_one_at_a_time(k):
         start += length
 
 
+@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize("lengths", [(6, 6), (7, 7), (1, 9), (8, 3), (0, 5), (5, 0), (33, 40), (40, 33, 2), (1, 1, 1)])
+def test_sequences_smoothed_two_at_a_time_equal_the_plain_loop_and_one_at_a_time_to_the_bit(k, lengths):
+    case = random_case(18, k, 3, sum(lengths))
+    initial = random_case(19, len(lengths), k, 1).emission  # a first law of its own for each sequence
+    smoothed = posterior_marginals(case.symbols, initial, *case[2:], lengths=lengths)
+    start = 0
+    for index, length in enumerate(lengths):
+        part = case.symbols[start : start + length], initial[index], *case[2:]
+        found = smoothed[start : start + length]
+        np.testing.assert_allclose(found, naive.smooth(*part), rtol=0, atol=1e-13)
+        np.testing.assert_array_equal(found, posterior_marginals(*part))
+        start += length
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize("rare", [2.0**-32, 1e-80, 1e-150])
+def test_symbols_that_all_states_find_unlikely_many_times_over(k, rare):
+    weights = rare * np.arange(1, k + 1)
+    emission = np.array([weights, 1.0 - weights]).T
+    case = random_case(20, k, 2, 60)
+    case = case._replace(symbols=np.zeros(60, dtype=np.int64), emission=emission)
+    found = posterior_marginals(np.tile(case.symbols, 2), *case[1:], lengths=[60, 60])
+    np.testing.assert_allclose(found, np.tile(naive.smooth(*case), (2, 1)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_a_state_that_cannot_be_entered_again(k):
+    transition = random_case(21, k, 2, 1).transition
+    transition[:, 0] = 0.0
+    transition /= transition.sum(axis=1, keepdims=True)
+    case = random_case(22, k, 2, 31)._replace(transition=transition)
+    found = posterior_marginals(np.tile(case.symbols, 2), *case[1:], lengths=[31, 31])
+    np.testing.assert_allclose(found, np.tile(naive.smooth(*case), (2, 1)), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
+def test_the_first_impossible_sequence_is_named_wherever_its_neighbour_fails(k):
+    chain = np.full(k, 1 / k), np.eye(k), np.eye(k)
+    possible, late, early = [0] * 8, [0] * 7 + [1], [0, 1] + [0] * 6
+    for sequences in ([possible, late, early, possible], [late, early], [early, late], [possible, possible, late]):
+        lengths = [8] * len(sequences)
+        first = next(index for index, sequence in enumerate(sequences) if sequence is not possible)
+        with pytest.raises(ValueError, match=r"position \d+") as alone:
+            posterior_marginals(sequences[first], *chain)
+        with pytest.raises(ValueError, match=r"position \d+") as together:
+            posterior_marginals(np.concatenate(sequences), *chain, lengths=lengths)
+        place = int(str(alone.value).split("position ")[1].split(")")[0])
+        assert f"position {8 * first + place})" in str(together.value)
+
+
+@pytest.mark.parametrize("k", [2, 5])
+def test_marginals_are_put_where_one_says(k):
+    case = random_case(23, k, 3, 20)
+    out = np.empty((20, k))
+    assert posterior_marginals(*case, out=out) is out
+    np.testing.assert_array_equal(out, posterior_marginals(*case))
+    for bad in (np.empty((19, k)), np.empty((k, 20)).T, np.empty((20, k), dtype=np.float32)):
+        with pytest.raises(ValueError, match="out must be"):
+            posterior_marginals(*case, out=bad)
+
+
 @bounded
 @given(medium_cases)
 def test_backward_messages_equal_the_plain_loop(case):
