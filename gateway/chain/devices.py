@@ -18,7 +18,7 @@ from gateway.chain.model import check_emission, check_symbols, check_transition
 
 __all__ = ["update_devices"]
 
-_CHUNK = 256  # devices at a time for k > 2: the working rows of a chunk stay in the first-level cache
+_CHUNK = 256  # devices at a time for k > 4: the working rows of a chunk stay in the first-level cache
 
 Symbols = NDArray[np.signedinteger[Any]]
 
@@ -39,6 +39,50 @@ def _update_two(beliefs: Floats, symbols: Symbols, transition: Floats, columns: 
         scale = 1.0 / mass
         out[0, d] = p * scale
         out[1, d] = q * scale
+    return failed
+
+
+@kernel
+def _update_three(beliefs: Floats, symbols: Symbols, transition: Floats, rows: Floats, out: Floats) -> int:
+    """Update devices with k = 3; returns how many saw a symbol of probability zero."""
+    t00, t01, t02 = transition[0, 0], transition[0, 1], transition[0, 2]
+    t10, t11, t12 = transition[1, 0], transition[1, 1], transition[1, 2]
+    t20, t21, t22 = transition[2, 0], transition[2, 1], transition[2, 2]
+    a, b, c = beliefs[0], beliefs[1], beliefs[2]
+    out_a, out_b, out_c = out[0], out[1], out[2]
+    failed = 0
+    for d in range(symbols.size):
+        x, y, z, symbol = a[d], b[d], c[d], np.uint64(np.int64(symbols[d]) + 1)
+        p = (x * t00 + y * t10 + z * t20) * rows[symbol, 0]
+        q = (x * t01 + y * t11 + z * t21) * rows[symbol, 1]
+        r = (x * t02 + y * t12 + z * t22) * rows[symbol, 2]
+        mass = p + q + r
+        failed += mass == 0.0
+        scale = 1.0 / mass
+        out_a[d], out_b[d], out_c[d] = p * scale, q * scale, r * scale
+    return failed
+
+
+@kernel
+def _update_four(beliefs: Floats, symbols: Symbols, transition: Floats, rows: Floats, out: Floats) -> int:
+    """Update devices with k = 4; returns how many saw a symbol of probability zero."""
+    t00, t01, t02, t03 = transition[0, 0], transition[0, 1], transition[0, 2], transition[0, 3]
+    t10, t11, t12, t13 = transition[1, 0], transition[1, 1], transition[1, 2], transition[1, 3]
+    t20, t21, t22, t23 = transition[2, 0], transition[2, 1], transition[2, 2], transition[2, 3]
+    t30, t31, t32, t33 = transition[3, 0], transition[3, 1], transition[3, 2], transition[3, 3]
+    a, b, c, e = beliefs[0], beliefs[1], beliefs[2], beliefs[3]
+    out_a, out_b, out_c, out_e = out[0], out[1], out[2], out[3]
+    failed = 0
+    for d in range(symbols.size):
+        w, x, y, z, symbol = a[d], b[d], c[d], e[d], np.uint64(np.int64(symbols[d]) + 1)
+        p = ((w * t00 + x * t10) + (y * t20 + z * t30)) * rows[symbol, 0]
+        q = ((w * t01 + x * t11) + (y * t21 + z * t31)) * rows[symbol, 1]
+        r = ((w * t02 + x * t12) + (y * t22 + z * t32)) * rows[symbol, 2]
+        s = ((w * t03 + x * t13) + (y * t23 + z * t33)) * rows[symbol, 3]
+        mass = (p + q) + (r + s)
+        failed += mass == 0.0
+        scale = 1.0 / mass
+        out_a[d], out_b[d], out_c[d], out_e[d] = p * scale, q * scale, r * scale, s * scale
     return failed
 
 
@@ -84,6 +128,10 @@ def _update_many(beliefs: Floats, symbols: Symbols, transition: Floats, columns:
     return failed
 
 
+_UPDATES = {2: (False, _update_two), 3: (True, _update_three), 4: (True, _update_four)}
+"""For so many states: whether likelihoods are read by row, an unobserved tick first, and the kernel."""
+
+
 def update_devices(
     beliefs: Floats,
     symbols: ArrayLike,
@@ -118,12 +166,13 @@ def update_devices(
     stream = _check_tick(symbols, table.shape[1], before.shape[1])
     if out is not None and not (out.shape == before.shape and out.dtype == np.float64 and out.flags.c_contiguous):
         raise ValueError(f"out must be a C-contiguous float64 array of shape {before.shape}")
-    columns = np.ascontiguousarray(np.hstack([table, np.ones((k, 1))]))
+    some, update = _UPDATES.get(k, (False, _update_many))
+    unobserved = np.ones((k, 1))
+    likelihoods = np.hstack([unobserved, table]).T if some else np.hstack([table, unobserved])
     direct = out is not None and bool((table > 0.0).all())
     after = out if out is not None and direct else np.empty_like(before)
-    update = _update_two if k == 2 else _update_many
     with np.errstate(divide="ignore", invalid="ignore"):
-        failed = update(before, stream, matrix, columns, after)
+        failed = update(before, stream, matrix, np.ascontiguousarray(likelihoods), after)
     if failed:
         raise ValueError(f"{failed} devices sent a symbol of probability zero under this emission table")
     if out is not None and not direct:

@@ -27,7 +27,7 @@ def test_equals_one_device_after_the_other(seed, k, m, devices):
     np.testing.assert_allclose(update_devices(*given), naive.update_devices(*given), rtol=1e-13, atol=1e-15)
 
 
-@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
 @pytest.mark.parametrize("devices", [0, 1, 255, 256, 257, 600])
 def test_in_place_and_any_integer_type_give_the_same(k, devices):
     beliefs, symbols, *chain = batch(51, k, 3, devices)
@@ -41,7 +41,7 @@ def test_in_place_and_any_integer_type_give_the_same(k, devices):
     np.testing.assert_array_equal(own, expected)
 
 
-@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
 def test_tick_by_tick_equals_filtering_each_stream(k):
     case = random_case(52, k, 3, 90)
     streams = case.symbols.reshape(3, 30)
@@ -61,7 +61,7 @@ def test_a_belief_near_certainty_keeps_its_relative_accuracy():
     assert after[0, 0] / after[1, 0] == pytest.approx(odds, rel=1e-13)
 
 
-@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
 def test_an_impossible_symbol_is_refused_and_changes_nothing(k):
     beliefs = np.zeros((k, 3))
     beliefs[0] = 1.0
