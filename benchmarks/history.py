@@ -45,10 +45,10 @@ from gateway.history.learning import learn_class
 from gateway.history.pieces import ALWAYS
 from gateway.history.smooth import smooth_history
 from gateway.history.tasks import Source
-from gateway.service.ingest import Received
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
+from gateway.service.symbols.arrivals import Arrivals, Received
 
 _CHAIN = np.array([[0.95, 0.05], [0.1, 0.9]])
 _TABLE = NoiseTable.binary(SCALE // 4, SCALE // 4)
@@ -174,7 +174,8 @@ def fill(path: Path, symbols: list[np.ndarray[Any, np.dtype[np.int64]]]) -> None
     for device, one in enumerate(symbols):
         parts = [one[first : first + _FRAME].astype(np.uint8) for first in range(0, len(one), _FRAME)]
         frames = [SymbolFrame(1, _FRAME * i - 1, _FRAME * i, part.tobytes()) for i, part in enumerate(parts)]
-        recorder.record([Received(f"device-{device}", "hr", frame) for frame in frames])
+        received = [Received(f"device-{device}", "hr", frame) for frame in frames]
+        recorder.record(Arrivals.of(recorder.streams, received))
     store.close()
 
 

@@ -44,7 +44,7 @@ class ServiceOptions:
         list[str] | None,
         typer.Option(
             metavar="KIND=AGE",
-            help="How long symbols, points, windows (400d each) and estimates (30d) are kept; in h or d; repeatable.",
+            help="How long symbols, points and windows are kept, 400d each if not given; in h or d; repeatable.",
         ),
     ] = None
 
@@ -114,7 +114,7 @@ def run(
       fugu gateway run --fleet home --policies /etc/fugu/policies --store /var/lib/fugu/home.db
       fugu gateway run --fleet home --policies policies --store home.db --broker gw.example:8883 --ca-file ca.pem
       fugu gateway run --fleet home --policies policies --store home.db --releases releases.toml
-      fugu gateway run --fleet home --policies policies --store home.db --keep symbols=90d --keep estimates=12h
+      fugu gateway run --fleet home --policies policies --store home.db --keep symbols=90d --keep windows=2d
       fugu gateway run --fleet home --policies policies --store home.db --metrics 9464
       fugu gateway run --fleet home --policies policies --store postgresql://fugu@db.example/home?sslmode=verify-full
       fugu gateway run --fleet home --store home.db --registry fleet.db --root keys/root.envelope \\
@@ -267,5 +267,5 @@ def forget(
 
     with working(f"erasing {device}"):
         found = forget_device(store_location(store), device)
-    text = ", ".join(f"{count} {kind}" for kind, count in found._asdict().items())
-    answer(as_json, found._asdict, lambda: say(f"Erased of {device}, in frames: {text}. The ledger keeps its charges."))
+    text = f"{found.symbols} symbols, {found.points} frames of points, {found.windows} windows"
+    answer(as_json, found._asdict, lambda: say(f"Erased of {device}, {text}. The ledger keeps its charges."))

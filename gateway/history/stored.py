@@ -198,13 +198,8 @@ class StoredHistory:
                 yield clock.epoch_us + (frame.first - frame.shift) * clock.period_us
 
     def _symbols_from(self, number: int) -> Callable[[int], SymbolFrame | None]:
-        """The first frame that holds a tick or a later one."""
-
-        def frame(first: int) -> SymbolFrame | None:
-            tick = self._store.symbols.next_first(number, first)
-            return None if tick is None else self._store.symbols.holding(number, tick, tick)[0]
-
-        return frame
+        """The first frame that holds a tick or a later one, from there on."""
+        return lambda first: next(self._store.symbols.following(number, first), None)
 
     def _points_from(self, number: int) -> Callable[[int], MeasureFrame | None]:
         """The same of points."""

@@ -54,6 +54,16 @@ class Coverage:
         self._through[low:high] = [through]
         return Merge(absorbed, after, through)
 
+    @property
+    def last(self) -> tuple[int, int]:
+        """The last interval (after, through] of a set that is not empty."""
+        return self._after[-1], self._through[-1]
+
+    def extend(self, through: int) -> None:
+        """Let the last interval reach at least to a tick."""
+        if self._through and self._through[-1] < through:
+            self._through[-1] = through
+
     def joins(self, after: int, through: int) -> bool:
         """Whether the ticks (after, through] touch any that are accounted for, rather than stand alone."""
         return bisect_left(self._through, after) < bisect_right(self._after, through)

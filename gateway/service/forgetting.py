@@ -16,7 +16,7 @@ __all__ = ["forget_device"]
 
 
 def forget_device(location: Location, device: str) -> Forgotten:
-    """Erase a device's symbols, points, windows and estimates, and write the file anew without them.
+    """Erase a device's symbols, points and windows, and what is known from them, and write the file anew without them.
 
     Args:
         location: of the store; its gateway must not be running.

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import islice
 from typing import NamedTuple
 
-from contract.frames import MAX_FRAME_TICKS, MAX_TICK, SymbolFrame
-from contract.measure_frames import MeasureFrame
+from contract.frames import MAX_TICK
+from contract.measure_frames import MAX_MEASURE_TICKS
 from gateway.service.kinds.counted_estimates import MOST_TICKS, CountedEstimates
 from gateway.service.kinds.kind import Place
-from gateway.service.kinds.symbol_track import Run
+from gateway.service.kinds.points import Points
 from gateway.service.policies import Catalogue
-from gateway.service.recorder import Recorder
 from gateway.service.store import Location, Store, StoreError
+from gateway.service.symbols.past import Past, Run
 
 __all__ = ["Row", "StateRow", "ValueRow", "estimates_between"]
-
-_BATCH = 256
 
 
 class StateRow(NamedTuple):
@@ -70,7 +66,7 @@ def estimates_between(
     Args:
         location: of the store; its gateway may be running.
         last: the newest if not given.
-        lag: ticks of later points that estimates of points and windows see; those of symbols are as they were made.
+        lag: ticks of later symbols or points that estimates see.
 
     Raises:
         StoreError: there is no such store, or it has nothing of the stream.
@@ -82,22 +78,38 @@ def estimates_between(
         number = store.stream_id(device, stream)
         if number is None:
             raise StoreError(f"store {location.name} has nothing of {device}/{stream}")
-        recorder = Recorder(store, catalogue, lag, Counter())
-        of, counts = Place(number, device, stream), CountedEstimates(store, catalogue, lag)
-        alone, counted = _Found(), _Found()
-        through = first - MAX_FRAME_TICKS - 1
-        frames = _frames(store, catalogue, of, first - MAX_FRAME_TICKS)
-        while batch := list(islice(frames, _BATCH)):
-            for frame in batch:
-                alone.update(_rows(recorder, store, of, frame, first, last))
-            for window, index in _windows(store, catalogue, of, through - MOST_TICKS, batch[-1].last):
-                if (run := counts.run(window, index)) is not None:
-                    counted.update(_state_rows(of, run, _shift(store, of, run), first, last))
-            through = batch[-1].last
-            yield from _told(alone, counted, batch[-1].first - 2 * MAX_FRAME_TICKS)
-            if batch[-1].first > last + 2 * MAX_FRAME_TICKS:
-                break
-        yield from _told(alone, counted, last)
+        of = Place(number, device, stream)
+        told = _values if catalogue.is_measured(device, stream) else _states
+        yield from told(store, catalogue, of, first, last, lag)
+
+
+def _values(store: Store, catalogue: Catalogue, of: Place, first: int, last: int, lag: int) -> Iterator[Row]:
+    points, found = Points(store, catalogue, lag), _Found()
+    for frame, _ in store.points.following(of.number, max(0, first - MAX_MEASURE_TICKS)):
+        if frame.first > last + lag:
+            break
+        now = points.estimate(of, frame.first)
+        for some in (*points.lagged(of, frame.first), *([] if now is None else [now])):
+            columns = zip(some.means, some.covariances, some.protection, strict=True)
+            for tick, row in enumerate(columns, some.first):
+                if first <= tick <= last:
+                    found[tick, some.lag] = ValueRow(of.device, of.stream, tick, *row, some.lag, some.shift)
+        yield from _told(found, _Found(), frame.first - lag - 1)
+    yield from _told(found, _Found(), last)
+
+
+def _states(store: Store, catalogue: Catalogue, of: Place, first: int, last: int, lag: int) -> Iterator[Row]:
+    past, counts = Past(store, catalogue, lag), CountedEstimates(store, catalogue, lag)
+    alone, counted, through = _Found(), _Found(), first - 1
+    for run in past.estimates(of, first, last):
+        alone.update(_rows(of, run, first, last))
+        end = run.first + len(run.probabilities) - 1
+        for window, index in _windows(store, catalogue, of, through - MOST_TICKS, end):
+            if (together := counts.run(window, index)) is not None:
+                counted.update(_rows(of, together, first, last))
+        through = end
+        yield from _told(alone, counted, run.first - MOST_TICKS - 1)
+    yield from _told(alone, counted, last)
 
 
 def _told(alone: _Found, counted: _Found, last: int) -> Iterator[Row]:
@@ -109,13 +121,6 @@ def _told(alone: _Found, counted: _Found, last: int) -> Iterator[Row]:
         yield both[key]
 
 
-def _frames(store: Store, catalogue: Catalogue, of: Place, first: int) -> Iterator[SymbolFrame | MeasureFrame]:
-    """A stream's frames from a tick on."""
-    measured = catalogue.is_measured(of.device, of.stream)
-    following = (store.points if measured else store.symbols).following(of.number, max(0, first))
-    return (one[0] for one in following)
-
-
 def _windows(store: Store, catalogue: Catalogue, of: Place, first: int, last: int) -> Iterator[tuple[Place, int]]:
     """The windows of a stream that lie in the ticks first..last: their sequences and indices."""
     for name in catalogue.sequences(of.device, of.stream):
@@ -125,34 +130,12 @@ def _windows(store: Store, catalogue: Catalogue, of: Place, first: int, last: in
                 yield of._replace(number=number), frame.index
 
 
-def _rows(
-    recorder: Recorder, store: Store, of: Place, frame: SymbolFrame | MeasureFrame, first: int, last: int
-) -> _Found:
-    """What a frame determines of the ticks first..last, by tick and lag."""
-    found: _Found = {}
-    if isinstance(frame, SymbolFrame):
-        for _, run in store.symbols.estimates(of.number, frame.first):
-            found |= _state_rows(of, run, _shift(store, of, run), first, last)
-        return found
-    now = recorder.points.estimate(of, frame.first)
-    for some in (*recorder.points.lagged(of, frame.first), *([] if now is None else [now])):
-        columns = zip(some.means, some.covariances, some.protection, strict=True)
-        for tick, row in enumerate(columns, some.first):
-            if first <= tick <= last:
-                found[tick, some.lag] = ValueRow(of.device, of.stream, tick, *row, some.lag, some.shift)
-    return found
-
-
-def _state_rows(of: Place, run: Run, shift: int, first: int, last: int) -> _Found:
-    """The ticks first..last of a run."""
+def _rows(of: Place, run: Run, first: int, last: int) -> _Found:
+    """The ticks first..last of a run; where the oldest shifts have been forgotten, numbers are ahead by no more."""
+    shift = min(run.shift, run.first)
     rows = enumerate(run.probabilities, run.first)
     return {
         (tick, 0): StateRow(of.device, of.stream, tick, tuple(row.tolist()), int(row.argmax()), shift)
         for tick, row in rows
         if first <= tick <= last
     }
-
-
-def _shift(store: Store, of: Place, run: Run) -> int:
-    """By how many ticks the numbers of a run are ahead; where the oldest shifts have been forgotten, by no more."""
-    return min(store.shifts(of.number).at(run.first), run.first)

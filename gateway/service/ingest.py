@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from threading import Condition
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from contract.errors import FuguError, Reason
 from contract.frames import MAX_FRAME_TICKS, SymbolFrame, decode_status, encode_symbols
@@ -20,9 +22,14 @@ from contract.measure_frames import MAX_MEASURE_TICKS, MEASURE, MeasureFrame, Re
 from contract.topics import parse_topic
 from gateway.service.kinds.kind import AnyFrame, Kind
 from gateway.service.kinds.points import Points
+from gateway.service.kinds.symbol_model import SymbolModel
 from gateway.service.kinds.symbols import Symbols
 from gateway.service.kinds.windows import Windows
 from gateway.service.policies import Catalogue, UnknownDeviceError
+from gateway.service.symbols.arrivals import Arrivals, Received
+from gateway.service.symbols.columns import Columns
+from gateway.service.symbols.parser import parse
+from gateway.service.symbols.streams import Streams
 from gateway.service.tick_time import newest_tick, tick_at
 
 __all__ = [
@@ -178,14 +185,6 @@ class FromTheFutureError(FuguError, reason=Reason.FROM_THE_FUTURE):
     """The frame is about ticks that have not come yet, by the gateway's clock."""
 
 
-class Received(NamedTuple):
-    """A frame that may be stored."""
-
-    device: str
-    stream: str
-    frame: AnyFrame
-
-
 class Birth(NamedTuple):
     """A known device has come online."""
 
@@ -198,6 +197,7 @@ class Ingest:
     Args:
         now_us: the time in microseconds of Unix time; the system's if not given.
         refused: told the topic and the reason of each message that is refused.
+        streams: learns of the streams of symbols.
     """
 
     def __init__(
@@ -206,12 +206,45 @@ class Ingest:
         counters: Counter[str],
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         refused: Callable[[str, Reason], None] = lambda _topic, _reason: None,
+        streams: Streams | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._counters = counters
         self._now_us = now_us
         self._refused = refused
+        self._streams = Streams() if streams is None else streams
         self._said = float("-inf")
+
+    def take(self, messages: Sequence[Message]) -> tuple[Arrivals, list[Birth]]:
+        """What may be stored of some messages, and who has come online.
+
+        Frames on topics that others have come on are read and checked all at once; what does not pass there, and every
+        other message, is read by itself, and refused with its reason if it is wrong.
+        """
+        slots = np.array([self._streams.topics.get(topic, -1) for topic, _ in messages], dtype=np.int64)
+        rows = np.flatnonzero(slots >= 0)
+        columns, read = parse([messages[row].payload for row in rows.tolist()])
+        passed = self._streams.passing(slots[rows], columns, read, self._now_us())
+        self._counters["received"] += int(passed.sum())
+        fast = rows[passed]
+        columns = columns.take(np.flatnonzero(passed))
+        if len(fast) == len(messages):
+            return Arrivals(slots, columns, []), []
+        by_itself = np.ones(len(messages), dtype=np.bool_)
+        by_itself[fast] = False
+        places, found, births = [], [], []
+        for row in np.flatnonzero(by_itself).tolist():
+            meaning = self.read(*messages[row])
+            if isinstance(meaning, Received):
+                found.append(meaning)
+                if isinstance(meaning.frame, SymbolFrame):
+                    places.append(row)
+            elif isinstance(meaning, Birth):
+                births.append(meaning)
+        more = Arrivals.of(self._streams, found)
+        order = np.argsort(np.concatenate((fast, np.array(places, dtype=np.int64))))
+        symbols = Columns.joined((columns, more.symbols)).take(order)
+        return Arrivals(np.concatenate((slots[fast], more.slots))[order], symbols, more.others), births
 
     def read(self, topic: str, payload: bytes) -> Received | Birth | None:
         """The message's meaning; none if it is refused, or says that a device is offline."""
@@ -240,7 +273,14 @@ class Ingest:
         frame = kind.decode(payload)
         kind.verify(self._catalogue, parsed.device, parsed.stream, frame)
         self._refuse_future(parsed.device, parsed.stream, frame)
+        if isinstance(frame, SymbolFrame):
+            self._follow(topic, parsed.device, parsed.stream, frame.policy_version)
         return Received(parsed.device, parsed.stream, frame)
+
+    def _follow(self, topic: str, device: str, stream: str, version: int) -> None:
+        known = self._catalogue.find(device, stream, version, SymbolModel)
+        slot = self._streams.slot(device, stream)
+        self._streams.follow(topic, slot, version, len(known.allowed), known.policy.clock)
 
     def _refuse_future(self, device: str, stream: str, frame: AnyFrame) -> None:
         """Refuse ticks that nobody can have drawn yet; say so, because this machine's clock may be the wrong one."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from contract.topics import status_topic, symbols_topic, window_topic
 from gateway.service.contradictions import Contradictions
 from gateway.service.enrolled import Enrolled
-from gateway.service.ingest import Received
 from gateway.service.monitor import Monitor
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import Publisher
@@ -16,6 +15,7 @@ from gateway.service.recorder import Recorder
 from gateway.service.retention import Retention
 from gateway.service.settings import GatewaySettings, SettingsError
 from gateway.service.store import Store
+from gateway.service.symbols.arrivals import Heard
 from gateway.service.table_sender import TableSender
 from mqtt_link import Link
 
@@ -54,6 +54,7 @@ class Intake:
         if settings.on_conflict != "alarm" and (enrolled is None or (stopping := enrolled.stopping) is None):
             raise SettingsError("to stop devices the gateway needs the fleet's registry and the gateway's key")
         self.contradictions = Contradictions(fleet, store, link, monitor, stopping)
+        self._recorder = recorder
         self._publisher = Publisher(link, fleet, store, recorder, counters, key=key)
         self._tables = TableSender(store, catalogue, recorder, link, counters, sealed=sealed)
         self._retention = Retention(settings.keep, store, catalogue, recorder, needed, settings.lag, counters)
@@ -68,16 +69,25 @@ class Intake:
         """Whether nothing is owed or under way."""
         return self._publisher.finished
 
+    @property
+    def reports_waiting(self) -> int:
+        """How many frames and windows wait to be reported."""
+        return self._publisher.reports_waiting
+
     def born(self, device: str) -> None:
         """A device has come online."""
         self._publisher.owe(device)
         self._tables.born(device)
 
-    def stored(self, batch: Sequence[Received]) -> None:
-        """Frames were stored, or refused for good."""
-        for received in batch:
-            self._publisher.owe(received.device)
-            self._tables.stored(received.device, received.stream)
+    def stored(self, heard: Iterable[Heard]) -> None:
+        """Frames of streams were stored, or refused for good."""
+        for one in heard:
+            self._publisher.owe(one.device)
+            self._tables.stored(one.device, one.stream)
+
+    def seal(self) -> None:
+        """Seal what has come, at a clean end."""
+        self._recorder.seal(now=True)
 
     def acknowledged(self, message_id: int) -> None:
         """The broker has a message."""
@@ -99,5 +109,9 @@ class Intake:
             self._tables.pump,
             self.contradictions.pump,
             lambda: self._publisher.pump(idle=idle),
+            self._seal,
             self._retention.pump,
         )
+
+    def _seal(self) -> None:
+        self._recorder.seal()

@@ -77,7 +77,7 @@ def watch_store(location: Location, false_alarms: float) -> list[WatchedStream]:
         for (device, stream), versions in sorted(policies.items()):
             number = store.stream_id(device, stream)
             gone = 0 if number is None else store.aged.kept(number)
-            frames = (frame for frame, _ in store.symbols.following(number, gone)) if number is not None else ()
+            frames = store.symbols.following(number, gone) if number is not None else ()
             found.append(_watched(versions, frames, gone, threshold))
     return found
 

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,9 +23,9 @@ from contract.measure_policy import MeasurePolicy
 from contract.policies import AnyPolicy
 from contract.topics import health_topic, parse_topic
 from gateway.service.alarms import Alarm, Alarms
-from gateway.service.ingest import Received
 from gateway.service.policies import Catalogue
 from gateway.service.store import Location
+from gateway.service.symbols import arrivals
 from host.asking import Answering, ask
 from host.checks import CERTIFICATE_DAYS
 from mqtt_link import Link
@@ -178,12 +178,12 @@ class Monitor:
         if (code := _REFUSED.get(reason)) is not None:
             self.note(code, parse_topic(topic).device)
 
-    def received(self, batch: Sequence[Received]) -> None:
+    def received(self, heard: Iterable[arrivals.Heard]) -> None:
         """Frames have come that may be stored."""
         now = self._seconds()
-        for device, stream, frame in batch:
-            policy = self._sources.catalogue.policy(device, stream, frame.policy_version)
-            end = (policy.clock.epoch_us + (frame.last + 1 - frame.shift) * policy.clock.period_us) / 1e6
+        for device, stream, version, last, shift in heard:
+            policy = self._sources.catalogue.policy(device, stream, version)
+            end = (policy.clock.epoch_us + (last + 1 - shift) * policy.clock.period_us) / 1e6
             before = self._heard.get(device)
             limit = max(_SILENT_SECONDS, _SILENT_FRAMES * _frame_seconds(policy))
             self._heard[device] = Heard(now, end if before is None else max(end, before.end), limit)

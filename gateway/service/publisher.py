@@ -1,8 +1,9 @@
 """What the gateway says: watermarks to devices, reports to whoever listens.
 
-Both have a share of what may be under way, so that neither holds up the other. Reports (estimates, and counts of
-windows) wait in the store's outbox until the broker has acknowledged them, so that neither a crash nor a broken
-connection loses the newest one; a watermark is said again whenever its device gives a sign of life.
+Both have a share of what may be under way, so that neither holds up the other. Neither a crash nor a broken connection
+loses the newest report: those of points and windows wait in the store's outbox until the broker has acknowledged them;
+of a stream of symbols the newest is told again until the broker is known to have it. A watermark is said again whenever
+its device gives a sign of life.
 
 The time of what is told of a stream, or of one of its windows, never goes back: what is older is left out, and in the
 store for whoever asks. After a restart nobody knows what was told, so nothing older than the newest frame is.
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from contract.errors import FuguError
+from contract.errors import FuguError, Reason
 from contract.frames import encode_committed
 from contract.reports import Estimate, WindowCount, encode_report
 from contract.topics import committed_topic, count_topic, estimate_topic
@@ -62,6 +63,9 @@ class Publisher:
         self._owed: dict[str, None] = {}
         self._watermarks: set[int] = set()
         self._reports: dict[int, int] = {}
+        self._symbols = recorder.symbols.reports
+        self._told_symbols: dict[int, tuple[int, int]] = {}
+        self._symbols_told: dict[int, datetime] = {}
         self._waiting = Waiting()
         self._before = store.newest_frames()
         self._told: dict[int, datetime | None] = {}
@@ -79,11 +83,16 @@ class Publisher:
         self._watermarks.discard(message_id)
         if (serial := self._reports.pop(message_id, None)) is not None:
             self._done.append(serial)
+        elif (told := self._told_symbols.pop(message_id, None)) is not None:
+            self._symbols.acknowledged(*told)
 
     def begin_anew(self) -> None:
         """What was under way will never be answered: reports are published again, watermarks when they are owed."""
         self._watermarks.clear()
         self._reports.clear()
+        for number, _ in self._told_symbols.values():
+            self._symbols.put_again(number)
+        self._told_symbols.clear()
         self._waiting = Waiting()
         self._read_through = 0
 
@@ -94,6 +103,7 @@ class Publisher:
             DatabaseError: if the store cannot be used; nothing is lost then.
         """
         self._say_watermarks()
+        self._report_symbols()
         self._report()
         if self._done and (idle or len(self._done) >= _FORGET_EVERY):
             self._store.forget_outgoing(self._done)
@@ -102,7 +112,13 @@ class Publisher:
     @property
     def finished(self) -> bool:
         """Whether nothing is owed or under way."""
-        return not (self._owed or self._watermarks or self._reports or self._done)
+        under_way = self._watermarks or self._reports or self._told_symbols
+        return not (self._owed or under_way or self._done)
+
+    @property
+    def reports_waiting(self) -> int:
+        """How many frames and windows wait to be reported."""
+        return len(self._symbols) + len(self._waiting)
 
     def _say_watermarks(self) -> None:
         if self._owed and self._link.connected:
@@ -120,6 +136,29 @@ class Publisher:
                 self._counters["committed"] += 1
             del self._owed[device]
 
+    def _report_symbols(self) -> None:
+        """Publish of streams of symbols what is new, each once."""
+        if not self._link.connected:
+            return
+        under_way = len(self._reports) + len(self._told_symbols)
+        reports = self._symbols.take(max(MAX_IN_FLIGHT - under_way, 0))
+        self._counters["coalesced"] += self._symbols.take_coalesced()
+        for sent, (place, tick, estimate, refused) in enumerate(reports):
+            if estimate is None:
+                self._counters[Reason.UNEXPECTED if refused is None else refused.reason] += 1
+                continue
+            if (told := self._symbols_told.get(place.number)) is not None and estimate.time < told:
+                self._counters["coalesced"] += 1
+                continue
+            topic = estimate_topic(self._fleet, place.device, place.stream)
+            if (message_id := self._link.publish(topic, encode_report(estimate))) is None:
+                for unsent in reports[sent:]:
+                    self._symbols.put_again(unsent.place.number)
+                return
+            self._symbols_told[place.number] = estimate.time
+            self._told_symbols[message_id] = place.number, tick
+            self._counters["estimates"] += 1
+
     def _report(self) -> None:
         while new := self._store.outbox(self._read_through, _READ):
             for outgoing in new:
@@ -128,7 +167,8 @@ class Publisher:
             self._read_through = new[-1].serial
         if not self._link.connected:
             return
-        taken, overtaken = self._waiting.take(max(MAX_IN_FLIGHT - len(self._reports), 0))
+        under_way = len(self._reports) + len(self._told_symbols)
+        taken, overtaken = self._waiting.take(max(MAX_IN_FLIGHT - under_way, 0))
         for serial in overtaken:
             self._leave_out(serial)
         sent = 0

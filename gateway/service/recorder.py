@@ -11,8 +11,9 @@ taken until some are filled.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,6 @@ from contract.measure_frames import MeasureFrame
 from contract.reports import Estimate, WindowCount
 from contract.window_frames import WindowFrame
 from gateway.service.coverage import Coverage
-from gateway.service.ingest import Received
 from gateway.service.kinds.kind import AnyFrame, Kind, Place, Span
 from gateway.service.kinds.points import Points
 from gateway.service.kinds.symbols import Symbols
@@ -29,9 +29,14 @@ from gateway.service.kinds.windows import Windows
 from gateway.service.policies import Catalogue
 from gateway.service.shifts import ShiftError, Shifts
 from gateway.service.store import Outgoing, Store
+from gateway.service.symbols.arrivals import Arrivals
+from gateway.service.symbols.streams import Streams
 
 __all__ = ["MOST_INTERVALS", "Recorder"]
 
+SEAL_BYTES, STREAM_BYTES, MOST_SEAL_BYTES = 1 << 24, 4_000, 1 << 27
+"""Of the journal in memory: when it is sealed; later with so many streams, so that chunks are not small; at most."""
+SEAL_SECONDS = 3_600.0
 MOST_INTERVALS = 4096
 """Of a sequence's ticks that are accounted for, at most: a device fills its gaps from the lowest on."""
 
@@ -43,6 +48,7 @@ class _Sequence:
     Attributes:
         number: none while nothing is stored.
         kept: frames that begin before it are not.
+        rewritten: whether more than the end of its coverage has changed since that was stored.
     """
 
     number: int | None
@@ -50,6 +56,7 @@ class _Sequence:
     shifts: Shifts
     kept: int = 0
     versions: set[int] = field(default_factory=set)
+    rewritten: bool = False
 
 
 class Recorder:
@@ -60,8 +67,10 @@ class Recorder:
         lag: ticks of later symbols that estimates see.
         counters: counts `stored`, `late`, `duplicate`, `conflict`, `too_old`, `scattered`, and those of each kind.
         conflict: told the device, the sequence and the frame of each conflict, within the transaction.
+        seconds: a clock that only goes forward.
 
     Attributes:
+        streams: the slots of streams of symbols.
         symbols: what is known from symbols.
         points: what is known from points.
     """
@@ -73,13 +82,17 @@ class Recorder:
         lag: int,
         counters: Counter[str],
         conflict: Callable[[str, str, AnyFrame], None] = lambda _device, _sequence, _frame: None,
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._conflict = conflict
         self._catalogue = catalogue
         self._counters = counters
         self._sequences: dict[tuple[str, str], _Sequence] = {}
-        self.symbols = Symbols(store, catalogue, lag)
+        self._sealed = seconds()
+        self._seconds = seconds
+        self.streams = Streams()
+        self.symbols = Symbols(store, catalogue, lag, self.streams)
         self.points = Points(store, catalogue, lag)
         self._kinds: dict[type[AnyFrame], Kind[Any]] = {
             SymbolFrame: self.symbols,
@@ -87,27 +100,80 @@ class Recorder:
             WindowFrame: Windows(store, catalogue),
         }
 
-    def record(self, batch: Sequence[Received]) -> None:
-        """Store the new frames of a batch and what they change, or nothing of it.
+    def record(self, arrivals: Arrivals) -> None:
+        """Store the new frames of a round and what they change, or nothing of it.
 
         Raises:
             DatabaseError: if the store cannot take it.
         """
         groups: dict[tuple[Kind[Any], str, str, str], list[AnyFrame]] = {}
-        for device, stream, frame in batch:
+        for device, stream, frame in arrivals.others:
             kind = self._kinds[type(frame)]
             groups.setdefault((kind, device, stream, kind.sequence(stream, frame)), []).append(frame)
         counted: Counter[str] = Counter()
         try:
             with self._store.transaction():
+                for slot, left in self.symbols.begin(arrivals, counted).items():
+                    self._record_symbols(slot, left, counted)
                 for (kind, device, stream, name), frames in groups.items():
                     self._record(kind, device, stream, name, frames, counted)
+                self.symbols.write()
         except BaseException:
-            for kind, device, stream, name in groups:
-                self._sequences.pop((device, name), None)  # what is in memory may be ahead of the store
-                kind.forget(device, stream)
+            self._read_again()
             raise
+        self.symbols.settle()
         self._counters.update(counted)
+
+    def _record_symbols(self, slot: int, frames: list[SymbolFrame], counted: Counter[str]) -> None:
+        """Look at frames of a stream of symbols one by one."""
+        device, stream = self.streams.names[slot]
+        sequence = self._load(device, stream)
+        known = sequence.coverage.end >= 0
+        self._record(self.symbols, device, stream, stream, [*frames], counted)
+        assert sequence.number is not None
+        last = sequence.coverage.last if len(sequence.coverage) else None
+        self.symbols.mark(slot, sequence.number, last, sequence.shifts.newest, known=known)
+
+    def _read_again(self) -> None:
+        """Forget what is in memory: it may be ahead of the store."""
+        self._sequences.clear()
+        self.symbols.read_again()
+
+    def seal(self, *, now: bool = False) -> None:
+        """Seal the journal if it is large or old; with `now`, whatever it is.
+
+        What the broker is known to have of what was told is written down with it.
+
+        Raises:
+            DatabaseError: the store does not take it; nothing is lost then.
+        """
+        tail, seconds = self._store.symbols.tail, self._seconds()
+        if not tail.rows and not now:
+            self._sealed = seconds
+            return
+        limit = min(max(SEAL_BYTES, STREAM_BYTES * tail.sequences), MOST_SEAL_BYTES)
+        if not (now or tail.size >= limit or seconds - self._sealed >= SEAL_SECONDS):
+            return
+        try:
+            with self._store.transaction():
+                self._store_coverage(self.symbols.seal())
+        except BaseException:
+            self._read_again()
+            raise
+        self.symbols.sealed()
+        self._sealed = seconds
+
+    def _store_coverage(self, places: list[Place]) -> None:
+        """Store what some streams of symbols have accounted for."""
+        ends = []
+        for number, device, stream in places:
+            sequence = self._load(device, stream)
+            if sequence.rewritten:
+                self._store.put_coverage(number, sequence.coverage.intervals)
+                sequence.rewritten = False
+            else:
+                ends.append((number, *sequence.coverage.last))
+        self._store.extend_coverage(ends)
 
     def committed(self, device: str) -> list[Committed]:
         """The watermark of a device, in as many messages as it takes."""
@@ -168,16 +234,17 @@ class Recorder:
         for frame in sorted(frames, key=lambda frame: kind.span(frame).first):
             span = kind.span(frame)
             is_late = span.first <= sequence.coverage.end
-            if is_late and (stored := kind.overlapping(place, frame)) is not None:
+            touched = is_late and sequence.coverage.meets(span.first, span.last)
+            if touched and (stored := kind.overlapping(place, frame)) is not None:
                 if kind.same(stored, frame):  # it may account for more now: for frames that its device had to drop
                     counted[kind.counter + "duplicate"] += 1
-                    self._account_for(sequence.coverage, place, span)
+                    self._account_for(sequence, kind, place, span, stored=True)
                 else:
                     counted[kind.counter + "conflict"] += 1
                     self._conflict(device, name, frame)
                 continue
             if span.first < sequence.kept:
-                counter = self._dismissed(sequence.coverage, place, span)
+                counter = self._dismissed(sequence, kind, place, span)
                 counted[kind.counter + counter] += 1
                 if counter == "conflict":
                     self._conflict(device, name, frame)
@@ -198,7 +265,7 @@ class Recorder:
                 kind.revise(place, late)
                 late = []
             kind.add(place, frame, counted, late=is_late)
-            self._account_for(sequence.coverage, place, span)
+            self._account_for(sequence, kind, place, span, stored=False)
             if frame.policy_version not in sequence.versions:
                 policy = self._catalogue.policy(device, stream, frame.policy_version)
                 self._store.add_policy(place.number, frame.policy_version, policy.to_json())
@@ -207,23 +274,33 @@ class Recorder:
         if late:
             kind.revise(place, late)
 
-    def _dismissed(self, coverage: Coverage, place: Place, span: Span) -> str:
+    def _dismissed(self, sequence: _Sequence, kind: Kind[Any], place: Place, span: Span) -> str:
         """What a frame of ticks counts as whose frames are not kept."""
-        known = coverage.holds(span.first, span.last)
-        if not known and coverage.meets(span.first, span.last):
+        known = sequence.coverage.holds(span.first, span.last)
+        if not known and sequence.coverage.meets(span.first, span.last):
             return "conflict"
-        self._account_for(coverage, place, span)  # also for frames that its device had to drop since
+        self._account_for(sequence, kind, place, span, stored=True)  # also for frames that its device had to drop since
         return "duplicate" if known else "too_old"
 
-    def _account_for(self, coverage: Coverage, place: Place, span: Span) -> None:
-        if (merge := coverage.add(span.previous, span.last)) is not None:
+    def _account_for(self, sequence: _Sequence, kind: Kind[Any], place: Place, span: Span, *, stored: bool) -> None:
+        """Account for a frame's ticks; `stored` if the frame itself is not to be, or is already."""
+        if (merge := sequence.coverage.add(span.previous, span.last)) is None:
+            return
+        if kind is not self.symbols:
             self._store.merge_coverage(place.number, merge)
+            return
+        sequence.rewritten = True
+        if stored:
+            self.symbols.account(place, span)
 
     def _load(self, device: str, name: str) -> _Sequence:
         if (loaded := self._sequences.get((device, name))) is None:
             number = self._store.stream_id(device, name)
             intervals = [] if number is None else self._store.coverage(number)
+            unsealed = [] if number is None else self._store.symbols.tail.intervals(number)
             kept = 0 if number is None else self._store.aged.kept(number)
-            sequence = _Sequence(number, Coverage(intervals), self._store.shifts(number), kept)
+            sequence = _Sequence(number, Coverage([*intervals, *unsealed]), self._store.shifts(number), kept)
+            sequence.rewritten = bool(unsealed)
             loaded = self._sequences[device, name] = sequence
+        loaded.coverage.extend(self.symbols.end(device, name))
         return loaded

@@ -1,9 +1,10 @@
-"""Retention: frames and estimates are removed when they are older than they are to be kept.
+"""Retention: frames and chunks of symbols are removed when they are older than they are to be kept.
 
 A frame's age is counted from its last tick to now, by the clock of the policy that it was made under, or, if that is
-earlier, to the newest tick of the whole fleet: a gateway whose clock has jumped ahead removes nothing too early. What
-stays, however old it is: what a release needs that is still to be made, the newest frames of a stream, which the next
-estimates rest on, and everything that has been charged.
+earlier, to the newest sealed tick of the whole fleet: a gateway whose clock has jumped ahead removes nothing too early.
+Of a chunk the symbols that have been too old for an hour are cut off. What stays, however old it is: what a
+release needs that is still to be made, the newest frames of points, which the next estimates rest on, of a stream of
+symbols what is known of its newest tick, and everything that has been charged.
 
 The work is done in small pieces, between batches of frames: one transaction each, of a bounded number of rows.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import re
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
@@ -19,10 +21,11 @@ from itertools import takewhile
 from typing import NamedTuple, Self
 
 from contract.errors import FuguError
+from gateway.service.kinds.kind import Place
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
-from gateway.service.store.aged import ESTIMATES, POINTS, SYMBOLS, WINDOWS, Aged, Frames, Sequence
+from gateway.service.store.aged import POINTS, SYMBOLS, WINDOWS, Aged, Frames, Sequence
 
 __all__ = ["Keep", "KeepError", "Retention"]
 
@@ -39,16 +42,15 @@ class KeepError(FuguError):
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """For how many hours each kind is kept, counted from its last tick; estimates never longer than their symbols."""
+    """For how many hours each kind is kept, counted from its last tick."""
 
     symbols: int = 400 * 24
     points: int = 400 * 24
     windows: int = 400 * 24
-    estimates: int = 30 * 24
 
     @classmethod
     def parse(cls, given: Iterable[str]) -> Self:
-        """Read texts like `symbols=400d` or `estimates=12h`; what is not given has its default.
+        """Read texts like `symbols=400d` or `windows=12h`; what is not given has its default.
 
         Raises:
             KeepError: one of them is not like that.
@@ -81,7 +83,7 @@ class Retention:
         store: owned by the thread that calls.
         needed: for device and stream the first tick that is needed whatever its age.
         lag: ticks of later symbols or points that estimates see.
-        counters: counts `frames_removed` and `estimates_removed` (of so many frames).
+        counters: counts `frames_removed`, of which chunks and parts of them are one each.
         now_us: the time in microseconds of Unix time.
         seconds: a clock that only goes forward.
     """
@@ -102,7 +104,6 @@ class Retention:
             SYMBOLS: keep.symbols,
             POINTS: keep.points,
             WINDOWS: keep.windows,
-            ESTIMATES: min(keep.estimates, keep.symbols),
         }
         self._store = store
         self._catalogue = catalogue
@@ -152,38 +153,67 @@ class Retention:
         with self._store.transaction():
             for frames, sequence, through, kept, _ in removals:
                 self._store.aged.remove(frames, sequence.number, through, kept)
-        for frames, sequence, _, kept, many in removals:
+        for _, sequence, _, kept, many in removals:
             self._recorder.removed(sequence.device, sequence.name, kept)
-            self._counters["estimates_removed" if frames is ESTIMATES else "frames_removed"] += many
+            self._counters["frames_removed"] += many
 
     def _kinds(self, sequence: Sequence) -> tuple[Frames, ...]:
         if sequence.window:
             return (WINDOWS,)
-        return (POINTS,) if self._catalogue.is_measured(sequence.device, sequence.stream) else (ESTIMATES, SYMBOLS)
+        return (POINTS,) if self._catalogue.is_measured(sequence.device, sequence.stream) else (SYMBOLS,)
 
     def _aged(self, frames: Frames, sequence: Sequence, most: int) -> _Removal | None:
         """What is to be removed of a sequence."""
         aged, number = self._store.aged, sequence.number
-        if frames is not ESTIMATES and (newest := aged.newest(frames, number)) is not None:
+        if (newest := aged.newest(frames, number)) is not None:
             self._seen_us = max(self._ends_us(sequence, newest), self._seen_us or 0)
         if self._newest_us is None or not most:
             return None
         before_us = min(self._newest_us, self._now_us()) - self._ages[frames] * _HOUR_US
-        needed = None if frames is ESTIMATES else self._needed.get((sequence.device, sequence.stream))
+        needed = self._needed.get((sequence.device, sequence.stream))
 
         def removable(one: Aged) -> bool:
             return self._ends_us(sequence, one) <= before_us and (needed is None or self._last(sequence, one) < needed)
 
         if not any(removable(one) for one in aged.oldest(frames, number, 1)):
+            if frames is SYMBOLS:
+                self._trim(sequence, before_us - _HOUR_US, needed)
             return None
-        rests_on = aged.needed(frames, number, self._lag) if frames in (SYMBOLS, POINTS) else None
+        rests_on = aged.needed(frames, number, self._lag) if frames is POINTS else None
         found = [*takewhile(removable, aged.oldest(frames, number, most))]
         found = [one for one in found if rests_on is None or one.key < rests_on]
         if not found:
             return None
         last = found[-1]
-        kept = 0 if frames is ESTIMATES else last.key + 1 if frames is WINDOWS else last.last + 1
+        kept = last.key + 1 if frames is WINDOWS else last.last + 1
         return _Removal(frames, sequence, last.key, kept, len(found))
+
+    def _trim(self, sequence: Sequence, before_us: int, needed: int | None) -> None:
+        """Cut off of a stream's first chunk the symbols of before a time, if it begins with such."""
+        chunk = next(self._store.symbols.chunks(sequence.number, -1), None)
+        if chunk is None:
+            return
+        for version, _, offset, ticks, _ in chunk.runs:
+
+            def removable(tick: int, version: int = version) -> bool:
+                one = Aged(tick, tick, version)
+                old = self._ends_us(sequence, one) <= before_us
+                return old and (needed is None or self._last(sequence, one) < needed)
+
+            run = range(chunk.first + offset, chunk.first + offset + ticks)
+            if not removable(run[-1]):
+                first = run[bisect_left(run, True, key=lambda tick: not removable(tick))]
+                break
+        else:
+            return
+        if first == chunk.first:
+            return
+        place = Place(sequence.number, sequence.device, sequence.stream)
+        rest = self._recorder.symbols.past.rest(place, chunk, first)
+        with self._store.transaction():
+            self._store.aged.trim(chunk, rest)
+        self._recorder.removed(sequence.device, sequence.name, rest.first)
+        self._counters["frames_removed"] += 1
 
     def _ends_us(self, sequence: Sequence, one: Aged) -> int:
         """When a frame ended, in microseconds of Unix time."""

@@ -28,13 +28,11 @@ from gateway.service.enrolled import Enrolled
 from gateway.service.fleet_part import FleetPart
 from gateway.service.ingest import (
     Acknowledged,
-    Birth,
     Connected,
     Event,
     Inbox,
     Ingest,
     Message,
-    Received,
 )
 from gateway.service.intake import Intake
 from gateway.service.kinds.symbol_model import warm
@@ -44,7 +42,8 @@ from gateway.service.policies import Catalogue
 from gateway.service.publisher import MAX_IN_FLIGHT
 from gateway.service.recorder import Recorder
 from gateway.service.settings import GatewaySettings
-from gateway.service.store import Store, estimates_waiting, store_bytes
+from gateway.service.store import Store, store_bytes
+from gateway.service.symbols.arrivals import Arrivals
 from host.checks import certificate_end
 from host.database import AwayError, DatabaseError, is_full, is_lost
 from host.held_files import FileLostError
@@ -130,7 +129,9 @@ class Gateway:
                 conflict=lambda *seen: self._intake.contradictions.found(*seen),
             )
             self._monitor = Monitor(fleet, self._settings.store, self._link, self._sources(catalogue))
-            self._ingest = Ingest(catalogue, self.counters, refused=self._monitor.refused)
+            self._ingest = Ingest(
+                *(catalogue, self.counters), refused=self._monitor.refused, streams=self._recorder.streams
+            )
             everything = (settings, self._link, self._store, catalogue, self._recorder)
             self._fleet_part = FleetPart(*everything, self._enrolled, self.counters)
             self._intake = Intake(
@@ -178,7 +179,7 @@ class Gateway:
         return {
             "inbox": self._inbox.waiting,
             "store_bytes": store_bytes(self._settings.store),
-            "estimates_waiting": estimates_waiting(self._settings.store),
+            "estimates_waiting": self._intake.reports_waiting,
             "next_releases": {} if self._fleet_part is None else self._fleet_part.following(),
         }
 
@@ -247,6 +248,7 @@ class Gateway:
             deadline = time.monotonic() + _FAREWELL_SECONDS
             while self._link.connected and not self._finished and time.monotonic() < deadline:
                 self._round(self._inbox.take_after_close(IDLE_SECONDS))
+            self._use_store(self._intake.seal)
         except UselessError as error:
             _log.critical("the gateway ends: %s", error)
             self.failed.set()
@@ -260,38 +262,42 @@ class Gateway:
         return self._intake.finished and (self._fleet_part is None or self._fleet_part.finished)
 
     def _round(self, events: Sequence[Event]) -> None:
-        batch: list[Received] = []
         if oversized := self._inbox.oversized():
             self.counters["received"] += oversized
             self.counters[Reason.OVERSIZED] += oversized
+        once = self._fleet_part
+        messages: list[Message] = []
         for event in events:
             if isinstance(event, Message):
-                if self._fleet_part is not None and self._fleet_part.heard(event.topic, event.payload):
-                    continue
-                meaning = self._ingest.read(event.topic, event.payload)
-                if isinstance(meaning, Received):
-                    batch.append(meaning)
-                elif isinstance(meaning, Birth):
-                    self.counters["births"] += 1
-                    self._intake.born(meaning.device)
+                if once is None or not once.heard(event.topic, event.payload):
+                    messages.append(event)
             elif isinstance(event, Acknowledged):
                 self._intake.acknowledged(event.message_id)
-                if self._fleet_part is not None:
-                    self._use_store(partial(self._fleet_part.acknowledged, *event))
+                if once is not None:
+                    self._use_store(partial(once.acknowledged, *event))
             else:
                 self._connected()
-        if batch:
-            self._monitor.received(batch)
-            self._record(batch)
-            self._intake.stored(batch)
-        if (once := self._fleet_part) is not None and batch:
-            once.stored()
+        if messages:
+            self._take(messages)
         if self._enrolled is not None and self._enrolled.refresh():
             self._intake.renew()
             if once is not None:
                 once.renew()
         for pump in (*self._intake.pumps(idle=not events), *(() if once is None else once.pumps(idle=not events))):
             self._use_store(pump)
+
+    def _take(self, messages: Sequence[Message]) -> None:
+        arrivals, births = self._ingest.take(messages)
+        for birth in births:
+            self.counters["births"] += 1
+            self._intake.born(birth.device)
+        if arrivals.frames:
+            heard = [*arrivals.newest(self._recorder.streams)]
+            self._monitor.received(heard)
+            self._record(arrivals)
+            self._intake.stored(heard)
+            if self._fleet_part is not None:
+                self._fleet_part.stored()
 
     def _use_store(self, pump: Callable[[], None]) -> None:
         try:
@@ -307,18 +313,18 @@ class Gateway:
         if self._fleet_part is not None:
             self._fleet_part.connected(begun_anew=begun_anew)
 
-    def _record(self, batch: Sequence[Received]) -> None:
-        """Store a batch; if one frame brings an error that nobody thought of, only that frame is left out."""
+    def _record(self, arrivals: Arrivals) -> None:
+        """Store a round's frames; if one brings an error that nobody thought of, only that frame is left out."""
         try:
-            self._recorder.record(batch)
+            self._recorder.record(arrivals)
             self._failing_since = None
         except DatabaseError as error:
-            self.counters["not_stored"] += len(batch)
+            self.counters["not_stored"] += arrivals.frames
             self._store_failed(error)
         except Exception as error:
-            if len(batch) > 1:
-                self._record(batch[: len(batch) // 2])
-                self._record(batch[len(batch) // 2 :])
+            if arrivals.frames > 1:
+                for half in arrivals.halves():
+                    self._record(half)
             else:
                 self.counters["unexpected"] += 1
                 _log.error("a frame could not be taken: %s", type(error).__name__)

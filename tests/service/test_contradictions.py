@@ -13,11 +13,11 @@ from contract.health import AlarmCode
 from contract.topics import stop_topic
 from gateway.service import GatewaySettings, SettingsError
 from gateway.service.contradictions import Contradictions, Stopping
-from gateway.service.ingest import Received
 from gateway.service.monitor import Monitor, Sources
 from gateway.service.recorder import Recorder
 from gateway.service.service import Gateway
 from gateway.service.store import Store
+from gateway.service.symbols.arrivals import Arrivals, Received
 from mqtt_link import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.scenes import catalogue, frames, write_policies
@@ -60,8 +60,8 @@ class Scene:
         (frame,) = frames([10], versions=[version])
         frame = replace(frame, previous=99 + 10 * version, first=100 + 10 * version)
         other = replace(frame, symbols=bytes(1 - symbol for symbol in frame.symbols))
-        self.recorder.record([Received(device, "hr", frame)])
-        self.recorder.record([Received(device, "hr", other)])
+        for one in (frame, other):
+            self.recorder.record(Arrivals.of(self.recorder.streams, [Received(device, "hr", one)]))
         self.all.pump()
 
     def stops(self) -> list[bytes]:

@@ -15,11 +15,11 @@ from contract.policy import Policy
 from contract.window_frames import WindowFrame, sequence_name
 from contract.windows import Window
 from gateway.chain.arrays import Floats
-from gateway.service.ingest import Received
 from gateway.service.kinds.counted_estimates import CountedEstimates, estimated_window
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.symbol_model import model_of
-from gateway.service.kinds.symbol_track import Run
+from gateway.service.symbols.arrivals import Received
+from gateway.service.symbols.past import Run
 from tests.support.scenes import Scene, catalogue, policy
 
 LAG = 2
@@ -40,9 +40,11 @@ def scene(folder: Path, *windows: Window) -> Scene:
     return Scene(folder / "s.sqlite", lag=LAG, policies=(policy(1, windows=windows),))
 
 
-def record(here: Scene, *some: SymbolFrame | WindowFrame) -> None:
+def record(here: Scene, *some: SymbolFrame | WindowFrame, sealed: bool = False) -> None:
     for one in some:
-        here.recorder.record([Received("watch", "hr", one)])
+        here.receive([Received("watch", "hr", one)])
+        if sealed:
+            here.recorder.seal(now=True)
 
 
 def run(here: Scene, index: int, kind: str = "high") -> Run | None:
@@ -75,29 +77,33 @@ def enumerated(made: Policy, end: int, first: int, released: tuple[int, ...]) ->
     return np.asarray((total / total.sum(axis=1, keepdims=True))[first : first + 5])
 
 
+@pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize(("one", "released"), [(HIGH, (4,)), (HIGH, (-3,)), (BARS, (5, 1))])
-def test_the_estimates_are_those_of_all_paths(tmp_path: Path, one: Window, released: tuple[int, ...]) -> None:
+def test_the_estimates_are_those_of_all_paths(
+    tmp_path: Path, one: Window, released: tuple[int, ...], sealed: bool
+) -> None:
     here = scene(tmp_path, one)
-    record(here, symbols(0, 3), symbols(4, 9), window(0, *released, name=one.name))
+    record(here, symbols(0, 3), symbols(4, 9), window(0, *released, name=one.name), sealed=sealed)
     counted = found(here, 0, one.name)
     assert counted.first == 1
     wanted = enumerated(policy(1, windows=(one,)), 5 + LAG, 1, released)
     assert np.allclose(counted.probabilities, wanted, atol=1e-6)
-    number = here.store.stream_id("watch", "hr") or 0
-    alone = [each for first in (0, 4) for _, each in here.store.symbols.estimates(number, first)]
+    alone = here.recorder.symbols.past.estimates(Place(here.store.stream_id("watch", "hr") or 0, "watch", "hr"))
     rows = {each.first + i: row for each in alone for i, row in enumerate(each.probabilities)}
     assert not np.allclose([rows[tick] for tick in range(1, 6)], wanted, atol=1e-3), "the count says nothing"
 
 
-def test_a_window_in_the_middle_begins_at_what_the_symbols_before_say(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_window_in_the_middle_begins_at_what_the_symbols_before_say(tmp_path: Path, sealed: bool) -> None:
     here = scene(tmp_path, HIGH)
-    record(here, symbols(0, 3), symbols(4, 8), symbols(9, 11), window(0, 2))
+    record(here, symbols(0, 3), symbols(4, 8), symbols(9, 11), window(0, 2), sealed=sealed)
     assert run(here, 0) is not None
     record(here, window(1, 5))
     assert run(here, 1) is None, "two ticks after the window's end are not here yet"
     made = policy(1, windows=(Window(name="high", length=5, stride=5, start=4, states=(1,), scale="2"),))
     here = Scene(tmp_path / "c.sqlite", lag=LAG, policies=(made,))
-    record(here, symbols(0, 1), symbols(2, 6), symbols(7, 11), WindowFrame(1, "high", -1, 0, 4, 5, 5, (5,)))
+    counted = WindowFrame(1, "high", -1, 0, 4, 5, 5, (5,))
+    record(here, symbols(0, 1), symbols(2, 6), symbols(7, 11), counted, sealed=sealed)
     assert np.allclose(found(here, 0).probabilities, enumerated(made, 8 + LAG, 4, (5,)), atol=1e-6)
 
 
@@ -106,7 +112,7 @@ def test_the_last_that_is_told_does_not_depend_on_what_came_first(tmp_path: Path
     parts = [symbols(0, 2), symbols(3, 4), symbols(5, 7), symbols(8, 11), window(0, 4)]
     random.Random(seed).shuffle(parts)
     here = scene(tmp_path, HIGH)
-    record(here, *parts)
+    record(here, *parts, sealed=seed % 2 == 0)
     wanted = enumerated(policy(1, windows=(HIGH,)), 5 + LAG, 1, (4,))
     assert np.allclose(found(here, 0).probabilities, wanted, atol=1e-6)
 

@@ -23,7 +23,6 @@ from gateway.service.store import (
     Server,
     Store,
     StoreError,
-    estimates_waiting,
     points,
     store_bytes,
 )
@@ -88,7 +87,6 @@ def test_what_is_queued_again_waits_under_a_new_number(store: Store, location: L
     waiting = store.outbox(0, 10)
     assert [(one.stream, one.window, one.frame) for one in waiting] == [("place", "day", 20), ("place", "day", 10)]
     assert store.outbox(waiting[0].serial, 10) == waiting[1:]
-    assert estimates_waiting(location) == 2
     store.forget_outgoing([waiting[0].serial])
     store.queue_estimates(number, 30)
     assert [one.frame for one in store.outbox(0, 1)] == [10]
@@ -224,11 +222,9 @@ def test_one_gateway_has_a_store_and_gives_it_back(location: Location) -> None:
 def test_a_store_that_is_not_there_is_made_only_for_a_gateway(location: Location) -> None:
     with pytest.raises(StoreError, match="there is no store "):
         Store(location, create=False)
-    assert estimates_waiting(location) is None
     assert store_bytes(location) == 0
     Store(location).close()
     Store(location, create=False).close()
-    assert estimates_waiting(location) == 0
     assert store_bytes(location) > 0
 
 

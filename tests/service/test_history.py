@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,52 +11,99 @@ import pytest
 from contract.measure_frames import MeasureFrame, Released
 from contract.window_frames import WindowFrame
 from contract.windows import Window
+from gateway.chain import filter_beliefs, fixed_lag_marginals, predict
+from gateway.chain.arrays import Floats
 from gateway.service.history import StateRow, ValueRow, estimates_between
-from gateway.service.ingest import Received
 from gateway.service.kinds.kind import Place
 from gateway.service.store import StoreError
+from gateway.service.symbols.arrivals import Received
 from tests.support.measured import measure_policy
-from tests.support.scenes import Scene, frames, policy
+from tests.support.scenes import MODELS, Scene, frames, policy
 
 LAG = 3
 
 
-def stored(scene: Scene, first: list[int]) -> dict[int, tuple[float, ...]]:
-    """What the frames that begin at some ticks determine, by tick."""
-    number = scene.store.stream_id("watch", "hr")
-    assert number is not None
-    runs = (run for tick in first for _, run in scene.store.symbols.estimates(number, tick))
-    return {run.first + i: tuple(row.tolist()) for run in runs for i, row in enumerate(run.probabilities)}
+MADE = frames([5, 1, 9, 2] * 4, gaps=[0, 0, 2, 0, 40, 0, 9_000], versions=[1, 1, 1, 2, 2])
 
 
-@pytest.mark.parametrize("batch", [1, 3, 256])
+@cache
+def brute_force() -> dict[int, Floats]:
+    """By tick what all symbols up to `LAG` ticks later say, each frame by the kernels from the beginning.
+
+    Symbols of another version do not count for earlier ticks; a gap of `LAG` ticks or more has no estimates.
+    """
+    found: dict[int, Floats] = {}
+    made, newest = MADE, MADE[-1].last
+    belief, before = MODELS[made[0].policy_version].initial, made[0].first
+    for i, frame in enumerate(made):
+        model = MODELS[frame.policy_version]
+        law = predict(belief, model.transition, frame.first - before)
+        later = [one for one in made[i + 1 :] if one.policy_version == frame.policy_version]
+        others = [one.first for one in made[i + 1 :] if one.policy_version != frame.policy_version]
+        end = min(frame.last + 2 * LAG, newest, *(first - 1 for first in others))
+        symbols = np.full(frame.last + 2 * LAG - frame.first + 1, -1, dtype=np.int64)
+        for one in (frame, *later):
+            for tick, symbol in enumerate(one.symbols, one.first):
+                if tick <= end:
+                    symbols[tick - frame.first] = symbol
+        told = [*range(frame.first, frame.last + 1)]
+        following = made[i + 1].first if i + 1 < len(made) else newest
+        if (
+            following - frame.last - 1 < LAG
+            and made[i + 1 : i + 2]
+            and made[i + 1].policy_version == frame.policy_version
+        ):
+            told += range(frame.last + 1, following)
+        for tick in told:
+            if tick + LAG <= newest:
+                seen = symbols[: tick - frame.first + LAG + 1]
+                found[tick] = fixed_lag_marginals(seen, law, model.transition, model.emission, LAG)[tick - frame.first]
+        own = np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
+        belief, before = filter_beliefs(own, law, model.transition, model.emission).beliefs[-1], frame.last
+    return found
+
+
+@pytest.mark.parametrize("sealed", [0, 1, 7, 1_000])
+@pytest.mark.parametrize("page", [1, 32])
 def test_every_tick_of_symbols_is_told_once_in_order_across_gaps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: int, sealed: int
 ) -> None:
-    monkeypatch.setattr("gateway.service.history._BATCH", batch)
+    monkeypatch.setattr("gateway.service.symbols.past._PAGE", page)
     scene = Scene(tmp_path / "s.sqlite", lag=LAG)
-    made = frames([5, 1, 9, 2] * 8, gaps=[0, 0, 2, 0, 40, 0, 9_000], versions=[1, 1, 1, 2, 2])
-    for frame in made:
+    made = MADE
+    for i, frame in enumerate(made):
         scene.record(frame)
-    wanted = stored(scene, [frame.first for frame in made])
+        if sealed and i % sealed == sealed - 1:
+            scene.recorder.seal(now=True)
+    if sealed > len(made):
+        scene.recorder.seal(now=True)
+    wanted = brute_force()
     told = list(estimates_between(scene.path, "watch", "hr", lag=LAG))
-    assert {one.tick: one.probabilities for one in told if isinstance(one, StateRow)} == wanted
-    assert all(one.most_likely == np.argmax(one.probabilities) for one in told if isinstance(one, StateRow))
+    assert [one.tick for one in told] == sorted(wanted)
+    for one in told:
+        assert isinstance(one, StateRow)
+        assert np.abs(one.probabilities - wanted[one.tick]).max() < 1e-12, one.tick
+        assert one.most_likely == np.argmax(one.probabilities)
     ticks = sorted(wanted)
-    assert [one.tick for one in told] == ticks
-    some = list(estimates_between(scene.path, "watch", "hr", ticks[7], ticks[-9], LAG))
-    assert some == told[7:-8]
+    for low, high in ((0, 1), (7, len(ticks) - 9), (20, 21), (len(ticks) - 1, len(ticks))):
+        some = list(estimates_between(scene.path, "watch", "hr", ticks[low], ticks[high - 1], LAG))
+        assert [one.tick for one in some] == ticks[low:high]
+        for one, whole in zip(some, told[low:high], strict=True):
+            assert isinstance(one, StateRow)
+            assert isinstance(whole, StateRow)
+            assert np.abs(np.subtract(one.probabilities, whole.probabilities)).max() < 1e-12
 
 
-def test_counts_of_windows_are_seen_where_they_have_come(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sealed", [False, True])
+def test_counts_of_windows_are_seen_where_they_have_come(tmp_path: Path, sealed: bool) -> None:
     window = Window(name="high", length=5, stride=5, start=0, states=(1,), scale="2")
     scene = Scene(tmp_path / "s.sqlite", lag=LAG, policies=(policy(1, windows=(window,)),))
     for frame in frames([7] * 10):
         scene.record(frame)
+    if sealed:
+        scene.recorder.seal(now=True)
     plain = list(estimates_between(scene.path, "watch", "hr", lag=LAG))
-    scene.recorder.record(
-        [Received("watch", "hr", WindowFrame(1, "high", i - 1, i, 5 * i, 5, 5, (4,))) for i in range(3)]
-    )
+    scene.receive([Received("watch", "hr", WindowFrame(1, "high", i - 1, i, 5 * i, 5, 5, (4,))) for i in range(3)])
     told = list(estimates_between(scene.path, "watch", "hr", lag=LAG))
     assert [one.tick for one in told] == [one.tick for one in plain]
     assert [one.tick for one, other in zip(told, plain, strict=True) if one != other] == list(range(15))
@@ -65,7 +113,7 @@ def test_points_are_told_with_and_without_later_ones(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "p.sqlite", lag=LAG, policies=(measure_policy(),))  # type: ignore[arg-type]
     for first in range(0, 40, 10):
         points = tuple(Released(0, (tick % 3, 1)) for tick in range(10))
-        scene.recorder.record([Received("watch", "place", MeasureFrame(1, first - 1, first, 2, points))])
+        scene.receive([Received("watch", "place", MeasureFrame(1, first - 1, first, 2, points))])
     told = list(estimates_between(scene.path, "watch", "place", 4, 30, LAG))
     rows = [one for one in told if isinstance(one, ValueRow)]
     assert [(one.tick, one.lag) for one in rows] == [(tick, lag) for tick in range(4, 31) for lag in (0, LAG)]

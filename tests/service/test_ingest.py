@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import replace
 
@@ -23,8 +24,9 @@ from gateway.service.ingest import (
     Inbox,
     Ingest,
     Message,
-    Received,
 )
+from gateway.service.symbols.arrivals import Arrivals, Received
+from gateway.service.symbols.streams import Streams
 from tests.support.measured import measure_frames, measure_policy
 from tests.support.scenes import BOUNDED, TERNARY, catalogue, policy
 
@@ -67,6 +69,52 @@ def test_what_is_wrong_is_counted_under_its_reason(reason: str, topic: str, payl
     counters: Counter[str] = Counter()
     assert Ingest(catalogue(), counters).read(topic, payload) is None
     assert counters == {"received": 1, reason: 1}
+
+
+def received(arrivals: Arrivals, streams: Streams) -> list[tuple[str, str, object]]:
+    """The frames of arrivals, those of symbols first."""
+    slots = enumerate(arrivals.slots.tolist())
+    symbols: list[tuple[str, str, object]] = [(*streams.names[s], arrivals.symbols.frame(row)) for row, s in slots]
+    return symbols + [(device, stream, frame) for device, stream, frame in arrivals.others]
+
+
+def random_messages(generator: random.Random) -> list[Message]:
+    """Good frames on two topics, some of them under another policy or with other bits, and what is wrong."""
+    found = []
+    for tick in range(0, 400, 4):
+        device, version = generator.choice(["watch", "ring"]), generator.choice([1, 1, 1, 1, 2, 3])
+        bits = 2 if version == 3 else 1
+        held = generator.choices(range(1 << generator.choice([1, bits])), k=generator.choice([1, 3, 4]))
+        later = generator.choice([0, 0, 0, 0, 10_000])
+        frame = SymbolFrame(version, tick - 1, tick + later, bytes(held), bits=bits, shift=generator.choice([0, 0, 4]))
+        if frame.shift <= frame.first:
+            found.append(Message(f"fugu/2/home/{device}/symbols/hr", encode_symbols(frame)))
+    found += [Message(topic, payload) for _, topic, payload in WRONG] + [Message("fugu/2/home/watch/status", BIRTH)]
+    generator.shuffle(found)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_messages_by_the_batch_are_taken_and_refused_as_they_are_one_by_one(seed: int) -> None:
+    generator = random.Random(seed)
+    messages = random_messages(generator)
+    one_by_one, by_batch = Counter[str](), Counter[str]()
+    single = Ingest(catalogue(), one_by_one, lambda: 5_000 * SECOND)
+    meanings = [single.read(*message) for message in messages]
+    wanted = [one for one in meanings if isinstance(one, Received)]
+    streams = Streams()
+    ingest = Ingest(catalogue(), by_batch, lambda: 5_000 * SECOND, streams=streams)
+    found, births = [], []
+    while messages:
+        size = generator.randint(1, 60)
+        arrivals, born = ingest.take(messages[:size])
+        found += received(arrivals, streams)
+        births += born
+        messages = messages[size:]
+    assert found == [(*one[:2], replace(one.frame, padding=0)) for one in wanted]
+    assert births == [one for one in meanings if isinstance(one, Birth)] == [Birth("watch")]
+    assert by_batch == one_by_one
+    assert {"from_the_future", "symbol_out_of_range", "unknown_policy_version"} <= set(by_batch)
 
 
 def test_every_reason_of_the_contract_is_met() -> None:

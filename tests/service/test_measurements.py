@@ -33,12 +33,13 @@ from contract.measure_policy import Change, MeasurePolicy
 from contract.measure_table import MOST_HELD, TimedTable, decode_table, encoded_table, members
 from contract.noise_table import SCALE, NoiseTable
 from contract.topics import symbols_topic, table_topic
-from gateway.service.ingest import Ingest, Received
+from gateway.service.ingest import Ingest
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.point_model import MeasureModel, PointEstimates
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
+from gateway.service.symbols.arrivals import Arrivals, Received
 from gateway.service.table_sender import TableSender, make_noise, policy_graph
 from tests.support.measured import decoded_covariance, measure_frames, measure_policy
 from tests.support.scenes import policy as symbol_policy
@@ -71,7 +72,8 @@ class Scene:
         self.open()
 
     def record(self, *some: MeasureFrame) -> None:
-        self.recorder.record([Received("watch", "place", frame) for frame in some])
+        received = [Received("watch", "place", frame) for frame in some]
+        self.recorder.record(Arrivals.of(self.recorder.streams, received))
 
     def commit(self) -> StreamCommit:
         (message,) = self.recorder.committed("watch")

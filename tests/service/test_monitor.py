@@ -19,8 +19,8 @@ from contract.frames import Status, encode_status
 from contract.health import AlarmCode, Health, decode_health
 from contract.topics import health_topic, status_topic
 from fugu.main import main
-from gateway.service.ingest import Received
 from gateway.service.monitor import Monitor, NotRunningError, Sources, asked
+from gateway.service.symbols.arrivals import Received
 from host.asking import Answering
 from host.logs import log_to_stderr
 from mqtt_link import Link

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from contract.window_frames import WindowFrame
 from contract.windows import Window
 from edge_agent.kept_frames import Keeping
 from edge_agent.outbox import Outbox
-from gateway.service.ingest import Received
+from gateway.service.store import Store
+from gateway.service.symbols.arrivals import Received
 from tests.support.agents import stream_plan
 from tests.support.measured import measure_frames, measure_policy
 from tests.support.outboxes import symbol_frames
@@ -60,7 +62,10 @@ def test_any_order_repetition_batching_and_restart_ends_in_the_same_bits(
             size = data.draw(st.integers(1, len(arrivals)))
             scene.record(*arrivals[:size])
             arrivals = arrivals[size:]
-            if data.draw(st.booleans()):
+            then = data.draw(st.sampled_from(("go on", "restart", "seal", "seal and restart")))
+            if "seal" in then:
+                scene.recorder.seal(now=True)
+            if "restart" in then:
                 scene.reopen()
         assert final_state(scene) == undisturbed[lag]
         assert scene.counters["stored"] == len(FRAMES)
@@ -80,6 +85,8 @@ def test_a_device_never_forgets_a_frame_that_is_not_stored(data: st.DataObject) 
         scene = Scene(Path(folder) / "s.sqlite")
         for start in range(0, len(arrivals), 7):
             scene.record(*arrivals[start : start + 7])
+            if data.draw(st.booleans()):
+                scene.recorder.seal(now=True)
             if data.draw(st.booleans()):
                 scene.reopen()
             message = scene.committed()
@@ -118,7 +125,9 @@ def test_a_conflicting_frame_is_neither_stored_nor_claimed_and_stops_nobody(tmp_
     assert scene.counters["stored"] == 3
     assert scene.committed().streams[0].through == 29
     assert scene.committed().streams[0].gaps == ()
-    assert [symbols for (symbols,) in scene.store._db.execute("SELECT symbols FROM frames ORDER BY first")] == [
+    number = scene.store.stream_id("watch", "hr")
+    assert number is not None
+    assert [one.symbols for one in scene.store.symbols.following(number, 0)] == [
         *(frame.symbols for frame in (first, second, third))
     ]
 
@@ -186,6 +195,11 @@ def test_streams_and_devices_do_not_touch_one_another(tmp_path: Path) -> None:
     assert [commit.through for commit in scene.committed("ring").streams] == [9]
 
 
+def whole(some: Iterable[SymbolFrame]) -> bytes:
+    """Their symbols one after the other."""
+    return b"".join(frame.symbols for frame in some)
+
+
 def test_a_full_disk_keeps_frames_out_of_the_watermark_until_there_is_room(tmp_path: Path) -> None:
     scene, reference = Scene(tmp_path / "s.sqlite"), Scene(tmp_path / "reference.sqlite")
     made = frames([2000] * 30)
@@ -193,20 +207,26 @@ def test_a_full_disk_keeps_frames_out_of_the_watermark_until_there_is_room(tmp_p
         reference.record(frame)
     scene.record(made[0])
     pages = scene.store._db.execute("PRAGMA page_count").fetchone()[0]
-    scene.store._db.execute(f"PRAGMA max_page_count={pages + 30}")
+    scene.store._db.execute(f"PRAGMA max_page_count={pages + 1}")
     refused: list[tuple[SymbolFrame, str]] = []
     for frame in made[1:]:
         try:
             scene.record(frame)
         except sqlite3.OperationalError as error:
             refused.append((frame, str(error)))
-        stored = {first for (first,) in scene.store._db.execute("SELECT first FROM frames")}
-        assert {f.first for f in made if deletable(scene.committed(), f)} <= stored
+        other = Store(scene.path)
+        stored = {tick for frame in other.symbols.following(1, 0) for tick in (frame.first, frame.last)}
+        other.close()
+        assert {tick for f in made if deletable(scene.committed(), f) for tick in (f.first, f.last)} <= stored
     assert refused
     assert {text for _, text in refused} == {"database or disk is full"}
     scene.store._db.execute("PRAGMA max_page_count=1000000")
     scene.record(*made)
     assert final_state(scene) == final_state(reference)
+    before = [*scene.store.symbols.following(1, 0)]
+    scene.recorder.seal(now=True)
+    assert whole(before) == whole(scene.store.symbols.following(1, 0))
+    assert scene.committed() == reference.committed()
 
 
 def test_a_batch_of_all_kinds_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -221,14 +241,14 @@ def test_a_batch_of_all_kinds_is_stored_whole_or_not_at_all(tmp_path: Path) -> N
     scene.store._db.execute("CREATE TRIGGER full BEFORE INSERT ON measured BEGIN SELECT RAISE(ABORT, 'full'); END")
     for _ in range(2):
         with pytest.raises(sqlite3.IntegrityError):
-            scene.recorder.record(batch)
+            scene.receive(batch)
         assert {commit.through for commit in scene.committed().streams} == {-1}
         assert scene.recorder.symbols.newest("watch", "hr") is None
         assert scene.recorder.points.newest("watch", "place") is None
     assert not scene.counters
     scene.store._db.execute("DROP TRIGGER full")
-    scene.recorder.record(batch[::-1])
-    scene.recorder.record(batch)
+    scene.receive(batch[::-1])
+    scene.receive(batch)
     assert [(one.stream, one.through) for one in scene.committed().streams] == [
         ("hr", 19),
         ("hr/high", 5),
@@ -239,23 +259,45 @@ def test_a_batch_of_all_kinds_is_stored_whole_or_not_at_all(tmp_path: Path) -> N
     assert scene.counters["conflict"] == scene.counters["windows_conflict"] == scene.counters["late"] == 0
 
 
-def test_what_waits_to_be_published_survives_until_it_is_forgotten(tmp_path: Path) -> None:
+def told(scene: Scene) -> list[tuple[str, str, int, int]]:
+    """What is to be told of streams of symbols: device, stream, first and last tick."""
+    reports = scene.recorder.symbols.reports.take(99)
+    found = [(one.place.device, one.place.stream, one.estimate, one.tick) for one in reports]
+    return sorted((device, stream, last - made.ticks + 1, last) for device, stream, made, last in found if made)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_of_each_stream_the_newest_is_told_once_and_after_a_crash_until_the_broker_is_known_to_have_it(
+    tmp_path: Path, sealed: bool
+) -> None:
     scene = Scene(tmp_path / "s.sqlite")
     scene.record(*frames([10, 10]))
+    scene.record(*frames([10]), stream="steps")
+    assert told(scene) == [("watch", "hr", 10, 19), ("watch", "steps", 0, 9)]
+    assert scene.recorder.symbols.reports.take_coalesced() == 1
+    if sealed:
+        scene.recorder.seal(now=True)
     scene.reopen()
-    waiting = scene.store.outbox(0, 10)
-    assert [(entry.device, entry.stream, entry.frame) for entry in waiting] == [("watch", "hr", 0), ("watch", "hr", 10)]
-    scene.store.forget_outgoing([waiting[0].serial])
+    assert told(scene) == [("watch", "hr", 10, 19), ("watch", "steps", 0, 9)]
+    number = scene.store.stream_id("watch", "hr")
+    assert number is not None
+    scene.recorder.symbols.reports.acknowledged(number, 19)
+    assert told(scene) == []
+    scene.recorder.seal(now=True)
     scene.reopen()
-    assert scene.store.outbox(0, 10) == waiting[1:]
+    assert told(scene) == ([("watch", "steps", 0, 9)])
 
 
-def test_an_order_that_changes_nothing_later_publishes_nothing_later(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "s.sqlite")
-    made = frames([50] * 60)
-    scene.record(*made[:3], *made[4:])
-    scene.store.forget_outgoing([entry.serial for entry in scene.store.outbox(0, 1000)])
-    scene.record(made[3])
-    touched = {entry.frame for entry in scene.store.outbox(0, 1000)}
-    assert {made[3].first, made[4].first} <= touched
-    assert len(touched) < 12
+def test_a_late_frame_tells_the_newest_again_with_what_it_has_changed(tmp_path: Path) -> None:
+    scene, reference = Scene(tmp_path / "s.sqlite"), Scene(tmp_path / "r.sqlite")
+    made = frames([5] * 6)
+    for late in (4, 1):
+        scene.record(*made[:late], *made[late + 1 :])
+        before = scene.recorder.symbols.reports.take(9)
+        scene.record(made[late])
+        (after,) = scene.recorder.symbols.reports.take(9)
+        reference.record(*made)
+        (expected,) = reference.recorder.symbols.reports.take(9)
+        assert after.estimate == expected.estimate
+        assert [one.estimate for one in before] != [after.estimate]
+        break

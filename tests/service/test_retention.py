@@ -6,16 +6,19 @@ import itertools
 import random
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from contract.frames import SymbolFrame
 from contract.measure_frames import MeasureFrame, Released
 from contract.window_frames import WindowFrame
 from contract.windows import Window
-from gateway.service.ingest import Received
+from gateway.service.kinds.kind import Place
 from gateway.service.retention import Keep, KeepError, Retention
+from gateway.service.symbols.arrivals import Received
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import Scene, frames, policy
@@ -47,6 +50,7 @@ class Keeper:
 
     def run(self, hour: float | None = None) -> None:
         """What the worker would do in an hour or so."""
+        self.scene.recorder.seal(now=True)
         if hour is not None:
             self.now_us = round(hour * HOUR * SECOND_US)
         for _ in range(60):
@@ -72,34 +76,97 @@ def symbols(folder: Path, hours: int, size: int = 600) -> tuple[Scene, list[Symb
     return scene, made
 
 
-def test_each_kind_goes_at_its_own_age_to_the_frame(tmp_path: Path) -> None:
+def test_each_kind_goes_at_its_own_age_to_the_frame_or_chunk(tmp_path: Path) -> None:
     scene, _made = symbols(tmp_path, 10)
-    scene.recorder.record(
+    scene.receive(
         [Received("watch", "hr", WindowFrame(1, "high", i - 1, i, 600 * i, 600, 600, (i,))) for i in range(60)]
     )
-    keeper = Keeper(scene, "symbols=4h", "windows=6h", "estimates=1h")
+    keeper = Keeper(scene, "symbols=4h", "windows=6h")
     keeper.run(10)
-    assert keeper.first("frames") == 6 * HOUR
+    assert keeper.first("chunks") == 6 * HOUR
     assert keeper.first("windows") == 4 * HOUR
-    assert keeper.first("estimates", "frame") == 9 * HOUR
     assert keeper.count("coverage") == 2
-    assert scene.counters["frames_removed"] == 36 + 24
-    assert scene.counters["estimates_removed"] == 54
-    before = keeper.count("frames")
+    assert scene.counters["frames_removed"] == 6 + 24
+    before = keeper.count("chunks")
     keeper.run()
-    assert keeper.count("frames") == before
+    assert keeper.count("chunks") == before
 
 
 def test_nothing_goes_a_microsecond_too_early(tmp_path: Path) -> None:
     scene, _made = symbols(tmp_path, 10)
-    keeper = Keeper(scene, "symbols=4h", "estimates=4h")
-    first_end = 600 * SECOND_US
+    keeper = Keeper(scene, "symbols=4h")
+    first_end = HOUR * SECOND_US  # of the first chunk: six frames of 600 ticks
     keeper.now_us = first_end + 4 * HOUR * SECOND_US - 1
     keeper.run()
-    assert keeper.first("frames") == 0
+    assert keeper.first("chunks") == 0
     keeper.now_us += 1
     keeper.run()
-    assert keeper.first("frames") == 600
+    assert keeper.first("chunks") == HOUR
+
+
+def test_of_a_long_chunk_what_has_been_too_old_for_an_hour_is_cut_off_to_the_tick(tmp_path: Path) -> None:
+    """And the rest says what it said before, to the bit, also after a restart, a late frame and another seal."""
+    policies = (policy(1, period_us=60 * SECOND_US),)
+    made = frames([100] * 50)
+    whole, scene = Scene(tmp_path / "w.sqlite", policies=policies), Scene(tmp_path / "s.sqlite", policies=policies)
+    for each in (whole, scene):
+        each.record(*made[:25], *made[26:])
+        each.recorder.seal(now=True)
+    keeper = Keeper(scene, "symbols=4h")
+    for tick, now in ((0, -1), (1, 0), (1, 60 * SECOND_US - 1), (2, 60 * SECOND_US), (333, 332 * 60 * SECOND_US)):
+        keeper.now_us = (60 + 5 * HOUR) * SECOND_US + now
+        keeper.run()
+        assert keeper.first("chunks") == tick
+        assert keeper.count("chunks") == 2
+    removed = scene.counters["frames_removed"]
+    assert removed == 3
+    assert next(scene.store.symbols.following(1, 0)).symbols == made[3].symbols[33:] + b"".join(
+        frame.symbols for frame in made[4:25]
+    )
+    for restarted in (False, True):
+        if restarted:
+            keeper.reopen()
+        assert after(scene, 333) == after(whole, 333)
+        scene.record(*made[:3])
+        assert scene.committed() == whole.committed()
+    assert scene.counters["duplicate"] == 6
+    for each in (whole, scene):
+        each.record(made[25])
+    assert after(scene, 333) == after(whole, 333)
+    for each in (whole, scene):
+        each.recorder.seal(now=True)
+    assert after(scene, 333) == after(whole, 333)
+
+
+def after(scene: Scene, tick: int) -> tuple[object, ...]:
+    """What is known of a stream's ticks from one on, and of its newest."""
+    past, newest = scene.recorder.symbols.past, scene.recorder.symbols.newest("watch", "hr")
+    runs = [
+        (at, row.tobytes())
+        for run in past.estimates(Place(scene.store.number("watch", "hr"), "watch", "hr"), tick)
+        for at, row in enumerate(run.probabilities.round(12), run.first)
+    ]
+    return runs, None if newest is None else newest.belief.tobytes(), scene.committed()
+
+
+@pytest.mark.parametrize("frame", [100, 1_000])
+def test_a_chunk_in_which_a_clock_was_set_back_loses_what_is_too_old_and_no_more(tmp_path: Path, frame: int) -> None:
+    """Its ticks are not as old as they are numbered: after the first ones come some that are older."""
+    streams = (policy(1, period_us=60 * SECOND_US), policy(1, stream="steps", period_us=60 * SECOND_US))
+    scene = Scene(tmp_path / "s.sqlite", policies=streams)
+    made = frames([frame] * (4_000 // frame))
+    half = len(made) // 2
+    made = [*made[:half], *(replace(one, shift=1_500) for one in made[half:])]  # wall ticks 0..1999, then 500..2499
+    scene.record(*made)
+    scene.record(*frames([100] * 60), stream="steps")
+    keeper = Keeper(scene, "symbols=4h")
+    for wall in range(100, 6_000, 241):
+        keeper.now_us = (wall + 5 * 60) * 60 * SECOND_US
+        keeper.run()
+        held = {tick for one in scene.store.symbols.following(1, 0) for tick in range(one.first, one.last + 1)}
+        young = {tick for tick in range(4_000) if tick - (1_500 if tick >= 2_000 else 0) + 1 > wall + 60}
+        assert young <= held
+    assert not held
 
 
 def test_the_age_of_a_device_whose_clock_went_back_is_that_of_its_wall_ticks(tmp_path: Path) -> None:
@@ -107,9 +174,9 @@ def test_the_age_of_a_device_whose_clock_went_back_is_that_of_its_wall_ticks(tmp
     back = 5 * HOUR
     again = [SymbolFrame(1, first - 1, first, bytes(600), shift=back) for first in range(10 * HOUR, 16 * HOUR, 600)]
     scene.record(*again)
-    keeper = Keeper(scene, "symbols=4h", "estimates=4h")
+    keeper = Keeper(scene, "symbols=4h")
     keeper.run(11)
-    assert keeper.first("frames") == 7 * HOUR  # those after 10 h are from 5 h on, and stay until those before them go
+    assert keeper.first("chunks") == 7 * HOUR  # those after 10 h are from 5 h on, and stay until those before them go
     for hour in (13, 15, 16):
         more = [
             SymbolFrame(1, first - 1, first, bytes(600), shift=back)
@@ -118,14 +185,14 @@ def test_the_age_of_a_device_whose_clock_went_back_is_that_of_its_wall_ticks(tmp
         scene.record(*more)
         keeper.run(hour)
         keeper.run(hour)
-    assert keeper.first("frames") == 17 * HOUR  # wall hour 12
+    assert keeper.first("chunks") == 17 * HOUR  # wall hour 12
 
 
 def test_a_gateway_whose_clock_has_jumped_ahead_removes_nothing_that_is_young(tmp_path: Path) -> None:
     scene, _made = symbols(tmp_path, 10)
-    keeper = Keeper(scene, "symbols=8h", "estimates=8h")
+    keeper = Keeper(scene, "symbols=8h")
     keeper.run(10 + 24 * 365 * 5)
-    assert keeper.first("frames") == 2 * HOUR  # eight hours before the newest tick, as with a clock that is right
+    assert keeper.first("chunks") == 2 * HOUR  # eight hours before the newest tick, as with a clock that is right
 
 
 def test_a_removed_frame_that_is_sent_again_is_a_duplicate_and_not_stored_again(tmp_path: Path) -> None:
@@ -136,10 +203,10 @@ def test_a_removed_frame_that_is_sent_again_is_a_duplicate_and_not_stored_again(
     for restarted in (False, True):
         if restarted:
             keeper.reopen()
-        left = keeper.count("frames")
+        left = keeper.count("chunks")
         scene.record(*made[:36])
         scene.record(*made)
-        assert keeper.count("frames") == left
+        assert keeper.count("chunks") == left
         assert scene.committed() == before  # nothing is asked for again
     assert scene.counters["stored"] == len(made)
     assert scene.counters["duplicate"] == 2 * (36 + len(made))
@@ -153,9 +220,9 @@ def test_a_frame_that_was_missing_and_is_older_than_what_is_kept_is_acknowledged
     assert scene.committed().streams[0].gaps
     keeper = Keeper(scene, "symbols=4h")
     keeper.run(10)
-    left = keeper.count("frames")
+    left = keeper.count("chunks")
     scene.record(made[3])
-    assert (scene.counters["too_old"], keeper.count("frames")) == (1, left)
+    assert (scene.counters["too_old"], keeper.count("chunks")) == (1, left)
     assert not scene.committed().streams[0].gaps
     scene.record(made[3])
     assert scene.counters["duplicate"] == 1
@@ -181,10 +248,11 @@ def test_a_missing_frame_that_is_young_enough_is_stored_after_those_before_it_ha
     scene.record(*made[:30], *made[37:])
     keeper = Keeper(scene, "symbols=5h")
     keeper.run(10)
-    assert keeper.first("frames") == made[37].first
+    assert keeper.first("chunks") == made[37].first
     scene.record(*made[30:37])
     assert scene.counters["late"] == 7
-    assert keeper.first("frames") == made[30].first
+    scene.recorder.seal(now=True)
+    assert keeper.first("chunks") == made[30].first
     assert not scene.committed().streams[0].gaps
 
 
@@ -196,17 +264,19 @@ def test_what_a_release_needs_that_is_still_to_be_made_stays(tmp_path: Path) -> 
     keeper.needed = bench.schedule.needed()
     keeper.run(10)
     assert keeper.needed == {("watch", "hr"): 0, ("ring", "hr"): 0}
-    assert keeper.first("frames") == 0
+    assert keeper.first("chunks") == 0
     bench.scene.record(*frames([600] * 18), device="ring")
     bench.schedule.stored()
     bench.work()
     keeper.needed = bench.schedule.needed()
     keeper.run(10)
     assert keeper.needed == {("watch", "hr"): 7200, ("ring", "hr"): 7200}
-    assert keeper.first("frames") == 7200
+    assert keeper.first("chunks") == 7200
 
 
-def test_the_newest_frames_stay_and_the_next_estimates_are_as_if_nothing_had_gone(tmp_path: Path) -> None:
+def test_what_is_known_of_the_newest_tick_stays_and_the_next_estimates_are_as_if_nothing_had_gone(
+    tmp_path: Path,
+) -> None:
     generator = random.Random(11)
     sizes = [generator.choice([1, 2, 3, 7]) for _ in range(80)]
     made = frames([*sizes, 5, 5], gaps=[0, 0, 2, 0, 11])
@@ -219,21 +289,23 @@ def test_the_newest_frames_stay_and_the_next_estimates_are_as_if_nothing_had_gon
         if name == "removed":
             keeper = Keeper(scene, "symbols=1h")
             keeper.run(4)
-            assert 0 < keeper.count("frames WHERE stream=1") < 20
+            assert keeper.count("chunks WHERE stream=1") == 0
+            before = scene.recorder.symbols.newest("watch", "hr")
             keeper.reopen()
+            assert before is None
+            assert not [*scene.store.symbols.following(1, 0)]
         scene.record(made[80])
+        for sealed in (False, True):
+            if sealed:
+                scene.recorder.seal(now=True)
+            results.append((name, sealed, after(scene, made[80].first)))
         scene.record(made[81])
-        number = scene.store.stream_id("watch", "hr")
-        assert number is not None
-        newest = scene.recorder.symbols.newest("watch", "hr")
-        assert newest is not None
-        runs = [
-            (lag, run.first, run.probabilities.tobytes())
-            for frame in made[80:]
-            for lag, run in scene.store.symbols.estimates(number, frame.first)
-        ]
-        results.append((newest.belief.tobytes(), runs))
-    assert results[0] == results[1]
+        results.append((name, True, after(scene, made[80].first)))
+    kept, removed = (
+        [(sealed, found) for name, sealed, found in results if name == wanted] for wanted in ("kept", "removed")
+    )
+    assert kept == removed
+    assert len(kept[-1][1][0]) > 0  # type: ignore[arg-type]
 
 
 def test_points_go_as_symbols_do(tmp_path: Path) -> None:
@@ -242,43 +314,65 @@ def test_points_go_as_symbols_do(tmp_path: Path) -> None:
         MeasureFrame(1, first - 1, first, 2, tuple(Released(0, (0, 0)) for _ in range(100)))
         for first in range(0, 10 * HOUR, 100)
     ]
-    scene.recorder.record([Received("watch", "place", frame) for frame in made])
+    scene.receive([Received("watch", "place", frame) for frame in made])
     keeper = Keeper(scene, "points=4h")
     keeper.run(10)
     assert keeper.first("measured") == 6 * HOUR
-    scene.recorder.record([Received("watch", "place", made[0])])
+    scene.receive([Received("watch", "place", made[0])])
     assert scene.counters["duplicate"] == 1
-    scene.recorder.record([Received("watch", "place", MeasureFrame(1, 35_999, 36_000, 2, (Released(0, (1, 1)),)))])
+    scene.receive([Received("watch", "place", MeasureFrame(1, 35_999, 36_000, 2, (Released(0, (1, 1)),)))])
     assert scene.counters["stored"] == len(made) + 1
 
 
 def test_a_round_removes_a_bounded_number_of_frames_and_the_rest_follows(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "s.sqlite", lag=2)
-    made = frames([4] * 6_000)
-    for begin in range(0, len(made), 1_000):
-        scene.record(*made[begin : begin + 1_000])
-    keeper = Keeper(scene, "symbols=1h", "estimates=1h")
+    short = Window(name="high", length=4, stride=4, start=0, states=(1,), scale="2")
+    scene = Scene(tmp_path / "s.sqlite", lag=2, policies=(policy(1, windows=(short,)),))
+    made = [WindowFrame(1, "high", i - 1, i, 4 * i, 4, 4, (1,)) for i in range(6_000)]
+    scene.receive([Received("watch", "hr", one) for one in made])
+    keeper = Keeper(scene, "windows=1h")
     keeper.now_us = 24_000 * SECOND_US
-    left = [keeper.count("frames")]
+    assert removed_by_rounds(keeper, "windows") == [1_000] * 5 + [100]
+    assert keeper.first("windows") == 24_000 - 3_600
+
+
+def test_a_round_removes_a_bounded_number_of_chunks_and_the_rest_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.service.retention._MOST_ROWS", 2)
+    scene, _made = symbols(tmp_path, 10)
+    scene.recorder.seal(now=True)
+    keeper = Keeper(scene, "symbols=3h")
+    keeper.now_us = 10 * HOUR * SECOND_US
+    assert removed_by_rounds(keeper, "chunks") == [2, 2, 2, 1]
+    assert keeper.first("chunks") == 7 * HOUR
+
+
+def removed_by_rounds(keeper: Keeper, table: str) -> list[int]:
+    """How many rows went in each of some rounds in which any did."""
+    left = [keeper.count(table)]
     for _ in range(30):
         keeper.seconds += 61.0
         keeper.retention.pump()
-        left.append(keeper.count("frames"))
-    assert max(before - after for before, after in itertools.pairwise(left)) <= 1_000
-    assert keeper.first("frames") == 24_000 - 3_600
+        left.append(keeper.count(table))
+    return [before - after for before, after in itertools.pairwise(left) if before > after]
+
+
+def packed(symbols: bytes) -> bytes:
+    """Symbols of one bit as they are stored and sent."""
+    return np.packbits(np.frombuffer(symbols, dtype=np.uint8)).tobytes()
 
 
 def test_what_has_gone_is_not_in_the_file_and_its_room_is_used_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite", lag=2)
     made = frames([600] * 60)
-    needle = made[3].symbols
+    needle = packed(made[3].symbols)
     scene.record(*made)
     keeper = Keeper(scene, "symbols=1h")
     keeper.run(10)
     scene.store.close()
     files = [path.read_bytes() for path in tmp_path.glob("s.sqlite*")]
-    assert not any(needle[100:200] in content for content in files)
-    assert any(made[-1].symbols in content for content in files)
+    assert not any(needle[10:40] in content for content in files)
+    assert any(packed(made[-1].symbols) in content for content in files)
     size = sum(map(len, files))
     scene.open()
     keeper.open()
@@ -295,12 +389,22 @@ def test_what_has_gone_is_not_in_the_file_and_its_room_is_used_again(tmp_path: P
 
 @pytest.mark.parametrize(
     "text",
-    ["symbols", "symbols=", "symbols=3", "symbols=0d", "symbols=-1d", "ledger=3d", "points=²d", "windows=12345678d"],
+    [
+        "symbols",
+        "symbols=",
+        "symbols=3",
+        "symbols=0d",
+        "symbols=-1d",
+        "ledger=3d",
+        "points=²d",
+        "estimates=3d",
+        "windows=12345678d",
+    ],
 )
 def test_an_age_that_is_none_is_refused_in_a_line(text: str) -> None:
-    with pytest.raises(KeepError, match="symbols, points, windows, estimates"):
+    with pytest.raises(KeepError, match="symbols, points, windows,"):
         Keep.parse([text])
 
 
 def test_ages_that_are_not_given_are_those_of_the_manual() -> None:
-    assert Keep.parse(["symbols=90d", "estimates=12h"]) == Keep(90 * 24, 400 * 24, 400 * 24, 12)
+    assert Keep.parse(["symbols=90d", "windows=12h"]) == Keep(90 * 24, 400 * 24, 12)

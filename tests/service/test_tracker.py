@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise, product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,25 +13,57 @@ import pytest
 from contract.chains import BoundedChains
 from contract.frames import SymbolFrame
 from gateway.chain import filter_from, fixed_lag_marginals, predict
-from gateway.service.kinds.symbol_model import Beliefs, Model, model_of
-from gateway.service.kinds.symbol_track import Track
-from tests.support.scenes import MODELS, TERNARY, frames, laid_out, policy
+from gateway.chain.arrays import Floats
+from gateway.chain.model import likelihood_rows
+from gateway.service.kinds.kind import Place
+from gateway.service.kinds.symbol_model import Model, model_of
+from gateway.service.symbols.bank import Bank
+from gateway.service.symbols.beliefs import Beliefs, follow, look_back
+from gateway.service.symbols.columns import Columns
+from tests.support.scenes import MODELS, TERNARY, Scene, frames, laid_out, policy
+
+SEALED = pytest.mark.parametrize("sealed", ["not", "half", "whole"])
 
 
-def track(some: Sequence[SymbolFrame], lag: int) -> tuple[dict[int, Beliefs], list[Beliefs]]:
-    """Estimate of every tick that has one, each exactly once, and the belief at each frame's end."""
-    following, estimates, beliefs = Track(lag, MODELS.__getitem__), {}, []
-    for frame in some:
-        update = following.extend(frame)
-        beliefs.append(update.belief)
-        for run in update.runs:
-            for i, row in enumerate(run.probabilities):
-                assert run.first + i not in estimates
-                estimates[run.first + i] = row
-    return estimates, beliefs
+def estimates(folder: Path, some: Sequence[SymbolFrame], lag: int, sealed: str = "not") -> dict[int, Floats]:
+    """Estimate of every tick that has one, each exactly once, in order."""
+    scene, found = Scene(folder / "s.sqlite", lag), dict[int, Floats]()
+    for part in (some[: len(some) // 2], some[len(some) // 2 :]) if sealed == "half" else (some,):
+        if sealed == "half":
+            scene.recorder.seal(now=True)
+        scene.record(*part)
+    if sealed == "whole":
+        scene.recorder.seal(now=True)
+    number = scene.store.stream_id("watch", "hr")
+    assert number is not None
+    for run in scene.recorder.symbols.past.estimates(Place(number, "watch", "hr")):
+        for tick, row in enumerate(run.probabilities, run.first):
+            assert tick > max(found, default=-1)
+            found[tick] = row
+    scene.store.close()
+    return found
 
 
-def enumerated(model: Model, symbols: Sequence[int], tick: int) -> Beliefs:
+def rows(
+    some: Sequence[SymbolFrame], models: dict[int, Model]
+) -> tuple[Bank, np.ndarray[tuple[int], np.dtype[np.int64]], Columns]:
+    """Frames, and their models."""
+    bank = Bank()
+    which = np.array([bank.index(models[frame.policy_version]) for frame in some], dtype=np.int64)
+    return bank, which, Columns.of((0, frame) for frame in some)
+
+
+def laws(some: Sequence[SymbolFrame], models: dict[int, Model] = MODELS) -> list[Floats]:
+    """The belief at each frame's end."""
+    bank, which, columns = rows(some, models)
+    beliefs, found = Beliefs.unknown(1, bank.states), []
+    for row in range(len(some)):
+        follow(beliefs, bank.arrays, np.zeros_like(which), which, columns, np.array([row]))
+        found.append(beliefs.law[0, : len(models[some[row].policy_version].initial)].copy())
+    return found
+
+
+def enumerated(model: Model, symbols: Sequence[int], tick: int) -> Floats:
     """Pr(X_tick | symbols), by adding up every path."""
     law = np.zeros(len(model.initial))
     for path in product(range(len(law)), repeat=len(symbols)):
@@ -42,58 +76,137 @@ def enumerated(model: Model, symbols: Sequence[int], tick: int) -> Beliefs:
     return np.asarray(law / law.sum(), dtype=np.float64)
 
 
+@SEALED
 @pytest.mark.parametrize("version", [1, 3])
 @pytest.mark.parametrize("lag", [0, 1, 5, 8, 30])
 @pytest.mark.parametrize("gaps", [(0,), (0, 4, 5, 7, 8, 9, 40)])
-def test_equals_the_kernels_on_the_whole_sequence(version: int, lag: int, gaps: Sequence[int]) -> None:
+def test_equals_the_kernels_on_the_whole_sequence(
+    tmp_path: Path, version: int, lag: int, gaps: Sequence[int], sealed: str
+) -> None:
     some = frames([10, 1, 1, 3, 25, 1, 7, 2, 12], gaps=gaps, versions=[version])
-    estimates, beliefs = track(some, lag)
+    found = estimates(tmp_path, some, lag, sealed)
     model, symbols = MODELS[version], laid_out(some)
     whole = fixed_lag_marginals(symbols, model.initial, model.transition, model.emission, lag)
-    filtered = fixed_lag_marginals(symbols, model.initial, model.transition, model.emission, 0)
     held = {tick for frame in some for tick in range(frame.first, frame.last + 1) if tick + lag <= some[-1].last}
-    assert held <= set(estimates)
-    for tick, row in estimates.items():
+    assert held <= set(found)
+    for tick, row in found.items():
         assert np.abs(row - whole[tick]).max() < 1e-12
-    for frame, belief in zip(some, beliefs, strict=True):
-        assert np.abs(belief - filtered[frame.last]).max() < 1e-12
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_equals_the_enumeration_of_every_path(version: int) -> None:
+@pytest.mark.parametrize("gaps", [(0,), (0, 4, 5, 63, 64, 65, 1_000)])
+def test_beliefs_equal_the_kernels_on_the_whole_sequence(version: int, gaps: Sequence[int]) -> None:
+    some = frames([10, 1, 1, 3, 25, 1, 7, 2, 12], gaps=gaps, versions=[version])
+    model = MODELS[version]
+    filtered = fixed_lag_marginals(laid_out(some), model.initial, model.transition, model.emission, 0)
+    for frame, belief in zip(some, laws(some), strict=True):
+        assert np.abs(belief - filtered[frame.last]).max() < 1e-12
+
+
+@SEALED
+@pytest.mark.parametrize("version", [1, 3])
+def test_equals_the_enumeration_of_every_path(tmp_path: Path, version: int, sealed: str) -> None:
     some, lag = frames([3, 2, 1], gaps=[0, 1, 0], versions=[version]), 2
-    estimates, beliefs = track(some, lag)
     symbols = [int(symbol) for symbol in laid_out(some)]
-    for tick, row in estimates.items():
+    found = estimates(tmp_path, some, lag, sealed)
+    assert set(found) == set(range(5))
+    for tick, row in found.items():
         assert np.abs(row - enumerated(MODELS[version], symbols[: tick + lag + 1], tick)).max() < 1e-12
-    assert np.abs(beliefs[-1] - enumerated(MODELS[version], symbols, len(symbols) - 1)).max() < 1e-12
+    assert np.abs(laws(some)[-1] - enumerated(MODELS[version], symbols, len(symbols) - 1)).max() < 1e-12
 
 
+def test_streams_of_different_models_are_followed_side_by_side_as_each_alone() -> None:
+    """To the bit; also however their symbols are cut into frames."""
+    streams = [
+        frames([10, 1, 30, 4], gaps=[0, 0, 70, 3], versions=versions, seed=seed)
+        for seed, versions in enumerate([[1], [2], [3], [1, 2], [3, 1], [2, 2, 3]])
+    ]
+    cut = [
+        [
+            SymbolFrame(frame.policy_version, at - 1, at, bytes([symbol]), bits=frame.bits)
+            for frame in some
+            for at, symbol in enumerate(frame.symbols, frame.first)
+        ]
+        for some in streams
+    ]
+    found = []
+    for every in (streams, cut):
+        bank, model, columns = rows([frame for some in every for frame in some], MODELS)
+        which = np.repeat(np.arange(len(every)), [len(some) for some in every])
+        beliefs = Beliefs.unknown(len(every), bank.states)
+        follow(beliefs, bank.arrays, which, model, columns, np.arange(columns.rows))
+        found.append(beliefs.law.copy())
+    alone = [laws(some)[-1] for some in streams]
+    for together in found:
+        assert [law[: len(one)].tobytes() for law, one in zip(together, alone, strict=True)] == [
+            one.tobytes() for one in alone
+        ]
+
+
+@pytest.mark.parametrize("lag", [0, 1, 3, 100])
+def test_what_a_frame_says_of_its_own_ticks_equals_the_kernels(lag: int) -> None:
+    some = frames([10, 1, 40, 3, 300], gaps=[0, 0, 2], versions=[1, 3, 2, 3])
+    bank, model, columns = rows(some, MODELS)
+    beliefs = Beliefs.unknown(1, bank.states)
+    firsts = follow(beliefs, bank.arrays, np.zeros_like(model), model, columns, np.arange(columns.rows))
+    means, lasts = look_back(bank.arrays, model, columns, firsts, lag)
+    for row, frame in enumerate(some):
+        known, own = MODELS[frame.policy_version], np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
+        law = firsts[row, : len(known.initial)]
+        told = fixed_lag_marginals(own, law, known.transition, known.emission, lag)
+        assert np.abs(means[row, : len(law)] - told.mean(axis=0)).max() < 1e-12
+        assert np.abs(lasts[row, : len(law)] - told[-1]).max() < 1e-12
+
+
+def test_a_clock_that_was_set_begins_at_the_stationary_law() -> None:
+    first, second = frames([10, 10])
+    moved = replace(second, shift=3)
+    assert np.array_equal(laws([first, moved])[1], laws([moved])[0])
+    assert not np.array_equal(laws([first, second])[1], laws([second])[0])
+
+
+def test_symbols_that_the_model_holds_for_impossible_begin_anew_and_harm_nothing() -> None:
+    """Also where no state at all has a symbol."""
+    for width in (2, 3):
+        emission = np.eye(width, width + 1)
+        stays = np.eye(width)
+        model = Model(stays, emission, likelihood_rows(emission), np.full(width, 1.0 / width), None)
+        symbols = [0, 0, 1, 1, width, 1, 0]
+        some = [SymbolFrame(1, -1, 0, bytes(symbols[:n]), bits=2) for n in range(1, len(symbols) + 1)]
+        ends = [laws([frame], {1: model})[0] for frame in some]
+        assert np.isfinite(ends).all()
+        for end, symbol in zip(ends, symbols, strict=True):
+            assert end.sum() == pytest.approx(1.0)
+            assert symbol == width or np.array_equal(end, np.eye(width)[symbol])
+
+
+@SEALED
 @pytest.mark.parametrize("gap", [10**9, 2**53 - 10_000])
-def test_a_device_that_was_away_for_ages_begins_again_at_the_stationary_law(gap: int) -> None:
+def test_a_device_that_was_away_for_ages_begins_again_at_the_stationary_law(
+    tmp_path: Path, gap: int, sealed: str
+) -> None:
     before, after = frames([10, 10], gaps=[0, gap])
-    estimates, (_, belief) = track([before, after], 8)
-    _, (fresh,) = track([after], 8)
-    assert np.abs(belief - fresh).max() < 1e-12
-    assert set(estimates) == {*range(10), after.first, after.first + 1}
+    assert np.abs(laws([before, after])[1] - laws([after])[0]).max() < 1e-12
+    assert set(estimates(tmp_path, [before, after], 8, sealed)) == {*range(10), after.first, after.first + 1}
 
 
-def test_a_new_table_carries_the_belief_over_and_does_not_count_for_earlier_ticks() -> None:
+@SEALED
+def test_a_new_table_carries_the_belief_over_and_does_not_count_for_earlier_ticks(tmp_path: Path, sealed: str) -> None:
     first, second = frames([10, 10], gaps=[0, 2], versions=[1, 2])
-    estimates, beliefs = track([first, second], 4)
+    found, beliefs = estimates(tmp_path, [first, second], 4, sealed), laws([first, second])
     old, new = MODELS[1], MODELS[2]
     symbols = laid_out([second])[second.first :]
     expected = filter_from(beliefs[0], 2, symbols, new.transition, new.emission).beliefs[-1]
     assert np.abs(beliefs[1] - expected).max() < 1e-12
     alone = np.append(laid_out([first]), [-1] * 4)
     lagged = fixed_lag_marginals(alone, old.initial, old.transition, old.emission, 4)
-    assert all(np.abs(estimates[tick] - lagged[tick]).max() < 1e-12 for tick in range(10))
-    assert set(estimates) == {*range(10), *range(second.first, second.last - 3)}
+    assert all(np.abs(found[tick] - lagged[tick]).max() < 1e-12 for tick in range(10))
+    assert set(found) == {*range(10), *range(second.first, second.last - 3)}
 
 
 def test_other_states_begin_at_the_stationary_law_of_the_new_model() -> None:
     first, second = frames([10, 10], versions=[1, 3])
-    assert np.array_equal(track([first, second], 4)[1][1], track([second], 4)[1][0])
+    assert np.array_equal(laws([first, second])[1], laws([second])[0])
 
 
 def test_a_class_without_a_typical_chain_is_estimated_with_the_symmetric_one_of_its_odds_ratio() -> None:

@@ -21,11 +21,11 @@ from contract.windows import Window
 from gateway.planning.joint_plan import WantedWindow, joint_plan
 from gateway.release.audit import verify
 from gateway.release.entries import Key, LedgerError, Release
-from gateway.service.ingest import Received
 from gateway.service.release_config import ReleaseConfigError, load_releases
 from gateway.service.release_jobs import jobs
 from gateway.service.release_schedule import Schedule
 from gateway.service.release_setup import open_releases
+from gateway.service.symbols.arrivals import Received
 from mqtt_link import Broker, Link
 from tests.support.release_scenes import scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames, policy
@@ -67,7 +67,7 @@ class Bench:
         self.schedule = Schedule(*parts, seconds=lambda: self.now)
 
     def record(self, device: str, *some: WindowFrame | SymbolFrame) -> None:
-        self.scene.recorder.record([Received(device, "hr", one) for one in some])
+        self.scene.receive([Received(device, "hr", one) for one in some])
 
     def released(self) -> list[ReleaseFrame]:
         """Everything that is due, made."""

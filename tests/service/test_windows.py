@@ -20,8 +20,9 @@ from contract.topics import committed_topic, status_topic, symbols_topic, window
 from contract.window_frames import WindowFrame, encode_window
 from contract.windows import Window
 from gateway.service import Gateway, GatewaySettings
-from gateway.service.ingest import Ingest, Received
+from gateway.service.ingest import Ingest
 from gateway.service.policies import Catalogue
+from gateway.service.symbols.arrivals import Received
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.scenes import Scene, catalogue, frames, policy, write_policies
 
@@ -43,7 +44,7 @@ def scene(folder: Path, *policies: object) -> Scene:
 
 
 def record(scene: Scene, *some: WindowFrame, stream: str = "hr") -> None:
-    scene.recorder.record([Received("watch", stream, one) for one in some])
+    scene.receive([Received("watch", stream, one) for one in some])
 
 
 def commit(scene: Scene, name: str = "hr/high") -> StreamCommit:

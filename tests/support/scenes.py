@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +16,12 @@ from contract.guarantee import Guarantee
 from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy, Thresholds
 from contract.windows import Window
-from gateway.service.ingest import Received
+from gateway.service.kinds.kind import Place
 from gateway.service.kinds.symbol_model import model_of
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
+from gateway.service.symbols.arrivals import Arrivals, Received
 
 BINARY = NoiseTable.binary(1_200_000_000, 900_000_000)
 OTHER = NoiseTable.binary(1_500_000_000, 1_400_000_000)
@@ -39,6 +39,7 @@ def policy(
     table: NoiseTable = BINARY,
     chains: ChainClass = STICKY,
     windows: tuple[Window, ...] = (),
+    period_us: int = 1_000_000,
 ) -> Policy:
     """A policy with a guarantee that is true because it promises next to nothing."""
     states = table.states
@@ -48,7 +49,7 @@ def policy(
         device=device,
         stream=stream,
         version=version,
-        clock=Clock(epoch_us=0, period_us=1_000_000),
+        clock=Clock(epoch_us=0, period_us=period_us),
         frame_ticks=10,
         discretiser=Thresholds(
             edges=tuple(float(edge) for edge in range(1, states)),
@@ -137,7 +138,7 @@ class Scene:
 
     def receive(self, some: Sequence[Received]) -> None:
         """One batch of any kinds."""
-        self.recorder.record(some)
+        self.recorder.record(Arrivals.of(self.recorder.streams, some))
 
     def committed(self, device: str = "watch") -> Committed:
         """The watermark of a device."""
@@ -147,27 +148,35 @@ class Scene:
 
 @dataclass(frozen=True)
 class Final:
-    """Everything whose final value must not depend on the order of arrival, to the last bit."""
+    """Everything that must not depend on the order of arrival: estimates to 12 digits, the rest to the bit."""
 
-    frames: list[tuple[object, ...]]
-    estimates: list[tuple[object, ...]]
-    coverage: list[tuple[object, ...]]
+    symbols: list[tuple[int, int, int, int]]
+    estimates: list[tuple[int, tuple[float, ...]]]
+    intervals: list[tuple[int, int]]
     committed: Committed
-    newest: SymbolFrame | None
     belief: bytes
 
 
-def final_state(scene: Scene) -> Final:
-    """What a scene has come to."""
-    newest = scene.recorder.symbols.newest("watch", "hr")
-    with sqlite3.connect(scene.path) as database:
-        frames, estimates, coverage = (
-            database.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3").fetchall()
-            for table in ("frames", "estimates", "coverage")
-        )
+def final_state(scene: Scene, device: str = "watch", stream: str = "hr") -> Final:
+    """What a scene has come to, whether or not it is sealed."""
+    number = scene.store.stream_id(device, stream)
+    assert number is not None
+    newest = scene.recorder.symbols.newest(device, stream)
+    runs = scene.recorder.symbols.past.estimates(Place(number, device, stream))
     return Final(
-        *(frames, estimates, coverage, scene.committed()),
-        *((newest.frame, newest.belief.tobytes()) if newest else (None, b"")),
+        [
+            (tick, frame.policy_version, frame.shift, symbol)
+            for frame in scene.store.symbols.following(number, 0)
+            for tick, symbol in enumerate(frame.symbols, frame.first)
+        ],
+        [
+            (tick, tuple(row.round(12).tolist()))
+            for run in runs
+            for tick, row in enumerate(run.probabilities, run.first)
+        ],
+        scene.recorder._load(device, stream).coverage.intervals,
+        scene.committed(device),
+        b"" if newest is None else newest.belief.tobytes(),
     )
 
 

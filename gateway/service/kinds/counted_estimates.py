@@ -19,10 +19,10 @@ from contract.windows import Window
 from gateway.chain.arrays import Floats
 from gateway.chain.counting import count_marginals
 from gateway.service.kinds.kind import Place
-from gateway.service.kinds.symbol_model import SymbolModel, prior, told
-from gateway.service.kinds.symbol_track import Run
+from gateway.service.kinds.symbol_model import SymbolModel, told
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
+from gateway.service.symbols.past import Past, Run
 
 __all__ = ["MOST_TICKS", "CountedEstimates", "estimated_window"]
 
@@ -70,6 +70,7 @@ class CountedEstimates:
         self._store = store
         self._catalogue = catalogue
         self._lag = lag
+        self._past = Past(store, catalogue, lag)
 
     def run(self, place: Place, index: int) -> Run | None:
         """The probabilities of the ticks of a window; none if it is not used, or not all of it is here."""
@@ -91,7 +92,7 @@ class CountedEstimates:
             )
         except ValueError:  # a count that its symbols all but exclude, beyond what floating point holds
             return None
-        return Run(frame.first, told(model, marginals)[offset : offset + frame.length])
+        return Run(frame.first, told(model, marginals)[offset : offset + frame.length], frame.shift)
 
     def _found(self, place: Place, index: int) -> _Found | None:
         frame = self._store.windows.at(place.number, index)
@@ -103,27 +104,19 @@ class CountedEstimates:
         return None if laid is None or window is None else _Found(frame, window, known, laid)
 
     def _laid(self, place: Place, frame: WindowFrame, known: SymbolModel) -> _Laid | None:
-        """The symbols of a window, of the ticks before it in its first frame, and of the `lag` ticks after it."""
+        """The symbols of a window and of the `lag` ticks after it."""
         number = self._store.stream_id(place.device, place.stream)
-        last, end = frame.first + frame.length - 1, frame.first + frame.length - 1 + self._lag
-        found = [] if number is None else self._store.symbols.holding(number, frame.first, end)
+        first, last, end = frame.first, frame.first + frame.length - 1, frame.first + frame.length - 1 + self._lag
+        found = [] if number is None else self._store.symbols.holding(number, first, end)
         same = [one for one in found if (one.policy_version, one.shift) == (frame.policy_version, frame.shift)]
-        if number is None or not same or same[0].first > frame.first or found[-1].last < end:
+        if number is None or not same or found[-1].last < end:
             return None
-        start = same[0].first
-        symbols = np.full(end - start + 1, -1, dtype=np.int64)
+        symbols = np.full(end - first + 1, -1, dtype=np.int64)
         for one in same:
-            part = np.frombuffer(one.symbols, dtype=np.uint8)[: max(0, end - one.first + 1)]
-            symbols[one.first - start : one.first - start + len(part)] = part
-        if (symbols[frame.first - start : last - start + 1] < 0).any():
+            symbols[one.first - first : one.last - first + 1] = np.frombuffer(one.symbols, dtype=np.uint8)
+        if (symbols[: last - first + 1] < 0).any():
             return None
-        model, law = known.numbers, known.numbers.initial
-        if (before := self._store.symbols.belief_at(number, start - 1)) is not None:
-            version = before.frame.policy_version
-            other = self._catalogue.recall(place.device, place.stream, version, SymbolModel).numbers
-            if other.meaning == model.meaning and before.frame.shift == same[0].shift:
-                law = prior(model, before.belief, start - before.frame.last)
-        return _Laid(start, symbols, law)
+        return _Laid(first, symbols, self._past.law_at(place._replace(number=number), same[0]))
 
 
 def _likelihood(frame: WindowFrame, window: Window) -> Floats:

@@ -89,14 +89,10 @@ class Kind(Protocol[Frame]):
         """Bring what later frames determine to what it would be had the late ones, ascending, come in time."""
         return
 
-    def forget(self, device: str, stream: str) -> None:
-        """Read a stream from the store again: what is in memory may be ahead of it."""
-        return
-
     def report(self, place: Place, first: int) -> Estimate | WindowCount | None:
         """What people are told of the frame that begins at a tick, or of the window of an index; none if it is gone.
 
         Raises:
             FuguError: it cannot be said.
         """
-        ...
+        return None

@@ -12,7 +12,6 @@ from fractions import Fraction
 import numpy as np
 
 from contract.descriptions import PlaceGrid
-from contract.frames import SymbolFrame
 from contract.instants import instant
 from contract.policy import Policy
 from contract.policy_header import PolicyHeader
@@ -27,23 +26,24 @@ CONFIDENCE = 0.95
 _DIGITS, _DEGREE_DIGITS, _METRE_DIGITS = 6, 7, 1
 
 
-def state_estimate(policy: Policy, frame: SymbolFrame, marginals: Floats) -> StateEstimate:
+def state_estimate(policy: Policy, first: int, last: int, shift: int, shares: Floats, now: Floats) -> StateEstimate:
     """The report of a frame of symbols.
 
     Args:
-        marginals: (n, k), of each of its ticks the probabilities of the states.
+        first, last, shift: of the frame.
+        shares: (k,), the means over its ticks of the probabilities of the states.
+        now: (k,), those of its last tick.
     """
-    labels, now = policy.discretiser.states, marginals[-1]
+    labels = policy.discretiser.states
     likely = int(now.argmax())
-    shares = marginals.mean(axis=0).tolist()
     return StateEstimate(
-        time=_time(policy, frame.last, frame.shift),
-        since=_time(policy, frame.first, frame.shift),
-        tick=frame.last,
-        ticks=len(frame.symbols),
+        time=_time(policy, last, shift),
+        since=_time(policy, first, shift),
+        tick=last,
+        ticks=last - first + 1,
         state=labels[likely],
         probability=round(float(now[likely]), _DIGITS),
-        shares={label: round(share, _DIGITS) for label, share in zip(labels, shares, strict=True)},
+        shares={label: round(share, _DIGITS) for label, share in zip(labels, shares.tolist(), strict=True)},
         epsilon=policy.guarantee.epsilon,
         adversary=policy.guarantee.adversary,
         useful=policy.useful_for == "state",

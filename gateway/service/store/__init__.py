@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.location import Location, Server
 from gateway.service.store.database import StoreError
-from gateway.service.store.store import Outgoing, Store, estimates_waiting, hold_store, store_bytes
+from gateway.service.store.store import Outgoing, Store, hold_store, store_bytes
 
 __all__ = [
     "Location",
@@ -12,7 +12,6 @@ __all__ = [
     "Server",
     "Store",
     "StoreError",
-    "estimates_waiting",
     "hold_store",
     "store_bytes",
 ]

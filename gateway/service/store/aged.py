@@ -1,17 +1,21 @@
 """The part of the store that removes what is kept no longer, or is to be forgotten.
 
-Frames are removed in the order of their ticks, and a sequence's `kept` says up to where. Coverage stays, so that a
-device is never asked again for what was removed. What is removed is overwritten, and its room is used again.
+Frames and chunks are removed in the order of their ticks, and a sequence's `kept` says up to where. Coverage stays, so
+that a device is never asked again for what was removed. What is removed is overwritten, and its room is used again.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
+from gateway.service.coverage import Coverage
 from gateway.service.store.database import Database
 from gateway.service.store.points import LIKELY
+from gateway.service.store.symbols import Chunk, SymbolStore
 
-__all__ = ["ESTIMATES", "POINTS", "SYMBOLS", "WINDOWS", "Aged", "AgedStore", "Forgotten", "Frames", "Sequence"]
+__all__ = ["POINTS", "SYMBOLS", "WINDOWS", "Aged", "AgedStore", "Forgotten", "Frames", "Sequence"]
 
 
 class Sequence(NamedTuple):
@@ -41,34 +45,32 @@ class Aged(NamedTuple):
 
 
 class Frames(NamedTuple):
-    """A table of frames, or of their estimates; the columns that say what `Aged` does, and which rows join it."""
+    """A table of frames, or of chunks; the columns that say what `Aged` does."""
 
     table: str
     key: str = "first"
     last: str = "last"
-    joined: str = ""
 
 
-SYMBOLS = Frames("frames")
+SYMBOLS = Frames("chunks")
 POINTS = Frames("measured")
 WINDOWS = Frames("windows", "number", "first+length-1")
-ESTIMATES = Frames("estimates", "frame", joined="JOIN frames ON frames.stream=a.stream AND frames.first=frame")
 
 
 class Forgotten(NamedTuple):
-    """How many frames of a device were erased, and of how many of symbols there were estimates."""
+    """How many symbols, and how many frames of points and windows, of a device were erased."""
 
     symbols: int
     points: int
     windows: int
-    estimates: int
 
 
 class AgedStore:
     """Frames of all kinds, oldest first; used within the store's transactions."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, symbols: SymbolStore) -> None:
         self._db = database
+        self._symbols = symbols
 
     def sequences(self, after: int, limit: int) -> list[Sequence]:
         """Sequences whose numbers are above one, in the order of their numbers."""
@@ -93,32 +95,48 @@ class AgedStore:
 
     def remove(self, frames: Frames, number: int, through: int, kept: int) -> None:
         """Remove the first frames of a sequence, up to one, and what follows from them; none before `kept` is left."""
-        self._remove(frames, number, through)
-        if frames is not ESTIMATES:
-            self._remove(ESTIMATES, number, through)
+        self._db.execute(f"DELETE FROM {frames.table} WHERE stream=? AND {frames.key}<=?", (number, through))
+        if frames is SYMBOLS:
+            self._db.execute("UPDATE heads SET chunk=-1 WHERE stream=? AND chunk<=?", (number, through))
+        else:
             self._db.execute("DELETE FROM outbox WHERE stream=? AND frame<=?", (number, through))
-            self._db.execute("UPDATE streams SET kept=MAX(kept, ?) WHERE id=?", (kept, number))
+        self._keep(number, kept)
+
+    def trim(self, chunk: Chunk, rest: Chunk) -> None:
+        """Put the rest of a chunk in its place; none before that is left."""
+        self._symbols.put_rest(chunk, rest)
+        self._keep(chunk.number, rest.first)
 
     def forget(self, device: str) -> Forgotten | None:
         """Remove all frames of a device, and what follows from them; none if there never was one.
 
         What is accounted for stays, so that no frame is asked for again or stored that was before.
         """
-        mine = "stream IN (SELECT id FROM streams WHERE device=?)"
-        if self._db.execute("SELECT 1 FROM streams WHERE device=?", (device,)).fetchone() is None:
+        numbers = [row[0] for row in self._db.execute("SELECT id FROM streams WHERE device=?", (device,))]
+        if not numbers:
             return None
-        query = f"SELECT COUNT(*) FROM (SELECT DISTINCT stream, frame FROM estimates WHERE {mine})"
-        (estimates,) = self._db.execute(query, (device,)).fetchone()
-        query = "SELECT MAX(through) FROM coverage WHERE coverage.stream=id"
-        self._db.execute(f"UPDATE streams SET kept=MAX(kept, IFNULL(({query}), -1) + 1) WHERE device=?", (device,))
-        for table in ("estimates", "outbox"):
-            self._db.execute(f"DELETE FROM {table} WHERE {mine}", (device,))
-        self._db.execute(f"DELETE FROM sent_tables WHERE {mine} AND {LIKELY}", (device,))
-        erased = {
-            kind: self._db.execute(f"DELETE FROM {frames.table} WHERE {mine}", (device,)).rowcount
-            for kind, frames in (("symbols", SYMBOLS), ("points", POINTS), ("windows", WINDOWS))
-        }
-        return Forgotten(**erased, estimates=estimates)
+        journal = self._symbols.take_out(numbers)
+        symbols, points, windows = int(journal.ticks.sum()), 0, 0
+        for number in numbers:
+            mine = np.flatnonzero(journal.number == number)
+            if len(mine):
+                some = zip(journal.previous[mine].tolist(), journal.last[mine].tolist(), strict=True)
+                query = "SELECT after, through FROM coverage WHERE stream=?"
+                coverage = Coverage([*self._db.execute(query, (number,)), *some])
+                self._db.execute("DELETE FROM coverage WHERE stream=?", (number,))
+                rows = [(number, *interval) for interval in coverage.intervals]
+                self._db.executemany("INSERT INTO coverage VALUES (?, ?, ?)", rows)
+            (last,) = self._db.execute("SELECT MAX(through) FROM coverage WHERE stream=?", (number,)).fetchone()
+            self._keep(number, -1 if last is None else last + 1)
+            symbols += self._symbols.erase(number)
+            points += self._db.execute("DELETE FROM measured WHERE stream=?", (number,)).rowcount
+            windows += self._db.execute("DELETE FROM windows WHERE stream=?", (number,)).rowcount
+            self._db.execute("DELETE FROM outbox WHERE stream=?", (number,))
+            self._db.execute(f"DELETE FROM sent_tables WHERE stream=? AND {LIKELY}", (number,))
+        return Forgotten(symbols, points, windows)
+
+    def _keep(self, number: int, kept: int) -> None:
+        self._db.execute("UPDATE streams SET kept=? WHERE id=? AND kept<?", (kept, number, kept))
 
     def kept(self, number: int) -> int:
         """Where frames of a sequence begin that are kept: a tick, or a window's index."""
@@ -127,10 +145,7 @@ class AgedStore:
 
     def _aged(self, frames: Frames, number: int, order: str, limit: int) -> list[Aged]:
         query = (
-            f"SELECT DISTINCT a.{frames.key}, {frames.last}, policy_version FROM {frames.table} AS a {frames.joined} "
-            f"WHERE a.stream=? ORDER BY a.{frames.key} {order} LIMIT ?"
+            f"SELECT {frames.key}, {frames.last}, policy_version FROM {frames.table} "
+            f"WHERE stream=? ORDER BY {frames.key} {order} LIMIT ?"
         )
         return [Aged(*row) for row in self._db.execute(query, (number, limit))]
-
-    def _remove(self, frames: Frames, number: int, through: int) -> None:
-        self._db.execute(f"DELETE FROM {frames.table} WHERE stream=? AND {frames.key}<=?", (number, through))

@@ -11,17 +11,43 @@ import fcntl
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO, TypeVar
 
 from contract.errors import FuguError
 from host.database import STORE, DatabaseError, check_files, open_database, snapshot, transaction
 from host.held_files import damage
 
-__all__ = ["Database", "Rows", "SQLiteDatabase", "StoreError", "file_bytes", "hold_store"]
+__all__ = [
+    "MOST_VALUES",
+    "Database",
+    "Rows",
+    "SQLiteDatabase",
+    "StoreError",
+    "batched",
+    "file_bytes",
+    "hold_store",
+    "marks",
+]
+
+_T = TypeVar("_T")
 
 
 class StoreError(FuguError):
     """The store cannot be opened, or is not one of this version."""
+
+
+MOST_VALUES = 500
+"""Of a statement, at most."""
+
+
+def batched(values: Sequence[_T], most: int) -> Iterator[Sequence[_T]]:
+    """Parts of so many values, one after the other."""
+    return (values[i : i + most] for i in range(0, len(values), most))
+
+
+def marks(values: Sequence[object]) -> str:
+    """As many question marks as there are values."""
+    return ", ".join("?" * len(values))
 
 
 class Rows(Protocol):

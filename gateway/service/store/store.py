@@ -8,18 +8,27 @@ disk before anybody is told.
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import NamedTuple
 
 from gateway.location import Location
 from gateway.service.coverage import Merge
+from gateway.service.kinds.kind import Place
 from gateway.service.shifts import Shifts, Span
 from gateway.service.store.aged import AgedStore
 from gateway.service.store.conflicts import ConflictStore
-from gateway.service.store.database import Database, SQLiteDatabase, StoreError, file_bytes, hold_store
+from gateway.service.store.database import (
+    MOST_VALUES,
+    Database,
+    SQLiteDatabase,
+    StoreError,
+    batched,
+    file_bytes,
+    hold_store,
+    marks,
+)
 from gateway.service.store.discovered import DiscoveryStore
 from gateway.service.store.points import PointStore
 from gateway.service.store.releases import ReleaseStore
@@ -27,7 +36,7 @@ from gateway.service.store.symbols import SymbolStore
 from gateway.service.store.windows import WindowStore
 from host.database import STORE, DatabaseError
 
-__all__ = ["SCHEMA", "Outgoing", "Store", "StoreError", "estimates_waiting", "hold_store", "open_engine", "store_bytes"]
+__all__ = ["SCHEMA", "Outgoing", "Store", "StoreError", "hold_store", "open_engine", "store_bytes"]
 
 _TABLES = """
 CREATE TABLE streams (
@@ -89,7 +98,7 @@ class Store:
         self.points = PointStore(self._db)
         self.windows = WindowStore(self._db)
         self.releases = ReleaseStore(self._db)
-        self.aged = AgedStore(self._db)
+        self.aged = AgedStore(self._db, self.symbols)
         self.conflicts = ConflictStore(self._db)
         self.discovered = DiscoveryStore(self._db)
 
@@ -145,6 +154,14 @@ class Store:
         assert given is not None
         return given
 
+    def places(self, numbers: Sequence[int]) -> list[Place]:
+        """The sequences that have these numbers, in the order of their numbers."""
+        found = []
+        for some in batched(sorted(numbers), MOST_VALUES):
+            query = f"SELECT id, device, stream FROM streams WHERE id IN ({marks(some)}) ORDER BY id"
+            found += [Place(*row) for row in self._db.execute(query, some)]
+        return found
+
     def policy_documents(self) -> list[str]:
         """The policies that stored frames were made under."""
         return [row[0] for row in self._db.execute("SELECT document FROM policies")]
@@ -181,6 +198,18 @@ class Store:
         self._db.executemany("DELETE FROM coverage WHERE stream=? AND after=?", gone)
         self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, merge.after, merge.through))
 
+    def put_coverage(self, stream: int, intervals: Iterable[tuple[int, int]]) -> None:
+        """Let the coverage be this."""
+        self._db.execute("DELETE FROM coverage WHERE stream=?", (stream,))
+        self._db.executemany("INSERT INTO coverage VALUES (?, ?, ?)", [(stream, *one) for one in intervals])
+
+    def extend_coverage(self, ends: Iterable[tuple[int, int, int]]) -> None:
+        """Of some sequences the last interval is longer, or new: their numbers, and (after, through]."""
+        query = (
+            "INSERT INTO coverage VALUES (?, ?, ?) ON CONFLICT (stream, after) DO UPDATE SET through=excluded.through"
+        )
+        self._db.executemany(query, ends)
+
     def reserved_counter(self) -> int:
         """The number of the newest watermark that may have been said, 0 if there was none."""
         (reserved,) = self._db.execute("SELECT reserved FROM watermarks").fetchone()
@@ -209,9 +238,8 @@ class Store:
         return found
 
     def newest_frames(self) -> dict[int, int]:
-        """The newest frame of each sequence: its first tick, or its window's index."""
+        """The newest frame of each sequence of points or windows: its first tick, or its window's index."""
         newest = (
-            "(SELECT MAX(first) FROM frames WHERE frames.stream=id)",
             "(SELECT MAX(first) FROM measured WHERE measured.stream=id)",
             "(SELECT MAX(number) FROM windows WHERE windows.stream=id)",
         )
@@ -222,16 +250,6 @@ class Store:
         """Remove what has been published, or is not to be."""
         with self.transaction():
             self._db.executemany("DELETE FROM outbox WHERE serial=?", [(serial,) for serial in serials])
-
-
-def estimates_waiting(location: Location) -> int | None:
-    """How many entries of the outbox of a store wait, whoever uses it; none if that cannot be read."""
-    try:
-        with closing(_looked_into(location)) as db:
-            (count,) = db.execute("SELECT count(*) FROM outbox").fetchone()
-            return int(count)
-    except (StoreError, DatabaseError):
-        return None
 
 
 def store_bytes(location: Location) -> int:
@@ -262,10 +280,3 @@ def open_engine(location: Location, schema: str = "", *, create: bool = False, h
     except ImportError as error:
         raise StoreError(f"a store on a server needs {error.name}: pip install 'fugu-edge[postgres]'") from None
     return PostgresDatabase(location, schema, create=create, hold=hold)
-
-
-def _looked_into(location: Location) -> Database | sqlite3.Connection:
-    """A store that is only read; of a file nothing is changed, nor is it made."""
-    if isinstance(location, Path):
-        return sqlite3.connect(f"{location.resolve().as_uri()}?mode=ro", uri=True, timeout=1.0)
-    return open_engine(location)

@@ -1,139 +1,281 @@
-"""The part of the store that holds symbols: frames, beliefs and estimates."""
+"""The part of the store that holds symbols: a journal of what has come, and chunks, into which it is sealed.
+
+A batch of frames is one row of the journal, durable before anybody is told. When the journal is large or old enough,
+the symbols of each stream move into chunks of up to `CHUNK_TICKS` ticks. In between, what the journal holds is in
+memory, too. Which ticks a stream has accounted for is in `coverage` as it was at its last seal; the journal's rows have
+the rest. A chunk holds runs of consecutive ticks of one policy version, and the law of its first tick given all symbols
+before it, from which everything about its ticks can be computed again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+import msgpack
 import numpy as np
 
-from contract.frames import MAX_FRAME_TICKS, SymbolFrame
-from gateway.service.kinds.symbol_model import Beliefs
-from gateway.service.kinds.symbol_track import Run, Tracked, Update
-from gateway.service.store.database import Database
+from contract.frames import SymbolFrame
+from gateway.chain.arrays import Floats
+from gateway.service.store.database import MOST_VALUES, Database, batched, marks
+from gateway.service.symbols.columns import Columns, packed_size
+from gateway.service.symbols.tail import Tail
 
-__all__ = ["SymbolStore"]
+__all__ = ["CHUNK_SPAN", "CHUNK_TICKS", "SMALL_TICKS", "Chunk", "Head", "SymbolStore", "since"]
 
-_CHUNK = 64
-_FRAME = "policy_version, previous, first, symbols, bits, shift, belief"
+CHUNK_TICKS = 4_000
+SMALL_TICKS = 1_000
+"""A last chunk with fewer is made anew with what follows it."""
+CHUNK_SPAN = 1 << 16
+"""Ticks from the first to the last of a chunk, at most; some of them may have no symbol."""
+_PAGE = 64
+
+
+class Chunk(NamedTuple):
+    """Sealed symbols of a stream.
+
+    Attributes:
+        number: of the sequence.
+        law: (k,), of the first tick, given all symbols before it.
+        version: of the policy of the last run; its model's states are those of `law` unless `runs` begin with another.
+        day: of the last tick, in days of Unix time.
+        runs: of each run its policy version, shift, first tick less the chunk's, ticks, and bits of a symbol.
+        symbols: of one run after the other, each packed from a byte of its own on.
+    """
+
+    number: int
+    first: int
+    last: int
+    law: Floats
+    version: int
+    day: int
+    runs: tuple[tuple[int, int, int, int, int], ...]
+    symbols: bytes
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks have a symbol."""
+        return sum(run[3] for run in self.runs)
+
+    def columns(self) -> Columns:
+        """Its runs as rows."""
+        table = np.array(self.runs, dtype=np.int64).reshape(-1, 5).T.copy()
+        version, shift, offset, count, bits = table
+        first = offset + self.first
+        sizes = packed_size(count, bits)
+        packed = np.frombuffer(self.symbols, dtype=np.uint8)
+        number = np.full(len(first), self.number, dtype=np.int64)
+        return Columns(number, version, shift, first - 1, first, count, bits, np.cumsum(sizes) - sizes, packed)
+
+
+class Head(NamedTuple):
+    """A stream as it was when it was sealed last.
+
+    Attributes:
+        last: its newest tick that had a symbol.
+        shift, version: of that tick.
+        law: (k,), at that tick, given all symbols up to it.
+        chunk: the first tick of its last chunk; -1 if that is gone.
+        ticks: of its last chunk.
+        reported: the newest tick that was reported, -1 if none was.
+    """
+
+    number: int
+    last: int
+    shift: int
+    version: int
+    law: Floats
+    chunk: int
+    ticks: int
+    reported: int
 
 
 class SymbolStore:
-    """Frames of symbols and what they determine; used within the store's transactions."""
+    """Symbols; used within the store's transactions."""
 
     schema = """
-CREATE TABLE frames (
-    stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, previous INTEGER NOT NULL,
-    policy_version INTEGER NOT NULL, symbols BLOB NOT NULL, bits INTEGER NOT NULL, shift INTEGER NOT NULL,
-    belief BLOB, PRIMARY KEY (stream, first)) WITHOUT ROWID;
-CREATE TABLE estimates (
-    stream INTEGER NOT NULL, frame INTEGER NOT NULL, first INTEGER NOT NULL, lag INTEGER NOT NULL,
-    states INTEGER NOT NULL, probabilities BLOB NOT NULL, PRIMARY KEY (stream, frame, first)) WITHOUT ROWID;
+CREATE TABLE journal (serial INTEGER PRIMARY KEY AUTOINCREMENT, batch BLOB NOT NULL);
+CREATE TABLE chunks (
+    stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, day INTEGER NOT NULL,
+    policy_version INTEGER NOT NULL, law BLOB NOT NULL, runs BLOB NOT NULL, symbols BLOB NOT NULL,
+    PRIMARY KEY (stream, first));
+CREATE TABLE heads (
+    stream INTEGER NOT NULL, last INTEGER NOT NULL, shift INTEGER NOT NULL, version INTEGER NOT NULL,
+    law BLOB NOT NULL, chunk INTEGER NOT NULL, ticks INTEGER NOT NULL, reported INTEGER NOT NULL,
+    PRIMARY KEY (stream)) WITHOUT ROWID;
 """
 
     def __init__(self, database: Database) -> None:
         self._db = database
+        self._tail: Tail | None = None
 
-    def overlapping(self, stream: int, frame: SymbolFrame) -> SymbolFrame | None:
-        """A stored frame that shares a tick with the given one."""
-        query = f"SELECT {_FRAME} FROM frames WHERE stream=? AND first<=? ORDER BY first DESC LIMIT 1"
-        row = self._one(query, stream, frame.last)
-        found = _tracked(row)[0] if row else None
-        return found if found is not None and found.last >= frame.first else None
+    @property
+    def tail(self) -> Tail:
+        """What the journal holds."""
+        if self._tail is None:
+            self._tail = Tail()
+            for (batch,) in self._db.execute("SELECT batch FROM journal ORDER BY serial"):
+                self._tail.add(Columns.decode(bytes(batch)))
+        return self._tail
 
-    def add(self, stream: int, frame: SymbolFrame, belief: Beliefs | None) -> None:
-        """Store a frame that overlaps no other; the belief may follow in the same transaction."""
-        blob = None if belief is None else belief.tobytes()
-        ticks = (frame.first, frame.last, frame.previous)
-        row = (stream, *ticks, frame.policy_version, frame.symbols, frame.bits, frame.shift, blob)
-        self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    def read_again(self) -> None:
+        """Believe the journal again, and not what is in memory: that may be ahead of it."""
+        self._tail = None
 
-    def set_belief(self, stream: int, first: int, belief: Beliefs) -> None:
-        """Store the belief at a frame's last tick."""
-        self._db.execute("UPDATE frames SET belief=? WHERE stream=? AND first=?", (belief.tobytes(), stream, first))
+    def append(self, columns: Columns) -> None:
+        """Write a batch into the journal; if the transaction fails, `read_again` is to be called."""
+        tail = self.tail
+        self._db.execute("INSERT INTO journal (batch) VALUES (?)", (columns.encode(),))
+        tail.add(columns)
 
-    def tail(self, stream: int, lag: int, before: int | None = None) -> list[Tracked]:
-        """The window of a track: the newest frames, or those before a tick, in tick order."""
-        bound = 2**62 if before is None else before
-        query = f"SELECT {_FRAME} FROM frames WHERE stream=? AND first<? ORDER BY first DESC"
-        window: list[Tracked] = []
-        for row in self._db.execute(query, (stream, bound)):
-            frame, belief = _tracked(row)
-            assert belief is not None
-            window.append(Tracked(frame, belief))
-            if frame.last <= window[0].frame.last - lag:
-                break
-        return window[::-1]
+    def seal(self, removed: Iterable[tuple[int, int]], chunks: Iterable[Chunk], heads: Iterable[Head]) -> None:
+        """Put chunks in the place of what the journal holds, and of other chunks; `read_again` after the transaction.
 
-    def following(self, stream: int, first: int) -> Iterator[tuple[SymbolFrame, Beliefs | None]]:
-        """Frames from the one that begins at `first`, in tick order, read as they are asked for."""
-        query = f"SELECT {_FRAME} FROM frames WHERE stream=? AND first>=? ORDER BY first LIMIT ?"
-        while rows := self._db.execute(query, (stream, first, _CHUNK)).fetchall():
-            for row in rows:
-                tracked = _tracked(row)
-                yield tracked
-                first = tracked[0].first + 1
-
-    def holding(self, stream: int, first: int, last: int) -> list[SymbolFrame]:
-        """The frames that hold any of the ticks first..last, in tick order."""
-        query = f"SELECT {_FRAME} FROM frames WHERE stream=? AND first BETWEEN ? AND ? AND last>=? ORDER BY first"
-        rows = self._db.execute(query, (stream, first - MAX_FRAME_TICKS + 1, last, first))
-        return [_tracked(row)[0] for row in rows]
-
-    def next_first(self, stream: int, tick: int) -> int | None:
-        """The first tick of the first frame that ends at a tick or later."""
-        query = "SELECT first FROM frames WHERE stream=? AND first>? AND last>=? ORDER BY first LIMIT 1"
-        row = self._one(query, stream, tick - MAX_FRAME_TICKS, tick)
-        return None if row is None else int(row[0])
-
-    def belief_at(self, stream: int, tick: int) -> Tracked | None:
-        """The frame that holds a tick, or the last one before it."""
-        query = f"SELECT {_FRAME} FROM frames WHERE stream=? AND first<=? ORDER BY first DESC LIMIT 1"
-        row = self._one(query, stream, tick)
-        frame, belief = _tracked(row) if row else (None, None)
-        return None if frame is None or belief is None else Tracked(frame, belief)
-
-    def put_estimates(self, stream: int, update: Update, lag: int) -> None:
-        """Store what a new frame determines."""
-        self._db.executemany("INSERT INTO estimates VALUES (?, ?, ?, ?, ?, ?)", _rows(stream, update, lag))
-
-    def replace_estimates(self, stream: int, update: Update, lag: int) -> bool:
-        """Let what a frame determines take the place of what is stored for it, unless that is the same.
-
-        Returns:
-            Whether it is different.
+        Args:
+            removed: sequences, and ticks from which on their chunks go.
+            heads: of all sequences that have new chunks; what was reported of them stays.
         """
-        first = update.frame.first
-        query = "SELECT * FROM estimates WHERE stream=? AND frame=? ORDER BY first"
-        if self._db.execute(query, (stream, first)).fetchall() == _rows(stream, update, lag):
-            return False
-        self._db.execute("DELETE FROM estimates WHERE stream=? AND frame=?", (stream, first))
-        self.put_estimates(stream, update, lag)
-        return True
-
-    def estimates(self, stream: int, frame: int) -> list[tuple[int, Run]]:
-        """Lag and probabilities of each run that a frame determines, as 32-bit floats."""
-        query = "SELECT lag, first, states, probabilities FROM estimates WHERE stream=? AND frame=? ORDER BY first"
-        return [
-            (lag, Run(first, np.frombuffer(blob, dtype="<f4").reshape(-1, states)))
-            for lag, first, states, blob in self._db.execute(query, (stream, frame))
-        ]
-
-    def _one(self, query: str, *values: object) -> Any:
-        return self._db.execute(query, values).fetchone()
-
-
-def _rows(stream: int, update: Update, lag: int) -> list[tuple[int, int, int, int, int, bytes]]:
-    return [
-        (
-            *(stream, update.frame.first, run.first, lag),
-            *(run.probabilities.shape[1], run.probabilities.astype("<f4").tobytes()),
+        self._db.executemany("DELETE FROM chunks WHERE stream=? AND first>=?", removed)
+        self._db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_chunk_row, chunks))
+        self._db.executemany(
+            "INSERT INTO heads VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream) DO UPDATE SET last=excluded.last, "
+            "shift=excluded.shift, version=excluded.version, law=excluded.law, chunk=excluded.chunk, "
+            "ticks=excluded.ticks",
+            ((*head[:4], head.law.tobytes(), *head[5:]) for head in heads),
         )
-        for run in update.runs
-    ]
+        self._db.execute("DELETE FROM journal")
+
+    def head(self, number: int) -> Head | None:
+        """A stream as it was sealed last."""
+        return next(iter(self.heads([number])), None)
+
+    def heads(self, numbers: Sequence[int]) -> list[Head]:
+        """Those of some streams that have been sealed."""
+        found = []
+        for some in batched(numbers, MOST_VALUES):
+            for row in self._db.execute(f"SELECT * FROM heads WHERE stream IN ({marks(some)})", some):
+                found.append(Head._make((*row[:4], np.frombuffer(row[4], dtype="<f8"), *row[5:])))
+        return found
+
+    def last(self, number: int) -> int:
+        """The newest tick of a stream that is sealed, -1 if none is."""
+        head = self.head(number)
+        return -1 if head is None else head.last
+
+    def unreported(self) -> list[int]:
+        """Streams whose newest tick may not have been reported; those in the journal among them."""
+        found = {row[0] for row in self._db.execute("SELECT stream FROM heads WHERE reported<last")}
+        return sorted(found.union(self.tail.numbers))
+
+    def put_reported(self, reported: Iterable[tuple[int, int]]) -> None:
+        """Remember of streams that have been sealed the newest tick that was reported."""
+        self._db.executemany(
+            "UPDATE heads SET reported=? WHERE stream=?", ((tick, number) for number, tick in reported)
+        )
+
+    def chunks(self, number: int, tick: int) -> Iterator[Chunk]:
+        """The chunk that begins at a tick or before it, and all that follow, read as they are asked for."""
+        query = "SELECT MAX(first) FROM chunks WHERE stream=? AND first<=?"
+        (before,) = self._db.execute(query, (number, tick)).fetchone()
+        tick = tick if before is None else before
+        query = "SELECT * FROM chunks WHERE stream=? AND first>=? ORDER BY first LIMIT ?"
+        while rows := self._db.execute(query, (number, tick, _PAGE)).fetchall():
+            for row in rows:
+                yield _chunk(row)
+            tick = rows[-1][1] + 1
+
+    def following(self, number: int, first: int) -> Iterator[SymbolFrame]:
+        """Symbols from a tick on as frames of consecutive ticks, in tick order, read as they are asked for.
+
+        How the device has cut them into frames is not known any more once they are sealed.
+        """
+        late = _runs(self.tail.of(number))  # in memory before the chunks are read: another process may seal them
+        for chunk in self.chunks(number, first):
+            while late and late[0].first < chunk.first:
+                yield from _from(late.pop(0), first)
+            for run in _runs(chunk.columns()):
+                while late and late[0].first <= run.last:
+                    frame = late.pop(0)
+                    if frame.last < run.first:
+                        yield from _from(frame, first)
+                yield from _from(run, first)
+        for frame in late:
+            yield from _from(frame, first)
+
+    def holding(self, number: int, first: int, last: int) -> list[SymbolFrame]:
+        """Symbols of the ticks first..last as frames, none of which reaches beyond them."""
+        found = []
+        for frame in self.following(number, first):
+            if frame.first > last:
+                break
+            found.append(_cut(frame, first, last))
+        return found
+
+    def next_first(self, number: int, tick: int) -> int | None:
+        """The first tick from a tick on that has a symbol."""
+        return next((frame.first for frame in self.following(number, tick)), None)
+
+    def put_rest(self, chunk: Chunk, rest: Chunk) -> None:
+        """Put a part of a chunk in its place."""
+        self._db.execute("DELETE FROM chunks WHERE stream=? AND first=?", (chunk.number, chunk.first))
+        self._db.execute("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _chunk_row(rest))
+        query = "UPDATE heads SET chunk=?, ticks=? WHERE stream=? AND chunk=?"
+        self._db.execute(query, (rest.first, rest.ticks, chunk.number, chunk.first))
+
+    def erase(self, number: int) -> int:
+        """Remove a stream's chunks and its head; how many symbols they had."""
+        symbols = sum(chunk.ticks for chunk in self.chunks(number, -1))
+        for table in ("chunks", "heads"):
+            self._db.execute(f"DELETE FROM {table} WHERE stream=?", (number,))
+        return symbols
+
+    def take_out(self, numbers: Sequence[int]) -> Columns:
+        """Remove sequences from the journal, and return what it had of them; `read_again` after the transaction."""
+        gone = np.array(numbers, dtype=np.int64)
+        rows = self._db.execute("SELECT serial, batch FROM journal ORDER BY serial").fetchall()
+        taken = []
+        for serial, batch in rows:
+            columns = Columns.decode(bytes(batch))
+            out = np.isin(columns.number, gone)
+            if out.any():
+                taken.append(columns.take(np.flatnonzero(out)))
+                rest = columns.take(np.flatnonzero(~out))
+                self._db.execute("UPDATE journal SET batch=? WHERE serial=?", (rest.encode(), serial))
+        return Columns.joined(taken)
 
 
-def _tracked(row: Any) -> tuple[SymbolFrame, Beliefs | None]:
-    version, previous, first, symbols, bits, shift, belief = row
-    frame = SymbolFrame(version, previous, first, symbols, bits=bits, shift=shift)
-    return frame, None if belief is None else np.frombuffer(belief, dtype="<f8").copy()
+def _chunk_row(chunk: Chunk) -> tuple[object, ...]:
+    number, first, last, law, version, day, runs, symbols = chunk
+    packed = msgpack.packb([value for run in runs for value in run])
+    return number, first, last, day, version, law.astype("<f8").tobytes(), packed, symbols
+
+
+def _chunk(row: Sequence[Any]) -> Chunk:
+    number, first, last, day, version, law, packed, symbols = row
+    values = msgpack.unpackb(packed)
+    runs = tuple(tuple(values[i : i + 5]) for i in range(0, len(values), 5))
+    return Chunk(number, first, last, np.frombuffer(law, dtype="<f8"), version, day, runs, bytes(symbols))
+
+
+def _runs(columns: Columns) -> list[SymbolFrame]:
+    """Rows that have symbols as frames."""
+    return [columns.frame(row) for row in np.flatnonzero(columns.ticks).tolist()]
+
+
+def since(frame: SymbolFrame, first: int) -> SymbolFrame:
+    """A frame's part from a tick on, which is not above its last one."""
+    return _cut(frame, first, frame.last)
+
+
+def _from(frame: SymbolFrame, first: int) -> Iterator[SymbolFrame]:
+    if frame.last >= first:
+        yield since(frame, first)
+
+
+def _cut(frame: SymbolFrame, first: int, last: int) -> SymbolFrame:
+    """A frame's ticks first..last."""
+    low, high = max(frame.first, first), min(frame.last, last)
+    if (low, high) == (frame.first, frame.last):
+        return frame
+    symbols = frame.symbols[low - frame.first : high - frame.first + 1]
+    return SymbolFrame(frame.policy_version, low - 1, low, symbols, bits=frame.bits, shift=frame.shift)

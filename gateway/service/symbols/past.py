@@ -1,0 +1,226 @@
+"""What stored symbols say: laws and estimates, computed from chunks and the journal whenever they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import NamedTuple
+
+import numpy as np
+
+from contract.frames import MAX_TICK, SymbolFrame
+from gateway.chain.arrays import Floats, Ints
+from gateway.service.kinds.kind import Place
+from gateway.service.kinds.symbol_model import Model, SymbolModel, smoothed
+from gateway.service.policies import Catalogue
+from gateway.service.store import Store
+from gateway.service.store.symbols import Chunk, Head, since
+from gateway.service.symbols.bank import Bank
+from gateway.service.symbols.beliefs import GIVEN, Beliefs, follow
+from gateway.service.symbols.columns import Columns
+
+__all__ = ["Past", "Run", "Standing"]
+
+_PAGE = 32
+
+
+class Run(NamedTuple):
+    """Probabilities (n, k) of n consecutive ticks, and by how much their numbers are ahead of the wall clock."""
+
+    first: int
+    probabilities: Floats
+    shift: int
+
+
+class Standing(NamedTuple):
+    """What is known of one stream before some rows of it."""
+
+    beliefs: Beliefs
+    rows: Columns
+
+
+class _Known(NamedTuple):
+    """A frame, and the law of its first tick."""
+
+    frame: SymbolFrame
+    law: Floats
+
+
+class Past:
+    """Reads a store.
+
+    Args:
+        lag: ticks of later symbols that estimates see.
+
+    Attributes:
+        bank: the models that were needed so far.
+    """
+
+    def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
+        self._frames = store.symbols
+        self._catalogue = catalogue
+        self._lag = lag
+        self.bank = Bank()
+        self._indices: dict[tuple[str, str, int], int] = {}
+
+    def model(self, device: str, stream: str, version: int) -> int:
+        """The index of the model of a policy version."""
+        key = (device, stream, version)
+        if (found := self._indices.get(key)) is None:
+            known = self._catalogue.recall(device, stream, version, SymbolModel)
+            found = self._indices[key] = self.bank.index(known.numbers)
+        return found
+
+    def models(self, place: Place, columns: Columns) -> Ints:
+        """(n,) the indices of the models of a stream's rows."""
+        versions, inverse = np.unique(columns.version, return_inverse=True)
+        found = [self.model(place.device, place.stream, version) for version in versions.tolist()]
+        return np.array(found, dtype=np.int64)[inverse] if found else inverse.astype(np.int64)
+
+    def standing(self, place: Place, tick: int, last: int = MAX_TICK) -> Standing:
+        """The rows that reach from a tick to another, and what is known before the first; that may begin earlier."""
+        tick = self._start(place, tick)
+        tail = self._frames.tail.of(place.number, tick, last)
+        head = self._frames.head(place.number)
+        if head is not None and head.last < tick:
+            return Standing(self.after(place, head), tail)
+        chunks = takewhile(lambda chunk: chunk.first <= last, self._frames.chunks(place.number, tick))
+        rows = Columns.joined([*(chunk.columns() for chunk in chunks), tail])
+        rows = rows.take(np.argsort(rows.first, kind="stable"))
+        return Standing(self._before(place, int(rows.first[0]) if rows.rows else tick), rows)
+
+    def _start(self, place: Place, tick: int) -> int:
+        """Where to begin to know what is known at a tick: chunks do not know of late frames in the journal."""
+        earliest = self._frames.tail.first(place.number)
+        return tick if earliest is None else min(tick, earliest)
+
+    def _before(self, place: Place, tick: int) -> Beliefs:
+        """What is known before a tick that a chunk begins with, or that is after all or before all of them."""
+        head = self._frames.head(place.number)
+        if head is not None and head.last < tick:
+            return self.after(place, head)
+        beliefs = Beliefs.unknown(1, self.bank.states)
+        chunk = next(self._frames.chunks(place.number, tick), None)
+        if chunk is not None and chunk.first == tick:
+            beliefs = beliefs.widened(len(chunk.law))
+            beliefs.state[0, 0] = GIVEN
+            beliefs.law[0, : len(chunk.law)] = chunk.law
+        return beliefs
+
+    def after(self, place: Place, head: Head) -> Beliefs:
+        """What is known at the end of what is sealed."""
+        model = self.model(place.device, place.stream, head.version)
+        beliefs = Beliefs.unknown(1, self.bank.states)
+        beliefs.state[0] = model, head.last, head.shift
+        beliefs.law[0, : len(head.law)] = head.law
+        return beliefs
+
+    def follow(self, place: Place, standing: Standing) -> tuple[Beliefs, Floats]:
+        """What is known after the rows, and (n, k) the laws of their first ticks."""
+        rows = standing.rows
+        model = self.models(place, rows)
+        beliefs = standing.beliefs.widened(self.bank.states)
+        which = np.zeros(rows.rows, dtype=np.int64)
+        return beliefs, follow(beliefs, self.bank.arrays, which, model, rows, np.arange(rows.rows))
+
+    def law_at(self, place: Place, frame: SymbolFrame) -> Floats:
+        """The law (k,) of the first tick of a stored frame, given all symbols before it."""
+        standing = self.standing(place, frame.first, frame.first)
+        before = np.flatnonzero(standing.rows.first < frame.first)
+        earlier = [_until(standing.rows.frame(row), frame.first) for row in before.tolist()]
+        rows = Columns.of((place.number, one) for one in (*earlier, frame))
+        _, firsts = self.follow(place, Standing(standing.beliefs, rows))
+        law: Floats = firsts[-1, : self._states(place, frame)].copy()
+        return law
+
+    def _states(self, place: Place, frame: SymbolFrame) -> int:
+        return len(self.bank.models[self.model(place.device, place.stream, frame.policy_version)].initial)
+
+    def rest(self, place: Place, chunk: Chunk, first: int) -> Chunk:
+        """What is left of a chunk from a tick on, which is not above its last one."""
+        rows = chunk.columns()
+        frames = [rows.frame(row) for row in np.flatnonzero(rows.last >= first).tolist()]
+        frames[0] = since(frames[0], first)
+        law, left = self.law_at(place, frames[0]), Columns.of((place.number, frame) for frame in frames)
+        fields = (left.version, left.shift, left.first - frames[0].first, left.ticks, left.bits)
+        runs = tuple(zip(*(field.tolist() for field in fields), strict=True))
+        return chunk._replace(first=frames[0].first, law=law, runs=runs, symbols=left.packed.tobytes())
+
+    def estimates(self, place: Place, first: int = 0, last: int = MAX_TICK) -> Iterator[Run]:
+        """The probabilities of the ticks first..last, in tick order, each given the symbols of up to `lag` later ticks.
+
+        Symbols of another policy version, or from after the clock was set, do not count for the ticks before them. The
+        newest `lag` ticks have no estimate yet. Ticks without a symbol have one where fewer than `lag` of them lie side
+        by side within a version.
+        """
+        waiting: list[_Known] = []
+        end = -1
+        for known in self._known(place, first):
+            end = known.frame.last
+            waiting.append(known)
+            while len(waiting) > 1 and waiting[0].frame.last + self._lag < waiting[-1].frame.first:
+                yield from self._told(place, waiting, first, last, MAX_TICK)
+                del waiting[0]
+            if waiting[0].frame.first > last:
+                return
+        while waiting:
+            yield from self._told(place, waiting, first, last, end - self._lag)
+            del waiting[0]
+
+    def _known(self, place: Place, first: int) -> Iterator[_Known]:
+        """Frames from one that is before a tick or begins there, with the laws of their first ticks; page by page."""
+        start = self._start(place, first)
+        chunk = next(self._frames.chunks(place.number, start), None)
+        begin = chunk.first if chunk is not None and chunk.first <= start else 0
+        beliefs: Beliefs | None = None
+        page: list[SymbolFrame] = []
+        for frame in self._frames.following(place.number, begin):
+            page.append(frame)
+            if len(page) == _PAGE:
+                beliefs, found = self._page(place, beliefs, page)
+                yield from found
+                page = []
+        if page:
+            yield from self._page(place, beliefs, page)[1]
+
+    def _page(self, place: Place, beliefs: Beliefs | None, page: list[SymbolFrame]) -> tuple[Beliefs, list[_Known]]:
+        rows = Columns.of((place.number, frame) for frame in page)
+        if beliefs is None:
+            beliefs = self._before(place, page[0].first)
+        beliefs, firsts = self.follow(place, Standing(beliefs, rows))
+        return beliefs, [
+            _Known(frame, law[: self._states(place, frame)].copy()) for frame, law in zip(page, firsts, strict=True)
+        ]
+
+    def _told(self, place: Place, some: list[_Known], first: int, last: int, newest: int) -> Iterator[Run]:
+        """The ticks first..last, and up to `newest`, of the first of some frames, and of a short gap after it."""
+        (frame, law), model = some[0], self._model(place, some[0].frame)
+        parts, at, ticks = [_symbols(frame)], frame.last, len(frame.symbols)
+        for later, _ in some[1:]:
+            gap = later.first - at - 1
+            if self._model(place, later) is not model or later.shift != frame.shift or gap >= max(self._lag, 1):
+                break
+            if at == frame.last:
+                ticks += gap
+            parts += [np.full(gap, -1, dtype=np.int64), _symbols(later)]
+            at = later.last
+            if at >= frame.first + ticks - 1 + self._lag:
+                break
+        symbols = np.concatenate(parts)[: ticks + self._lag]
+        low, high = max(first - frame.first, 0), min(last, newest) - frame.first + 1
+        if low < min(high, ticks):
+            found = smoothed(model, law, symbols, self._lag)
+            yield Run(frame.first + low, found[low : min(high, ticks)], frame.shift)
+
+    def _model(self, place: Place, frame: SymbolFrame) -> Model:
+        return self.bank.models[self.model(place.device, place.stream, frame.policy_version)]
+
+
+def _symbols(frame: SymbolFrame) -> Ints:
+    return np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
+
+
+def _until(frame: SymbolFrame, tick: int) -> SymbolFrame:
+    """A frame's part before a tick, which it begins before."""
+    symbols = frame.symbols[: tick - frame.first]
+    return SymbolFrame(frame.policy_version, frame.previous, frame.first, symbols, bits=frame.bits, shift=frame.shift)
