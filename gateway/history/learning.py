@@ -291,9 +291,9 @@ def _scores(some: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, 
     for i, stream in enumerate(some.streams.tolist()):
         chain = chains.of(stream)
         gradients.append(_gradient(chain, expected(some.take([i]), chain, initial).moves))
-    seen = np.concatenate([[0], np.cumsum(some.symbols >= 0)])[some.starts]
+    seen = np.add.reduceat(some.symbols >= 0, some.starts[:-1], dtype=np.int64) if gradients else np.empty(0, np.int64)
     d = len(chains.all) * (len(chains.all) - 1)
-    return np.array(gradients).reshape(-1, d), np.diff(seen).astype(np.int64), some.streams
+    return np.array(gradients).reshape(-1, d), seen, some.streams
 
 
 def _model(

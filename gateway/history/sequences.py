@@ -1,4 +1,4 @@
-"""Symbols of many streams as sequences to learn one chain from: a byte a tick."""
+"""Symbols of many streams as sequences to learn one chain from; a byte a tick where they are few."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = ["SEQUENCE_TICKS", "Sequences", "expected", "joined", "read_sequences"
 
 SEQUENCE_TICKS = 2048
 _CHUNK = 1 << 20
+_SMALL = 127
 
 
 class Sequences(NamedTuple):
@@ -34,7 +35,7 @@ class Sequences(NamedTuple):
         since, until: microseconds of Unix time of the first tick, and after the last.
     """
 
-    symbols: NDArray[np.int16]
+    symbols: NDArray[np.int8 | np.int16]
     starts: Ints
     streams: Ints
     tables: Ints
@@ -51,7 +52,7 @@ class Sequences(NamedTuple):
         """Some of the sequences."""
         parts = [self.symbols[self.starts[i] : self.starts[i + 1]] for i in chosen]
         return self._replace(
-            symbols=np.concatenate([np.empty(0, dtype=np.int16), *parts]),
+            symbols=np.concatenate([np.empty(0, dtype=np.int8), *parts]),
             starts=np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64),
             streams=self.streams[np.asarray(chosen, dtype=np.int64)],
             tables=self.tables[np.asarray(chosen, dtype=np.int64)],
@@ -65,7 +66,7 @@ def read_sequences(group: Group) -> Sequences:
         HistoryError: a policy is not known.
     """
     found: dict[tuple[tuple[int, ...], ...], int] = {}
-    symbols, streams, tables = list[NDArray[np.int16]](), list[int](), list[int]()
+    symbols, streams, tables = list[NDArray[np.int8 | np.int16]](), list[int](), list[int]()
     since, until = group.source.span.until, group.source.span.since
     with group.open() as (history, some):
         span, pieces = group.source.span, list[list[Piece]]([] for _ in some)
@@ -79,13 +80,14 @@ def read_sequences(group: Group) -> Sequences:
                     raise HistoryError(
                         f"policy version {block.version} of {stream.device}/{stream.stream} has no table"
                     )
-                symbols.append(block.symbols.astype(np.int16))
+                symbols.append(block.symbols.astype(np.int8 if policy.table.symbols <= _SMALL else np.int16))
                 streams.append(number)
                 tables.append(found.setdefault(tuple(map(tuple, policy.table.weights())), len(found)))
                 time = int(tick_times(policy.clock, block.first, block.shift, 1)[0])
                 since, until = min(since, time), max(until, time + len(block.symbols) * policy.clock.period_us)
+            kept.clear()
     return Sequences(
-        np.concatenate([np.empty(0, dtype=np.int16), *symbols]),
+        np.concatenate([np.empty(0, dtype=np.int8), *symbols]),
         np.concatenate([[0], np.cumsum([len(one) for one in symbols])]).astype(np.int64),
         np.array(streams, dtype=np.int64),
         np.array(tables, dtype=np.int64),
