@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import psycopg
@@ -337,7 +337,7 @@ class PostgresDatabase:
         return AwayError(self._why)
 
 
-@cache
+@lru_cache(maxsize=256)
 def _translated(query: str) -> str:
     return query.replace("%", "%%").replace("?", "%s")
 
