@@ -149,8 +149,8 @@ class EndlessSide:
             (k, k) bounds, infinite if none was found.
         """
         if self.states <= EXACT_STATES:
-            return self._descend(rate, np.minimum(self.quilt_bound(rate), self._limit(rate)))
-        return self._descend(rate, self.quick(rate)) if self.states <= _MOST_TRANSPORT else self.quick(rate)
+            return self.descend(rate, np.minimum(self.quilt_bound(rate), self._limit(rate)))
+        return self.descend(rate, self.quick(rate)) if self.states <= _MOST_TRANSPORT else self.quick(rate)
 
     def quick(self, rate: Floats) -> Floats:
         """The same without the recursion: quilts, and the hockey-stick bound for all pairs."""
@@ -197,7 +197,7 @@ class EndlessSide:
             slack *= 2.0
         return _unbounded(self.states)
 
-    def _descend(self, rate: Floats, bound: Floats) -> Floats:
+    def descend(self, rate: Floats, bound: Floats) -> Floats:
         """Steps down from a bound, of one tick and of blocks of ticks: anything between is paid for in full."""
         largest, others = float(rate.max()), 1.0 - np.eye(self.states)
         moves = {ticks: no_moves(self.states, self.states) for ticks, _, _ in self.blocks}

@@ -1,9 +1,8 @@
 """A stream's loss for chains of many states that move a few steps at a time, such as walks on a grid.
 
-The chain accountant's recursion R <- F(loss + R) is followed from 0 until it settles, which a walk does within some
-twenty steps, though it takes hundreds of ticks to mix. A pair of states has few successors, so its step is a small
-linear programme, solved for itself. Where the recursion would grow on, the bound by quilts cuts it off. Whatever was
-found counts only if one more step does not exceed it: F is monotone, so such a bound is above every R of the recursion.
+The bound that the chain accountant has by transport is taken further down by its recursion R <- F(loss + R), until that
+gains little, which on a walk is soon. A pair of states has few successors, so its step is a small linear programme,
+solved for itself. F is monotone, so that a step down from a bound is a bound.
 
 Source: docs/privacy.md, "The chain accountant".
 """
@@ -31,8 +30,7 @@ from gateway.privacy.chain_class import MarkovChain
 __all__ = ["any_start_bound", "endless_bound", "local_step"]
 
 _MOST_STEPS = 200
-_SETTLED = 3e-3  # relative to the side
-_LEAST_BUMP = 1e-4
+_SETTLED = 1e-3  # relative to the side
 _LARGEST = 500.0
 _LONGEST_BLOCK = 1024
 _SMALLEST = 1e-280  # below, a product could have lost its accuracy
@@ -151,7 +149,7 @@ def _any_past(transition: Floats, rate: float) -> float | None:
 
 def _side(transition: Floats, rate: Floats, adversary: Adversary) -> Floats | None:
     side = EndlessSide(transition)
-    bound = _settled(transition, rate, side.quick(rate))
+    bound = _settled(side, rate)
     if bound is None or adversary == "ignorant":
         return bound
     # the bridges of many states are covered by quilts, at least as much as an adversary who knows nothing learns
@@ -159,23 +157,14 @@ def _side(transition: Floats, rate: Floats, adversary: Adversary) -> Floats | No
     return informed if np.all(np.isfinite(informed)) else None
 
 
-def _settled(transition: Floats, rate: Floats, most: Floats) -> Floats | None:
-    """A certified limit of the recursion, cut off at a known bound: raised where a step exceeds it, until none does."""
-    side, raised, bump = np.zeros_like(rate), False, _LEAST_BUMP
+def _settled(side: EndlessSide, rate: Floats) -> Floats | None:
+    """Steps down from a bound, each of which is a bound, until one gains little; none if there is no bound."""
+    bound, others = side.descend(rate, side.quick(rate)), 1.0 - np.eye(side.states)
     for _ in range(_MOST_STEPS):
-        bounds = closed(rate + side)
+        bounds = closed(rate + bound)
         if bounds.max() > _LARGEST:
             return None
-        after = local_step(transition, bounds)
-        after = np.minimum(after + WIDE * (1.0 - np.eye(len(rate))), most)
-        above = after > side
-        if not above.any():
-            return after  # a step down from a bound is a bound, and a better one
-        raised = raised or float(np.abs(after - side).max()) <= _SETTLED * max(1.0, float(side.max()))
-        if raised:
-            # greedy transport is not quite monotone: from here on, only upward
-            side = np.where(above, after + bump, side)
-            bump *= 1.2
-        else:
-            side = after
-    return None
+        before, bound = bound, np.minimum(bound, local_step(side.transition, bounds) + WIDE * others)
+        if float((before - bound).max()) <= _SETTLED * float(bound.max()):
+            break
+    return bound

@@ -9,6 +9,7 @@ from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.accountant.endless_side import EndlessSide, log_ratios
 from gateway.privacy.accountant.inner_maximum import box_step, closed, exact_step, ratio_order, step
 from gateway.privacy.accountant.transport import no_moves, transport_step
+from gateway.privacy.accountant.walks import endless_bound
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 
 Array = np.ndarray
@@ -147,6 +148,14 @@ def test_a_side_of_many_states_is_above_the_exact_recursion_and_near(kind: str) 
                 recursion = np.minimum(recursion, (ticks - 1) * rate + by_simplex(matrix, bounds))
     assert np.all(recursion <= found + 1e-12)
     assert found.max() < (1.2 if kind == "sticky" else 2.5) * recursion.max()
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.5])
+def test_local_steps_only_gain_on_the_accountant_and_stay_above_what_is_lost(rate: float) -> None:
+    chain = chain_of("walk", 15)
+    found = endless_bound(chain, rate * (1.0 - np.eye(15)), "ignorant")
+    assert found is not None
+    assert real_loss(chain, rate) <= found <= ChainAccountant((chain,)).loss(rate).epsilon * (1.0 + 1e-9)
 
 
 def test_a_side_is_the_same_whatever_was_asked_before() -> None:
