@@ -19,7 +19,6 @@ from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy, Thresholds
 from contract.window_frames import WindowFrame
 from contract.windows import Window
-from gateway.location import Server
 from gateway.service.monitor import asked
 from mqtt_link import Broker, Link
 from tests.support.brokers import PATIENCE, wait_until
@@ -60,15 +59,13 @@ class GatewayProcess:
 
     Args:
         words: more of the command.
-        server: where its store is; in a file if not given.
     """
 
-    def __init__(self, folder: Path, port: int, *words: str, server: Server | None = None) -> None:
+    def __init__(self, folder: Path, port: int, *words: str) -> None:
         self._folder = folder
         self.store = folder / "gateway.sqlite"
-        self.location = server or self.store
         command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", "home"]
-        command += ["--policies", str(folder / "policies"), "--store", server.url if server else str(self.store)]
+        command += ["--policies", str(folder / "policies"), "--store", str(self.store)]
         command += ["--broker", f"127.0.0.1:{port}", *words]
         with (folder / "gateway.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -85,12 +82,12 @@ class GatewayProcess:
 
     def counters(self) -> Counter[str]:
         """What it has counted, as it says itself."""
-        return Counter(asked(self.location)["counters"])
+        return Counter(asked(self.store)["counters"])
 
     def answers(self) -> bool:
         """Whether it runs, and says so."""
         try:
-            return bool(asked(self.location))
+            return bool(asked(self.store))
         except FuguError:
             return False
 

@@ -12,11 +12,12 @@ import pytest
 
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from gateway.service import Gateway, GatewaySettings
 from gateway.service.store import Server, Store
 from mqtt_link import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.postgres import Postgres
-from tests.support.processes import GatewayProcess, Recorder, by_tick, policy
+from tests.support.processes import Recorder, by_tick, policy
 
 KILLS = 2
 
@@ -37,27 +38,29 @@ def test_a_server_killed_while_batches_are_written_loses_nothing(broker: Mosquit
     moments, pause = random.Random(18), threading.Event()
     recorder = Recorder(Broker(port=broker.port))
     with Postgres() as postgres:
-        gateway = GatewayProcess(tmp_path, broker.port, server=postgres.server)
-        wait_until(gateway.answers, "the gateway")
+        settings = GatewaySettings("home", Broker(port=broker.port), postgres.server, tmp_path / "policies")
+        gateway = Gateway(settings)
+        gateway.start()
         link = Broker(port=broker.port, max_backoff=1)
         config = write_device(
             *(tmp_path / "watch", device, tmp_path / "night.csv", "value", link), loop=True, drain_seconds=PATIENCE
         )
         agent = AgentProcess(config, tmp_path / "agent.log")
         for _ in range(KILLS):
-            stored, failed = gateway.counters()["stored"], gateway.counters()["not_stored"]
-            wait_until(lambda stored=stored: gateway.counters()["stored"] > stored + 10, "frames")  # type: ignore[misc]
+            stored, failed = gateway.counters["stored"], gateway.counters["not_stored"]
+            wait_until(lambda stored=stored: gateway.counters["stored"] > stored + 10, "frames")  # type: ignore[misc]
             pause.wait(moments.uniform(0.0, 0.2))
             postgres.kill()
-            wait_until(lambda failed=failed: gateway.counters()["not_stored"] > failed, "loss")  # type: ignore[misc]
+            wait_until(lambda failed=failed: gateway.counters["not_stored"] > failed, "loss")  # type: ignore[misc]
             postgres.start()
-        stored = gateway.counters()["stored"]
-        wait_until(lambda: gateway.counters()["stored"] > stored + 10, "frames after all")
+        stored = gateway.counters["stored"]
+        wait_until(lambda: gateway.counters["stored"] > stored + 10, "frames after all")
         assert agent.stop(PATIENCE) == 0, (tmp_path / "agent.log").read_text()
         with closing(Outbox(tmp_path / "watch" / "outbox.sqlite", "home", "watch")) as outbox:
             assert outbox.depth() == 0
         found = symbols_in(postgres.server)
-        assert gateway.stop() == 0
+        gateway.stop()
+        assert not gateway.failed.is_set()
         assert sorted(found) == list(range(min(found), max(found) + 1)), "ticks are missing"
         assert found == by_tick(recorder.frames())
     recorder.link.stop()

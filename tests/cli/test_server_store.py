@@ -1,0 +1,74 @@
+"""Commands that take a store take one on a server, and say the same of it as of a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.release.entries import LedgerError
+from gateway.service.release_setup import ledger_beside
+from gateway.service.store import Server
+from tests.support.command import Fugu
+from tests.support.scenes import Scene, frames
+
+SAY_THE_SAME = (
+    ("gateway", "history", "watch", "hr", "--store", "{store}", "--json"),
+    ("gateway", "history", "ring", "hr", "--store", "{store}"),
+    ("gateway", "watch", "--store", "{store}", "--json"),
+    ("export", "--store", "{store}", "--parquet", "{folder}", "--json"),
+    ("smooth", "{store}", "-o", "{folder}", "--json"),
+)
+
+
+@pytest.mark.long
+@pytest.mark.processes
+def test_what_is_told_of_a_store_on_a_server_is_what_is_told_of_a_file(
+    tmp_path: Path, server: Server, fugu: Fugu
+) -> None:
+    for place in (tmp_path / "s.sqlite", server):
+        scene = Scene(place, lag=4)  # type: ignore[arg-type]
+        scene.record(*frames([10, 3, 7, 10], gaps=(0, 5)))
+        scene.store.close()
+    for number, words in enumerate(SAY_THE_SAME):
+        told = []
+        for kind, store in (("file", str(tmp_path / "s.sqlite")), ("server", server.url)):
+            folder = tmp_path / f"{kind}{number}"
+            done = fugu(*(word.format(store=store, folder=folder) for word in words))
+            told.append((done.code, done.out, done.err.replace(server.name, "s.sqlite")))
+        assert told[0] == told[1], words
+        assert number == 1 or told[0][0] == 0, words
+
+
+@pytest.mark.processes
+def test_a_doctor_looks_at_a_server_and_a_status_names_it(server: Server, fugu: Fugu) -> None:
+    done = fugu("doctor", "--store", server.url)
+    assert f"there is no store {server.name}" in done.out
+    Scene(server).store.close()  # type: ignore[arg-type]
+    assert f"{server.name} can be reached" in fugu("doctor", "--store", server.url).out
+    done = fugu("gateway", "status", "--store", server.url)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"fugu: no gateway answers for the store {server.name}: ")
+
+
+def test_a_password_on_the_command_line_is_refused_and_not_repeated(fugu: Fugu) -> None:
+    done = fugu("gateway", "forget", "watch", "--store", "postgresql://fugu:secret@db.example/home")
+    assert (done.code, done.err.startswith("fugu: no password in the store's URL")) == (2, True)
+    assert "secret" not in done.err
+
+
+def test_without_psycopg_it_is_named(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "gateway.service.store.postgresql", raising=False)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    done = fugu("gateway", "watch", "--store", "postgresql://fugu@127.0.0.1:1/home")
+    assert (done.code, done.err) == (
+        *(1,),
+        "fugu: a store on a server needs psycopg: pip install 'fugu-edge[postgres]'\n",
+    )
+
+
+def test_releases_of_a_store_on_a_server_need_a_ledger_that_is_named(tmp_path: Path) -> None:
+    assert ledger_beside(tmp_path / "home.db") == tmp_path / "home-ledger.db"
+    with pytest.raises(LedgerError, match="say with --ledger"):
+        ledger_beside(Server("postgresql://fugu@db.example/home"))
