@@ -176,6 +176,7 @@ def fill(path: Path, symbols: list[np.ndarray[Any, np.dtype[np.int64]]]) -> None
         frames = [SymbolFrame(1, _FRAME * i - 1, _FRAME * i, part.tobytes()) for i, part in enumerate(parts)]
         received = [Received(f"device-{device}", "hr", frame) for frame in frames]
         recorder.record(Arrivals.of(recorder.streams, received))
+        recorder.seal(now=True)
     store.close()
 
 

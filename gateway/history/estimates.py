@@ -6,6 +6,7 @@ estimates look ahead, and where the model changes: the belief carries over if th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -43,11 +44,13 @@ class LaggedEstimates:
     Args:
         stream: whose symbols they are.
         lag: ticks of later symbols that each estimate sees, as far as there are any.
+        begin: the law (k,) of the first tick of the first piece.
     """
 
-    def __init__(self, stream: SymbolStream, lag: int) -> None:
+    def __init__(self, stream: SymbolStream, lag: int, begin: Callable[[Piece], Floats]) -> None:
         self._stream = stream
         self._lag = lag
+        self._begin = begin
         self._version = self._shift = 0
         self._first = 0  # of what waits
         self._symbols: Ints = np.empty(0, dtype=np.int64)  # of ticks that are not told yet; -1 is unobserved
@@ -69,7 +72,7 @@ class LaggedEstimates:
         told = []
         model = self._stream.model(piece.version)
         if self._law is None:
-            law = model.initial
+            law = self._begin(piece)
         else:
             gap = piece.first - self._first - len(self._symbols)
             if self._stream.model(self._version) is model and gap < max(self._lag, 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -99,13 +100,15 @@ class _Days:
     def finish(self) -> None:
         """Write the estimates that wait for symbols after the end."""
         for estimates in self._estimates.values():
-            self._tell(estimates.stream, estimates.finish(self._history, self._span.until))
+            self._tell(estimates.stream, estimates.finish(self._span.until))
 
     def _symbols(self, stream: SymbolStream, span: Span) -> None:
         key = stream.device, stream.stream
         if (estimates := self._estimates.get(key)) is None:
-            estimates = self._estimates[key] = _StreamEstimates(stream, self._lag)
-            for piece in self._history.pieces(stream, Span(0, self._span.since)):
+            estimates = self._estimates[key] = _StreamEstimates(self._history, stream, self._lag)
+            longest = max(policy.clock.period_us for policy in stream.policies.values())
+            before = Span(max(self._span.since - self._lag * longest, 0), self._span.since)
+            for piece in self._history.pieces(stream, before):  # a short gap may lie between them and the span
                 estimates.extend(piece, tell=False)
         for pieces in _gathered(self._history.pieces(stream, span)):
             self._made.add("symbols", symbol_rows(stream, pieces))
@@ -129,8 +132,9 @@ class _Days:
 class _StreamEstimates:
     """The estimates of one stream, whose clock may be set: what comes after that knows nothing of before."""
 
-    def __init__(self, stream: SymbolStream, lag: int) -> None:
+    def __init__(self, history: StoredHistory, stream: SymbolStream, lag: int) -> None:
         self.stream = stream
+        self._history = history
         self._lag = lag
         self._parts: dict[tuple[Clock, int], LaggedEstimates] = {}
 
@@ -138,7 +142,7 @@ class _StreamEstimates:
         """As `LaggedEstimates.extend`."""
         key = self.stream.policy(piece.version).clock, piece.shift
         if key not in self._parts:
-            self._parts[key] = LaggedEstimates(self.stream, self._lag)
+            self._parts[key] = LaggedEstimates(self.stream, self._lag, partial(self._history.law, self.stream))
         return self._parts[key].extend(piece, tell=tell)
 
     def settle(self, time: int) -> Iterator[Estimated]:
@@ -147,11 +151,11 @@ class _StreamEstimates:
             if part.waiting is not None and part.waiting + self._lag < Span(time, LAST_US).walls(clock)[0] + shift:
                 yield from part.flush()
 
-    def finish(self, history: StoredHistory, time: int) -> Iterator[Estimated]:
+    def finish(self, time: int) -> Iterator[Estimated]:
         """What waits, with the symbols from a time on that it waits for."""
         for (clock, shift), part in self._parts.items():
             if part.waiting is not None:
-                for piece in history.pieces(self.stream, Span(time, time + self._lag * clock.period_us)):
+                for piece in self._history.pieces(self.stream, Span(time, time + self._lag * clock.period_us)):
                     if self.stream.policy(piece.version).clock == clock and piece.shift == shift:
                         yield from part.extend(piece)
                 yield from part.flush()

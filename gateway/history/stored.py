@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from contract.policy_header import Clock
 from contract.window_frames import WindowFrame
+from gateway.chain.arrays import Floats
 from gateway.history.pieces import DAY_US, Piece, Span, SymbolStream
 from gateway.location import Location
 from gateway.service.kinds.kind import Place
@@ -26,6 +27,7 @@ from gateway.service.kinds.points import Points
 from gateway.service.policies import Catalogue
 from gateway.service.shifts import Span as ShiftSpan
 from gateway.service.store import Store
+from gateway.service.symbols.past import Past
 
 __all__ = ["MeasuredStream", "StoredHistory", "WindowSequence", "stored_history"]
 
@@ -81,7 +83,7 @@ class StoredHistory:
         for policy in map(read_policy, store.policy_documents()):
             self._policies[policy.device, policy.stream][policy.version] = policy
         self._numbers: dict[tuple[str, str, str], int] = {}
-        self._points: dict[tuple[int, int], Points] = {}
+        self._points: dict[int, Points] = {}
         after = 0
         while some := store.aged.sequences(after, _SEQUENCES):
             after = some[-1].number
@@ -126,6 +128,23 @@ class StoredHistory:
                     if len(piece.symbols):
                         yield piece
 
+    @cached_property
+    def _catalogue(self) -> Catalogue:
+        """All policies, for their models only."""
+        catalogue = Catalogue("")
+        catalogue.retire(self._store.policy_documents())
+        return catalogue
+
+    @cached_property
+    def _past(self) -> Past:
+        return Past(self._store, self._catalogue, 0)
+
+    def law(self, stream: SymbolStream, piece: Piece) -> Floats:
+        """The law (k,) of the first tick of a piece, given all symbols before it."""
+        number = self._numbers[stream.device, stream.stream, ""]
+        (frame,) = self._store.symbols.holding(number, piece.first, piece.first)
+        return self._past.law_at(Place(number, stream.device, stream.stream), frame)
+
     def days(self, stream: SymbolStream, span: Span) -> list[int]:
         """The days, by their beginnings, that hold symbols of a stream in a span of time."""
         found: set[int] = set()
@@ -150,11 +169,7 @@ class StoredHistory:
     def measurements(self, stream: MeasuredStream, frame: MeasureFrame, lag: int) -> Iterator[PointEstimates]:
         """What a frame of points determines: of its ticks, and of those that see so many ticks more with it."""
         place = Place(self._numbers[stream.device, stream.stream, ""], stream.device, stream.stream)
-        if (place.number, lag) not in self._points:
-            catalogue = Catalogue("")
-            catalogue.retire(policy.to_json() for policy in stream.policies.values())
-            self._points[place.number, lag] = Points(self._store, catalogue, lag)
-        points = self._points[place.number, lag]
+        points = self._points.setdefault(lag, Points(self._store, self._catalogue, lag))
         if (now := points.estimate(place, frame.first)) is not None:
             yield now
         yield from points.lagged(place, frame.first)
