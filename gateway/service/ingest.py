@@ -93,19 +93,27 @@ class Inbox:
         self._changed = Condition()
         self._closed = False
 
-    def deliver(self, message: Message) -> bool:
-        """Append a message, unless it is larger than any valid one; false if the queue is closed or remains full."""
+    def deliver(self, messages: Sequence[Message]) -> int:
+        """Append messages, but for those that are larger than any valid one.
+
+        Returns:
+            How many were not taken, because the queue is closed, or remained full.
+        """
         with self._changed:
-            if len(message.payload) > MAX_POINTS_BYTES:
-                self._oversized += 1
-                return True
-            room = self._changed.wait_for(lambda: self._closed or self._has_room, timeout=self._patience)
-            if self._closed or not room:
-                return False
-            self._bytes += len(message.payload)
-            self._messages.append(message)
+            for at, message in enumerate(messages):
+                size = len(message.payload)
+                if size > MAX_POINTS_BYTES:
+                    self._oversized += 1
+                    continue
+                if self._closed or not self._has_room:
+                    self._wake()
+                    room = self._changed.wait_for(lambda: self._closed or self._has_room, timeout=self._patience)
+                    if self._closed or not room:
+                        return len(messages) - at
+                self._bytes += size
+                self._messages.append(message)
             self._wake()
-            return True
+            return 0
 
     def notify(self, event: Acknowledged | Connected) -> None:
         """Append what takes no room to speak of, and is wanted after closing, too."""
@@ -162,7 +170,7 @@ class Inbox:
         return len(self._messages) < self._capacity and self._bytes < self._capacity_bytes
 
     def _wake(self) -> None:
-        if self.waiting == 1:
+        if self.waiting:
             self._changed.notify_all()
 
 

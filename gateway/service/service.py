@@ -35,7 +35,6 @@ from gateway.service.ingest import (
     Message,
 )
 from gateway.service.intake import Intake
-from gateway.service.kinds.symbol_model import warm
 from gateway.service.metrics import Metrics, Reading
 from gateway.service.monitor import Monitor, Sources
 from gateway.service.policies import Catalogue
@@ -44,6 +43,7 @@ from gateway.service.recorder import Recorder
 from gateway.service.settings import GatewaySettings
 from gateway.service.store import Store, store_bytes
 from gateway.service.symbols.arrivals import Arrivals
+from gateway.service.symbols.warming import warm
 from host.checks import certificate_end
 from host.database import AwayError, DatabaseError, is_full, is_lost
 from host.held_files import FileLostError
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 _INBOX_MESSAGES = 20_000
 _INBOX_BYTES = 1 << 25
 _INBOX_PATIENCE_SECONDS = 5.0
-_BATCH = 250
+_BATCH = 2_000
 IDLE_SECONDS = 0.5
 _FAREWELL_SECONDS = 5.0
 STUCK_SECONDS = 120.0
@@ -98,7 +98,7 @@ class Gateway:
             max_in_flight=3 * MAX_IN_FLIGHT,  # watermarks, estimates, and the rest
             will=Will(health_topic(fleet), encode_health(Health(online=False))),
             on_connected=lambda: self._inbox.notify(Connected()),
-            on_message=self._delivered,
+            on_messages=self._delivered,
             on_published=self._answered,
             on_absent=self._say_unreachable,
         )
@@ -210,13 +210,14 @@ class Gateway:
         """The connection's newest problem in words, empty while all is well."""
         return self._link.last_error
 
-    def _delivered(self, topic: str, payload: bytes, retained: bool) -> None:
-        if topic.startswith(self._descriptions):
-            if not retained:
-                return  # our own, as it is published
-            payload = digest(payload)
-        if not self._inbox.deliver(Message(topic, payload)):
-            self.counters["not_taken"] += 1
+    def _delivered(self, messages: Sequence[tuple[str, bytes, bool]]) -> None:
+        taken = [
+            Message(topic, digest(payload) if topic.startswith(self._descriptions) else payload)
+            for topic, payload, retained in messages
+            if retained or not topic.startswith(self._descriptions)  # else it is our own, as it is published
+        ]
+        if missed := self._inbox.deliver(taken):
+            self.counters["not_taken"] += missed
 
     def _answered(self, message_id: int, accepted: bool) -> None:
         if not accepted:

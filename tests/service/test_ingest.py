@@ -193,29 +193,29 @@ def test_only_a_birth_is_a_birth() -> None:
 def test_an_inbox_is_full_when_its_bytes_are_and_takes_again_when_they_are_read() -> None:
     inbox = Inbox(1_000, 10_000, 0.0)
     payload = bytes(4_000)
-    taken = [inbox.deliver(Message(TOPIC, payload)) for _ in range(5)]
+    taken = [not inbox.deliver([Message(TOPIC, payload)]) for _ in range(5)]
     assert taken == [True, True, True, False, False]
     assert len(inbox.take(1, 0.0)) == 1
-    assert [inbox.deliver(Message(TOPIC, payload)) for _ in range(2)] == [True, False]
+    assert inbox.deliver([Message(TOPIC, payload)] * 2) == 1
     assert len(inbox.take(1_000, 0.0)) == 3
-    assert inbox.deliver(Message(TOPIC, payload))
+    assert not inbox.deliver([Message(TOPIC, payload)])
     inbox.close()
-    assert not inbox.deliver(Message(TOPIC, b""))
+    assert inbox.deliver([Message(TOPIC, b"")]) == 1
     assert len(inbox.take_after_close(0.0)) == 1
 
 
 def test_a_message_larger_than_any_valid_one_never_enters_the_inbox_and_is_counted() -> None:
     inbox = Inbox(10, 1 << 20, 0.0)
-    assert inbox.deliver(Message(TOPIC, bytes(MAX_POINTS_BYTES)))
+    assert not inbox.deliver([Message(TOPIC, bytes(MAX_POINTS_BYTES))])
     for _ in range(100):
-        assert inbox.deliver(Message(TOPIC, bytes(MAX_POINTS_BYTES + 1)))
+        assert not inbox.deliver([Message(TOPIC, bytes(MAX_POINTS_BYTES + 1))])
     assert len(inbox.take(1_000, 0.0)) == 1
     assert (inbox.oversized(), inbox.oversized()) == (100, 0)
 
 
 def test_what_the_broker_answers_is_taken_first_and_takes_no_room() -> None:
     inbox = Inbox(3, 1 << 20, 0.0)
-    assert [inbox.deliver(Message(TOPIC, GOOD)) for _ in range(4)] == [True, True, True, False]
+    assert inbox.deliver([Message(TOPIC, GOOD)] * 4) == 1
     for message_id in range(10):
         inbox.notify(Acknowledged(message_id))
     assert inbox.waiting == 13

@@ -14,7 +14,6 @@ from contract.frames import symbol_bits
 from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Policy
 from gateway.chain import fixed_lag_marginals, predict, stationary_law
-from gateway.chain.counting import count_marginals
 from gateway.chain.filtering import run_filter
 from gateway.chain.model import Problem, likelihood_rows
 
@@ -29,7 +28,6 @@ __all__ = [
     "prior",
     "smoothed",
     "told",
-    "warm",
 ]
 
 Beliefs = NDArray[np.float64]
@@ -147,14 +145,3 @@ def smoothed(model: Model, law: Beliefs, symbols: Symbols, lag: int) -> Beliefs:
 def told(model: Model, beliefs: Beliefs) -> Beliefs:
     """Beliefs (..., k) about a model's states as those (..., s) about the states of the stream."""
     return beliefs if model.shown is None else np.asarray(beliefs @ model.shown)
-
-
-def warm() -> None:
-    """Compile the kernels for every number of states, so that the first frame does not wait for it."""
-    for states in (2, 3, 4, 5):
-        table = np.full((states, states), 1.0 / states)
-        model = Model(table, table, likelihood_rows(table), table[0].copy(), None)
-        symbols = np.zeros(3, dtype=np.int64)
-        fixed_lag(model, filtered(model, prior(model, model.initial, 2), symbols)[-1].copy(), symbols, 1)
-    counted = np.ones((3, 5), dtype=np.int64)
-    count_marginals(symbols, model.initial, model.transition, model.emission, symbols, counted, np.ones((1, 4)))
