@@ -146,15 +146,24 @@ class Scene:
         return message
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Final:
-    """Everything that must not depend on the order of arrival: estimates to 12 digits, the rest to the bit."""
+    """Everything whose final value must not depend on the order of arrival, to the bit; estimates to 12 digits."""
 
     symbols: list[tuple[int, int, int, int]]
     estimates: list[tuple[int, tuple[float, ...]]]
     intervals: list[tuple[int, int]]
     committed: Committed
     belief: bytes
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Final):
+            return NotImplemented
+        exact = [(one.symbols, one.intervals, one.committed, one.belief) for one in (self, other)]
+        if exact[0] != exact[1] or len(self.estimates) != len(other.estimates):
+            return False
+        pairs = zip(self.estimates, other.estimates, strict=True)
+        return all(t == u and len(a) == len(b) and np.abs(np.subtract(a, b)).max() < 1e-12 for (t, a), (u, b) in pairs)
 
 
 def final_state(scene: Scene, device: str = "watch", stream: str = "hr") -> Final:
@@ -169,11 +178,7 @@ def final_state(scene: Scene, device: str = "watch", stream: str = "hr") -> Fina
             for frame in scene.store.symbols.following(number, 0)
             for tick, symbol in enumerate(frame.symbols, frame.first)
         ],
-        [
-            (tick, tuple(row.round(12).tolist()))
-            for run in runs
-            for tick, row in enumerate(run.probabilities, run.first)
-        ],
+        [(tick, tuple(row.tolist())) for run in runs for tick, row in enumerate(run.probabilities, run.first)],
         scene.recorder._load(device, stream).coverage.intervals,
         scene.committed(device),
         b"" if newest is None else newest.belief.tobytes(),

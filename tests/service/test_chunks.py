@@ -1,0 +1,447 @@
+"""Sealing: chunks hold what came, whatever came when, whoever reads meanwhile, and wherever it is cut off."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from contract.frames import SymbolFrame
+from gateway.service.kinds.kind import Place
+from gateway.service.store import Store
+from gateway.service.store.database import Database, Rows
+from gateway.service.store.symbols import CHUNK_SPAN, CHUNK_TICKS, SMALL_TICKS, Chunk
+from gateway.service.symbols.arrivals import Arrivals, Received
+from tests.support.scenes import Scene, final_state, frames, policy
+
+
+def chunks(scene: Scene, stream: str = "hr") -> list[Chunk]:
+    """Those of a stream."""
+    number = scene.store.stream_id("watch", stream)
+    assert number is not None
+    return list(scene.store.symbols.chunks(number, -1))
+
+
+def sealed_form(scene: Scene) -> list[tuple[object, ...]]:
+    """Everything that is stored of chunks and heads, to the bit."""
+    with sqlite3.connect(scene.path) as database:
+        return [
+            row
+            for table in ("chunks", "heads", "coverage")
+            for row in database.execute(f"SELECT * FROM {table} ORDER BY stream, 2").fetchall()
+        ]
+
+
+def symbols_of(some: Iterable[SymbolFrame]) -> list[tuple[int, int, int, int]]:
+    """Each tick with its policy version, shift and symbol."""
+    return [
+        (tick, frame.policy_version, frame.shift, symbol)
+        for frame in some
+        for tick, symbol in enumerate(frame.symbols, frame.first)
+    ]
+
+
+MIXED = frames(
+    [400, 1, 900, 33, 800, 700, 5, 64, 2_000, 11, 1_999, 8] * 2,
+    gaps=[0, 0, 3, 0, 30, 8, 7, 0, 0, 70_000, 0, 0],
+    versions=[1, 1, 1, 2, 2, 3, 3, 1],
+)
+MIXED[-3:] = [SymbolFrame(f.policy_version, f.previous, f.first, f.symbols, bits=f.bits, shift=500) for f in MIXED[-3:]]
+
+
+@pytest.mark.long
+def test_what_is_sealed_is_read_back_as_it_came_of_every_policy_clock_and_gap(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    scene.record(*MIXED)
+    before = final_state(scene)
+    assert before.symbols == symbols_of(MIXED)
+    scene.recorder.seal(now=True)
+    assert scene.store._db.execute("SELECT COUNT(*) FROM journal").fetchone() == (0,)
+    for restarted in (False, True):
+        if restarted:
+            scene.reopen()
+        assert final_state(scene) == before
+    for low, high in ((0, 0), (399, 1_400), (5_000, 80_000), (MIXED[-1].last, 2**53), (3_000, 3_001)):
+        held = scene.store.symbols.holding(1, low, high)
+        assert symbols_of(held) == [one for one in before.symbols if low <= one[0] <= high]
+        assert all(low <= one.first <= one.last <= high for one in held)
+        number = scene.store.symbols.next_first(1, low)
+        assert number == min(one[0] for one in before.symbols if one[0] >= low)
+    assert scene.store.symbols.next_first(1, MIXED[-1].last + 1) is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [1, 10, 999, 4_000])
+def test_chunks_of_a_fast_stream_have_1000_to_4000_ticks_however_often_it_is_sealed(tmp_path: Path, size: int) -> None:
+    generator, scene = random.Random(size), Scene(tmp_path / "s.sqlite")
+    made = frames([size] * (20_000 // size))
+    sent = 0
+    while sent < len(made):
+        step = generator.choice([1, 30, 300, 3_000]) * max(1, 10 // size)
+        scene.record(*made[sent : sent + step])
+        sent += step
+        scene.recorder.seal(now=True)
+        found = chunks(scene)
+        assert all(SMALL_TICKS <= one.ticks <= CHUNK_TICKS for one in found[:-1])
+        assert found[-1].ticks <= CHUNK_TICKS
+    assert symbols_of(scene.store.symbols.following(1, 0)) == symbols_of(made)
+
+
+def test_a_slow_stream_has_chunks_of_a_bounded_span(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    made = frames([1] * 300, gaps=[999])
+    for begin in range(0, 300, 7):
+        scene.record(*made[begin : begin + 7])
+        scene.recorder.seal(now=True)
+    found = chunks(scene)
+    assert all(one.last - one.first < CHUNK_SPAN for one in found)
+    assert len(found) == -(-300 // 66)  # 66 ticks, one in a thousand, are the most that fit into a span
+    assert symbols_of(scene.store.symbols.following(1, 0)) == symbols_of(made)
+
+
+def test_a_small_last_chunk_is_made_anew_with_what_follows_and_the_result_is_as_if_it_had_come_at_once(
+    tmp_path: Path,
+) -> None:
+    once, often = Scene(tmp_path / "once.sqlite"), Scene(tmp_path / "often.sqlite")
+    made = frames([90] * 40, versions=[1] * 9 + [2])
+    once.record(*made)
+    once.recorder.seal(now=True)
+    for frame in made[:11]:
+        often.record(frame)
+        often.recorder.seal(now=True)
+        assert len(chunks(often)) == 1
+    often.record(*made[11:])
+    often.recorder.seal(now=True)
+    assert sealed_form(often) == sealed_form(once)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_late_frames_in_sealed_chunks_leave_chunks_and_laws_as_those_of_a_run_in_order(
+    tmp_path: Path, seed: int
+) -> None:
+    """To the bit: the laws of chunks are those given everything before them."""
+    generator = random.Random(seed)
+    made = frames([generator.choice([1, 80, 250]) for _ in range(90)], gaps=[0, 0, 0, 9], versions=[1, 1, 2, 2, 3])
+    late = set(generator.sample(range(90), 6))
+    scene, in_order = Scene(tmp_path / "late.sqlite"), Scene(tmp_path / "order.sqlite")
+    scene.record(*(frame for i, frame in enumerate(made) if i not in late))
+    scene.recorder.seal(now=True)
+    for i in generator.sample(sorted(late), len(late)):
+        scene.record(made[i])
+        if generator.random() < 0.7:
+            scene.recorder.seal(now=True)
+        if generator.random() < 0.3:
+            scene.reopen()
+    in_order.record(*made)
+    assert final_state(scene) == final_state(in_order)
+    for each in (scene, in_order):
+        each.recorder.seal(now=True)
+    assert final_state(scene) == final_state(in_order)
+    past = in_order.recorder.symbols.past
+    for one in chunks(scene):
+        frame = next(in_order.store.symbols.following(1, one.first))
+        assert one.law.tobytes() == past.law_at(Place(1, "watch", "hr"), frame).tobytes()
+
+
+@pytest.mark.long
+def test_a_binary_symbol_takes_no_more_than_a_fifth_of_a_byte_everything_included(tmp_path: Path) -> None:
+    devices, each = [f"d{number:02d}" for number in range(100)], 40_000
+    scene = Scene(tmp_path / "s.sqlite", policies=tuple(policy(1, device=device) for device in devices))
+    held = random.Random(1).randbytes(4_000)
+    symbols = bytes(one & 1 for one in held)
+    for begin in range(0, each, 4_000):
+        frame = SymbolFrame(1, begin - 1, begin, symbols)
+        scene.receive([Received(device, "hr", frame) for device in devices])
+        scene.recorder.seal()
+    scene.recorder.seal(now=True)
+    scene.store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    bytes_of_all = sum(path.stat().st_size for path in tmp_path.glob("s.sqlite*"))
+    assert bytes_of_all / (len(devices) * each) <= 0.20
+    assert sum(len(one.symbols) for one in scene.store.symbols.following(1, 0)) == each
+
+
+class Interrupted(sqlite3.OperationalError):
+    """The disk, or the power, has gone."""
+
+
+class Failing:
+    """A database that fails at its n-th statement from now on, and at those after it."""
+
+    def __init__(self, database: Database, statements: int) -> None:
+        self._db, self.left = database, statements
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Interrupted("disk I/O error")
+
+    def execute(self, query: str, values: Sequence[object] = (), /) -> Rows:
+        self._count()
+        return self._db.execute(query, values)
+
+    def executemany(self, query: str, rows: Iterable[Sequence[object]], /) -> None:
+        def counted() -> Iterator[Sequence[object]]:
+            for row in rows:
+                self._count()
+                yield row
+
+        self._count()
+        self._db.executemany(query, counted())
+
+    def transaction(self) -> AbstractContextManager[None]:
+        @contextmanager
+        def counted() -> Iterator[None]:
+            with self._db.transaction():
+                yield
+                self._count()  # all was done, and nothing is durable yet
+
+        return counted()
+
+    def check(self) -> None:
+        self._db.check()
+
+    def damage(self) -> str:
+        return self._db.damage()
+
+    def rewrite(self) -> None:
+        self._db.rewrite()
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def put(store: Store, database: Database) -> None:
+    """Let a store and its parts use another database."""
+    store._db = database
+    for part in (store.symbols, store.points, store.windows, store.releases, store.aged, store.conflicts):
+        part._db = database  # type: ignore[attr-defined]
+
+
+BATCHES = [
+    [Received("watch", "hr", frame) for frame in MIXED[:5]],
+    [
+        Received(device, stream, frame)
+        for device, stream in (("watch", "hr"), ("watch", "steps"))
+        for frame in MIXED[7:9]
+    ],
+    [Received("watch", "hr", frame) for frame in (MIXED[5], MIXED[6], MIXED[9], MIXED[0])],
+    [Received("ring", "hr", frame) for frame in frames([1_000] * 5)],
+]
+
+
+def some_batches() -> list[list[Received]]:
+    """With frames that policies allow only: the other streams have but the first version."""
+    return [[one for one in batch if one.stream == "hr" or one.frame.policy_version == 1] for batch in BATCHES]
+
+
+def finals(scene: Scene) -> list[object]:
+    """The final states of all streams."""
+    found: list[object] = [final_state(scene)]
+    for device, stream in (("watch", "steps"), ("ring", "hr")):
+        if scene.store.stream_id(device, stream) is not None:
+            found.append(final_state(scene, device, stream))
+    return found
+
+
+Step = tuple[str, Callable[[Scene], None]]
+
+
+def steps() -> list[Step]:
+    """Batches and seals in turn."""
+    found: list[Step] = []
+    for batch in some_batches():
+        found.append(("record", lambda scene, batch=batch: scene.receive(batch)))  # type: ignore[misc]
+        found.append(("seal", lambda scene: scene.recorder.seal(now=True)))
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize("which", range(2 * len(BATCHES)))
+def test_a_crash_at_any_statement_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int, reopened: bool
+) -> None:
+    """Of a batch, or of a seal; whether the process ends there, or goes on and does it again."""
+    for name, ticks in (("CHUNK_TICKS", 150), ("SMALL_TICKS", 40)):
+        monkeypatch.setattr(f"gateway.service.symbols.sealing.{name}", ticks)
+    todo = steps()
+    undisturbed = Scene(tmp_path / "whole.sqlite")
+    for _, step in todo:
+        step(undisturbed)
+    wanted, counted = finals(undisturbed), +undisturbed.counters
+    begun = Scene(tmp_path / "begun.sqlite")
+    for _, step in todo[:which]:
+        step(begun)
+    begun.store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    before, content = begun.committed(), begun.path.read_bytes()
+    held = [*symbols_of(begun.store.symbols.following(1, 0))] if which else []
+    counters = Counter(begun.counters)
+    for statements in range(1_000):
+        path = tmp_path / f"{statements}.sqlite"
+        path.write_bytes(content)
+        scene = Scene(path, counters=Counter(counters))
+        scene.store._db.execute("PRAGMA synchronous=OFF")  # the process ends, not the machine
+        assert scene.committed() == before
+        database = scene.store._db
+        put(scene.store, Failing(database, statements))
+        try:
+            todo[which][1](scene)
+            failed = False
+        except sqlite3.OperationalError:
+            failed = True
+        put(scene.store, database)
+        if reopened:
+            scene.reopen()
+        if failed:
+            assert scene.committed() == before
+            assert symbols_of(scene.store.symbols.following(1, 0)) == held
+        for _, step in todo[which + (not failed) :]:
+            step(scene)
+        assert finals(scene) == wanted, statements
+        assert +scene.counters == counted
+        scene.store.close()
+        path.unlink()
+        if not failed:
+            assert statements > 1
+            return
+    raise AssertionError("it never ended")
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_who_reads_while_another_seals_sees_every_tick_once(tmp_path: Path, late: bool) -> None:
+    """A second store, as of another process; sealed before any one of its statements."""
+    generator = random.Random(4)
+    made = frames([500] * 45)
+    first, second = made[:25], made[25:]
+    missing = generator.sample(first, 4) if late else []
+    for statement in range(40):
+        scene = Scene(tmp_path / f"{statement}.sqlite")
+        scene.record(*(one for one in first if one not in missing))
+        scene.recorder.seal(now=True)
+        scene.record(*second, *missing)
+        reader = Store(scene.path)
+        asked = Asking(reader._db, statement, lambda scene=scene: scene.recorder.seal(now=True))  # type: ignore[misc]
+        put(reader, asked)
+        found = symbols_of(reader.symbols.following(1, 0))
+        assert found == symbols_of(made), statement
+        if statement < asked.asked:
+            for low, high in ((0, 0), (4_000, 9_000), (12_000, 22_000)):
+                assert symbols_of(reader.symbols.holding(1, low, high)) == [t for t in found if low <= t[0] <= high]
+        reader.close()
+        scene.store.close()
+        if statement >= asked.asked:
+            return
+    raise AssertionError("it never ended")
+
+
+class Asking(Failing):
+    """A database that does something else before its n-th statement."""
+
+    def __init__(self, database: Database, statement: int, otherwise: Callable[[], None]) -> None:
+        super().__init__(database, 0)
+        self._statement, self._otherwise, self.asked = statement, otherwise, 0
+
+    def _count(self) -> None:
+        if self.asked == self._statement:
+            self._otherwise()
+        self.asked += 1
+
+
+CUT_ANEW = {
+    "the first is split": ([*frames([1_000] * 3 + [10] + [1_000] * 20)], 3, ()),
+    "the last is split": ([*frames([1_000] * 23 + [10] + [1_000])], 23, ()),
+    "two become one": ([*frames([4_000, 1_000, 10, 1_000, 4_000])], 2, (1,)),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", [1, 64])
+@pytest.mark.parametrize("case", CUT_ANEW)
+@pytest.mark.parametrize("begin", [0, 5_500])
+def test_who_reads_sees_every_tick_once_while_chunks_are_cut_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: int, case: str, begin: int
+) -> None:
+    """A frame that fills a gap moves the borders of chunks."""
+    monkeypatch.setattr("gateway.service.store.symbols._PAGE", page)
+    made, late, seals = CUT_ANEW[case]
+    for statement in range(40):
+        scene = Scene(tmp_path / f"{statement}.sqlite")
+        for i, frame in enumerate(made):
+            if i != late:
+                scene.record(frame)
+            if i in seals:
+                scene.recorder.seal(now=True)
+        scene.recorder.seal(now=True)
+        scene.record(made[late])
+        reader = Store(scene.path)
+        asked = Asking(reader._db, statement, lambda scene=scene: scene.recorder.seal(now=True))  # type: ignore[misc]
+        put(reader, asked)
+        wanted = [one for one in symbols_of(made) if one[0] >= begin]
+        assert symbols_of(reader.symbols.following(1, begin)) == wanted, statement
+        reader.close()
+        scene.store.close()
+        if statement >= asked.asked:
+            return
+    raise AssertionError("it never ended")
+
+
+def test_the_journal_is_sealed_when_it_is_old_or_large_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    now = [0.0]
+    scene.recorder._seconds = lambda: now[0]
+    scene.recorder._sealed = 0.0
+    scene.record(*frames([10] * 10))
+    now[0] = 3_599.0
+    scene.recorder.seal()
+    assert scene.store.symbols.tail.rows == 10
+    now[0] = 3_600.0
+    scene.recorder.seal()
+    assert (scene.store.symbols.tail.rows, len(chunks(scene))) == (0, 1)
+    monkeypatch.setattr("gateway.service.recorder.SEAL_BYTES", 20_000)
+    for i, frame in enumerate(frames([10] * 300)[10:]):
+        scene.record(frame)
+        scene.recorder.seal()
+        if scene.store.symbols.tail.rows == 0:
+            break
+        assert scene.store.symbols.tail.rows == i + 1
+    assert 50 < i < 290
+    assert scene.committed().streams[0].through == 10 * (i + 11) - 1
+
+
+def test_an_empty_journal_and_a_journal_that_only_accounts_for_ticks_can_be_sealed(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "s.sqlite")
+    scene.recorder.seal(now=True)
+    made = frames([10, 10, 10])
+    scene.record(made[0], made[2])
+    scene.recorder.seal(now=True)
+    accounts = SymbolFrame(1, made[0].last, made[2].first, made[2].symbols)
+    scene.record(accounts)
+    assert scene.counters["duplicate"] == 1
+    assert not scene.committed().streams[0].gaps
+    before = final_state(scene)
+    for _ in range(2):
+        scene.recorder.seal(now=True)
+        assert final_state(scene) == before
+        scene.reopen()
+        assert final_state(scene) == before
+
+
+@pytest.mark.long
+def test_a_recorder_takes_arrivals_of_many_streams_at_once_as_it_takes_them_alone(tmp_path: Path) -> None:
+    together, alone = Scene(tmp_path / "t.sqlite"), Scene(tmp_path / "a.sqlite")
+    every = [one for batch in some_batches() for one in batch]
+    random.Random(2).shuffle(every)
+    together.recorder.record(Arrivals.of(together.recorder.streams, every))
+    for one in every:
+        alone.receive([one])
+    assert finals(together) == finals(alone)
+    for each in (together, alone):
+        each.recorder.seal(now=True)
+    assert finals(together) == finals(alone)
