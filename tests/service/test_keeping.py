@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gateway.service import Gateway, GatewaySettings, Keep
 from gateway.service.forgetting import forget_device
-from gateway.service.store import Store
-from gateway.service.waiting import MOST_WAITING
+from gateway.service.history import estimates_between
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.scenes import frames, write_policies
@@ -43,6 +43,13 @@ def rows(folder: Path, table: str) -> int:
     return found
 
 
+def kept(folder: Path) -> int:
+    """Where the first chunk begins."""
+    with closing(sqlite3.connect(folder / "s.sqlite")) as database:
+        found: int | None = database.execute("SELECT MIN(first) FROM chunks").fetchone()[0]
+    return -1 if found is None else found
+
+
 def test_estimates_starved_by_a_flood_of_frames_the_newest_of_every_stream_is_heard(
     broker: Mosquitto, tmp_path: Path
 ) -> None:
@@ -55,14 +62,11 @@ def test_estimates_starved_by_a_flood_of_frames_the_newest_of_every_stream_is_he
         wait_until(lambda: not busy.outbox and not quiet.outbox)
         wait_until(lambda: 2_999 in busy.told and 19 in quiet.told)
         assert busy.estimates[-1].tick == 2_999
-        wait_until(lambda: rows(tmp_path, "outbox") == 0)
-        assert gateway.counters["coalesced"] + gateway.counters["estimates"] == 3_001
+        wait_until(lambda: gateway.counters["coalesced"] + gateway.counters["estimates"] == 3_001)
         busy.stop()
         quiet.stop()
-    with closing(Store(tmp_path / "s.sqlite")) as store:
-        number = store.stream_id("watch", "hr")
-        assert number is not None
-        assert store.symbols.estimates(number, 1_500)  # what nobody heard is there
+    unheard = estimates_between(tmp_path / "s.sqlite", "watch", "hr", 1_500, 1_501)
+    assert [one.tick for one in unheard] == [1_500, 1_501]  # what nobody heard is there
 
 
 def test_what_waits_for_a_broker_that_answers_nothing_is_bounded_and_the_newest_is_heard_after_it(
@@ -73,30 +77,34 @@ def test_what_waits_for_a_broker_that_answers_nothing_is_bounded_and_the_newest_
         monkeypatch.setattr("gateway.service.publisher.MAX_IN_FLIGHT", 0)
         device.send(frames([2] * 500))
         wait_until(lambda: gateway.counters["stored"] == 500)
-        wait_until(lambda: rows(tmp_path, "outbox") <= MOST_WAITING)
+        wait_until(lambda: gateway._intake.reports_waiting == 1)
         assert device.estimates == []
         monkeypatch.undo()
         device.say_birth()
         wait_until(lambda: 999 in device.told and not device.outbox)
-        assert device.told == set(range(1000 - 2 * MOST_WAITING, 1000))
+        assert device.told == {998, 999}
+        assert gateway.counters["coalesced"] == 499
         device.stop()
 
 
 def test_what_is_kept_no_longer_is_not_asked_for_again_and_not_taken_twice(
     broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Symbols in the journal are taken note of when they are sealed, here at once; of a chunk an hour more is kept."""
     monkeypatch.setattr("gateway.service.retention._REST_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.service.recorder.SEAL_SECONDS", 0.1)
     made = frames([600] * 30)
-    with running(broker, tmp_path, "symbols=1h", "estimates=1h") as gateway:
+    with running(broker, tmp_path, "symbols=1h") as gateway:
         device = greeted(broker)
         device.send(made)
         wait_until(lambda: not device.outbox)
-        wait_until(lambda: rows(tmp_path, "frames") == 6)
-        assert rows(tmp_path, "estimates") == 6
+        wait_until(lambda: gateway.counters["frames_removed"] > 0)
+        wait_until(lambda: 10_800 <= kept(tmp_path) <= 14_400)
+        assert rows(tmp_path, "journal") == 0
         device.outbox = made[:]
         device.send_again()
         wait_until(lambda: not device.outbox and gateway.counters["duplicate"] == 30)
-        assert rows(tmp_path, "frames") == 6
+        assert 10_800 <= kept(tmp_path) <= 14_400
         assert gateway.counters["stored"] == 30
         device.stop()
 
@@ -109,18 +117,19 @@ def test_a_forgotten_device_sends_everything_again_and_nothing_of_it_is_taken(
         device = greeted(broker)
         device.send(made)
         wait_until(lambda: not device.outbox)
-    assert forget_device(tmp_path / "s.sqlite", "watch").symbols == 30
-    assert not any(made[7].symbols in path.read_bytes() for path in tmp_path.glob("s.sqlite*"))
+    assert forget_device(tmp_path / "s.sqlite", "watch").symbols == 3_000
+    packed = np.packbits(np.frombuffer(made[0].symbols, dtype=np.uint8)).tobytes()
+    assert not any(packed[:12] in path.read_bytes() for path in tmp_path.glob("s.sqlite*"))
     with running(broker, tmp_path) as gateway:
         device.outbox = made[:]
         device.say_birth()
         device.send_again()
         wait_until(lambda: not device.outbox)
         wait_until(lambda: gateway.counters["duplicate"] == 30)
-        assert rows(tmp_path, "frames") == 0
+        assert rows(tmp_path, "journal") == rows(tmp_path, "chunks") == 0
         before = len(device.estimates)
         more = frames([100] * 31)[30:]
         device.send(more)
         wait_until(lambda: len(device.estimates) > before and not device.outbox)
-        assert rows(tmp_path, "frames") == 1
+        assert rows(tmp_path, "journal") == 1
     device.stop()

@@ -20,13 +20,13 @@ from contract.health import AlarmCode, Health, decode_health
 from contract.topics import health_topic, status_topic
 from fugu.main import main
 from gateway.service.monitor import Monitor, NotRunningError, Sources, asked
-from gateway.service.symbols.arrivals import Received
+from gateway.service.symbols.arrivals import Heard
 from host.asking import Answering
 from host.logs import log_to_stderr
 from mqtt_link import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.processes import GatewayProcess
-from tests.support.scenes import catalogue, frames, write_policies
+from tests.support.scenes import catalogue, write_policies
 from tests.support.whole_fleet import Everything
 
 
@@ -66,7 +66,7 @@ class Scene:
 
     def frame(self, device: str = "watch") -> None:
         """A frame of ten seconds has come."""
-        self.monitor.received([Received(device, "hr", frames([10])[0])])
+        self.monitor.received([Heard(device, "hr", 1, 9, 0)])
 
 
 def test_a_device_that_falls_silent_is_missed_after_ten_minutes_and_welcome_again(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -94,9 +95,11 @@ def test_a_store_that_is_damaged_under_the_gateway_ends_it_and_nothing_more_is_c
     device.send_again()
     wait_until(lambda: not device.outbox)
     gateway.kill()
-    with sqlite3.connect(store) as db:
-        stored = {first for (first,) in db.execute("SELECT first FROM frames")}
-    assert {frame.first for frame in held} <= stored
+    with closing(Store(store)) as again:
+        number = again.stream_id("watch", "hr")
+        assert number is not None
+        stored = {tick for one in again.symbols.following(number, 0) for tick in range(one.first, one.last + 1)}
+    assert {tick for frame in held for tick in range(frame.first, frame.last + 1)} <= stored
     device.stop()
 
 
