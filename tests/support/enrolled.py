@@ -22,6 +22,7 @@ from gateway.fleet import Document, Registry, Target
 from mqtt_link import Broker, Link
 from tests.support.brokers import wait_until
 from tests.support.signing import Keys
+from tests.support.stored import stored_symbols
 
 
 def write_gateway_files(folder: Path, keys: Keys) -> None:
@@ -69,13 +70,7 @@ class Gateway:
 
     def versions(self) -> set[int]:
         """Policy versions of the durable frames of symbols."""
-        if not self.store.exists():
-            return set()
-        with sqlite3.connect(f"file:{self.store}?mode=ro", uri=True) as db:
-            try:
-                return {row[0] for row in db.execute("SELECT policy_version FROM frames")}
-            except sqlite3.OperationalError:
-                return set()
+        return {frame.policy_version for some in stored_symbols(self.store).values() for frame in some}
 
 
 class Operator:

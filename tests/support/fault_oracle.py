@@ -92,7 +92,7 @@ def judge(world: World) -> Verdict:
 
 def _load(store: Store, name: str, device: _Device) -> None:
     if (number := store.stream_id(name, STREAM)) is not None:
-        device.stored = [frame for frame, _ in store.symbols.following(number, 0)]
+        device.stored = list(store.symbols.following(number, 0))
     if (number := store.stream_id(name, sequence_name(STREAM, WINDOW))) is not None:
         device.windows_stored = store.windows.within(number, 0, 2**53)
 
@@ -105,13 +105,15 @@ def _judge_device(name: str, device: _Device, healed: int, verdict: Verdict) -> 
             if symbols.setdefault(tick, symbol) != symbol:
                 problems.append(f"{name}: tick {tick} has two symbols")
     figures["ticks"] += len(symbols)
-    durable = {(frame.first, frame.symbols) for frame in (*device.stored, *device.kept)}
+    sent = {frame.first: frame for frame in (*device.said, *device.kept)}
+    stored, kept = _ticks(device.stored), _ticks(device.kept)
     for frame in device.said:
-        if (frame.first, frame.symbols) not in durable:
+        if not (_ticks([frame]) <= stored or _ticks([frame]) <= kept):
             problems.append(f"{name}: the frame of ticks {frame.first}..{frame.last} was sent and is nowhere")
-    figures["frames stored"] += len(device.stored)
-    stored = {(frame.first, frame.symbols) for frame in device.stored}
-    waiting = [frame for frame in device.kept if (frame.first, frame.symbols) not in stored]
+    if stored - _ticks(sent.values()):
+        problems.append(f"{name}: {len(stored - _ticks(sent.values()))} ticks are stored that it never sent")
+    figures["frames stored"] += sum(_ticks([frame]) <= stored for frame in sent.values())
+    waiting = [frame for frame in device.kept if not _ticks([frame]) <= stored]
     figures["frames that wait"] += len(waiting)
     for frame in waiting:
         if frame.last - frame.shift <= healed:
@@ -123,7 +125,7 @@ def _judge_device(name: str, device: _Device, healed: int, verdict: Verdict) -> 
         if after[1] < before[1]
     ]
     figures["shifts"] += len({shift for _, shift in every}) - 1
-    problems += _breaks(name, [(f.previous, f.first, f.last) for f in (*device.stored, *device.kept)])
+    problems += _breaks(name, [(f.previous, f.first, f.last) for f in sent.values()])
     counted: dict[int, tuple[int, ...]] = {}
     for window in (*device.windows_said, *device.windows_stored, *device.windows_kept):
         if counted.setdefault(window.index, window.counts) != window.counts:
@@ -133,6 +135,11 @@ def _judge_device(name: str, device: _Device, healed: int, verdict: Verdict) -> 
     figures["windows of devices"] += len(counted)
     indices = [(w.previous, w.index, w.index) for w in (*device.windows_stored, *device.windows_kept)]
     problems += _breaks(f"{name}, windows", indices)
+
+
+def _ticks(some: Iterable[SymbolFrame]) -> set[tuple[int, int, int]]:
+    """Each tick with its policy version and shift: how frames were cut is not known of what is sealed."""
+    return {(frame.policy_version, frame.shift, tick) for frame in some for tick in range(frame.first, frame.last + 1)}
 
 
 def _breaks(name: str, spans: Iterable[tuple[int, int, int]]) -> list[str]:

@@ -22,6 +22,7 @@ from contract.windows import Window
 from gateway.service.monitor import asked
 from mqtt_link import Broker, Link
 from tests.support.brokers import PATIENCE, wait_until
+from tests.support.stored import stored_symbols
 
 THRESHOLD = 2_050_000_000
 CHAINS = BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35))
@@ -93,14 +94,8 @@ class GatewayProcess:
 
     def frames(self) -> list[SymbolFrame]:
         """What is durable, in the order of the ticks."""
-        if not self.store.exists():
-            return []
-        with sqlite3.connect(f"file:{self.store}?mode=ro", uri=True) as db:
-            try:
-                rows = db.execute("SELECT policy_version, previous, first, symbols FROM frames ORDER BY first")
-                return [SymbolFrame(*row) for row in rows]
-            except sqlite3.OperationalError:  # not created yet
-                return []
+        some = [frame for frames in stored_symbols(self.store).values() for frame in frames]
+        return sorted(some, key=lambda frame: frame.first)
 
     def windows(self) -> list[tuple[str, WindowFrame]]:
         """Stream and frame of every window that is durable, in the order of their indices."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,6 +14,7 @@ from edge_agent.outbox import Outbox
 from mqtt_link import Link
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.shipped import Shipped
+from tests.support.stored import stored_symbols
 from tests.support.whole_fleet import WholeFleet
 
 READERS = {
@@ -82,7 +82,5 @@ def test_a_killed_broker_without_its_database_has_everything_retained_again_and_
         assert fleet.agent.stop(PATIENCE) == 0
         with closing(Outbox(tmp_path / "outbox.sqlite", "home", "watch")) as outbox:
             assert outbox.depth() == 0
-        with sqlite3.connect(f"file:{fleet.gateway.store}?mode=ro", uri=True) as store:
-            frames = store.execute("SELECT previous, first, symbols FROM frames ORDER BY first").fetchall()
-        lasts = [first + len(symbols) - 1 for _, first, symbols in frames]
-        assert [previous for previous, _, _ in frames] == [-1, *lasts[:-1]]
+        (frames,) = stored_symbols(fleet.gateway.store).values()
+        assert [frame.previous for frame in frames] == [-1, *(frame.last for frame in frames[:-1])]

@@ -122,9 +122,9 @@ def test_broker_and_gateway_die_in_the_middle_and_the_beliefs_are_those_of_an_un
 
 
 def gateway_belief(gateway: GatewayProcess) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """The stored belief after the last frame."""
+    """The belief at the newest tick that a gateway has sealed at its end."""
     with sqlite3.connect(gateway.store) as db:
-        (belief,) = db.execute("SELECT belief FROM frames ORDER BY first DESC LIMIT 1").fetchone()
+        (belief,) = db.execute("SELECT law FROM heads").fetchone()
     return np.frombuffer(belief, dtype=np.float64)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +20,7 @@ from gateway.release.charges import nats
 from gateway.release.ledger import Ledger
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.release_scenes import Public, start_gateway, write_config
+from tests.support.stored import stored_symbols
 
 EPSILON, LENGTH, TICKS = 8.0, 500, 6000
 AUDIENCE = '[audiences.public]\nepsilon = 2.0\nadversary = "universal"\n'
@@ -87,10 +87,11 @@ def test_two_streams_of_a_room_keep_one_epsilon(
     assert agent.stop(PATIENCE) == 0
     gateway.send_signal(signal.SIGTERM)
     assert gateway.wait(PATIENCE) == 0
-    with closing(sqlite3.connect(tmp_path / "s.sqlite")) as store:
-        counted = "SELECT streams.stream, COUNT(*) FROM frames JOIN streams ON id=frames.stream GROUP BY 1"
-        stored = dict(store.execute(counted).fetchall())
-    assert min(stored["light"], stored["motion"]) > 10
+    stored = {
+        stream: sum(len(frame.symbols) for frame in some)
+        for (_, stream), some in stored_symbols(tmp_path / "s.sqlite").items()
+    }
+    assert min(stored["light"], stored["motion"]) > 100
     public.link.stop()
     told = charged(public.frames)
     with closing(Ledger(tmp_path / "l.sqlite", create=False)) as ledger:

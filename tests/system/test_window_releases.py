@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import sqlite3
 import time
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from mqtt_link import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import Recorder
 from tests.support.release_scenes import Public, scheduled, start_gateway, write_config
+from tests.support.stored import stored_symbols
 
 CHAINS = BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35))
 WINDOW, LENGTH, TICKS = 500, 1000, 4321
@@ -63,8 +63,7 @@ def test_a_group_release_from_device_windows_is_within_a_few_percent(broker: Mos
     assert frame.high[0] - frame.low[0] < 0.1 * truth
     assert (frame.noise, frame.charge, frame.devices) == ("device-windows", 0.0, 3)
     assert symbols.payloads == [], "a device with windows alone sends no symbols"
-    with sqlite3.connect(tmp_path / "s.sqlite") as store:
-        assert set(store.execute("SELECT device FROM frames JOIN streams ON id=frames.stream")) == {("belt",)}
+    assert {device for device, _ in stored_symbols(tmp_path / "s.sqlite")} == {"belt"}
     ledger = Ledger(tmp_path / "l.sqlite", create=False)
     assert verify(ledger).problems == ()
     assert {account.spent for account in ledger.accounts()} == {0}

@@ -1,0 +1,28 @@
+"""The symbols that a gateway's store holds, sealed or not, as it is read beside the gateway."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from contract.frames import SymbolFrame
+from gateway.service.store import Store, StoreError
+
+__all__ = ["stored_symbols"]
+
+
+def stored_symbols(path: Path) -> dict[tuple[str, str], list[SymbolFrame]]:
+    """Of each device and stream that has any its frames in tick order; of what is sealed, several may be one.
+
+    Without a store, or before it is made, there are none.
+    """
+    if not path.exists():
+        return {}
+    try:
+        with closing(Store(path)) as store:
+            sequences = store.aged.sequences(0, 1_000_000)
+            found = {(one.device, one.name): list(store.symbols.following(one.number, 0)) for one in sequences}
+    except (StoreError, sqlite3.OperationalError):  # not made yet
+        return {}
+    return {name: some for name, some in found.items() if some}
