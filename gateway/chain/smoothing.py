@@ -302,14 +302,18 @@ def posterior_marginals(
 
 
 @kernel
-def _look_ahead_small(symbols: Ints, starts: Ints, lag: int, backward: Floats, unit: Message, out: Floats) -> int:
+def _look_ahead_small(given: _Given, starts: Ints, lag: int, unit: Message, out: Floats) -> int:
     """Turn filtered beliefs `out` (n, k), k = 2, 3 or 4, into fixed-lag marginals; -1, or a position."""
     for sequence in range(starts.size - 1):
         high = starts[sequence + 1]
         for t in range(starts[sequence], high):
             b = message(unit)
-            for later in range(min(t + lag, high - 1), t, -1):
-                b, _, _ = lift(advance(b, backward, symbols, later))
+            later = min(t + lag, high - 1)
+            while later > t:
+                until = max(later - given.every, t)
+                for tick in range(later, until, -1):
+                    b = advance(b, given.backward, given.symbols, tick)
+                b, later = lift(b)[0], until
             if not combine(out, t, b):
                 return int(t)
     return -1
@@ -364,11 +368,12 @@ def fixed_lag_marginals(
     problem = pose(symbols, initial, transition, emission, lengths)
     k = problem.transition.shape[0]
     out = run_filter(problem).beliefs
-    given = (problem.symbols, problem.starts, min(lag, problem.symbols.size))
+    reach = min(lag, problem.symbols.size)
     if fits_registers(k):
-        bad = _look_ahead_small(*given, step_tables(problem)[1], (1.0,) * k, out)
+        bad = _look_ahead_small(_Given.of(problem), problem.starts, reach, (1.0,) * k, out)
     else:
-        bad = _look_ahead_wide(*given, problem.rows, np.ascontiguousarray(problem.transition.T), out)
+        reverse = np.ascontiguousarray(problem.transition.T)
+        bad = _look_ahead_wide(problem.symbols, problem.starts, reach, problem.rows, reverse, out)
     if bad >= 0:
         raise impossible(bad)
     return out
