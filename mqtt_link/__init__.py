@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mqtt_link.async_subscription import AsyncSubscription as AsyncSubscription
+    from mqtt_link.broker import Broker as Broker
+    from mqtt_link.broker import LinkError as LinkError
     from mqtt_link.decoder import Decoder as Decoder
-    from mqtt_link.link import Broker as Broker
     from mqtt_link.link import Link as Link
-    from mqtt_link.link import LinkError as LinkError
     from mqtt_link.link import Will as Will
     from mqtt_link.readings import CountReading as CountReading
     from mqtt_link.readings import DescriptionReading as DescriptionReading
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 _HOME = {
     "async_subscription": ("AsyncSubscription",),
+    "broker": ("Broker", "LinkError"),
     "decoder": ("Decoder",),
-    "link": ("Broker", "Link", "LinkError", "Will"),
+    "link": ("Link", "Will"),
     "readings": (
         *("CountReading", "DescriptionReading", "EstimateReading", "PointReading"),
         *("Reading", "ReleaseReading", "SymbolReading", "WindowReading"),

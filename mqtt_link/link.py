@@ -1,16 +1,15 @@
 """One MQTT connection that comes back by itself.
 
-paho-mqtt does the protocol, the network thread and the back-off. What is added here: the fall-back from MQTT 5 to
-3.1.1 for brokers that do not know 5, no exception of a caller ever ending the network thread, refusals (of a
-subscription, a publication, a password) kept as text instead of lost, no waiting of small packets for large ones
-(TCP_NODELAY), and limits of what a broker can make us hold (`mqtt_link.guard`).
+paho-mqtt does the protocol, the network thread and the back-off; `mqtt_link.client` reads and writes for it, within the
+limits of `mqtt_link.guard`. What is added here: the fall-back from MQTT 5 to 3.1.1 for brokers that do not know 5, no
+exception of a caller ever ending the network thread, refusals (of a subscription, a publication, a password) kept as
+text instead of lost, and no waiting of small packets for large ones (TCP_NODELAY).
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import socket
 import ssl
 import sys
@@ -18,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import paho.mqtt.client as mqtt
@@ -26,13 +24,13 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from contract.errors import FuguError
+from mqtt_link.broker import Broker, LinkError
 from mqtt_link.client import Client
 from mqtt_link.guard import MOST_AROUND
 from mqtt_link.packets import Message
 from mqtt_link.requests import Requests, is_filter
 
-__all__ = ["Broker", "Link", "LinkError", "Will"]
+__all__ = ["Link", "Will"]
 
 _log = logging.getLogger(__name__)
 _UNSUPPORTED_PROTOCOL = "Unsupported protocol version"
@@ -42,95 +40,6 @@ MAX_PAYLOAD = 1 << 21
 ANSWER_SECONDS = 3.0
 """A broker that has not answered a connection in MQTT 5 by then is taken for one that does not know it, and one that
 has accepted none by then is said not to be there."""
-
-
-class LinkError(FuguError):
-    """The broker's address or credentials cannot be used as they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """Where the broker is, and how to prove who we are.
-
-    Attributes:
-        ca_file: certificate authority to trust; any of the three file names switches TLS on.
-        cert_file, key_file: client certificate for mutual TLS.
-        password_file: file whose first line is the password (never given on a command line).
-        protocol: "auto" tries MQTT 5 and falls back to 3.1.1.
-        keepalive: seconds without traffic after which the broker is asked whether it is alive.
-        max_backoff: longest pause in seconds between two attempts to connect.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 1883
-    username: str | None = None
-    password_file: str | None = None
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    protocol: Literal["auto", "5", "3.1.1"] = "auto"
-    keepalive: int = 30
-    max_backoff: int = 60
-
-    def __post_init__(self) -> None:
-        """Refuse a host that cannot be looked up: the attempt would end the network thread.
-
-        Raises:
-            LinkError: a part of it between dots is empty or too long.
-        """
-        try:
-            self.host.encode("idna")
-        except UnicodeError:
-            raise LinkError(f"{self.host[:80]!r} is no name of a host") from None
-
-    @classmethod
-    def parse(cls, address: str) -> Broker:
-        """Read `host`, `host:port` or `[ipv6]:port`.
-
-        Raises:
-            LinkError: if the port is not a number from 1 to 65535.
-        """
-        host, colon, port = address.rpartition(":")
-        if not colon or address.endswith("]"):
-            host, port = address, "1883"
-        if not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65535 or not host:
-            raise LinkError(f"broker address {address[:80]!r} is not host:port")
-        return cls(host=host.strip("[]"), port=int(port))
-
-    @property
-    def address(self) -> str:
-        """HOST:PORT, as `parse` reads it."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    def tls_context(self) -> ssl.SSLContext | None:
-        """The TLS settings, or none for a plain connection.
-
-        Raises:
-            LinkError: if a file cannot be read.
-        """
-        if not (self.ca_file or self.cert_file or self.key_file):
-            return None
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-            if self.cert_file:
-                context.load_cert_chain(self.cert_file, self.key_file)
-        except OSError as error:
-            raise LinkError(f"cannot load the TLS files: {error.strerror or type(error).__name__}") from None
-        return context
-
-    def password(self) -> str | None:
-        """The password, if there is a file for it.
-
-        Raises:
-            LinkError: if the file cannot be read.
-        """
-        if self.password_file is None:
-            return None
-        try:
-            lines = Path(self.password_file).read_text().splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise LinkError(f"cannot read the password file: {type(error).__name__}") from None
-        return lines[0] if lines else ""
 
 
 class Will(NamedTuple):

@@ -50,7 +50,7 @@ def header(data: bytes, at: int) -> Header | None:
 def publications(data: bytes, at: int, most: int, five: bool, messages: list[Message], answers: bytearray) -> int:
     """Take plain publications one after the other, until something else comes.
 
-    Plain is what is whole and well-formed, at QoS 0 or 1, below 16 kB and without properties.
+    Plain is what is whole and well-formed, at QoS 0 or 1, and without properties.
 
     Args:
         data: packets, of which one begins at `at`.
@@ -61,18 +61,23 @@ def publications(data: bytes, at: int, most: int, five: bool, messages: list[Mes
 
     Returns:
         Where the first packet begins that is not plain, or not whole.
+
+    Raises:
+        ValueError: a length has more than four bytes.
     """
     end = len(data)
     while at + 4 <= end:
         command, length, begin = data[at], data[at + 1], at + 2
         if command & _KIND_AND_QOS_2 != _PUBLISH:
             break
-        if length > 127:
+        if length > 127 and data[begin] < 128:
             length, begin = length - 128 | data[begin] << 7, begin + 1
-            if not 127 < length < 1 << 14:
+        elif length > 127:
+            if (head := header(data, at)) is None:
                 break
+            _, length, begin = head
         stop = begin + length
-        if stop > end or length > most:
+        if stop > end or not 2 <= length <= most:
             break
         identity = payload = begin + 2 + (data[begin] << 8 | data[begin + 1])
         if command & _AT_QOS_1:

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from mqtt_link.link import ANSWER_SECONDS, Broker, Link, LinkError
+from mqtt_link.broker import Broker, LinkError
+from mqtt_link.link import ANSWER_SECONDS, Link
 
 __all__ = ["Probe", "Step", "probe"]
 

@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Self
 
 from contract.topics import count_topic, description_topic, estimate_topic, release_topic, symbols_topic, window_topic
+from mqtt_link.broker import Broker
 from mqtt_link.decoder import Decoder
-from mqtt_link.link import Broker, Link
+from mqtt_link.link import Link
 from mqtt_link.readings import Reading
 
 __all__ = ["POLL_SECONDS", "Subscriber", "Subscription"]
