@@ -54,9 +54,11 @@ def test_both_engines_come_to_the_same_state(tmp_path: Path, server: Server) -> 
     scenes = [Scene(place, policies=POLICIES) for place in places]  # type: ignore[arg-type]
     for _ in range(STEPS):
         batch = drawn.sample(sent, drawn.randint(1, MOST))
-        again = drawn.random() < 0.1
+        sealed, again = drawn.random() < 0.2, drawn.random() < 0.1
         for scene in scenes:
             scene.receive(batch)
+            if sealed:
+                scene.recorder.seal(now=True)
             if again:
                 scene.reopen()
     file, database = scenes
@@ -65,5 +67,11 @@ def test_both_engines_come_to_the_same_state(tmp_path: Path, server: Server) -> 
     assert file.counters > Counter(stored=50, late=20, duplicate=50, conflict=5), "everything has happened"
     for device in ("watch", "ring"):
         assert file.committed(device) == database.committed(device)
+    forgotten = []
+    for scene in scenes:
+        with scene.store.transaction():
+            forgotten.append(scene.store.aged.forget("watch"))
+    assert forgotten[0] == forgotten[1]
+    assert rows(file) == rows(database)
     for scene in scenes:
         scene.store.close()

@@ -24,6 +24,7 @@ from gateway.service.store.migration import migrate_store
 from gateway.service.store.releases import Released as Told
 from host.database import DatabaseError
 from tests.support.command import runner
+from tests.support.scenes import Scene, frames
 
 pytestmark = pytest.mark.processes
 
@@ -32,7 +33,12 @@ MOST = 200
 
 
 def fill(location: Location) -> None:
-    """Something in every table that has no symbols."""
+    """Something in every table."""
+    scene = Scene(location)  # type: ignore[arg-type]
+    scene.record(*frames([10, 200, 3]))
+    scene.recorder.seal(now=True)
+    scene.record(*frames([10, 200, 3, 50])[3:])
+    scene.store.close()
     with closing(Store(location)) as store, store.transaction():
         for device in ("watch", "ring\n\t\\N"):
             number = store.number(device, "place")
@@ -73,7 +79,7 @@ def test_all_that_was_stored_comes_back_from_the_server(tmp_path: Path, server: 
     assert migrate_store(server, new) == rows
     assert content(new) == content(old)
     assert {name: len(found) for name, found in content(old).items()} == rows
-    assert sum(rows.values()) > 2 * 2 * MOST
+    assert min(rows.values()) > 0, "there is a table of which nothing is tested"
 
 
 def test_what_comes_next_is_numbered_on(tmp_path: Path, server: Server) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from gateway.service.retention import Keep, KeepError, Retention
 from gateway.service.symbols.arrivals import Received
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
-from tests.support.scenes import Scene, frames, policy
+from tests.support.scenes import Scene, asked, frames, policy
 
 HOUR = 3600
 SECOND_US = 1_000_000
@@ -58,14 +56,12 @@ class Keeper:
             self.retention.pump()
 
     def count(self, table: str) -> int:
-        with closing(sqlite3.connect(self.scene.path)) as database:
-            found: int = database.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]
-        return found
+        ((found,),) = asked(self.scene.path, f"SELECT COUNT(*) FROM {table}")
+        return int(found)
 
     def first(self, table: str, column: str = "first") -> int:
-        with closing(sqlite3.connect(self.scene.path)) as database:
-            found: int = database.execute(f"SELECT MIN({column}) FROM {table}").fetchone()[0]
-        return found
+        ((found,),) = asked(self.scene.path, f"SELECT MIN({column}) FROM {table}")
+        return int(found)
 
 
 def symbols(folder: Path, hours: int, size: int = 600) -> tuple[Scene, list[SymbolFrame]]:

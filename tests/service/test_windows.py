@@ -24,7 +24,7 @@ from gateway.service.ingest import Ingest
 from gateway.service.policies import Catalogue
 from gateway.service.symbols.arrivals import Received
 from tests.support.brokers import Mosquitto, wait_until
-from tests.support.scenes import Scene, catalogue, frames, policy, write_policies
+from tests.support.scenes import Scene, asked, catalogue, frames, policy, write_policies
 
 HIGH = Window(name="high", length=10, stride=10, start=3, states=(1,), scale="20")
 BARS = Window(name="bars", length=10, stride=2, states="histogram", scale="20")
@@ -53,8 +53,7 @@ def commit(scene: Scene, name: str = "hr/high") -> StreamCommit:
 
 
 def stored(path: Path) -> list[tuple[object, ...]]:
-    with sqlite3.connect(path) as database:
-        return database.execute("SELECT * FROM windows ORDER BY 1, 2").fetchall()
+    return asked(path, "SELECT * FROM windows ORDER BY 1, 2")
 
 
 # What is refused

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from gateway.service.kinds.kind import Place
 from gateway.service.kinds.symbol_model import model_of
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
-from gateway.service.store import Store
+from gateway.service.store import Location, Store
 from gateway.service.symbols.arrivals import Arrivals, Received
 
 BINARY = NoiseTable.binary(1_200_000_000, 900_000_000)
@@ -144,6 +146,12 @@ class Scene:
         """The watermark of a device."""
         (message,) = self.recorder.committed(device)
         return message
+
+
+def asked(location: Location, query: str) -> list[Any]:
+    """What others see of a store."""
+    with closing(Store(location)) as store:
+        return store._db.execute(query).fetchall()
 
 
 @dataclass(frozen=True, eq=False)
