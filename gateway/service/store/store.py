@@ -17,6 +17,7 @@ from gateway.location import Location
 from gateway.service.coverage import Merge
 from gateway.service.kinds.kind import Place
 from gateway.service.shifts import Shifts, Span
+from gateway.service.store import moving
 from gateway.service.store.aged import AgedStore
 from gateway.service.store.conflicts import ConflictStore
 from gateway.service.store.database import (
@@ -138,6 +139,20 @@ class Store:
             DatabaseError: there is no room for a second one, or somebody else reads it.
         """
         self._db.rewrite()
+
+    def devices(self) -> list[str]:
+        """The devices of which anything is stored."""
+        return moving.devices(self._db)
+
+    def move_device(self, device: str, target: Store) -> None:
+        """Bring all that is stored of a device into another store; done again after a crash, nothing is lost or twice.
+
+        Raises:
+            StoreError: the other one has something else of the device.
+            DatabaseError: a store cannot be used.
+        """
+        moving.copy_device(self._db, target._db, device)
+        moving.remove_device(self._db, device)
 
     def stream_id(self, device: str, stream: str) -> int | None:
         """The number of a stream or of a sequence of windows, none if nothing of it is stored."""

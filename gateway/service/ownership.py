@@ -1,0 +1,61 @@
+"""Which shard owns a device: highest-random-weight (rendezvous) hashing, the same in every process and everywhere.
+
+A device belongs to the shard whose hash together with the device's name is the largest. So from N to N + 1 shards only
+the devices move that the new one gets, about 1 / (N + 1) of all, and from N + 1 to N only those of the one that goes.
+
+Source: Thaler, Ravishankar: Using Name-Based Mappings to Increase Hit Rates (IEEE/ACM Transactions on Networking 1998).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from contract.errors import UsageError
+
+__all__ = ["MOST_SHARDS", "Shard", "ShardError", "owner"]
+
+MOST_SHARDS = 256
+
+
+class ShardError(UsageError):
+    """A number of shards, or one of them, cannot be used."""
+
+
+def owner(device: str, shards: int) -> int:
+    """The shard, of so many, that a device belongs to."""
+    return max(range(shards), key=lambda index: (_weight(index, device), index))
+
+
+def _weight(index: int, device: str) -> bytes:
+    return blake2b(f"{index}/{device}".encode(), digest_size=8).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of several shards, from 0 on."""
+
+    index: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Read `i/N`.
+
+        Raises:
+            ShardError: it is not like that, or there is no such shard.
+        """
+        if not (found := re.fullmatch("([0-9]{1,3})/([0-9]{1,3})", text)):
+            raise ShardError(f"a shard is INDEX/COUNT, like 0/4, not {text[:80]!r}")
+        shard = cls(int(found[1]), int(found[2]))
+        if not 2 <= shard.count <= MOST_SHARDS or shard.index >= shard.count:
+            raise ShardError(f"there is no shard {shard}: of 2 to {MOST_SHARDS} the first is 0")
+        return shard
+
+    def owns(self, device: str) -> bool:
+        """Whether a device is this one's."""
+        return owner(device, self.count) == self.index
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
