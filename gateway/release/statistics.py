@@ -134,10 +134,13 @@ class Tally:
         seen = symbols != UNOBSERVED
         both = seen[1:] & seen[:-1]
         counts = self._counts(symbols, seen, both, table)
+        self.add_part(Part(table, int(seen.sum()), int(both.sum()), counts))
+
+    def add_part(self, part: Part) -> None:
+        """Add what was counted elsewhere, for the same query."""
+        table, ticks, pairs, counts = part
         before = self._parts.get(table, Part(table, 0, 0, np.zeros_like(counts)))
-        self._parts[table] = Part(
-            table, before.ticks + int(seen.sum()), before.pairs + int(both.sum()), before.counts + counts
-        )
+        self._parts[table] = Part(table, before.ticks + ticks, before.pairs + pairs, before.counts + counts)
 
     def _counts(self, symbols: Ints, seen: NDArray[np.bool_], both: NDArray[np.bool_], table: NoiseTable) -> Ints:
         m = table.symbols

@@ -14,6 +14,7 @@ from gateway.service.fleet_service import FleetService
 from gateway.service.home_assistant import HomeAssistant
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
+from gateway.service.release_progress import StoreProgress
 from gateway.service.release_schedule import Schedule
 from gateway.service.release_setup import Releases, ledger_beside, open_releases
 from gateway.service.settings import GatewaySettings
@@ -65,7 +66,9 @@ class FleetPart:
                 path = settings.ledger or ledger_beside(settings.store)
                 self._releases = made = open_releases(settings.releases, path, store, catalogue)
                 self._ledger = made.ledger
-                self._schedule = Schedule(made.jobs, made.maker, recorder, link, counters)
+                self._schedule = Schedule(
+                    *(made.jobs, made.maker, StoreProgress(store, recorder), made.record, link, counters)
+                )
         except BaseException:
             self.stop()
             raise

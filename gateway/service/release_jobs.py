@@ -25,6 +25,7 @@ from gateway.release.statistics import Query, noise_variance
 from gateway.release.whole_window import counted_symbols
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
+from gateway.service.release_question import Question
 from gateway.service.streams_together import streams_together, together_with
 
 __all__ = ["Job", "allowances", "answers", "jobs"]
@@ -63,6 +64,15 @@ class Job(NamedTuple):
     mechanism: Mechanism
     clock: Clock
     useful: bool
+
+    @property
+    def question(self) -> Question:
+        """What is asked of its devices."""
+        plan = self.plan
+        return Question(
+            *(self.name, plan.stream, self.devices, self.labels, self.query, plan.length, plan.source, self.mechanism),
+            *(plan.confidence, self.windows, self.silent),
+        )
 
     def time_of(self, tick: int) -> datetime:
         """When a tick of the wall clock is; a `FrameRangeError` after the year 9999."""

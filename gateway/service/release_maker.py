@@ -9,26 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
-
-import numpy as np
 
 from contract.mechanisms import ALONE
-from contract.noise_table import NoiseTable
-from contract.release_frames import Noise, ReleaseFrame, encode_release
-from gateway.chain.arrays import Ints
+from contract.release_frames import ReleaseFrame, encode_release
 from gateway.release.addends import added, answer, combined, symbols_addend
 from gateway.release.amplification import charge, float_above, smallest_scale
 from gateway.release.charges import nats, units_above, units_below
 from gateway.release.entries import SITE, Entry, Key, LedgerError, Release
 from gateway.release.inversion import ReleaseError
 from gateway.release.ledger import Ledger
-from gateway.release.statistics import Estimates, Tally, estimate, noisy
-from gateway.release.whole_window import CountedSymbols, WholeWindow, counted_symbols, moved_by_all
-from gateway.service.policies import Catalogue
+from gateway.release.statistics import Estimates, estimate, noisy
+from gateway.release.whole_window import WholeWindow, moved_by_all
+from gateway.service.release_counts import Counting, Counts
 from gateway.service.release_jobs import Job
-from gateway.service.release_sources import DeviceWindows, better, device_symbols, device_windows, observed
-from gateway.service.store import Store
 
 __all__ = ["EmptyWindowError", "Maker", "finish"]
 
@@ -45,21 +38,19 @@ class Maker:
     """What releases are made with.
 
     Attributes:
-        store: holds the symbols.
-        catalogue: the policies that made them.
+        counting: counts symbols.
         ledger: what is charged.
         draw: uniform integers from the operating system, draw(below) in range(below).
         now_us: the time in microseconds of Unix time.
     """
 
-    store: Store
-    catalogue: Catalogue
+    counting: Counting
     ledger: Ledger
     draw: Callable[[int], int]
     now_us: Callable[[], int]
 
-    def make(self, job: Job, first: int, progress: int | None = None) -> Generator[None, None, Entry]:
-        """Release the window that begins at a tick; yields after each device, returns the reserved entry.
+    def make(self, job: Job, first: int, progress: int | None = None) -> Generator[bool, None, Entry]:
+        """Release the window that begins at a tick; yields whether it waits for others, returns the reserved entry.
 
         Args:
             job: what to release.
@@ -72,16 +63,13 @@ class Maker:
             LedgerError: the ledger refuses.
             DatabaseError: a file cannot be used.
         """
-        made = _Made(Tally(job.query), Tally(job.query), {}, {}, {}, {})
-        for device in job.devices:
-            self._count(job, device, first, made)
-            yield
+        made = yield from self.counting.count(job.question, first)
         if not made.tables and not made.windows:
             raise EmptyWindowError(
                 f"release {job.name}: no tick of {first}..{first + job.plan.length - 1} has a symbol or a count"
             )
         basis = self._basis(job, made) if job.mechanism in ALONE else None
-        yield
+        yield False
         scale = self._scale(job, made, basis) if made.tables else Fraction(1)
         spread = float_above(made.sensitivity / scale)
         to_site = job.plan.audience == SITE
@@ -114,51 +102,14 @@ class Maker:
             progress=progress,
         )
 
-    def _count(self, job: Job, device: str, first: int, made: _Made) -> None:
-        """Count a device's windows, or its symbols, those of each table apart, or both."""
-        symbols, shift = device_symbols(self.store, self.catalogue, job, device, first)
-        windows = device_windows(self.store, self.catalogue, job, device, first)
-        both = job.plan.source == "both" and windows is not None and windows.addend.ticks == observed(symbols)
-        if windows is not None and (both or better(job, windows, symbols)):
-            made.windows[device] = windows
-            made.shifts[device] = windows.shift
-            if not both:
-                return
-        if symbols:
-            made.tables[device] = set(symbols)
-            made.shifts[device] = shift
-            if job.mechanism == "wasserstein":
-                made.counted[device] = self._counted(job, device, symbols)
-            for table, laid_out in symbols.items():
-                (made.beside if both else made.tally).add(laid_out, table)
-
-    def _counted(self, job: Job, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
-        """What the law of a device's count follows from; refused if it is made of several noisy numbers."""
-        if len(symbols) > 1:
-            raise ReleaseError(
-                f"release {job.name}: mechanism wasserstein releases one number, and the symbols of "
-                f"{device}/{job.plan.stream} are of {len(symbols)} tables in this window"
-            )
-        ((table, laid_out),) = symbols.items()
-        if (np.diff(np.flatnonzero(laid_out >= 0)) > 1).any():
-            # how much time has passed where ticks are absent, numbers do not say: the device's clock may have been set
-            raise ReleaseError(
-                f"release {job.name}: mechanism wasserstein needs ticks next to one another, and "
-                f"{device}/{job.plan.stream} has some in this window without those between them"
-            )
-        chains = [policy.chains for policy in self.catalogue.policies(device, job.plan.stream)]
-        found = counted_symbols(chains, table, job.query.states, (laid_out >= 0).tolist())
-        _ = found.distance  # some seconds at most, kept until the scale is wanted: other work goes on between devices
-        return found
-
-    def _basis(self, job: Job, made: _Made) -> WholeWindow:
+    def _basis(self, job: Job, made: Counts) -> WholeWindow:
         """What the noise of a mechanism that does not compose follows from."""
         if job.mechanism == "wasserstein":
             return WholeWindow(symbols=tuple(made.counted.values()))
         numbers = max(part.counts.size for part in made.tally.parts)
         return WholeWindow(moved=moved_by_all(job.query.kind, numbers, job.plan.length))
 
-    def _answer(self, job: Job, made: _Made, scale: Fraction) -> tuple[Estimates, int]:
+    def _answer(self, job: Job, made: Counts, scale: Fraction) -> tuple[Estimates, int]:
         """The answer to the query, and the ticks that it is about."""
         query, confidence = job.query, job.plan.confidence
         if not made.windows:
@@ -174,7 +125,7 @@ class Maker:
             raise ReleaseError("no tick of the window was counted")
         return answer(query, total, confidence), total.ticks
 
-    def _scale(self, job: Job, made: _Made, basis: WholeWindow | None) -> Fraction:
+    def _scale(self, job: Job, made: Counts, basis: WholeWindow | None) -> Fraction:
         if basis is not None:
             return basis.scale(job.audience.epsilon)
         if job.plan.scale is not None:
@@ -190,7 +141,7 @@ class Maker:
             )
         return smallest_scale(set.union(*made.tables.values()), made.sensitivity, budget)
 
-    def _frame(self, job: Job, release: Release, made: _Made, scale: Fraction, number: int) -> ReleaseFrame:
+    def _frame(self, job: Job, release: Release, made: Counts, scale: Fraction, number: int) -> ReleaseFrame:
         """Draw the noise; called once for an entry, when nothing stands against it any more."""
         found, ticks = self._answer(job, made, scale)
         return ReleaseFrame(
@@ -221,38 +172,7 @@ class Maker:
         )
 
 
-class _Made(NamedTuple):
-    """What a release is made of.
-
-    Attributes:
-        tally: symbols of devices whose windows are not used.
-        beside: symbols of devices whose windows are used as well.
-        windows, tables: by device, its windows that are used, and the tables of its symbols that are.
-        counted: by device, what the law of its count follows from, for the mechanism that needs it.
-        shifts: by device, by how much its tick numbers are ahead of the window's wall ticks.
-    """
-
-    tally: Tally
-    beside: Tally
-    windows: dict[str, DeviceWindows]
-    tables: dict[str, set[NoiseTable]]
-    counted: dict[str, CountedSymbols]
-    shifts: dict[str, int]
-
-    @property
-    def sensitivity(self) -> int:
-        """The most that the counts change with one symbol, which is in one of the tallies."""
-        return max(self.tally.sensitivity, self.beside.sensitivity)
-
-    @property
-    def noise(self) -> Noise:
-        """Who adds the noise."""
-        if not self.windows:
-            return "discrete-laplace"
-        return "mixed" if self.tables else "device-windows"
-
-
-def finish(work: Generator[None, None, Entry]) -> Entry:
+def finish(work: Generator[bool, None, Entry]) -> Entry:
     """Do all the work at once."""
     while True:
         try:

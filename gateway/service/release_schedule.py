@@ -14,6 +14,7 @@ So is, at every new connection, the newest release of each topic: the broker may
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import Counter, deque
@@ -21,12 +22,10 @@ from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from contract.errors import FuguError
-from contract.window_frames import sequence_name
-from contract.windows import Window
-from gateway.release.entries import Entry, LedgerError
-from gateway.service.recorder import Recorder
+from gateway.release.entries import LedgerError
 from gateway.service.release_jobs import Job
 from gateway.service.release_maker import EmptyWindowError, Maker
+from gateway.service.release_progress import NotKnownError, Progress, Reached
 from gateway.service.release_record import ReleaseRecord
 from gateway.service.tick_time import tick_at
 from host.database import DatabaseError, is_lost
@@ -44,11 +43,11 @@ _LOOK_SECONDS = 5.0
 
 
 class _Work(NamedTuple):
-    """A window in the making."""
+    """A window in the making; at the end of its steps it says where the schedule goes on, and why if empty."""
 
     job: Job
     first: int
-    steps: Generator[None, None, Entry]
+    steps: Generator[bool, None, tuple[int, str]]
 
 
 class Schedule:
@@ -56,8 +55,9 @@ class Schedule:
 
     Args:
         jobs: what to release.
-        maker: makes one release; its store and its ledger belong to the calling thread.
-        recorder: knows how far each stream is.
+        maker: makes one release; its ledger belongs to the calling thread.
+        progress: knows how far each stream is.
+        record: what the store knows of the ledger.
         link: the connection.
         counters: counts `releases`, `releases_published`, `releases_refused`, `releases_empty`, `ledger_errors`.
         seconds: a clock that only goes forward.
@@ -67,7 +67,8 @@ class Schedule:
         self,
         jobs: Sequence[Job],
         maker: Maker,
-        recorder: Recorder,
+        progress: Progress,
+        record: ReleaseRecord,
         link: Link,
         counters: Counter[str],
         seconds: Callable[[], float] = time.monotonic,
@@ -80,14 +81,14 @@ class Schedule:
         self._jobs = jobs
         self._maker = maker
         self._ledger = maker.ledger
-        self._store = maker.store
-        self._recorder = recorder
+        self._progress = progress
         self._link = link
         self._counters = counters
-        self._record = ReleaseRecord(maker.store)
+        self._record = record
         self._next: dict[str, int] = {}
         self._due: deque[tuple[Job, int]] = deque()
-        self._work: _Work | None = None
+        self._works: deque[_Work] = deque()
+        self._all_wait = False
         self._changed = True
         self._scan_after = 0.0
         self._pause_until = 0.0
@@ -104,7 +105,7 @@ class Schedule:
     @property
     def busy(self) -> bool:
         """Whether there is work to do now, or there may be."""
-        waits = self._work is not None or bool(self._due) or self._changed
+        waits = (bool(self._works) and not self._all_wait) or bool(self._due) or self._changed
         return waits and time.monotonic() >= self._pause_until
 
     def following(self) -> dict[str, int]:
@@ -115,6 +116,11 @@ class Schedule:
         """There is a new connection: what waited for it comes now; nothing is published before the first."""
         self._connected = self._seconds()
         self._again = None
+
+    def unsettled(self) -> None:
+        """Somebody has come back who takes frames: what is missing may be on its way."""
+        self._connected = max(self._connected, self._seconds())
+        self._gap_since.clear()
 
     def begin_anew(self) -> None:
         """What was under way will not be answered: it is published again."""
@@ -165,13 +171,14 @@ class Schedule:
         try:
             self._publish()
             deadline = time.monotonic() + _SLICE_SECONDS
+            self._all_wait = False
             while time.monotonic() < deadline and self._advance(idle):
                 pass
             self._publish()
         except (DatabaseError, LedgerError) as error:
             if is_lost(error):
                 raise
-            self._work = None
+            self._works.clear()
             self._changed = True
             self._pause_until = time.monotonic() + _PAUSE_SECONDS
             self._counters["ledger_errors"] += 1
@@ -179,30 +186,56 @@ class Schedule:
                 _log.error("releases wait, because a file cannot be used: %s", error)
 
     def _advance(self, idle: bool) -> bool:
-        """Do a step of work; false if there is none."""
-        if self._work is None:
-            if not self._due:
-                self._scan(idle)
-            if not self._due:
-                return False
+        """Do a step of work; false if there is none, or all of it waits for others."""
+        if not self._due and (not self._works or self._all_wait):
+            self._scan(idle)
+        if self._due:
             job, first = self._due.popleft()
-            self._work = _Work(job, first, self._maker.make(job, first, first + job.plan.step))
-        job, first, steps = self._work
+            self._works.append(_Work(job, first, self._steps(job, first)))
+            self._all_wait = False
+        for _ in range(len(self._works)):
+            if not self._step(self._works[0]):
+                return True
+            self._works.rotate(-1)
+        self._all_wait = True
+        return False
+
+    def _step(self, work: _Work) -> bool:
+        """Do a step of a window; whether it waits for others."""
+        job, first, steps = work
         try:
-            next(steps)
-        except StopIteration:
-            self._counters["releases"] += 1
-            self._waiting = True
-            self._done(job, first + job.plan.step)
+            return next(steps)
+        except StopIteration as ended:
+            following, empty = ended.value
+            self._works.remove(work)
+            if empty:
+                self._pass_over(job, following, "releases_empty", empty)
+            else:
+                self._counters["releases"] += 1
+                self._waiting = True
+                self._done(job, following)
         except DatabaseError:  # the window is tried again when the file can be used
             raise
-        except EmptyWindowError as error:
-            self._pass_over(job, self._after_gap(job, first), "releases_empty", str(error))
         except FuguError as error:
+            self._works.remove(work)
             self._pass_over(job, first + job.plan.step, "releases_refused", str(error))
         except Exception as error:  # what nobody thought of must not stop the gateway
+            self._works.remove(work)
             self._pass_over(job, first + job.plan.step, "unexpected", f"{type(error).__name__} in release {job.name}")
-        return True
+        return False
+
+    def _steps(self, job: Job, first: int) -> Generator[bool, None, tuple[int, str]]:
+        """Make a window; returns where the schedule goes on, and why if there was nothing to count."""
+        following = first + job.plan.step
+        try:
+            yield from self._maker.make(job, first, following)
+        except EmptyWindowError as error:
+            while True:
+                try:
+                    return self._after_gap(job, first), str(error)
+                except NotKnownError:
+                    yield True
+        return following, ""
 
     def _pass_over(self, job: Job, following: int, counter: str, text: str) -> None:
         self._counters[counter] += 1
@@ -213,7 +246,7 @@ class Schedule:
     def _done(self, job: Job, following: int) -> None:
         self._gap_since.pop(job.name, None)
         self._next[job.name] = following
-        self._work = None
+        self._progress.done(job.question)
         self._changed = True
 
     def _scan(self, idle: bool) -> None:
@@ -224,88 +257,56 @@ class Schedule:
             return
         self._changed = False
         self._scan_after, self._look_again = now + _SCAN_SECONDS, now + _LOOK_SECONDS
+        under_way = {work.job.name for work in self._works}
         for job in self._jobs:
-            first = self._first(job)
-            if first is not None and self._is_past(job, first):
-                self._due.append((job, first))
+            if job.name in under_way:
+                continue
+            with contextlib.suppress(NotKnownError):  # it is looked at again when there are answers
+                first = self._first(job)
+                if first is not None and self._is_past(job, first):
+                    self._due.append((job, first))
 
     def _first(self, job: Job) -> int | None:
         """Where a schedule goes on: at first with the first whole window after the first symbol; none without one."""
         if (found := self._next.get(job.name)) is None:
             kept = self._ledger.progress(job.name)
             if (found := job.plan.once if kept is None else kept) is None and (
-                found := self._next_frame(job, 0)
+                found := self._progress.next_frame(job.question, 0)
             ) is None:
                 return None
-            begun = max(self._begun(job, device) for device in job.devices)
+            stream = job.plan.stream
+            begun = self._progress.wall_tick(
+                job.question, {device: self._ledger.beginning([device], stream) for device in job.devices}
+            )
             if job.plan.once is None or begun > found:
                 found = -(-max(found, begun) // job.plan.step) * job.plan.step
             if kept is not None:  # until the first window is done, an earlier symbol may still come
                 self._next[job.name] = found
         return None if job.plan.once is not None and found > job.plan.once else found
 
-    def _begun(self, job: Job, device: str) -> int:
-        """The wall tick that the ledger begins with, for a device."""
-        number = self._ledger.beginning([device], job.plan.stream)
-        name, window = self._sequence(job, device)
-        shifts = self._recorder.shifts(device, name)
-        return number - (shifts if window is None else shifts.in_ticks(window)).at(number)
-
     def _is_past(self, job: Job, first: int) -> bool:
         end = first + job.plan.length - 1
-        reached = [self._reached(job, device) for device in job.devices]
+        reached = self._progress.reached(job.question)
         if end < self._overdue(job, reached):
             return True
-        if min(reached) <= end:
+        if reached.low <= end:
             return False
         if end <= self._waited_through.get(job.name, -1):
             return True
-        if all(self._complete(job, device, first, end) for device in job.devices):
+        if self._progress.complete(job.question, first, end):
             return True
         if self._gap_since.get(job.name, (-1, 0.0))[0] != first:
             self._gap_since[job.name] = (first, self._seconds())
         if not self._waited(job):
             return False
-        self._waited_through[job.name] = min(max(reached), tick_at(job.clock, self._maker.now_us()))
+        self._waited_through[job.name] = min(reached.high, tick_at(job.clock, self._maker.now_us()))
         return True
 
-    def _overdue(self, job: Job, reached: Sequence[int]) -> int:
+    def _overdue(self, job: Job, reached: Reached) -> int:
         """Devices that are behind are not waited for with windows that end before this tick."""
         if job.plan.patience is None or self._seconds() - self._connected < _LATE_SECONDS:
             return 0
-        return min(max(reached), tick_at(job.clock, self._maker.now_us())) - job.plan.patience
-
-    def _reached(self, job: Job, device: str) -> int:
-        """The newest wall tick of a device; of one with windows only, that after the last one that it counted."""
-        name, window = self._sequence(job, device)
-        number = self._recorder.reached(device, name)
-        if window is not None and number >= 0:
-            number = window.start + number * window.stride + window.length
-        return number - self._recorder.shifts(device, name).newest
-
-    def _complete(self, job: Job, device: str, first: int, end: int) -> bool:
-        """Whether no frame of a device is missing, neither of its symbols nor of the windows that answer the query."""
-        stream, window = job.plan.stream, job.windows.get(device)
-        if device not in job.silent:
-            shift, begun = self._recorder.shifts(device, stream).owner(first, end)
-            low, high = (begun - 1, begun - 1) if shift is None else (first + shift, end + shift)
-            if not self._recorder.complete(device, stream, low, high):
-                return False
-        if window is None:
-            return True
-        name = sequence_name(stream, window.name)
-        shift, begun = self._recorder.shifts(device, name).in_ticks(window).owner(first, end)
-        first, end = (begun - 1, begun - 1) if shift is None else (first + shift, end + shift)
-        low = max(0, (first - window.start) // window.stride)
-        high = (end + 1 - window.length - window.start) // window.stride
-        return self._recorder.complete(device, name, low, max(low, high))
-
-    def _sequence(self, job: Job, device: str) -> tuple[str, Window | None]:
-        """The sequence that says how far a device is, and the window that its numbers are indices of, if they are."""
-        if device not in job.silent:
-            return job.plan.stream, None
-        window = job.windows[device]
-        return sequence_name(job.plan.stream, window.name), window
+        return min(reached.high, tick_at(job.clock, self._maker.now_us())) - job.plan.patience
 
     def _waited(self, job: Job) -> bool:
         """Whether the frames that a schedule's next window misses have been waited for long enough."""
@@ -314,25 +315,12 @@ class Schedule:
     def _after_gap(self, job: Job, first: int) -> int:
         """The first window after an empty one that a stored frame reaches into, or that is not past on all devices."""
         step, following = job.plan.step, first + job.plan.step
-        frame = self._next_frame(job, following)
+        frame = self._progress.next_frame(job.question, following)
         if frame is None:
             return following
-        reached = [self._reached(job, device) for device in job.devices]
-        frame = min(frame, max(min(reached), self._overdue(job, reached)))
+        reached = self._progress.reached(job.question)
+        frame = min(frame, max(reached.low, self._overdue(job, reached)))
         return max(following, ((frame - job.plan.length) // step + 1) * step)
-
-    def _next_frame(self, job: Job, tick: int) -> int | None:
-        """The first wall tick of the first stored frame of any device that ends at a wall tick or later."""
-        found = []
-        for device in job.devices:
-            name, window = self._sequence(job, device)
-            frames = self._store.symbols if window is None else self._store.windows
-            number, shifts = self._store.stream_id(device, name), self._recorder.shifts(device, name)
-            for low, high, shift in shifts.owned(tick) if window is None else shifts.in_ticks(window).owned(tick):
-                first = None if number is None else frames.next_first(number, low)
-                if first is not None and first <= high:
-                    found.append(first - shift)
-        return min(found, default=None)
 
     @property
     def _has_room(self) -> bool:

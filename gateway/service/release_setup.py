@@ -15,6 +15,7 @@ from gateway.release.together import Stream
 from gateway.service.policies import Catalogue
 from gateway.service.readers import check_reader, load_readers
 from gateway.service.release_config import load_releases
+from gateway.service.release_counts import Counting, StoreCounting
 from gateway.service.release_jobs import Job, allowances, jobs
 from gateway.service.release_maker import Maker
 from gateway.service.release_record import ReleaseRecord
@@ -34,6 +35,7 @@ class Releases(NamedTuple):
 
     ledger: Ledger
     maker: Maker
+    record: ReleaseRecord
     jobs: list[Job]
     renewed: Callable[[], list[Allowance]]
     together: Callable[[], list[frozenset[Stream]]]
@@ -63,16 +65,22 @@ def ledger_beside(store: Location) -> Path:
 
 
 def open_releases(
-    config: Path, ledger: Path, store: Store, catalogue: Catalogue, now_us: Callable[[], int] | None = None
+    config: Path,
+    ledger: Path,
+    store: Store,
+    catalogue: Catalogue,
+    now_us: Callable[[], int] | None = None,
+    counting: Counting | None = None,
 ) -> Releases:
     """Read the configuration, open the store's ledger and bring its allowances up to date.
 
     Args:
         config: TOML file.
         ledger: the ledger's file; created if it is not there.
-        store: holds the symbols.
+        store: holds the symbols, and what is known of the ledger.
         catalogue: all policies, retired ones too.
         now_us: the time in microseconds of Unix time; the system's if not given.
+        counting: counts symbols; what is in the store if not given.
 
     Raises:
         FuguError: one line that says what is wrong.
@@ -96,8 +104,10 @@ def open_releases(
     try:
         opened.refuse_damage(ledger.name)
         record.bind(opened)
-        maker = Maker(store, catalogue, opened, secrets.randbelow, now)
-        releases = Releases(opened, maker, wanted, partial(renewed, opened), lambda: streams_together(catalogue), now)
+        maker = Maker(counting or StoreCounting(store, catalogue), opened, secrets.randbelow, now)
+        releases = Releases(
+            opened, maker, record, wanted, partial(renewed, opened), lambda: streams_together(catalogue), now
+        )
         releases.renew()
     except BaseException:
         opened.close()

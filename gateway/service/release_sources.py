@@ -14,7 +14,8 @@ from gateway.release.addends import Addend, symbols_variances, windows_addend
 from gateway.release.statistics import Part
 from gateway.service.kinds.symbol_model import SymbolModel
 from gateway.service.policies import Catalogue
-from gateway.service.release_jobs import Job, answers
+from gateway.service.release_jobs import answers
+from gateway.service.release_question import Question
 from gateway.service.store import Store
 
 __all__ = ["DeviceSymbols", "DeviceWindows", "better", "device_symbols", "device_windows", "observed"]
@@ -39,13 +40,13 @@ class DeviceSymbols(NamedTuple):
     shift: int = 0
 
 
-def device_symbols(store: Store, catalogue: Catalogue, job: Job, device: str, wall: int) -> DeviceSymbols:
+def device_symbols(store: Store, catalogue: Catalogue, question: Question, device: str, wall: int) -> DeviceSymbols:
     """A device's symbols of a release's wall ticks.
 
     None if its clock was set within them, or some are of other states: a device chooses the version of its policy, and
     must not stop the release of the others.
     """
-    stream, length = job.plan.stream, job.plan.length
+    stream, length = question.stream, question.length
     number = store.stream_id(device, stream)
     shift, _ = store.shifts(number).owner(wall, wall + length - 1)
     if number is None or shift is None:
@@ -54,7 +55,7 @@ def device_symbols(store: Store, catalogue: Catalogue, job: Job, device: str, wa
     ticks: dict[NoiseTable, Ints] = {}
     for frame in store.symbols.holding(number, first, first + length - 1):
         policy = catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy
-        if policy.discretiser.states != job.labels:
+        if policy.discretiser.states != question.labels:
             return DeviceSymbols({})
         assert policy.table is not None  # it made these
         if frame.shift != shift:
@@ -66,24 +67,26 @@ def device_symbols(store: Store, catalogue: Catalogue, job: Job, device: str, wa
     return DeviceSymbols({table: laid_out for table, laid_out in ticks.items() if laid_out.max() >= 0}, shift)
 
 
-def device_windows(store: Store, catalogue: Catalogue, job: Job, device: str, wall: int) -> DeviceWindows | None:
+def device_windows(
+    store: Store, catalogue: Catalogue, question: Question, device: str, wall: int
+) -> DeviceWindows | None:
     """What a device's windows answer of a release's wall ticks; none without such windows, or if they counted none."""
-    wanted = job.windows.get(device)
+    wanted = question.windows.get(device)
     if wanted is None:
         return None
-    number = store.stream_id(device, sequence_name(job.plan.stream, wanted.name))
-    shift, _ = store.shifts(number).in_ticks(wanted).owner(wall, wall + job.plan.length - 1)
+    number = store.stream_id(device, sequence_name(question.stream, wanted.name))
+    shift, _ = store.shifts(number).in_ticks(wanted).owner(wall, wall + question.length - 1)
     if number is None or shift is None:
         return None
     first = wall + shift
-    frames = store.windows.within(number, first, first + job.plan.length - 1)
+    frames = store.windows.within(number, first, first + question.length - 1)
     counts, scales, rows, beginning = [], [], np.ones((1, 1), dtype=np.int64), 0
     used: list[WindowFrame] = []
     for frame in frames:
-        policy = catalogue.recall(device, job.plan.stream, frame.policy_version, SymbolModel).policy
+        policy = catalogue.recall(device, question.stream, frame.policy_version, SymbolModel).policy
         window = policy.window(frame.window)
-        known = None if window is None else answers(window, policy.discretiser.states, job.query)
-        if window is None or known is None or policy.discretiser.states != job.labels:
+        known = None if window is None else answers(window, policy.discretiser.states, question.query)
+        if window is None or known is None or policy.discretiser.states != question.labels:
             return None
         if (frame.first - first) % wanted.length or frame.length != wanted.length or frame.shift != shift:
             continue  # between two that are side by side
@@ -94,7 +97,7 @@ def device_windows(store: Store, catalogue: Catalogue, job: Job, device: str, wa
     if not used:
         return None
     ticks = sum(frame.observed for frame in used)
-    addend = windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks, job.plan.confidence)
+    addend = windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks, question.confidence)
     return DeviceWindows(addend, max(scales), beginning, shift)
 
 
@@ -103,7 +106,7 @@ def observed(symbols: dict[NoiseTable, Ints]) -> int:
     return sum(int((laid >= 0).sum()) for laid in symbols.values())
 
 
-def better(job: Job, windows: DeviceWindows | None, symbols: dict[NoiseTable, Ints]) -> bool:
+def better(question: Question, windows: DeviceWindows | None, symbols: dict[NoiseTable, Ints]) -> bool:
     """Whether a device's windows answer better than its symbols: of no fewer ticks, with no more variance.
 
     The ticks that a baseline begins with have symbols of a public law, and windows leave them out.
@@ -116,5 +119,5 @@ def better(job: Job, windows: DeviceWindows | None, symbols: dict[NoiseTable, In
     parts = [Part(table, int((laid >= 0).sum()), 0, np.zeros(1, dtype=np.int64)) for table, laid in symbols.items()]
     if windows.addend.ticks + windows.beginning < observed(symbols):
         return False
-    variance = sum(symbols_variances(job.query, part, None).sum() for part in parts)
+    variance = sum(symbols_variances(question.query, part, None).sum() for part in parts)
     return bool(windows.addend.variances.sum() <= variance)

@@ -23,6 +23,7 @@ from gateway.release.audit import verify
 from gateway.release.entries import Key, LedgerError, Release
 from gateway.service.release_config import ReleaseConfigError, load_releases
 from gateway.service.release_jobs import jobs
+from gateway.service.release_progress import StoreProgress
 from gateway.service.release_schedule import Schedule
 from gateway.service.release_setup import open_releases
 from gateway.service.symbols.arrivals import Received
@@ -63,7 +64,8 @@ class Bench:
         config = write_config(folder, *releases, audiences=audiences)
         opened = open_releases(config, folder / "l.sqlite", self.scene.store, catalogue(policies), lambda: 2 * 10**15)
         self.ledger, link = opened.ledger, Link(Broker(), client_id="none")
-        parts = (opened.jobs, opened.maker, self.scene.recorder, link, self.counters)
+        progress = StoreProgress(self.scene.store, self.scene.recorder)
+        parts = (opened.jobs, opened.maker, progress, opened.record, link, self.counters)
         self.schedule = Schedule(*parts, seconds=lambda: self.now)
 
     def record(self, device: str, *some: WindowFrame | SymbolFrame) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from contract.policy import Policy
 from contract.release_frames import ReleaseFrame, decode_release
 from gateway.release.ledger import Ledger
+from gateway.service.release_progress import StoreProgress
 from gateway.service.release_schedule import Schedule
 from gateway.service.release_setup import open_releases
 from mqtt_link import Broker, Link
@@ -68,7 +69,8 @@ class Bench:
         opened = open_releases(self.config, self.folder / "l.sqlite", self.scene.store, known, lambda: self.now_us)
         self.ledger: Ledger = opened.ledger
         link = Link(Broker(), client_id="none")
-        args = (opened.jobs, opened.maker, self.scene.recorder, link, self.counters)
+        progress = StoreProgress(self.scene.store, self.scene.recorder)
+        args = (opened.jobs, opened.maker, progress, opened.record, link, self.counters)
         self.schedule = Schedule(*args, seconds=lambda: self.now)
 
     def reopen(self) -> None:

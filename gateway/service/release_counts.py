@@ -1,0 +1,194 @@
+"""What a release is made of, before any noise: whole numbers of symbols, and what devices' own windows answer.
+
+Counts of different devices add up, so that they may be counted apart, and put together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+
+from contract.noise_table import NoiseTable
+from contract.release_frames import Noise
+from gateway.chain.arrays import Ints
+from gateway.release.addends import Addend
+from gateway.release.inversion import ReleaseError
+from gateway.release.statistics import Part, Query, Tally
+from gateway.release.whole_window import CountedSymbols, counted_symbols
+from gateway.service.policies import Catalogue
+from gateway.service.release_question import Question
+from gateway.service.release_sources import DeviceWindows, better, device_symbols, device_windows, observed
+from gateway.service.store import Store
+
+__all__ = ["Counting", "Counts", "StoreCounting"]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was counted.
+
+    Attributes:
+        tally: symbols of devices whose windows are not used.
+        beside: symbols of devices whose windows are used as well.
+        windows, tables: by device, its windows that are used, and the tables of its symbols that are.
+        counted: by device, what the law of its count follows from, for the mechanism that needs it.
+        shifts: by device, by how much its tick numbers are ahead of the window's wall ticks.
+    """
+
+    tally: Tally
+    beside: Tally
+    windows: dict[str, DeviceWindows] = field(default_factory=dict)
+    tables: dict[str, set[NoiseTable]] = field(default_factory=dict)
+    counted: dict[str, CountedSymbols] = field(default_factory=dict)
+    shifts: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, query: Query) -> Counts:
+        """Nothing yet."""
+        return cls(Tally(query), Tally(query))
+
+    @property
+    def sensitivity(self) -> int:
+        """The most that the counts change with one symbol, which is in one of the tallies."""
+        return max(self.tally.sensitivity, self.beside.sensitivity)
+
+    @property
+    def noise(self) -> Noise:
+        """Who adds the noise."""
+        if not self.windows:
+            return "discrete-laplace"
+        return "mixed" if self.tables else "device-windows"
+
+    def add(self, other: Counts) -> None:
+        """Put those of other devices to these."""
+        for mine, others in ((self.tally, other.tally), (self.beside, other.beside)):
+            for part in others.parts:
+                mine.add_part(part)
+        self.windows |= other.windows
+        self.tables |= other.tables
+        self.counted |= other.counted
+        self.shifts |= other.shifts
+
+    def document(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        every = [*(part.table for part in (*self.tally.parts, *self.beside.parts)), *set().union(*self.tables.values())]
+        tables = {table: place for place, table in enumerate(dict.fromkeys(every))}
+        return {
+            "tables": [[list(row) for row in table.rows] for table in tables],
+            "tally": [_part(part, tables) for part in self.tally.parts],
+            "beside": [_part(part, tables) for part in self.beside.parts],
+            "windows": {device: _windows(one) for device, one in self.windows.items()},
+            "symbols": {device: sorted(tables[one] for one in used) for device, used in self.tables.items()},
+            "counted": {device: one.model_dump(mode="json") for device, one in self.counted.items()},
+            "shifts": self.shifts,
+        }
+
+    @classmethod
+    def of_document(cls, query: Query, document: Mapping[str, Any]) -> Counts:
+        """What `document` made."""
+        tables = [NoiseTable(tuple(tuple(row) for row in rows)) for rows in document["tables"]]
+        made = cls.of(query)
+        for tally, parts in ((made.tally, document["tally"]), (made.beside, document["beside"])):
+            for place, ticks, pairs, counts in parts:
+                tally.add_part(Part(tables[place], ticks, pairs, np.array(counts, dtype=np.int64)))
+        made.windows = {device: _of_windows(one) for device, one in document["windows"].items()}
+        made.tables = {device: {tables[place] for place in used} for device, used in document["symbols"].items()}
+        made.counted = {
+            device: CountedSymbols.model_validate_json(json.dumps(one)) for device, one in document["counted"].items()
+        }
+        made.shifts = dict(document["shifts"])
+        return made
+
+
+def _part(part: Part, tables: Mapping[NoiseTable, int]) -> list[Any]:
+    return [tables[part.table], part.ticks, part.pairs, part.counts.tolist()]
+
+
+def _windows(one: DeviceWindows) -> list[Any]:
+    values, variances, least, ticks = one.addend
+    return [values.tolist(), variances.tolist(), least.tolist(), ticks, str(one.scale), one.beginning, one.shift]
+
+
+def _of_windows(listed: Iterable[Any]) -> DeviceWindows:
+    values, variances, least, ticks, scale, beginning, shift = listed
+    addend = Addend(
+        np.array(values, dtype=float), np.array(variances, dtype=float), np.array(least, dtype=float), ticks
+    )
+    return DeviceWindows(addend, Fraction(scale), beginning, shift)
+
+
+class Counting(Protocol):
+    """Counts what a release is about."""
+
+    def count(self, question: Question, first: int) -> Generator[bool, None, Counts]:
+        """Count the window that begins at a wall tick.
+
+        Yields:
+            Now and then, so that the caller can go on with other things: whether it waits for somebody else.
+
+        Raises:
+            ReleaseError: what was found does not answer the query.
+            DatabaseError: a file cannot be used.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCounting:
+    """Counts what is in a store, a device at a time.
+
+    Attributes:
+        catalogue: the policies that made the symbols.
+    """
+
+    store: Store
+    catalogue: Catalogue
+
+    def count(self, question: Question, first: int) -> Generator[bool, None, Counts]:
+        """As in `Counting`."""
+        made = Counts.of(question.query)
+        for device in question.devices:
+            self._count(question, device, first, made)
+            yield False
+        return made
+
+    def _count(self, question: Question, device: str, first: int, made: Counts) -> None:
+        """Count a device's windows, or its symbols, those of each table apart, or both."""
+        symbols, shift = device_symbols(self.store, self.catalogue, question, device, first)
+        windows = device_windows(self.store, self.catalogue, question, device, first)
+        both = question.source == "both" and windows is not None and windows.addend.ticks == observed(symbols)
+        if windows is not None and (both or better(question, windows, symbols)):
+            made.windows[device] = windows
+            made.shifts[device] = windows.shift
+            if not both:
+                return
+        if symbols:
+            made.tables[device] = set(symbols)
+            made.shifts[device] = shift
+            if question.mechanism == "wasserstein":
+                made.counted[device] = self._counted(question, device, symbols)
+            for table, laid_out in symbols.items():
+                (made.beside if both else made.tally).add(laid_out, table)
+
+    def _counted(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
+        """What the law of a device's count follows from; refused if it is made of several noisy numbers."""
+        if len(symbols) > 1:
+            raise ReleaseError(
+                f"release {question.name}: mechanism wasserstein releases one number, and the symbols of "
+                f"{device}/{question.stream} are of {len(symbols)} tables in this window"
+            )
+        ((table, laid_out),) = symbols.items()
+        if (np.diff(np.flatnonzero(laid_out >= 0)) > 1).any():
+            # how much time has passed where ticks are absent, numbers do not say: the device's clock may have been set
+            raise ReleaseError(
+                f"release {question.name}: mechanism wasserstein needs ticks next to one another, and "
+                f"{device}/{question.stream} has some in this window without those between them"
+            )
+        chains = [policy.chains for policy in self.catalogue.policies(device, question.stream)]
+        found = counted_symbols(chains, table, question.query.states, (laid_out >= 0).tolist())
+        _ = found.distance  # some seconds at most, kept until the scale is wanted: other work goes on between devices
+        return found
