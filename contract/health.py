@@ -47,6 +47,8 @@ class AlarmCode(StrEnum):
     """The gateway has not finished a round of work for long."""
     BROKER = "broker"
     """There is no connection to the broker."""
+    SHARD = "shard"
+    """A shard of the gateway does not run, or does not say how it is; its devices keep their frames."""
     CERTIFICATE = "certificate"
     """A certificate ends soon, or has ended."""
 

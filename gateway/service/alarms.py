@@ -29,6 +29,7 @@ _HOLDS = {
     AlarmCode.LEDGER: 60.0,
     AlarmCode.STUCK: 10.0,
     AlarmCode.BROKER: 10.0,
+    AlarmCode.SHARD: _HOUR,
     AlarmCode.CERTIFICATE: 60.0,
 }
 _ADVICE = {
@@ -42,6 +43,7 @@ _ADVICE = {
     AlarmCode.LEDGER: "look at the ledger's disk, and run fugu ledger verify; releases wait until then",
     AlarmCode.STUCK: "look at the disk and at the gateway's log, then restart the gateway",
     AlarmCode.BROKER: "see whether the broker runs and is reached: fugu doctor",
+    AlarmCode.SHARD: "read the gateway's log: it is started again; its devices keep their frames until then",
     AlarmCode.CERTIFICATE: "renew it before it ends",
 }
 _ORDER = list(AlarmCode)

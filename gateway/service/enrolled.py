@@ -104,7 +104,11 @@ class FleetPolicies:
                 continue
             for device in devices:
                 key = (document.version, device.name)
-                if key not in self._added and opened.to.reaches(device.name, tuple(device.groups)):
+                if (
+                    key not in self._added
+                    and self._catalogue.owns(device.name)
+                    and opened.to.reaches(device.name, tuple(device.groups))
+                ):
                     self._add(opened, device.name)
                     self._added.add(key)
         return len(self._added) > before

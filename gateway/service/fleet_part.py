@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 from contract.errors import FuguError
 from gateway.release.ledger import Ledger
@@ -13,18 +16,34 @@ from gateway.service.enrolled import Enrolled
 from gateway.service.fleet_service import FleetService
 from gateway.service.home_assistant import HomeAssistant
 from gateway.service.policies import Catalogue
-from gateway.service.recorder import Recorder
-from gateway.service.release_progress import StoreProgress
+from gateway.service.release_counts import Counting
+from gateway.service.release_progress import NotKnownError, Progress
 from gateway.service.release_schedule import Schedule
 from gateway.service.release_setup import Releases, ledger_beside, open_releases
 from gateway.service.settings import GatewaySettings
+from gateway.service.shard_channel import ShardChannel
 from gateway.service.store import Store
 from host.database import DatabaseError, is_lost
 from mqtt_link import Link
 
-__all__ = ["FleetPart"]
+__all__ = ["FleetPart", "OfShards"]
 
 _log = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.5
+
+
+class OfShards(NamedTuple):
+    """What releases about the devices of shards need.
+
+    Attributes:
+        channel: owned by the worker's thread.
+        counting: counts over all shards.
+        missing: the shards that nothing was heard of lately.
+    """
+
+    channel: ShardChannel
+    counting: Counting
+    missing: Callable[[], tuple[int, ...]]
 
 
 class FleetPart:
@@ -32,7 +51,9 @@ class FleetPart:
 
     Args:
         store: knows what was released, and of what Home Assistant was told.
+        progress: knows how far devices are.
         enrolled: of a fleet with a registry.
+        of_shards: where other processes have the devices.
 
     Raises:
         FuguError: one line that says what is wrong.
@@ -44,12 +65,17 @@ class FleetPart:
         link: Link,
         store: Store,
         catalogue: Catalogue,
-        recorder: Recorder,
+        progress: Progress,
         enrolled: Enrolled | None,
         counters: Counter[str],
+        of_shards: OfShards | None = None,
     ) -> None:
         fleet, files = settings.fleet, settings.enrolled
         self._counters = counters
+        self._of_shards = of_shards
+        self._look_at = 0.0
+        self._gone: set[int] = set()
+        self._needed: dict[tuple[str, str], int] | None = None
         self._service: FleetService | None = None
         self._ledger: Ledger | None = None
         self._releases: Releases | None = None
@@ -64,11 +90,12 @@ class FleetPart:
         try:
             if settings.releases is not None:
                 path = settings.ledger or ledger_beside(settings.store)
-                self._releases = made = open_releases(settings.releases, path, store, catalogue)
-                self._ledger = made.ledger
-                self._schedule = Schedule(
-                    *(made.jobs, made.maker, StoreProgress(store, recorder), made.record, link, counters)
+                self._releases = made = open_releases(
+                    *(settings.releases, path, store, catalogue),
+                    counting=None if of_shards is None else of_shards.counting,
                 )
+                self._ledger = made.ledger
+                self._schedule = Schedule(made.jobs, made.maker, progress, made.record, link, counters)
         except BaseException:
             self.stop()
             raise
@@ -169,10 +196,26 @@ class FleetPart:
 
     def pumps(self, *, idle: bool) -> tuple[Callable[[], None], ...]:
         """What is to be done in every round; each may raise what a store or a ledger raises."""
-        schedule = self._schedule
+        schedule, of_shards = self._schedule, self._of_shards
         return (
             *(() if self._service is None else (self._service.pump,)),
             self._describing.pump,
             self._told.pump,
+            *(() if of_shards is None else (lambda: self._look_at_shards(of_shards),)),
             *(() if schedule is None else (lambda: schedule.pump(idle=idle),)),
         )
+
+    def _look_at_shards(self, shards: OfShards) -> None:
+        """See what shards have answered, and tell them what releases still need."""
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + _LOOK_SECONDS
+        gone, self._gone = self._gone, set(shards.missing())
+        if self._schedule is not None:
+            if gone - self._gone:
+                self._schedule.unsettled()
+            self._schedule.stored()
+        with contextlib.suppress(NotKnownError):
+            if (needed := self.needed()) != self._needed:
+                shards.channel.say_needed(needed)
+                self._needed = needed

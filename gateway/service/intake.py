@@ -28,6 +28,7 @@ class Intake:
     Args:
         enrolled: of a fleet with a registry.
         needed: for device and stream the first tick that a release needs which is still to be made.
+        may_forget: whether that is known.
 
     Attributes:
         contradictions: told of every conflict.
@@ -47,6 +48,7 @@ class Intake:
         enrolled: Enrolled | None,
         needed: Callable[[], dict[tuple[str, str], int]],
         counters: Counter[str],
+        may_forget: Callable[[], bool] = lambda: True,
     ) -> None:
         fleet = settings.fleet
         sealed, key = (None, None) if enrolled is None else (enrolled.sealed, enrolled.key)
@@ -55,6 +57,7 @@ class Intake:
             raise SettingsError("to stop devices the gateway needs the fleet's registry and the gateway's key")
         self.contradictions = Contradictions(fleet, store, link, monitor, stopping)
         self._recorder = recorder
+        self._may_forget = may_forget
         self._publisher = Publisher(link, fleet, store, recorder, counters, key=key)
         self._tables = TableSender(store, catalogue, recorder, link, counters, sealed=sealed)
         self._retention = Retention(settings.keep, store, catalogue, recorder, needed, settings.lag, counters)
@@ -110,7 +113,7 @@ class Intake:
             self.contradictions.pump,
             lambda: self._publisher.pump(idle=idle),
             self._seal,
-            self._retention.pump,
+            *((self._retention.pump,) if self._may_forget() else ()),
         )
 
     def _seal(self) -> None:

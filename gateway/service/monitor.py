@@ -6,6 +6,7 @@ and the times of frames are read as they are. Nothing here knows of a symbol.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import queue
@@ -15,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from contract.errors import FuguError, Reason
 from contract.health import AlarmCode, Health, encode_health
@@ -24,6 +25,7 @@ from contract.policies import AnyPolicy
 from contract.topics import health_topic, parse_topic
 from gateway.service.alarms import Alarm, Alarms
 from gateway.service.policies import Catalogue
+from gateway.service.shard_files import stores
 from gateway.service.store import Location
 from gateway.service.symbols import arrivals
 from host.asking import Answering, ask
@@ -38,11 +40,15 @@ _HEALTH_SECONDS = 60.0
 _SILENT_SECONDS = 600.0
 _SILENT_FRAMES = 3
 _AWAY_SECONDS = 30.0
+_MISSING_SECONDS = 10.0
+_BEAT_SECONDS = 1.0
+_MOST_ALARMS = 200
 _CERTIFICATES_SECONDS = 3600.0
 _COUNTED = {
     "store_errors": AlarmCode.STORE,
     "ledger_errors": AlarmCode.LEDGER,
     "releases_refused": AlarmCode.RELEASE_REFUSED,
+    "shards_restarted": AlarmCode.SHARD,
 }
 """Alarms without a name, by the counter that brings them."""
 _REFUSED = {Reason.UNKNOWN_DEVICE: AlarmCode.UNKNOWN_DEVICE, Reason.FROM_THE_FUTURE: AlarmCode.FUTURE}
@@ -75,6 +81,21 @@ class Heard(NamedTuple):
     limit: float
 
 
+class OtherProcesses(Protocol):
+    """The shards of a fleet, as `gateway.service.shards.Shards` knows them."""
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Those that nothing was heard of lately."""
+
+    @property
+    def reports(self) -> Mapping[int, Mapping[str, Any]]:
+        """How each was when it last said so."""
+
+    def counters(self) -> Counter[str]:
+        """Of all together."""
+
+
 class Sources(NamedTuple):
     """What a monitor looks at, besides what it is told.
 
@@ -85,6 +106,8 @@ class Sources(NamedTuple):
         stuck_seconds: age of a round from which the worker is stuck.
         certificates: ends of certificates, in Unix seconds, by what they are for.
         details: more for those who ask, such as the size of the store.
+        shards: those of the fleet, if this is the process of all of it.
+        tell: of a shard: takes what it says of itself, in place of the topic.
     """
 
     catalogue: Catalogue
@@ -94,6 +117,8 @@ class Sources(NamedTuple):
     stuck_seconds: float
     certificates: Callable[[], Mapping[str, float]]
     details: Callable[[], Mapping[str, Any]]
+    shards: OtherProcesses | None = None
+    tell: Callable[[Mapping[str, Any]], None] | None = None
 
 
 class Monitor:
@@ -130,6 +155,8 @@ class Monitor:
         self._holding: dict[AlarmCode, tuple[str, ...]] = {}
         self._heard: dict[str, Heard] = {}
         self._seen: dict[str, int] = {}
+        self._forwarded: dict[tuple[int, str, str], int] = {}
+        self._missing_since: dict[int, float] = {}
         self._began = seconds()
         self._since = wall()
         self._connected_since: float | None = None
@@ -152,7 +179,8 @@ class Monitor:
         self._ending = True
         if self._thread.is_alive():
             self._thread.join()
-        self._link.publish(health_topic(self._fleet), encode_health(Health(online=False)), retain=True)
+        if self._sources.tell is None:
+            self._link.publish(health_topic(self._fleet), encode_health(Health(online=False)), retain=True)
         if self._answering is not None:
             self._answering.close()
 
@@ -212,7 +240,11 @@ class Monitor:
         now = self._seconds()
         if begun or ended:
             self._health_due = now
-        if self._link.connected and now >= self._health_due:
+        if self._sources.tell is not None:
+            if now >= self._health_due:
+                self._health_due = now + _BEAT_SECONDS
+                self._sources.tell(self.brief())
+        elif self._link.connected and now >= self._health_due:
             sent = self._link.publish(health_topic(self._fleet), encode_health(self.latest), retain=True)
             self._health_due = now + (_HEALTH_SECONDS if sent is not None else _ROUND_SECONDS)
 
@@ -230,6 +262,7 @@ class Monitor:
         if self._sources.round_age() > self._sources.stuck_seconds:
             self.alarms.note(AlarmCode.STUCK, times=0)
         now = self._seconds()
+        self._look_at_shards(now)
         self._look_at_certificates(now)
         if not self._link.connected:
             self._connected_since = None
@@ -240,6 +273,21 @@ class Monitor:
             self._connected_since = self._health_due = now
         self._away_since = now
         self._look_for_silence(now, self._connected_since)
+
+    def _look_at_shards(self, now: float) -> None:
+        """Say what the shards have alarms of, and which of them are missing."""
+        if (shards := self._sources.shards) is None:
+            return
+        missing = shards.missing
+        self._missing_since = {index: self._missing_since.get(index, now) for index in missing}
+        for index, since in self._missing_since.items():
+            if now - since > _MISSING_SECONDS:
+                self.alarms.note(AlarmCode.SHARD, str(index), times=0)
+        for index, report in dict(shards.reports).items():
+            for code, name, detail, count in report["alarms"] if index not in missing else ():
+                before = self._forwarded.get((index, code, name), 0)
+                self._forwarded[index, code, name] = count
+                self.alarms.note(AlarmCode(code), name, detail, times=max(count - before, 0))
 
     def _look_at_certificates(self, now: float) -> None:
         if now >= self._certificates_due:
@@ -271,17 +319,34 @@ class Monitor:
 
     def health(self) -> Health:
         """For the topic."""
-        counters = dict(self._sources.counters)
+        counters, shards = self.counters(), self._sources.shards
+        heard = 0 if shards is None else sum(report["heard"] for report in dict(shards.reports).values())
         return Health(
             True,
             int(self._wall()),
             int(self._since),
             len(self._sources.catalogue.names()),
-            len(self._heard),
+            len(self._heard) + heard,
             sum(n for name, n in counters.items() if name.endswith("stored") and name != "not_stored"),
             sum(counters.get(reason, 0) for reason in Reason),
             self.alarms.summary(),
         )
+
+    def counters(self) -> Counter[str]:
+        """Of the gateway and of its shards."""
+        own, shards = Counter(dict(self._sources.counters)), self._sources.shards
+        return own if shards is None else own + shards.counters()
+
+    def brief(self) -> dict[str, Any]:
+        """What a shard says of itself."""
+        alarms = [(alarm.code, alarm.name, alarm.detail, alarm.count) for alarm in self.alarms.current()]
+        return {
+            "since": self._since,
+            "connected": self._link.connected,
+            "heard": len(self._heard),
+            "counters": dict(self._sources.counters),
+            "alarms": alarms[:_MOST_ALARMS],
+        }
 
     def report(self) -> dict[str, Any]:
         """For those who ask."""
@@ -312,7 +377,7 @@ class Monitor:
             ],
             **self._sources.details(),
             "devices": devices,
-            "counters": dict(sorted(dict(self._sources.counters).items())),
+            "counters": dict(sorted(self.counters().items())),
         }
 
     def _answer(self) -> str:
@@ -341,6 +406,11 @@ def asked(store: Location) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(answer)
     except ValueError:
         raise NotRunningError(f"the gateway of the store {store.name} was too busy to say it all: ask again") from None
+    if "shards" in found:
+        for path in stores(store).values():
+            with contextlib.suppress(NotRunningError):  # which of them are missing is said above
+                found["devices"] |= asked(path)["devices"]
+        found["devices"] = dict(sorted(found["devices"].items()))
     return found
 
 

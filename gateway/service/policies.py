@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -42,24 +42,26 @@ class Catalogue:
 
     Args:
         fleet: the fleet that every policy must be for.
+        owns: whether a device's policies are of any interest; those of others are left out.
     """
 
-    def __init__(self, fleet: str) -> None:
+    def __init__(self, fleet: str, owns: Callable[[str], bool] = lambda _device: True) -> None:
         self.fleet = fleet
+        self.owns = owns
         self._devices: dict[str, dict[str, dict[int, AnyModel]]] = {}
         self._retired: dict[tuple[str, str, int], AnyModel] = {}
         self._kinds: dict[tuple[str, str], type[AnyPolicy]] = {}
         self._verified: set[object] = set()
 
     @classmethod
-    def load(cls, directory: Path | None, fleet: str) -> Self:
+    def load(cls, directory: Path | None, fleet: str, owns: Callable[[str], bool] = lambda _device: True) -> Self:
         """Read every `*.json` file of a directory; without one, policies have to come from elsewhere.
 
         Raises:
             PolicyError: one line with the name of the first file that is wrong.
             GuaranteeError: one line with the name of the first file whose guarantee is false.
         """
-        catalogue = cls(fleet)
+        catalogue = cls(fleet, owns)
         if directory is None:
             return catalogue
         try:
@@ -86,6 +88,8 @@ class Catalogue:
         """
         if policy.fleet != self.fleet:
             raise PolicyError(f"policy is for fleet {policy.fleet}, this gateway serves {self.fleet}")
+        if not self.owns(policy.device):
+            return
         if (claim := _claim(policy)) not in self._verified:
             policy.verify(float("inf"))
             self._verified.add(claim)

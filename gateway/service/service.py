@@ -14,9 +14,11 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from contract.errors import FuguError, Reason
 from contract.health import Health, encode_health
@@ -25,7 +27,7 @@ from gateway.dphmm.tracking import warm as warm_points
 from gateway.release.entries import LedgerError
 from gateway.service.describing import digest
 from gateway.service.enrolled import Enrolled
-from gateway.service.fleet_part import FleetPart
+from gateway.service.fleet_part import FleetPart, OfShards
 from gateway.service.ingest import (
     Acknowledged,
     Connected,
@@ -37,12 +39,21 @@ from gateway.service.ingest import (
 from gateway.service.intake import Intake
 from gateway.service.metrics import Metrics, Reading
 from gateway.service.monitor import Monitor, Sources
+from gateway.service.ownership import Shard
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import MAX_IN_FLIGHT
 from gateway.service.recorder import Recorder
-from gateway.service.settings import GatewaySettings
-from gateway.service.store import Store, store_bytes
+from gateway.service.release_progress import StoreProgress
+from gateway.service.retired_shards import RetiredShards, client_id
+from gateway.service.settings import GatewaySettings, SettingsError
+from gateway.service.shard_channel import ShardChannel
+from gateway.service.shard_files import arrange, channel_file, retired, shard_file
+from gateway.service.shard_part import ShardPart
+from gateway.service.shard_releases import ShardCounting, ShardProgress
+from gateway.service.shards import Shards
+from gateway.service.store import Location, Store, store_bytes
 from gateway.service.symbols.arrivals import Arrivals
+from gateway.service.symbols.streams import Streams
 from gateway.service.symbols.warming import warm
 from host.checks import certificate_end
 from host.database import AwayError, DatabaseError, is_full, is_lost
@@ -76,27 +87,34 @@ class Gateway:
         failed: set if the worker has ended by itself: its files are of no use, or it met what it never should.
     """
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, shards: Shards | None = None) -> None:
         self.counters: Counter[str] = Counter()
         self.failed = threading.Event()
         fleet = settings.fleet
         self._settings = settings
+        self._shards = shards
+        self._shard = settings.shard
+        self._path: Location = settings.store if self._shard is None else shard_file(settings.store, self._shard.index)
         self._last_round = time.monotonic()
         self._failing_since: float | None = None
         self._unreachable = False
         self._clients = 0
         self._enrolled: Enrolled | None = None
+        self._channels: list[ShardChannel] = []
+        self._intake: Intake | None = None
+        self._shard_part: ShardPart | None = None
+        self._retired: RetiredShards | None = None
         self._fleet_part: FleetPart | None = None
         self._metrics: Metrics | None = None
         self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES, _INBOX_PATIENCE_SECONDS)
         self._link = Link(
             settings.broker,
-            client_id=f"gateway-{fleet}",
-            subscriptions=(*Intake.topics(fleet), *FleetPart.topics(settings)),
+            client_id=client_id(fleet, None if self._shard is None else self._shard.index),
+            subscriptions=() if self._shard else (*Intake.topics(fleet), *FleetPart.topics(settings)),
             durable=True,
             max_payload=_LARGEST_BYTES,
             max_in_flight=3 * MAX_IN_FLIGHT,  # watermarks, estimates, and the rest
-            will=Will(health_topic(fleet), encode_health(Health(online=False))),
+            will=None if self._shard else Will(health_topic(fleet), encode_health(Health(online=False))),
             on_connected=lambda: self._inbox.notify(Connected()),
             on_messages=self._delivered,
             on_published=self._answered,
@@ -111,35 +129,26 @@ class Gateway:
         Raises:
             FuguError: one line that says which policy, store or setting is wrong.
         """
-        settings, fleet, files = self._settings, self._settings.fleet, self._settings.enrolled
-        catalogue = Catalogue.load(self._settings.policies, fleet)
-        self._store = Store(self._settings.store, hold="")
+        settings, shard = self._settings, self._shard
+        catalogue = Catalogue.load(settings.policies, settings.fleet, (lambda _: True) if shard is None else shard.owns)
+        self._store = Store(self._path, hold="")
         try:
+            if shard is None:
+                arrange(self._store, settings.store, settings.shards, self._seal)
             self._store.refuse_damage()
-            if self._settings.metrics is not None:
-                self._metrics = Metrics(self._settings.metrics, self._measured)
-            if files is not None:
-                self._enrolled = Enrolled(fleet, files, catalogue, self.counters)
-            catalogue.retire(self._store.policy_documents())
-            warm()
-            if catalogue.measured():
-                warm_points()
-            self._recorder = Recorder(
-                *(self._store, catalogue, self._settings.lag, self.counters),
-                conflict=lambda *seen: self._intake.contradictions.found(*seen),
-            )
-            self._monitor = Monitor(fleet, self._settings.store, self._link, self._sources(catalogue))
-            self._ingest = Ingest(
-                *(catalogue, self.counters), refused=self._monitor.refused, streams=self._recorder.streams
-            )
-            everything = (settings, self._link, self._store, catalogue, self._recorder)
-            self._fleet_part = FleetPart(*everything, self._enrolled, self.counters)
-            self._intake = Intake(
-                *(*everything, self._monitor, self._enrolled),
-                *(self._fleet_part.needed, self.counters),
-            )
+            if settings.metrics is not None:
+                self._metrics = Metrics(settings.metrics, self._measured)
+            if settings.enrolled is not None:
+                self._enrolled = Enrolled(settings.fleet, settings.enrolled, catalogue, self.counters)
+            if shard is not None:
+                self._open_shard(catalogue, shard)
+            elif settings.shards > 1:
+                self._open_fleet(catalogue)
+            else:
+                self._open_alone(catalogue)
             self._link.start()
-            self._fleet_part.start()
+            if self._fleet_part is not None:
+                self._fleet_part.start()
         except BaseException:
             self._close()
             raise
@@ -148,11 +157,109 @@ class Gateway:
         if self._metrics is not None:
             self._metrics.start()
 
-    def _sources(self, catalogue: Catalogue) -> Sources:
-        """What the monitor looks at."""
-        known = [device for device in catalogue.names() if self._recorder.has_frames(device)]
+    def _seal(self, store: Store) -> None:
+        """Seal what a store has in its journal, before it is taken apart."""
+        known = Catalogue(self._settings.fleet)
+        known.retire(store.policy_documents())
+        Recorder(store, known, self._settings.lag, Counter()).seal(now=True)
+
+    def _open_alone(self, catalogue: Catalogue) -> None:
+        """Both parts in this process."""
+        recorder = self._open_recorder(catalogue)
+        self._retire(1)
+        progress = StoreProgress(self._store, recorder)
+        self._fleet_part = FleetPart(
+            *(self._settings, self._link, self._store, catalogue, progress, self._enrolled), self.counters
+        )
+        self._open_intake(catalogue, recorder, self._fleet_part.needed)
+
+    def _open_shard(self, catalogue: Catalogue, shard: Shard) -> None:
+        """The intake of this shard's devices."""
+        channel, beats = self._open_channel(), self._open_channel()
+        if channel.shards != shard.count:
+            raise SettingsError(f"there is no shard {shard}: the stores are those of {channel.shards} shards")
+        self._beats = beats
+        recorder = self._open_recorder(catalogue)
+        parts = (shard, self._link, self._store, catalogue, recorder, channel, self.counters)
+        self._open_intake(catalogue, recorder, channel.needed, lambda: channel.known)
+        self._shard_part = ShardPart(*parts)
+
+    def _open_fleet(self, catalogue: Catalogue) -> None:
+        """What the fleet has once; the shards have their devices."""
+        settings, count = self._settings, self._settings.shards
+        for index in range(count):
+            with closing(Store(shard_file(settings.store, index))) as store:
+                catalogue.retire(store.policy_documents())
+        channel = self._open_channel()
+        channel.begin(count)
+        self._retire(count)
+        self._link.unsubscribe(Intake.topics(settings.fleet)[:2])  # a session of before may have had all frames
+        self._open_monitor(catalogue, [])
+        progress = ShardProgress(channel, count, self._missing)
+        self._fleet_part = FleetPart(
+            *(settings, self._link, self._store, catalogue, progress, self._enrolled, self.counters),
+            OfShards(channel, ShardCounting(channel, count, self.counters), self._missing),
+        )
+        if self._shards is not None:
+            self._shards.start(self.counters)
+
+    def _missing(self) -> tuple[int, ...]:
+        return () if self._shards is None else self._shards.missing
+
+    def _open_channel(self) -> ShardChannel:
+        self._channels.append(ShardChannel(channel_file(self._settings.store)))
+        return self._channels[-1]
+
+    def _open_recorder(self, catalogue: Catalogue) -> Recorder:
+        catalogue.retire(self._store.policy_documents())
+        warm()
+        if catalogue.measured():
+            warm_points()
+        recorder = Recorder(
+            *(self._store, catalogue, self._settings.lag, self.counters),
+            conflict=lambda *seen: self._taking.contradictions.found(*seen),
+        )
+        self._recorder = recorder
+        known = [device for device in catalogue.names() if recorder.has_frames(device)]
+        self._open_monitor(catalogue, known, recorder.streams)
+        return recorder
+
+    def _open_monitor(self, catalogue: Catalogue, known: list[str], streams: Streams | None = None) -> None:
         age, details = (lambda: time.monotonic() - self._last_round), self._details
-        return Sources(catalogue, self.counters, known, age, STUCK_SECONDS, self._certificates, details)
+        sources = Sources(
+            *(catalogue, self.counters, known, age, STUCK_SECONDS, self._certificates, details, self._shards),
+            self._tell if self._shard else None,
+        )
+        self._monitor = Monitor(self._settings.fleet, self._path, self._link, sources)
+        self._ingest = Ingest(catalogue, self.counters, refused=self._monitor.refused, streams=streams)
+
+    def _open_intake(
+        self,
+        catalogue: Catalogue,
+        recorder: Recorder,
+        needed: Callable[[], dict[tuple[str, str], int]],
+        may_forget: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._intake = Intake(
+            *(self._settings, self._link, self._store, catalogue, recorder, self._monitor, self._enrolled),
+            *(needed, self.counters, may_forget),
+        )
+
+    @property
+    def _taking(self) -> Intake:
+        """The intake, of a gateway that has one."""
+        assert self._intake is not None
+        return self._intake
+
+    def _retire(self, shards: int) -> None:
+        files = retired(self._settings.store, shards)
+        self._retired = RetiredShards(self._settings.fleet, self._settings.broker, files)
+
+    def _tell(self, brief: Mapping[str, Any]) -> None:
+        """Say how this shard is, from the monitor's thread."""
+        assert self._shard is not None
+        more = {"alive": self.is_alive, "inbox": self._inbox.waiting, "store_bytes": store_bytes(self._path)}
+        self._beats.beat(self._shard.index, {**brief, **more})
 
     def _certificates(self) -> dict[str, float]:
         """When the certificates end by which the gateway and the broker know each other."""
@@ -166,27 +273,37 @@ class Gateway:
                     found[name] = certificate_end(Path(file))[1]
         return found
 
+    def _of_shards(self, name: str) -> int:
+        """The sum of a number that shards say."""
+        return 0 if self._shards is None else sum(report[name] for report in dict(self._shards.reports).values())
+
     def _measured(self) -> Reading:
         """For a scrape."""
         age = time.monotonic() - self._last_round
+        connected = self._link.connected and not (self._shards and self._shards.missing)
         return Reading(
-            *(self._monitor.latest, self.counters, self._link.connected, age),
-            *(self._inbox.waiting, store_bytes(self._settings.store)),
+            *(self._monitor.latest, self._monitor.counters(), connected, age),
+            *(self._inbox.waiting + self._of_shards("inbox"), store_bytes(self._path) + self._of_shards("store_bytes")),
         )
 
     def _details(self) -> dict[str, object]:
         """For those who ask: what only the gateway itself knows."""
-        return {
-            "inbox": self._inbox.waiting,
-            "store_bytes": store_bytes(self._settings.store),
-            "estimates_waiting": self._intake.reports_waiting,
+        found: dict[str, object] = {
+            "inbox": self._inbox.waiting + self._of_shards("inbox"),
+            "store_bytes": store_bytes(self._path) + self._of_shards("store_bytes"),
+            "estimates_waiting": 0 if self._intake is None else self._intake.reports_waiting,
             "next_releases": {} if self._fleet_part is None else self._fleet_part.following(),
         }
+        if self._shards is not None:
+            found["shards"] = {"count": self._settings.shards, "missing": list(self._shards.missing)}
+        return found
 
     def stop(self) -> None:
         """Store and acknowledge what has arrived, then disconnect."""
         self._inbox.close()
         self._worker.join()
+        if self._shards is not None:
+            self._shards.stop()
         self._monitor.stop()
         self._link.stop()
         self._close()
@@ -194,9 +311,15 @@ class Gateway:
     def _close(self) -> None:
         if self._metrics is not None:
             self._metrics.stop()
+        if self._shards is not None:
+            self._shards.stop()
+        if self._retired is not None:
+            self._retired.stop()
         self._store.close()
         if self._fleet_part is not None:
             self._fleet_part.stop()
+        for channel in self._channels:
+            channel.close()
         if self._enrolled is not None:
             self._enrolled.close()
 
@@ -244,12 +367,13 @@ class Gateway:
                 self._last_round = time.monotonic()
                 self._link.maintain()
                 self._report_connection()
-                busy = self._fleet_part is not None and self._fleet_part.busy
+                busy = any(part.busy for part in (self._fleet_part, self._shard_part) if part is not None)
                 self._round(self._inbox.take(_BATCH, 0.0 if busy else IDLE_SECONDS))
             deadline = time.monotonic() + _FAREWELL_SECONDS
             while self._link.connected and not self._finished and time.monotonic() < deadline:
                 self._round(self._inbox.take_after_close(IDLE_SECONDS))
-            self._use_store(self._intake.seal)
+            if self._intake is not None:
+                self._use_store(self._intake.seal)
         except UselessError as error:
             _log.critical("the gateway ends: %s", error)
             self.failed.set()
@@ -260,7 +384,7 @@ class Gateway:
 
     @property
     def _finished(self) -> bool:
-        return self._intake.finished and (self._fleet_part is None or self._fleet_part.finished)
+        return all(part.finished for part in (self._intake, self._fleet_part) if part is not None)
 
     def _round(self, events: Sequence[Event]) -> None:
         if oversized := self._inbox.oversized():
@@ -270,25 +394,37 @@ class Gateway:
         messages: list[Message] = []
         for event in events:
             if isinstance(event, Message):
-                if once is None or not once.heard(event.topic, event.payload):
+                if not self._is_for_others(event):
                     messages.append(event)
             elif isinstance(event, Acknowledged):
-                self._intake.acknowledged(event.message_id)
+                if self._intake is not None:
+                    self._intake.acknowledged(event.message_id)
                 if once is not None:
                     self._use_store(partial(once.acknowledged, *event))
             else:
                 self._connected()
         if messages:
             self._take(messages)
+        parts = [part for part in (self._intake, self._shard_part, once) if part is not None]
         if self._enrolled is not None and self._enrolled.refresh():
-            self._intake.renew()
-            if once is not None:
-                once.renew()
-        for pump in (*self._intake.pumps(idle=not events), *(() if once is None else once.pumps(idle=not events))):
-            self._use_store(pump)
+            for part in parts:
+                part.renew()
+        for part in parts:
+            for pump in part.pumps(idle=not events):
+                self._use_store(pump)
+        if self._retired is not None:
+            self._use_store(self._retired.pump)
+
+    def _is_for_others(self, message: Message) -> bool:
+        """Whether a message is not for the intake."""
+        if self._fleet_part is not None and self._fleet_part.heard(message.topic, message.payload):
+            return True
+        return self._shard_part is not None and self._shard_part.heard(message.topic)
 
     def _take(self, messages: Sequence[Message]) -> None:
         arrivals, births = self._ingest.take(messages)
+        if self._intake is None:
+            return  # what is of no device of any policy has been refused
         for birth in births:
             self.counters["births"] += 1
             self._intake.born(birth.device)
@@ -297,8 +433,9 @@ class Gateway:
             self._monitor.received(heard)
             self._record(arrivals)
             self._intake.stored(heard)
-            if self._fleet_part is not None:
-                self._fleet_part.stored()
+            for part in (self._shard_part, self._fleet_part):
+                if part is not None:
+                    part.stored()
 
     def _use_store(self, pump: Callable[[], None]) -> None:
         try:
@@ -310,9 +447,9 @@ class Gateway:
         """The broker may have come back without what was retained: it is told again."""
         self._monitor.connected()
         begun_anew, self._clients = self._link.clients != self._clients, self._link.clients
-        self._intake.connected(begun_anew=begun_anew)
-        if self._fleet_part is not None:
-            self._fleet_part.connected(begun_anew=begun_anew)
+        for part in (self._intake, self._fleet_part):
+            if part is not None:
+                part.connected(begun_anew=begun_anew)
 
     def _record(self, arrivals: Arrivals) -> None:
         """Store a round's frames; if one brings an error that nobody thought of, only that frame is left out."""

@@ -10,6 +10,7 @@ from contract.errors import FuguError
 from contract.frames import MAX_FRAME_TICKS
 from gateway.service.enrolled import FleetFiles
 from gateway.service.metrics import Listen
+from gateway.service.ownership import MOST_SHARDS, Shard
 from gateway.service.retention import Keep
 from gateway.service.store import Location
 from mqtt_link import Broker
@@ -40,6 +41,8 @@ class GatewaySettings:
         on_conflict: what is done about a device that contradicts itself: an operator is told, or it is stopped as well.
         metrics: where Prometheus may ask; nowhere if not given.
         home_assistant: whether Home Assistant is told of devices.
+        shards: how many processes share the devices; each has a store of its own, beside `store`.
+        shard: this is one of them; none is the process of the whole fleet.
     """
 
     fleet: str
@@ -54,10 +57,14 @@ class GatewaySettings:
     on_conflict: OnConflict = "alarm"
     metrics: Listen | None = None
     home_assistant: bool = False
+    shards: int = 1
+    shard: Shard | None = None
 
     def __post_init__(self) -> None:
         """Refuse a lag that estimates cannot state."""
         if self.policies is None and self.enrolled is None:
             raise SettingsError("no policies: give a directory of policy files, or a fleet's registry")
+        if not 1 <= self.shards <= MOST_SHARDS:
+            raise SettingsError(f"{self.shards} shards: there are 1 to {MOST_SHARDS}")
         if not 0 <= self.lag <= MAX_FRAME_TICKS:
             raise SettingsError(f"lag {self.lag} is not in 0..{MAX_FRAME_TICKS} ticks")

@@ -13,11 +13,12 @@ from __future__ import annotations
 import logging
 import re
 import sqlite3
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 from gateway.service.ownership import owner
-from gateway.service.store import Store, StoreError, hold_store
+from gateway.service.store import Location, Store, StoreError
 from host.database import DatabaseError
 
 __all__ = ["arrange", "channel_file", "delete_shard", "retired", "shard_file", "store_of", "stores"]
@@ -25,18 +26,22 @@ __all__ = ["arrange", "channel_file", "delete_shard", "retired", "shard_file", "
 _log = logging.getLogger(__name__)
 
 
-def shard_file(store: Path, index: int) -> Path:
-    """Where a shard keeps its devices, beside the store."""
+def shard_file(store: Location, index: int) -> Path:
+    """Where a shard keeps its devices, beside the store; a `StoreError` if that is no file."""
+    store = _file(store)
     return store.with_name(f"{store.stem}-shard-{index}{store.suffix}")
 
 
-def channel_file(store: Path) -> Path:
-    """Where shards and the fleet's process tell each other what they have to."""
+def channel_file(store: Location) -> Path:
+    """Where shards and the fleet's process tell each other what they have to; a `StoreError` as above."""
+    store = _file(store)
     return store.with_name(f"{store.stem}-shards{store.suffix}")
 
 
-def stores(store: Path) -> dict[int, Path]:
+def stores(store: Location) -> dict[int, Path]:
     """The files of shards that there are, by index, whether or not there still is such a shard."""
+    if not isinstance(store, Path):
+        return {}
     name = re.compile(re.escape(store.stem) + "-shard-([0-9]{1,3})" + re.escape(store.suffix))
     found = {}
     if store.parent.is_dir():
@@ -46,13 +51,18 @@ def stores(store: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def retired(store: Path, shards: int) -> dict[int, Path]:
+def retired(store: Location, shards: int) -> dict[int, Path]:
     """Files of shards that there are no more; empty once `arrange` is done."""
     return {index: path for index, path in stores(store).items() if shards == 1 or index >= shards}
 
 
-def arrange(store: Path, shards: int) -> int:
-    """Bring every device into the file of its owner; the caller holds the store, and no shard may run.
+def arrange(home: Store, store: Location, shards: int, seal: Callable[[Store], None]) -> int:
+    """Bring every device into the file of its owner; no shard may run.
+
+    Args:
+        home: open, and held by the caller.
+        store: where it is.
+        seal: leaves nothing in a store's journal.
 
     Returns:
         How many devices were moved.
@@ -63,21 +73,20 @@ def arrange(store: Path, shards: int) -> int:
     present = stores(store)
     if shards == 1 and not present:
         return 0
-    wanted = {-1: store} if shards == 1 else {index: shard_file(store, index) for index in range(shards)}
-    files = {-1: store} | present | wanted
+    wanted = {} if shards == 1 else {index: shard_file(store, index) for index in range(shards)}
     moved = 0
     with ExitStack() as open_files:
-        opened: dict[int, Store] = {}
-        for index, path in files.items():
-            if index >= 0:
-                open_files.enter_context(hold_store(path))
-            opened[index] = open_files.enter_context(closing(Store(path)))
+        opened = {-1: home}
+        for index, path in (present | wanted).items():
+            opened[index] = open_files.enter_context(closing(Store(path, hold="")))
         try:
             for index, source in opened.items():
                 targets = {one: -1 if shards == 1 else owner(one, shards) for one in source.devices()}
                 gone = {device: target for device, target in targets.items() if target != index}
                 if gone:
-                    _log.warning("moving %d devices out of %s, to the shards that own them", len(gone), files[index])
+                    seal(source)
+                    what = "the store" if index == -1 else f"shard {index}"
+                    _log.warning("moving %d devices from %s to the shards that own them now", len(gone), what)
                 for device, target in gone.items():
                     source.move_device(device, opened[target])
                 if gone and not source.devices():
@@ -94,15 +103,14 @@ def delete_shard(path: Path) -> None:
     Raises:
         StoreError: it is used, or not empty.
     """
-    with hold_store(path):
-        with closing(Store(path)) as opened:
-            if opened.devices():
-                raise StoreError(f"the store {path.name} still holds devices")
+    with closing(Store(path, hold="")) as opened:
+        if opened.devices():
+            raise StoreError(f"the store {path.name} still holds devices")
         for name in (path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}.lock"):
             path.with_name(name).unlink(missing_ok=True)
 
 
-def store_of(store: Path, device: str) -> Path:
+def store_of(store: Location, device: str) -> Location:
     """The file that holds what is stored of a device; the store itself if none does."""
     for path in stores(store).values():
         try:
@@ -111,4 +119,10 @@ def store_of(store: Path, device: str) -> Path:
                     return path
         except DatabaseError as error:
             raise StoreError(f"cannot read the store {path.name}: {error}") from None
+    return store
+
+
+def _file(store: Location) -> Path:
+    if not isinstance(store, Path):
+        raise StoreError(f"the store {store.name} is on a server: shards of one machine keep theirs in files")
     return store

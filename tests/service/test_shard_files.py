@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.service.ownership import Shard, owner
-from gateway.service.shard_files import arrange, delete_shard, retired, shard_file, store_of, stores
-from gateway.service.store import Store, StoreError, hold_store, moving
+from gateway.service.shard_files import arrange as arrange_files
+from gateway.service.shard_files import delete_shard, retired, shard_file, store_of, stores
+from gateway.service.store import Store, StoreError, moving
 from tests.support.scenes import Scene, frames, policy
 
 DEVICES = tuple(f"sensor-{i}" for i in range(12))
@@ -28,6 +29,12 @@ def filled(path: Path) -> Path:
     scene.store.discovered.keep("sensor-1", {"a": "b"})
     scene.store.close()
     return path
+
+
+def arrange(store: Path, shards: int) -> int:
+    """As a gateway does at its start."""
+    with closing(Store(store, hold="")) as home:
+        return arrange_files(home, store, shards)
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -116,7 +123,7 @@ def test_two_files_that_disagree_about_a_device_are_not_merged(tmp_path: Path) -
 def test_files_that_are_in_use_are_not_touched(tmp_path: Path) -> None:
     store = filled(tmp_path / "home.db")
     arrange(store, 2)
-    with hold_store(shard_file(store, 0)), pytest.raises(StoreError, match="another gateway"):
+    with closing(Store(shard_file(store, 0), hold="")), pytest.raises(StoreError, match="another gateway"):
         arrange(store, 1)
 
 

@@ -1,8 +1,8 @@
 """Takes all that a store knows of a device into another store, and out of the first.
 
 Every table that has a column `stream` or `device` is of devices, but for what a fleet has once. Rows of the first kind
-name a stream by its number, which is another one in the other store. For stores in files; a store that several shards
-share has nothing to move.
+name a stream by its number, which is another one in the other store. What is in the journal has to be sealed before.
+For stores in files; a store that several shards share has nothing to move.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ def copy_device(source: Database, target: Database, device: str) -> None:
         StoreError: the other store has something else of the device, or has not taken all of it.
         DatabaseError: a store cannot be used.
     """
+    if source.execute("SELECT 1 FROM journal LIMIT 1").fetchone():
+        raise StoreError(f"{device} cannot be moved: there is more of it in the store's journal")
     wanted = _digest(source, device)
     with target.transaction():
         if not _knows(target, device):

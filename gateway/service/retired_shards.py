@@ -1,0 +1,52 @@
+"""Sessions at the broker of shards that there are no more: ended, so that nothing waits there for nobody.
+
+The file of such a shard, empty by then, is what is known of it: it is deleted once its session has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from gateway.service.shard_files import delete_shard
+from mqtt_link import Broker, Link
+
+__all__ = ["RetiredShards", "client_id"]
+
+
+def client_id(fleet: str, shard: int | None = None) -> str:
+    """Of the session of a gateway, or of one of its shards."""
+    return f"gateway-{fleet}" if shard is None else f"gateway-{fleet}-{shard}"
+
+
+class RetiredShards:
+    """Used by the gateway's worker.
+
+    Args:
+        files: of those shards, by index.
+    """
+
+    def __init__(self, fleet: str, broker: Broker, files: Mapping[int, Path]) -> None:
+        self._fleet = fleet
+        self._broker = broker
+        self._files = dict(files)
+        self._link: Link | None = None
+
+    def pump(self) -> None:
+        """End one session after the other: a connection that does not go on with it ends it."""
+        if not self._files:
+            return
+        index = min(self._files)
+        if self._link is None:
+            self._link = Link(self._broker, client_id=client_id(self._fleet, index))
+            self._link.start()
+        self._link.maintain()
+        if self._link.connected:
+            self.stop()
+            delete_shard(self._files.pop(index))
+
+    def stop(self) -> None:
+        """Leave the rest to the next start."""
+        if self._link is not None:
+            self._link.stop()
+            self._link = None
