@@ -7,9 +7,9 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Literal, TextIO, get_args
+from typing import Literal, NamedTuple, TextIO, get_args
 
-__all__ = ["LOG_FORMATS", "LogFormat", "log_to_stderr", "print_any_text"]
+__all__ = ["LOG_FORMATS", "LogFormat", "LogSettings", "log_settings", "log_to_stderr", "print_any_text"]
 
 LogFormat = Literal["text", "json"]
 LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
@@ -50,6 +50,20 @@ def log_to_stderr(log_format: LogFormat, *, verbose: bool) -> None:
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(_JsonLines() if log_format == "json" else text)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
+
+
+class LogSettings(NamedTuple):
+    """What `log_to_stderr` was asked for."""
+
+    log_format: LogFormat = "text"
+    verbose: bool = False
+
+
+def log_settings() -> LogSettings:
+    """How this process logs, for another one that is to log in the same way."""
+    root = logging.getLogger()
+    json_lines = any(isinstance(handler.formatter, _JsonLines) for handler in root.handlers)
+    return LogSettings("json" if json_lines else "text", root.isEnabledFor(logging.INFO))
 
 
 def print_any_text() -> None:

@@ -15,8 +15,9 @@ from contract.errors import FuguError
 from gateway.service.service import IDLE_SECONDS, STUCK_SECONDS, Gateway
 from gateway.service.settings import GatewaySettings
 from gateway.service.shard_files import stores
-from gateway.service.shards import Logging, Shards
+from gateway.service.shards import Shards
 from gateway.service.store import Location
+from host.logs import LogSettings, log_to_stderr
 from host.systemd import Notifier
 from host.wake import Wake
 
@@ -66,9 +67,9 @@ def start_shards(settings: GatewaySettings) -> Shards | None:
     return Shards(settings, _serve_shard) if settings.shards > 1 and settings.shard is None else None
 
 
-def _serve_shard(settings: GatewaySettings, parent: Connection, logs: Logging) -> None:
+def _serve_shard(settings: GatewaySettings, parent: Connection, logs: LogSettings) -> None:
     """Serve a shard in a process of its own until SIGTERM, or until its parent is gone."""
-    logs.apply()
+    log_to_stderr(logs.log_format, verbose=logs.verbose)
     sys.setswitchinterval(_SWITCH_SECONDS)
     wanted = Wake()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal the parent gets it, too

@@ -187,18 +187,19 @@ class Schedule:
 
     def _advance(self, idle: bool) -> bool:
         """Do a step of work; false if there is none, or all of it waits for others."""
-        if not self._due and (not self._works or self._all_wait):
-            self._scan(idle)
-        if self._due:
-            job, first = self._due.popleft()
-            self._works.append(_Work(job, first, self._steps(job, first)))
-            self._all_wait = False
         for _ in range(len(self._works)):
             if not self._step(self._works[0]):
                 return True
             self._works.rotate(-1)
         self._all_wait = True
-        return False
+        if not self._due:
+            self._scan(idle)
+        if not self._due:
+            return False
+        job, first = self._due.popleft()
+        self._works.appendleft(_Work(job, first, self._steps(job, first)))
+        self._all_wait = False
+        return True
 
     def _step(self, work: _Work) -> bool:
         """Do a step of a window; whether it waits for others."""

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -25,8 +25,9 @@ from gateway.service.settings import GatewaySettings
 from gateway.service.shard_channel import ShardChannel
 from gateway.service.shard_files import channel_file
 from host.database import DatabaseError
+from host.logs import LogSettings, log_settings
 
-__all__ = ["Logging", "ShardFailedError", "Shards"]
+__all__ = ["ShardFailedError", "Shards"]
 
 _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 0.25
@@ -40,27 +41,7 @@ class ShardFailedError(FuguError):
     """A shard cannot start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Logging:
-    """How a process logs, so that its shards log in the same way."""
-
-    level: int
-    formatter: logging.Formatter | None
-
-    @classmethod
-    def current(cls) -> Logging:
-        """Of this process."""
-        root = logging.getLogger()
-        return cls(root.level, root.handlers[0].formatter if root.handlers else None)
-
-    def apply(self) -> None:
-        """Log to standard error like that."""
-        handler = logging.StreamHandler()
-        handler.setFormatter(self.formatter)
-        logging.basicConfig(level=self.level, handlers=[handler])
-
-
-Serve = Callable[[GatewaySettings, Connection, Logging], None]
+Serve = Callable[[GatewaySettings, Connection, LogSettings], None]
 
 
 class _Running:
@@ -98,7 +79,7 @@ class Shards:
         self._running = [_Running(index) for index in range(settings.shards)]
         self._channel: ShardChannel | None = None
         self._ending = threading.Event()
-        self._logging = Logging.current()
+        self._logs = log_settings()
         self._thread = threading.Thread(target=self._watch, name="gateway-shards", daemon=True)
         self.reports: dict[int, dict[str, Any]] = {}
 
@@ -156,7 +137,7 @@ class Shards:
         ours, theirs = self._context.Pipe()
         settings = replace(self._settings, shard=Shard(one.index, len(self._running)), metrics=None)
         name = f"fugu-shard-{one.index}"
-        process = self._context.Process(target=self._serve, args=(settings, theirs, self._logging), name=name)
+        process = self._context.Process(target=self._serve, args=(settings, theirs, self._logs), name=name)
         process.start()
         theirs.close()  # so that its end is seen when it is gone
         one.process, one.pipe, one.started, one.again_at = process, ours, False, None
