@@ -103,6 +103,9 @@ def run(
     ] = False,
     verbose: Annotated[bool, typer.Option(help="Log what happens, not only what goes wrong.")] = False,
     log_format: Annotated[str, typer.Option(help="Of the log: text, or json (an object a line).")] = "text",
+    shards: Annotated[
+        int, typer.Option(metavar="N", help="So many processes share the devices, each with a store beside --store.")
+    ] = 1,
     metrics: Annotated[
         str | None, typer.Option(metavar="[HOST:]PORT", help="Counts for Prometheus, over HTTP (HOST: 127.0.0.1).")
     ] = None,
@@ -116,6 +119,7 @@ def run(
       fugu gateway run --fleet home --policies policies --store home.db --releases releases.toml
       fugu gateway run --fleet home --policies policies --store home.db --keep symbols=90d --keep windows=2d
       fugu gateway run --fleet home --policies policies --store home.db --metrics 9464
+      fugu gateway run --fleet home --policies policies --store home.db --shards 4
       fugu gateway run --fleet home --policies policies --store postgresql://fugu@db.example/home?sslmode=verify-full
       fugu gateway run --fleet home --store home.db --registry fleet.db --root keys/root.envelope \\
           --gateway-key keys/gateway-1a2b3c4d.key --passphrase-file passphrase --operator-username operator \\
@@ -138,6 +142,7 @@ def run(
         "store": store_location(service.store),
         "keep": Keep.parse(service.keep or ()),
         "home_assistant": home_assistant,
+        "shards": shards,
     }
     listen = None if metrics is None else Listen.parse(metrics)
     settings = GatewaySettings(**given, broker=address, enrolled=enrolled, on_conflict=conflict, metrics=listen)
@@ -215,8 +220,9 @@ def history(
     """
     from fugu.view.gateway import history_json, history_line
     from gateway.service.history import estimates_between
+    from gateway.service.shard_files import store_of
 
-    for row in estimates_between(store_location(store), device, stream, first, last, lag):
+    for row in estimates_between(store_of(store_location(store), device), device, stream, first, last, lag):
         print(history_json(row) if as_json else history_line(row))
 
 
@@ -264,8 +270,9 @@ def forget(
     """
     from fugu.view.terminal import say
     from gateway.service.forgetting import forget_device
+    from gateway.service.shard_files import store_of
 
     with working(f"erasing {device}"):
-        found = forget_device(store_location(store), device)
+        found = forget_device(store_of(store_location(store), device), device)
     text = f"{found.symbols} symbols, {found.points} frames of points, {found.windows} windows"
     answer(as_json, found._asdict, lambda: say(f"Erased of {device}, {text}. The ledger keeps its charges."))

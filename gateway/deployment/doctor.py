@@ -24,6 +24,7 @@ from gateway.deployment.units import GATEWAY, DeploymentError
 from gateway.files import read_text
 from gateway.service.monitor import NotRunningError, asked
 from gateway.service.policies import Catalogue
+from gateway.service.shard_files import stores
 from gateway.service.store import Location, Server, Store, StoreError
 from host import checks
 from host.checks import Finding, Verdict
@@ -148,7 +149,8 @@ def _store(store: Location) -> Iterator[Finding]:
         yield readable
     else:  # what is in it was published to the site, to nobody else
         yield readable._replace(verdict="warn")
-    yield _pages(store)
+    for path in (store, *stores(store).values()):
+        yield _pages(path)
 
 
 def _on_server(store: Server) -> Finding:

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from contract.errors import FuguError, PolicyError
@@ -16,9 +16,11 @@ from gateway.release.entries import Entry, LedgerError, State
 from gateway.release.ledger import Ledger
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import ReleaseConfigError
+from gateway.service.release_counts import StoresCounting
 from gateway.service.release_maker import finish
 from gateway.service.release_record import ReleaseRecord
 from gateway.service.release_setup import open_releases
+from gateway.service.shard_files import stores
 from gateway.service.store import Location, Store
 from host.database import DatabaseError
 from mqtt_link import Broker, Link, LinkError
@@ -55,9 +57,13 @@ def release_now(
     """
     fleet = _fleet(policies)
     catalogue = Catalogue.load(policies, fleet)
-    with closing(Store(store, create=False)) as opened:
-        catalogue.retire(opened.policy_documents())
-        releases = open_releases(config, ledger, opened, catalogue)
+    with ExitStack() as open_stores:
+        opened = open_stores.enter_context(closing(Store(store, create=False)))
+        shards = [open_stores.enter_context(closing(Store(path))) for path in stores(store).values()]
+        for each in (opened, *shards):
+            catalogue.retire(each.policy_documents())
+        counting = StoresCounting((opened, *shards), catalogue)
+        releases = open_releases(config, ledger, opened, catalogue, counting=counting)
         with closing(releases.ledger):
             wanted = [job for job in releases.jobs if name in (job.name, job.plan.name)]
             if not wanted:

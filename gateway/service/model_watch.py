@@ -9,7 +9,7 @@ with them; a week of which some are gone is left out.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import cache
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from contract.policies import read_policy
 from contract.policy import Policy
 from gateway.chain.arrays import Floats
 from gateway.privacy.class_watch import WEEKS, Bets, noticeable, why_off
+from gateway.service.shard_files import stores
 from gateway.service.store import Location, Store, StoreError
 
 __all__ = ["WatchedStream", "watch_store"]
@@ -58,7 +59,7 @@ def watch_store(location: Location, false_alarms: float) -> list[WatchedStream]:
     """Go through all symbols of a gateway's store.
 
     Args:
-        location: of the store; its gateway may be running.
+        location: of the store, which may be in shards; its gateway may be running.
         false_alarms: the most that may be expected of a fleet in a year, all streams together.
 
     Raises:
@@ -66,15 +67,20 @@ def watch_store(location: Location, false_alarms: float) -> list[WatchedStream]:
     """
     if not 0.0 < false_alarms < 1.0:
         raise StoreError(f"a rate of false alarms is above 0 and below 1 for a fleet and year, got {false_alarms:g}")
-    with closing(Store(location, create=False)) as store:
+    with ExitStack() as open_stores:
         policies: dict[tuple[str, str], dict[int, Policy]] = {}
-        for document in store.policy_documents():
-            policy = read_policy(document.encode())
-            if isinstance(policy, Policy) and policy.table is not None:
-                policies.setdefault((policy.device, policy.stream), {})[policy.version] = policy
+        owners: dict[str, Store] = {}
+        for place in (location, *stores(location).values()):
+            store = open_stores.enter_context(closing(Store(place, create=False)))
+            for document in store.policy_documents():
+                policy = read_policy(document.encode())
+                if isinstance(policy, Policy) and policy.table is not None:
+                    policies.setdefault((policy.device, policy.stream), {})[policy.version] = policy
+                    owners[policy.device] = store
         threshold = len(policies) / false_alarms
         found = []
         for (device, stream), versions in sorted(policies.items()):
+            store = owners[device]
             number = store.stream_id(device, stream)
             gone = 0 if number is None else store.aged.kept(number)
             frames = store.symbols.following(number, gone) if number is not None else ()

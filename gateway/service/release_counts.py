@@ -6,8 +6,8 @@ Counts of different devices add up, so that they may be counted apart, and put t
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from gateway.service.release_question import Question
 from gateway.service.release_sources import DeviceWindows, better, device_symbols, device_windows, observed
 from gateway.service.store import Store
 
-__all__ = ["Counting", "Counts", "StoreCounting"]
+__all__ = ["Counting", "Counts", "StoreCounting", "StoresCounting"]
 
 
 @dataclass(slots=True)
@@ -192,3 +192,24 @@ class StoreCounting:
         found = counted_symbols(chains, table, question.query.states, (laid_out >= 0).tolist())
         _ = found.distance  # some seconds at most, kept until the scale is wanted: other work goes on between devices
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class StoresCounting:
+    """Counts what is in several stores, each of which has some of the devices.
+
+    Attributes:
+        catalogue: the policies that made the symbols.
+    """
+
+    stores: Sequence[Store]
+    catalogue: Catalogue
+
+    def count(self, question: Question, first: int) -> Generator[bool, None, Counts]:
+        """As in `Counting`."""
+        total = Counts.of(question.query)
+        for store in self.stores:
+            known = set(store.devices())
+            mine = replace(question, devices=tuple(device for device in question.devices if device in known))
+            total.add((yield from StoreCounting(store, self.catalogue).count(mine, first)))
+        return total

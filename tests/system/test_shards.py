@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from contract.frames import SymbolFrame
+from contract.release_frames import decode_release
+from gateway.release.audit import verify
+from gateway.release.ledger import Ledger
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.monitor import asked
 from gateway.service.ownership import owner
@@ -19,6 +22,7 @@ from gateway.service.shard_files import shard_file, store_of, stores
 from gateway.service.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
+from tests.support.release_scenes import Public, scheduled, write_config
 from tests.support.scenes import frames, policy, write_policies
 
 NAMES = ("sensor-0", "sensor-2", "sensor-6", "sensor-7")
@@ -32,6 +36,7 @@ class Site:
         policies = write_policies(folder / "policies", [policy(1, device=name) for name in NAMES])
         self.settings = {"fleet": "home", "broker": broker.broker, "store": self.store, "policies": policies, **more}
         self.devices = [Device(broker, name) for name in NAMES]
+        self.public = Public(broker)
         self.sent: dict[str, list[SymbolFrame]] = {name: [] for name in NAMES}
 
     def run(self, shards: int) -> Gateway:
@@ -71,6 +76,7 @@ class Site:
                 assert stored[-1].last == sent[-1].last
 
     def close(self) -> None:
+        self.public.link.stop()
         for device in self.devices:
             device.stop()
 
@@ -88,7 +94,8 @@ def process_of(index: int) -> int:
 def test_a_shard_that_is_killed_comes_back_and_shards_that_come_and_go_take_their_part(
     broker: Mosquitto, tmp_path: Path
 ) -> None:
-    site = Site(broker, tmp_path)
+    ledger = tmp_path / "l.sqlite"
+    site = Site(broker, tmp_path, releases=write_config(tmp_path, scheduled()), ledger=ledger)
     gateway = site.run(2)
     site.send([10, 5])
     wait_until(lambda: site.settled, "two frames of each")
@@ -97,7 +104,10 @@ def test_a_shard_that_is_killed_comes_back_and_shards_that_come_and_go_take_thei
     site.send([7] * 3)
     others = [device for device in site.devices if owner(device.name, 2) != dead]
     wait_until(lambda: not any(device.outbox for device in others), "the frames of the shard that lives")
+    with closing(Ledger(ledger)) as opened:  # the other shard's devices have gone on without it
+        assert opened.entries() == []
     wait_until(lambda: site.settled, "the frames of the shard that was killed")
+    wait_until(lambda: len(site.public.payloads) == 1, "a release about all devices")
     wait_until(lambda: all(device.estimates for device in site.devices), "estimates of each device")
     wait_until(lambda: not asked(site.store)["shards"]["missing"])
     said = asked(site.store)
@@ -111,9 +121,16 @@ def test_a_shard_that_is_killed_comes_back_and_shards_that_come_and_go_take_thei
         gateway = site.run(shards)
         site.send([4, 4])
         wait_until(lambda: site.settled, f"two more frames of each, with {shards} shards")
+        wait_until(lambda: len(set(site.public.payloads)) == 2, "the next release")
         if shards == 1:
             wait_until(lambda: not stores(site.store), "the end of the shards' sessions")
         gateway.stop()
         site.check(shards)
     assert not gateway.failed.is_set()
+    payloads = list(dict.fromkeys(site.public.payloads))  # the newest is published again at every start
+    released = [decode_release(payload) for payload in payloads]
+    assert [(one.first, one.devices, one.observed) for one in released] == [(0, 4, 80), (20, 4, 80)]
+    published = {one.entry: payload for one, payload in zip(released, payloads, strict=True)}
+    with closing(Ledger(ledger)) as opened:
+        assert verify(opened, published).problems == ()
     site.close()
