@@ -12,6 +12,7 @@ from gateway.service.shard_files import arrange as arrange_files
 from gateway.service.shard_files import delete_shard, retired, shard_file, store_of, stores
 from gateway.service.store import Store, StoreError, moving
 from tests.support.scenes import Scene, frames, policy
+from tests.support.sealing import seal
 
 DEVICES = tuple(f"sensor-{i}" for i in range(12))
 POLICIES = tuple(policy(device=device) for device in DEVICES)
@@ -24,6 +25,7 @@ def filled(path: Path) -> Path:
         made = frames([10, 5, 20, 3], gaps=[0, 2], seed=i)
         for frame in (made[0], made[2], made[1], made[1], made[3]):
             scene.record(frame, device=device)
+    scene.recorder.seal(now=True)
     scene.store.conflicts.note("sensor-3", "hr", 5, 1_000)
     scene.store.reserve_counter(77)
     scene.store.discovered.keep("sensor-1", {"a": "b"})
@@ -34,7 +36,7 @@ def filled(path: Path) -> Path:
 def arrange(store: Path, shards: int) -> int:
     """As a gateway does at its start."""
     with closing(Store(store, hold="")) as home:
-        return arrange_files(home, store, shards)
+        return arrange_files(home, store, shards, seal)
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -75,6 +77,23 @@ def test_devices_move_to_their_owners_and_back_and_nothing_changes(tmp_path: Pat
         assert opened.reserved_counter() == 77
         assert opened.discovered.every() == {"sensor-1": {"a": "b"}}
         assert [one.device for one in opened.conflicts.every()] == ["sensor-3"]
+
+
+def test_what_is_in_the_journal_is_sealed_and_moved(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "home.db", policies=POLICIES)
+    made = {device: frames([10, 5], seed=seed) for seed, device in enumerate(DEVICES)}
+    for device, some in made.items():
+        scene.record(*some, device=device)
+    with pytest.raises(StoreError, match="journal"):
+        scene.store.move_device(DEVICES[0], scene.store)
+    scene.store.close()
+    arrange(scene.path, 2)
+    for device, some in made.items():
+        with closing(Store(store_of(scene.path, device))) as store:
+            number = store.stream_id(device, "hr")
+            assert number is not None
+            assert [one.symbols for one in store.symbols.holding(number, 0, 14)] == [b"".join(f.symbols for f in some)]
+            assert store.coverage(number) == [(-1, 14)]
 
 
 def test_one_more_shard_moves_its_part_only(tmp_path: Path) -> None:
@@ -137,5 +156,5 @@ def test_a_shard_with_devices_is_not_deleted(tmp_path: Path) -> None:
 def test_every_table_of_devices_is_moved(tmp_path: Path) -> None:
     with closing(Store(tmp_path / "s.db")) as store:
         tables = {row[0] for row in store._db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
-        once = {"streams", "watermarks", "release_record", "released", "discovered", "sqlite_sequence"}
+        once = {"streams", "watermarks", "release_record", "released", "discovered", "sqlite_sequence", "journal"}
         assert {table.name for table in moving._tables(store._db)} == tables - once

@@ -30,6 +30,7 @@ from host.database import DatabaseError
 from mqtt_link import Broker, Link
 from tests.support.release_scenes import scheduled, write_config
 from tests.support.scenes import OTHER, Scene, catalogue, frames, policy
+from tests.support.sealing import seal
 
 DEVICES = ("sensor-0", "sensor-2", "sensor-6", "sensor-7")
 POLICIES = tuple(policy(device=device, **({"table": OTHER} if device == "sensor-6" else {})) for device in DEVICES)
@@ -43,7 +44,7 @@ def filled(folder: Path, sizes: tuple[int, ...] = (10, 10, 10)) -> Path:
     for seed, device in enumerate(DEVICES):
         for frame in frames(list(sizes), seed=seed):
             scene.record(frame, device=device)
-    arrange(scene.store, scene.path, SHARDS)
+    arrange(scene.store, scene.path, SHARDS, seal)
     scene.store.close()
     return scene.path
 
@@ -66,7 +67,7 @@ class Running:
     def work(self) -> None:
         """Answer all that is asked."""
         self.part._look_at = self.part._refresh_at = 0.0
-        self.part.stored(())
+        self.part.stored()
         self.part.pump()
         while self.part.busy:
             self.part.pump()
