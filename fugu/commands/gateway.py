@@ -220,9 +220,8 @@ def history(
     """
     from fugu.view.gateway import history_json, history_line
     from gateway.service.history import estimates_between
-    from gateway.service.shard_files import store_of
 
-    for row in estimates_between(store_of(store_location(store), device), device, stream, first, last, lag):
+    for row in estimates_between(store_location(store), device, stream, first, last, lag):
         print(history_json(row) if as_json else history_line(row))
 
 
@@ -270,9 +269,8 @@ def forget(
     """
     from fugu.view.terminal import say
     from gateway.service.forgetting import forget_device
-    from gateway.service.shard_files import store_of
 
     with working(f"erasing {device}"):
-        found = forget_device(store_of(store_location(store), device), device)
+        found = forget_device(store_location(store), device)
     text = f"{found.symbols} symbols, {found.points} frames of points, {found.windows} windows"
     answer(as_json, found._asdict, lambda: say(f"Erased of {device}, {text}. The ledger keeps its charges."))

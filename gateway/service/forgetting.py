@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from gateway.service.shard_files import store_of
 from gateway.service.store import Location, Store, StoreError
 from gateway.service.store.aged import Forgotten
 from host.database import DatabaseError
@@ -24,7 +25,7 @@ def forget_device(location: Location, device: str) -> Forgotten:
     Raises:
         StoreError: one line that says what is wrong; it may be done again then, and again after it is done.
     """
-    with closing(Store(location, create=False, hold="")) as store:
+    with closing(Store(store_of(location, device), create=False, hold="")) as store:
         try:
             with store.transaction():
                 forgotten = store.aged.forget(device)
