@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sqlite3
 import statistics
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from contract.reports import decode_estimate
 from contract.topics import estimate_topic, parse_topic, symbols_topic
 from fugu.demo.broker import start_broker
 from gateway.service import GatewaySettings, run
+from gateway.service.store import Store
 from mqtt_link import Broker, Link
 
 DEVICES, SECONDS, TICKS = 500, 30.0, 10
@@ -86,11 +86,9 @@ def _heard(broker: Broker, folder: Path, writer: list[str]) -> dict[str, float]:
         while not told:
             time.sleep(0.1)
         time.sleep(SECONDS)
-        with closing(sqlite3.connect(folder / "s.sqlite")) as store:
-            (stored,) = store.execute("SELECT COUNT(*) FROM frames").fetchone()
-            (waiting,) = store.execute("SELECT COUNT(*) FROM outbox").fetchone()
-            query = "SELECT device, MAX(last) FROM frames JOIN streams ON id=frames.stream GROUP BY 1"
-            newest = dict(store.execute(query))
+        with closing(Store(folder / "s.sqlite", create=False)) as store, store.snapshot():
+            newest = {one.device: _newest(store, one.number) for one in store.aged.sequences(0, DEVICES)}
+        stored = sum(last + 1 for last in newest.values()) // TICKS
         behind = [(last - told.get(device, -1)) // TICKS for device, last in newest.items()]
         flood.terminate()
     reader.stop()
@@ -98,11 +96,16 @@ def _heard(broker: Broker, folder: Path, writer: list[str]) -> dict[str, float]:
         "streams": DEVICES,
         "frames stored a second": round(stored / SECONDS),
         "messages of estimates heard a second": round(heard / SECONDS),
-        "frames whose estimates wait": waiting,
         "streams of which no estimate was heard": DEVICES - len(told),
         "frames that estimates are behind the store (median of streams)": statistics.median(behind),
         "frames that estimates are behind the store (most)": max(behind),
     }
+
+
+def _newest(store: Store, number: int) -> int:
+    """The last tick that is stored of a stream."""
+    tail = store.symbols.tail.of(number)
+    return int(tail.last[-1]) if tail.rows else store.symbols.last(number)
 
 
 def _flood(broker: Broker) -> int:

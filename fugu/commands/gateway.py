@@ -208,7 +208,7 @@ def history(
     last: Annotated[
         int | None, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The last tick (default: all).")
     ] = None,
-    lag: Annotated[int, typer.Option(min=0, max=4096, help="As the gateway's, for points and windows.")] = 8,
+    lag: Annotated[int, typer.Option(min=0, max=4096, help="As the gateway's.")] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Print the estimates of a stream from the store, tick by tick.

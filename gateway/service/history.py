@@ -73,7 +73,7 @@ def estimates_between(
         StoreError: there is no such store, or it has nothing of the stream.
     """
     last = MAX_TICK if last is None else last
-    with closing(Store(store_of(location, device), create=False)) as store:
+    with closing(Store(store_of(location, device), create=False)) as store, store.snapshot():
         catalogue = Catalogue("")
         catalogue.retire(store.policy_documents())
         number = store.stream_id(device, stream)

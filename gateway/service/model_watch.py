@@ -72,6 +72,7 @@ def watch_store(location: Location, false_alarms: float) -> list[WatchedStream]:
         owners: dict[str, Store] = {}
         for place in (location, *stores(location).values()):
             store = open_stores.enter_context(closing(Store(place, create=False)))
+            open_stores.enter_context(store.snapshot())
             for document in store.policy_documents():
                 policy = read_policy(document.encode())
                 if isinstance(policy, Policy) and policy.table is not None:
