@@ -1,0 +1,216 @@
+"""What it costs to take and store frames without a broker, and what a million devices cost, shard by shard.
+
+Usage: python benchmarks/scale.py [--json] [--devices N] [--shards N]      (default: 10^6 devices in 8 shards)
+
+Bytes in memory become rows on the disk: parsing, all checks, order, coverage, what is known of each stream, the journal
+(written through to the disk at every round) and sealing are the gateway's own, on one thread. In the same run: the
+contract's decoder for one frame after the other, which checks nothing else and stores nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from figures import show
+
+from contract.chains import BinaryChains
+from contract.frames import SymbolFrame, decode_symbols, encode_symbols
+from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
+from contract.policy import Clock, Policy, Thresholds
+from contract.topics import symbols_topic
+from gateway.service.ingest import Ingest, Message
+from gateway.service.ownership import owner
+from gateway.service.policies import Catalogue
+from gateway.service.recorder import Recorder
+from gateway.service.store import Store
+from gateway.service.symbols.warming import warm
+
+FLEET, STREAM = "bench", "hr"
+BATCH = 2_000
+HISTORY = 1_500_000
+LATE = 0.01
+FAR_US = 10**17
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--devices", type=int, default=1_000_000)
+    parser.add_argument("--shards", type=int, default=8)
+    options = parser.parse_args()
+    warm()
+    figures: dict[str, object] = {}
+    for ticks in (100, 10):
+        alone = decoded(ticks)
+        found = taken(100, ticks, 300_000)
+        figures[f"{ticks} ticks a frame: frames/s"] = round(found.rate)
+        figures[f"{ticks} ticks a frame: us of processor time"] = round(found.processor, 2)
+        figures[f"{ticks} ticks a frame: ratio to the contract's decoder alone"] = round(found.processor / alone, 2)
+    late = taken(100, 100, 100_000, late=LATE)
+    figures["100 ticks, 1 % of the frames late: frames/s"] = round(late.rate)
+    few, many = taken(100, 100, 300_000), taken(10_000, 100, 600_000)
+    figures["10,000 streams over 100: ratio of processor time a frame"] = round(many.processor / few.processor, 2)
+    old = taken(100, 100, 300_000, history=HISTORY)
+    figures["after 1.5 million frames: frames/s"] = round(old.rate)
+    figures["after 1.5 million frames: ratio of rates to none"] = round(old.rate / few.rate, 2)
+    figures["bytes a binary symbol, sealed, of the whole file"] = round(old.stored, 3)
+    figures["opening that store, ms"] = round(old.opened * 1e3, 1)
+    figures |= million(options.devices, options.shards)
+    show(figures, as_json=options.json)
+    return 0
+
+
+class Cost(NamedTuple):
+    """Of taking frames.
+
+    Attributes:
+        rate: frames a second.
+        processor: microseconds of processor time a frame.
+        stored: bytes of the sealed store a symbol.
+        opened: seconds to open the store again, ready for frames.
+    """
+
+    rate: float
+    processor: float
+    stored: float
+    opened: float
+
+
+def decoded(ticks: int) -> float:
+    """Microseconds of the contract's decoder a frame."""
+    payloads = [payload for _, payload in rounds(["d"], ticks, 0, 20_000)]
+    best = float("inf")
+    for _ in range(3):
+        began = time.process_time()
+        for payload in payloads:
+            decode_symbols(payload)
+        best = min(best, time.process_time() - began)
+    return best / len(payloads) * 1e6
+
+
+def taken(streams: int, ticks: int, frames: int, *, late: float = 0.0, history: int = 0) -> Cost:
+    """Take frames of some streams, after two of each that have made them known."""
+    devices = [f"d{number}" for number in range(streams)]
+    each = frames // streams
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "store.sqlite"
+        store, catalogue = Store(path), known(devices)
+        recorder = Recorder(store, catalogue, 8, Counter())
+        ingest = Ingest(catalogue, Counter(), now_us=lambda: FAR_US, streams=recorder.streams)
+        before = 2 + history // streams
+        for number in range(0, before, 200):
+            take(ingest, recorder, [*rounds(devices, ticks, number, min(200, before - number))])
+        messages = [*rounds(devices, ticks, before, each)]
+        if late:
+            messages = mixed(messages, streams, late)
+        gc.collect()
+        began, worked = time.perf_counter(), time.process_time()
+        take(ingest, recorder, messages)
+        seconds, worked = time.perf_counter() - began, time.process_time() - worked
+        recorder.seal(now=True)
+        store.close()
+        began = time.perf_counter()
+        with closing(Store(path)) as again:
+            Recorder(again, catalogue, 8, Counter())
+        opened = time.perf_counter() - began
+        symbols = (before + each) * streams * ticks
+        return Cost(len(messages) / seconds, worked / len(messages) * 1e6, path.stat().st_size / symbols, opened)
+
+
+def take(ingest: Ingest, recorder: Recorder, messages: Sequence[Message]) -> None:
+    """As the gateway's worker does it."""
+    for at in range(0, len(messages), BATCH):
+        arrivals, _ = ingest.take(messages[at : at + BATCH])
+        recorder.record(arrivals)
+        recorder.seal()
+
+
+def rounds(devices: Sequence[str], ticks: int, first: int, each: int) -> Iterator[Message]:
+    """So many frames of each device in turn, from a number on."""
+    topics = [symbols_topic(FLEET, device, STREAM) for device in devices]
+    generator = np.random.default_rng(first)
+    for number in range(first, first + each):
+        start = number * ticks
+        payload = encode_symbols(SymbolFrame(1, start - 1, start, generator.integers(0, 2, ticks, np.uint8).tobytes()))
+        for topic in topics:
+            yield Message(topic, payload)
+
+
+def mixed(messages: list[Message], streams: int, late: float) -> list[Message]:
+    """Some frames change places with one of the next three of their device."""
+    generator = random.Random(1)
+    for at in range(len(messages) - 3 * streams):
+        if generator.random() < late:
+            other = at + generator.randint(1, 3) * streams
+            messages[at], messages[other] = messages[other], messages[at]
+    return messages
+
+
+def known(devices: Sequence[str]) -> Catalogue:
+    """Each device has a policy, of one kind."""
+    catalogue = Catalogue(FLEET)
+    policy = Policy(
+        fleet=FLEET,
+        device="d",
+        stream=STREAM,
+        version=1,
+        clock=Clock(epoch_us=0, period_us=1_000_000),
+        frame_ticks=100,
+        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
+        table=NoiseTable.binary(2_050_000_000, 2_050_000_000),
+        chains=BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35)),
+        guarantee=Guarantee(epsilon=1.0, adversary="universal"),
+    )
+    for device in devices:
+        catalogue.add(policy.model_copy(update={"device": device}))
+    return catalogue
+
+
+def million(devices: int, shards: int) -> dict[str, object]:
+    """Two frames of each device to make it known, then four more, in the shard that owns it, one shard after the other."""
+    owned: list[list[str]] = [[] for _ in range(shards)]
+    for number in range(devices):
+        owned[owner(f"d{number}", shards)].append(f"d{number}")
+    first = later = seconds = 0.0
+    frames = 0
+    for mine in owned:
+        with tempfile.TemporaryDirectory() as folder, closing(Store(Path(folder) / "store.sqlite")) as store:
+            catalogue = known(mine)
+            recorder = Recorder(store, catalogue, 8, Counter())
+            ingest = Ingest(catalogue, Counter(), now_us=lambda: FAR_US, streams=recorder.streams)
+            began = time.process_time()
+            take(ingest, recorder, [*rounds(mine, 100, 0, 2)])
+            first += time.process_time() - began
+            messages = [*rounds(mine, 100, 2, 4)]
+            gc.collect()
+            began, wall = time.process_time(), time.perf_counter()
+            take(ingest, recorder, messages)
+            later, seconds = later + time.process_time() - began, seconds + time.perf_counter() - wall
+            frames += len(messages)
+    name = f"{devices:,} devices in {shards} shards"
+    return {
+        f"{name}: us of processor time a frame": round(later / frames * 1e6, 2),
+        f"{name}: frames/s of one core": round(frames / seconds),
+        f"{name}: ms of processor time to know a device": round(first / devices * 1e3, 3),
+        f"{name}: memory at most, kB a device": round(
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * shards / devices, 1
+        ),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
