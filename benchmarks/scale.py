@@ -181,7 +181,7 @@ def known(devices: Sequence[str]) -> Catalogue:
 
 
 def million(devices: int, shards: int) -> dict[str, object]:
-    """Two frames of each device to make it known, then four more, in the shard that owns it, one shard after the other."""
+    """Two frames of each device to make it known, then four more, in the shard that owns it; one shard at a time."""
     owned: list[list[str]] = [[] for _ in range(shards)]
     for number in range(devices):
         owned[owner(f"d{number}", shards)].append(f"d{number}")
