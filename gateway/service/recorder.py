@@ -37,6 +37,8 @@ __all__ = ["MOST_INTERVALS", "Recorder"]
 SEAL_BYTES, STREAM_BYTES, MOST_SEAL_BYTES = 1 << 24, 4_000, 1 << 27
 """Of the journal in memory: when it is sealed; later with so many streams, so that chunks are not small; at most."""
 SEAL_SECONDS = 3_600.0
+SEAL_AGAIN_SECONDS = 60.0
+"""After the store could not do it: frames go on into the journal until then, if there is room."""
 MOST_INTERVALS = 4096
 """Of a sequence's ticks that are accounted for, at most: a device fills its gaps from the lowest on."""
 
@@ -90,6 +92,7 @@ class Recorder:
         self._counters = counters
         self._sequences: dict[tuple[str, str], _Sequence] = {}
         self._sealed = seconds()
+        self._seal_from = 0.0
         self._seconds = seconds
         self.streams = Streams()
         self.symbols = Symbols(store, catalogue, lag, self.streams)
@@ -151,6 +154,8 @@ class Recorder:
         if not tail.rows and not now:
             self._sealed = seconds
             return
+        if not now and seconds < self._seal_from:
+            return
         limit = min(max(SEAL_BYTES, STREAM_BYTES * tail.sequences), MOST_SEAL_BYTES)
         if not (now or tail.size >= limit or seconds - self._sealed >= SEAL_SECONDS):
             return
@@ -158,6 +163,7 @@ class Recorder:
             with self._store.transaction():
                 self._store_coverage(self.symbols.seal())
         except BaseException:
+            self._seal_from = seconds + SEAL_AGAIN_SECONDS
             self._read_again()
             raise
         self.symbols.sealed()

@@ -6,7 +6,7 @@ import random
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -433,6 +433,25 @@ def test_the_journal_is_sealed_when_it_is_old_or_large_and_not_before(
         assert scene.store.symbols.tail.rows == i + 1
     assert 50 < i < 290
     assert scene.committed().streams[0].through == 10 * (i + 11) - 1
+
+
+def test_a_seal_that_fails_is_tried_again_after_a_minute_and_frames_go_on_meanwhile(tmp_path: Path) -> None:
+    scene, reference = Scene(tmp_path / "s.sqlite"), Scene(tmp_path / "r.sqlite")
+    now, made = [0.0], frames([10] * 4)
+    scene.recorder._seconds = lambda: now[0]
+    scene.recorder._sealed = 0.0
+    scene.record(made[0])
+    scene.store._db.execute("CREATE TRIGGER full BEFORE INSERT ON chunks BEGIN SELECT RAISE(ABORT, 'full'); END")
+    for moment, frame, tried in ((3_600.0, made[1], True), (3_659.0, made[2], False), (3_660.0, made[3], True)):
+        now[0] = moment
+        with pytest.raises(sqlite3.IntegrityError) if tried else nullcontext():
+            scene.recorder.seal()
+        scene.record(frame)
+    scene.store._db.execute("DROP TRIGGER full")
+    now[0] = 3_720.0
+    scene.recorder.seal()
+    reference.record(*made)
+    assert (scene.store.symbols.tail.rows, final_state(scene)) == (0, final_state(reference))
 
 
 def test_an_empty_journal_and_a_journal_that_only_accounts_for_ticks_can_be_sealed(tmp_path: Path) -> None:
