@@ -301,3 +301,22 @@ def test_a_late_frame_tells_the_newest_again_with_what_it_has_changed(tmp_path: 
         assert after.estimate == expected.estimate
         assert [one.estimate for one in before] != [after.estimate]
         break
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_after_a_restart_what_was_known_is_gone_on_with_also_if_the_first_to_come_is_there_already(
+    tmp_path: Path, sealed: bool
+) -> None:
+    scene, reference = Scene(tmp_path / "s.sqlite"), Scene(tmp_path / "r.sqlite")
+    made = frames([10, 10, 2])
+    scene.record(*made[:2])
+    if sealed:
+        scene.recorder.seal(now=True)
+    scene.reopen()
+    scene.record(made[1])
+    scene.record(made[2])
+    reference.record(*made[:2])
+    reference.record(made[2])
+    (one,), (other,) = (each.recorder.symbols.reports.take(9) for each in (scene, reference))
+    assert one.estimate == other.estimate
+    assert scene.counters["duplicate"] == 1

@@ -175,6 +175,7 @@ class Symbols(Kind[SymbolFrame]):
             models, batch = np.concatenate((models, np.array(named, dtype=np.int64))), Columns.joined(parts)
         if batch.rows:
             self._frames.append(batch)
+        if batch.rows or now.anew:
             self._follow(batch, slots, models)
 
     def settle(self) -> None:
@@ -240,8 +241,8 @@ class Symbols(Kind[SymbolFrame]):
         ends = order[np.flatnonzero(np.diff(slots[order], append=-1))]
         now.newest.append((Fresh(batch, firsts), batch.number[ends].tolist(), ends.tolist(), len(order)))
         for slot in now.anew:
-            if (found := self._anew(slot)) is not None:
-                number, frames = int(self._marks[slot, NUMBER]), some.count(slot)
+            if (found := self._anew(slot)) is not None and (frames := some.count(slot)):
+                number = int(self._marks[slot, NUMBER])
                 now.newest.append((found, [number], [found.columns.rows - 1], frames))
 
     def _anew(self, slot: int) -> Fresh | None:
