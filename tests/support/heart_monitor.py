@@ -42,10 +42,10 @@ class Monitor:
         return self._notify is not None
 
     def say(self, measurement: bytes) -> None:
-        """Notify."""
-        assert self._loop is not None
-        assert self._notify is not None
-        self._loop.call_soon_threadsafe(self._notify, bytearray(measurement))
+        """Notify whoever listens; in another thread's time nobody may any more."""
+        notify, loop = self._notify, self._loop
+        if notify is not None and loop is not None:
+            loop.call_soon_threadsafe(notify, bytearray(measurement))
 
     def leave(self) -> None:
         """Go out of reach."""
