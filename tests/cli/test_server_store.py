@@ -28,7 +28,7 @@ def test_what_is_told_of_a_store_on_a_server_is_what_is_told_of_a_file(
     tmp_path: Path, server: Server, fugu: Fugu
 ) -> None:
     for place in (tmp_path / "s.sqlite", server):
-        scene = Scene(place, lag=4)  # type: ignore[arg-type]
+        scene = Scene(place, lag=4)
         scene.record(*frames([10, 3, 7, 10], gaps=(0, 5)))
         scene.store.close()
     for number, words in enumerate(SAY_THE_SAME):
@@ -45,7 +45,7 @@ def test_what_is_told_of_a_store_on_a_server_is_what_is_told_of_a_file(
 def test_a_doctor_looks_at_a_server_and_a_status_names_it(server: Server, fugu: Fugu) -> None:
     done = fugu("doctor", "--store", server.url)
     assert f"there is no store {server.name}" in done.out
-    Scene(server).store.close()  # type: ignore[arg-type]
+    Scene(server).store.close()
     assert f"{server.name} can be reached" in fugu("doctor", "--store", server.url).out
     done = fugu("gateway", "status", "--store", server.url)
     assert (done.code, done.out) == (1, "")

@@ -114,7 +114,7 @@ def frames(
 class Scene:
     """A recorder on a store file, which can be opened anew as after a crash."""
 
-    path: Path
+    path: Location
     lag: int = 8
     policies: tuple[Policy, ...] = POLICIES
     counters: Counter[str] = field(default_factory=Counter)
