@@ -320,3 +320,14 @@ def test_after_a_restart_what_was_known_is_gone_on_with_also_if_the_first_to_com
     (one,), (other,) = (each.recorder.symbols.reports.take(9) for each in (scene, reference))
     assert one.estimate == other.estimate
     assert scene.counters["duplicate"] == 1
+
+
+@pytest.mark.parametrize(("first", "stored"), [(19, False), (20, True)])
+def test_a_frame_that_shares_only_the_last_tick_is_not_taken_as_one_that_goes_on(
+    tmp_path: Path, first: int, stored: bool
+) -> None:
+    scene, made = Scene(tmp_path / "s.sqlite"), frames([10, 10])
+    scene.record(made[0])
+    scene.record(made[1])
+    scene.record(SymbolFrame(1, first - 1, first, bytes([1 - made[1].symbols[-1]]) * 5))
+    assert (scene.counters["stored"], scene.counters["conflict"]) == ((3, 0) if stored else (2, 1))
