@@ -1,12 +1,12 @@
 .PHONY: demo demo-location test quick soak bench constraints lint setup-demo setup-test
 
-# Tests wait more than they compute: two at a time take half as long.
-TWO = -n 2 --dist worksteal
+# Tests wait as much as they compute: three at a time keep two cores busy.
+THREE = -n 3 --dist worksteal
 
 # What was compiled is kept, whatever the environment says: compiling all tests takes longer than running most of them.
 export PYTHONDONTWRITEBYTECODE =
 
-# Two tests at a time keep two cores busy: threads for small matrices only get into their way.
+# Three tests at a time keep two cores busy: threads for small matrices only get into their way.
 test quick: export OPENBLAS_NUM_THREADS = 1
 
 demo: setup-demo
@@ -16,12 +16,13 @@ demo-location: setup-demo
 	.venv/bin/fugu demo-location
 
 test: setup-test lint
-	.venv/bin/python -m pytest $(TWO)
-	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest $(TWO) tests/chain tests/privacy/accountant/test_inner_maximum.py
+	.venv/bin/python -m pytest $(THREE)
+	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest $(THREE) tests/chain tests/privacy/accountant/test_inner_maximum.py \
+	    --ignore tests/chain/test_kernel.py -k 'not recovers'
 
 # No broker, no other processes, nothing that takes long.
 quick: setup-test lint
-	.venv/bin/python -m pytest $(TWO) -m 'not soak and not processes and not long'
+	.venv/bin/python -m pytest $(THREE) -m 'not soak and not processes and not long'
 
 soak:
 	deploy/bootstrap.sh fuzz mosquitto=mosquitto faketime=faketime
@@ -43,6 +44,7 @@ bench:
 	.venv/bin/python benchmarks/dphmm.py
 	.venv/bin/python benchmarks/real.py
 	.venv/bin/python benchmarks/history.py
+	.venv/bin/python benchmarks/cluster.py
 
 # Asks the package index for versions and hashes; its address is written nowhere.
 constraints: setup-test

@@ -22,7 +22,6 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -37,10 +36,11 @@ from gateway.chain.arrays import Bools, Ints
 from gateway.chain.moves import Transition, reached
 from gateway.chain.tracking import Seen, advance, fixed_lag, follow, smoothed
 from gateway.dphmm.compiled import noise_table
-from gateway.dphmm.constraints import delta_set, schedule, successors, surrogates
+from gateway.dphmm.constraints import delta_set, schedule, successors
 from gateway.dphmm.graphs import complete, lattice, one_step, within_radius
-from gateway.dphmm.protection import Protection, degree_of_protection, protect, protect_kept
-from gateway.dphmm.tables import TableWeights, build_table, fallback_table
+from gateway.dphmm.protection import protect
+from gateway.dphmm.tables import build_table
+from gateway.reproduce.walks import Series, Step, Walk, evaluate, grid, overall, paths, step_of, walk_over
 
 FloatArray = NDArray[np.float64]
 
@@ -52,7 +52,7 @@ SIDE = 10
 TICKS = 24
 FEWEST_TICKS = 6  # before that the walk has not spread far
 WALKS = 400
-FEW_WALKS = 25  # every belief has a delta-location set of its own, and so a table
+FEW_WALKS = 25
 TARGETS = {100: 1e-3, 1000: 50e-3}
 """Seconds for a tick whose constraint set is new."""
 
@@ -60,57 +60,6 @@ TARGETS = {100: 1e-3, 1000: 50e-3}
 DEVICES, TURNS = 10_000, 80
 MOST = {"eight neighbours": 6.0, "full": 2.0}
 """Times a copy of the arrays, and times the product by BLAS, that a tick may take."""
-
-
-class Walk(NamedTuple):
-    """A hidden state that moves over measured places.
-
-    Attributes:
-        values: f, N x d.
-        transition: N x N: a step to itself or to any neighbour is as likely as any other.
-        start: the state at tick 0.
-    """
-
-    values: Ints
-    transition: FloatArray
-    start: int
-
-    @property
-    def initial(self) -> Bools:
-        """The states possible at tick 0, N booleans."""
-        return np.asarray(np.arange(len(self.values)) == self.start)
-
-
-class Step(NamedTuple):
-    """What holds while some states are possible and some of them have rows of their own: hull and degrees."""
-
-    protection: Protection
-    degrees: NDArray[np.int64]
-
-
-class Series(NamedTuple):
-    """What a policy costs, tick by tick.
-
-    Attributes:
-        protection: degree of protection, averaged over the possible states and the runs.
-        released: root mean square error of the released point.
-        estimated: of the forward filter's posterior mean.
-    """
-
-    protection: FloatArray
-    released: FloatArray
-    estimated: FloatArray
-
-
-def walk_over(values: Ints, reach: float, start: int) -> Walk:
-    """A walk with steps up to a radius."""
-    steps = within_radius(values, reach) | np.eye(len(values), dtype=np.bool_)
-    return Walk(values, steps / steps.sum(axis=1, keepdims=True), start)
-
-
-def grid(rows: int, columns: int) -> Ints:
-    """The cells of a grid, row by row."""
-    return lattice(np.indices((rows, columns)).reshape(2, -1).T)
 
 
 def median_times(tasks: dict[str, Callable[[], object]], calls: int = 1) -> dict[str, float]:
@@ -137,19 +86,6 @@ def naive_step(values: Ints, graph: Bools, transition: FloatArray, before: Bools
         heights = states @ np.array(normal)
         within &= heights[:, None] - heights[None, :] <= 1e-9 - offset
     return constraint, within.sum(axis=1)
-
-
-def step_of(values: Ints, graph: Bools, reachable: Bools, kept: Bools) -> Step:
-    """The same by this library."""
-    found = protect_kept(values, graph, reachable, kept)
-    return Step(found, degree_of_protection(found.hull, values[surrogates(values, kept)], reachable))
-
-
-def table_of(values: Ints, step: Step, kept: Bools, epsilon: float) -> TableWeights:
-    """The table that the device draws from."""
-    if not np.any(values[kept] != values[kept][0]):
-        return fallback_table(values, epsilon)
-    return build_table(step.protection.hull, values, kept, epsilon)
 
 
 def beliefs(walk: Walk, count: int) -> list[FloatArray]:
@@ -301,49 +237,10 @@ def show_devices() -> None:
     print("  100; lag 8 is the law of a tick given the eight after it")
 
 
-def paths(walk: Walk, runs: int) -> NDArray[np.int64]:
-    """True states of simulated runs, runs x ticks."""
-    generator = np.random.default_rng(11)
-    rising = np.cumsum(walk.transition, axis=1)
-    states = np.full((runs, TICKS), walk.start)
-    for tick in range(1, TICKS):
-        drawn = generator.random(runs)[:, None]
-        following = np.sum(rising[states[:, tick - 1]] <= drawn, axis=1)
-        states[:, tick] = np.minimum(following, len(rising) - 1)
-    return states
-
-
-def evaluate(walk: Walk, graph: Bools, epsilon: float, delta: float = 0.0) -> Series:
-    """Simulate a policy: draw from certified tables, filter, and compare with the truth."""
-    generator = np.random.default_rng(7)
-    plan = schedule(walk.initial, walk.transition)
-    runs = FEW_WALKS if delta else WALKS
-    truth = paths(walk, runs)
-    belief = np.tile(walk.initial.astype(np.float64), (runs, 1))
-    errors: FloatArray = np.zeros((3, TICKS))
-    for tick in range(TICKS):
-        for group in np.arange(runs)[:, None] if delta else [np.arange(runs)]:
-            reachable = plan.at(tick)
-            kept = delta_set(belief[group[0]], delta) & reachable if delta else reachable
-            step = step_of(walk.values, graph, reachable, kept)
-            table = table_of(walk.values, step, kept, epsilon)
-            rising = np.cumsum(table.weights, axis=1)[truth[group, tick]]
-            outputs = np.sum(rising <= generator.integers(0, rising[:, -1:]), axis=1)
-            belief[group] *= table.weights[:, outputs].T
-            belief[group] /= belief[group].sum(axis=1, keepdims=True)
-            true = walk.values[truth[group, tick]]
-            errors[0, tick] += len(group) * step.degrees[reachable].mean()
-            errors[1, tick] += np.sum((table.outputs[outputs] - true) ** 2)
-            errors[2, tick] += np.sum((belief[group] @ walk.values - true) ** 2)
-        belief = belief @ walk.transition
-    errors /= runs
-    return Series(errors[0], np.sqrt(errors[1]), np.sqrt(errors[2]))
-
-
-def overall(series: Series) -> tuple[float, float, float]:
-    """The mean degree of protection and the root mean square errors of the later ticks."""
-    late = [numbers[FEWEST_TICKS:] for numbers in series]
-    return float(late[0].mean()), math.sqrt(np.mean(late[1] ** 2)), math.sqrt(np.mean(late[2] ** 2))
+def evaluated(walk: Walk, graph: Bools, epsilon: float, delta: float = 0.0) -> Series:
+    """Simulate a policy, with fewer runs where every belief has a delta-location set of its own, and so a table."""
+    truth = paths(walk, FEW_WALKS if delta else WALKS, TICKS, np.random.default_rng(11))
+    return evaluate(walk, graph, epsilon, truth, delta)
 
 
 def show_evaluation() -> None:
@@ -365,17 +262,23 @@ def show_evaluation() -> None:
     def policies(radius: float, epsilon: float) -> list[Series]:
         walk = walk_over(values, radius, centre)
         util, trs = within_radius(values, radius), one_step(walk.transition)
-        return [evaluate(walk, util, epsilon), evaluate(walk, trs, epsilon), evaluate(walk, util, epsilon, DELTA)]
+        return [evaluated(walk, util, epsilon), evaluated(walk, trs, epsilon), evaluated(walk, util, epsilon, DELTA)]
 
     base = policies(1.5, 1.0)
     for tick in (0, 1, 2, 3, 5, 8, 12, 18, TICKS - 1):
         row(f"tick {tick}", [(one.protection[tick], one.released[tick], one.estimated[tick]) for one in base])
     print(f"\n  from tick {FEWEST_TICKS} on, r = 1.5")
     for epsilon in (0.3, 1.0, 3.0):
-        row(f"epsilon {epsilon:g}", [overall(one) for one in (base if epsilon == 1.0 else policies(1.5, epsilon))])
+        row(
+            f"epsilon {epsilon:g}",
+            [overall(one, FEWEST_TICKS) for one in (base if epsilon == 1.0 else policies(1.5, epsilon))],
+        )
     print(f"\n  from tick {FEWEST_TICKS} on, epsilon 1")
     for radius in (1.0, 1.5, 2.0, 3.0):
-        row(f"r = {radius:g}", [overall(one) for one in (base if radius == 1.5 else policies(radius, 1.0))])
+        row(
+            f"r = {radius:g}",
+            [overall(one, FEWEST_TICKS) for one in (base if radius == 1.5 else policies(radius, 1.0))],
+        )
 
 
 def main() -> None:

@@ -1,16 +1,17 @@
 """What a frame of 100 ticks costs to take: the whole gateway beside subscribers that do nothing with it.
 
-Usage: python benchmarks/ingest.py [--json] [--frames N] [--in-flight N]      (make bench installs a broker)
+Usage: python benchmarks/ingest.py [--json] [--frames N] [--in-flight N] [--shards N]     (make bench installs a broker)
 
 Mosquitto's `max_queued_messages` is 0, and two processes publish packets that were encoded before. A "stream" of frames
 is taken while it is published; a "backlog" waits in the broker until its subscriber is let go, so that only the broker
-and the subscriber work. Processor time is that of the subscriber's process, user and system.
+and the subscriber work. Processor time is that of the subscriber's processes, user and system.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
 import random
 import signal
 import socket
@@ -46,8 +47,15 @@ WARM_UP = 1_000
 PUBLISHERS, WINDOW, AT_ONCE = 2, 1_000, 50
 ROUNDS = 3
 PATIENCE = 600.0
-SUBSCRIBERS = ("paho", "link", "gateway")
-NAMES = {"paho": "an empty paho 3.1.1 subscriber", "link": "an empty subscriber by Link", "gateway": "the gateway"}
+SHARDS = 2
+SUBSCRIBERS = ("paho", "link", "gateway", "shards")
+NAMES = {
+    "paho": "an empty paho 3.1.1 subscriber",
+    "link": "an empty subscriber by Link",
+    "gateway": "the gateway",
+    "shards": "the gateway in shards",
+}
+GATEWAYS = ("gateway", "shards")
 LOADS = ("stream", "backlog")
 _CONNACK_BYTES, _PUBACK_BYTES = 4, 4
 
@@ -58,6 +66,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--frames", type=int, default=FRAMES, help="how many are measured")
     parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="Mosquitto's max_inflight_messages")
+    parser.add_argument("--shards", type=int, default=SHARDS, help="of the gateway that has some")
     parser.add_argument("--only", choices=SUBSCRIBERS, action="append", help=argparse.SUPPRESS)
     parser.add_argument("--be", choices=("publisher", *SUBSCRIBERS), help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
@@ -69,16 +78,25 @@ def main() -> int:
     match options.be:
         case "publisher":
             return _publish(options.port, options.part, options.after, options.frames)
-        case "gateway":
-            folder = options.folder
-            settings = GatewaySettings(FLEET, Broker(port=options.port), folder / "s.sqlite", folder / "policies")
-            return run(settings)
+        case "gateway" | "shards":
+            folder, count = options.folder, options.shards if options.be == "shards" else 1
+            where = Broker(port=options.port), folder / "s.sqlite", folder / "policies"
+            return run(GatewaySettings(FLEET, *where, shards=count))
         case "paho":
             return _subscribe_by_paho(options.port)
         case "link":
             return _subscribe_by_link(options.port)
-    show(through_a_broker(options.frames, options.in_flight, tuple(options.only or SUBSCRIBERS)), as_json=options.json)
+    load = Load(options.frames, options.in_flight, options.shards)
+    show(through_a_broker(load, tuple(options.only or SUBSCRIBERS)), as_json=options.json)
     return 0
+
+
+class Load(NamedTuple):
+    """How many frames, how many of them Mosquitto sends before they are acknowledged, and to how many shards."""
+
+    frames: int
+    in_flight: int
+    shards: int
 
 
 class Cost(NamedTuple):
@@ -95,15 +113,14 @@ class Cost(NamedTuple):
     together: float = 0.0
 
 
-def through_a_broker(frames: int, in_flight: int, subscribers: Sequence[str]) -> dict[str, object]:
+def through_a_broker(how: Load, subscribers: Sequence[str]) -> dict[str, object]:
     """The best of a few interleaved rounds of each subscriber under each load, and its ratio to the first."""
     found: dict[tuple[str, str], list[Cost]] = {(load, kind): [] for load in LOADS for kind in subscribers}
     for _ in range(ROUNDS):
         for (load, kind), costs in found.items():
-            costs.append(_measured(kind, load, frames, in_flight))
-    figures: dict[str, object] = {
-        "frames, devices, Mosquitto's max_inflight_messages": f"{frames}, {DEVICES}, {in_flight}"
-    }
+            costs.append(_measured(kind, load, how))
+    setting = f"{how.frames}, {DEVICES}, {how.in_flight}, {how.shards}"
+    figures: dict[str, object] = {"frames, devices, Mosquitto's max_inflight_messages, shards": setting}
     for load in LOADS:
         peer = min(found[load, subscribers[0]]).processor
         for kind in subscribers:
@@ -115,27 +132,31 @@ def through_a_broker(frames: int, in_flight: int, subscribers: Sequence[str]) ->
                 figures[f"{name}: frames at once"] = round(best.together, 1)
             if kind != subscribers[0]:
                 figures[f"{name}: ratio to {NAMES[subscribers[0]]}"] = round(best.processor / peer, 2)
+            if kind == "shards" and "gateway" in subscribers:
+                alone = min(found[load, "gateway"]).processor
+                figures[f"{name}: ratio to {NAMES['gateway']}"] = round(best.processor / alone, 2)
     return figures
 
 
-def _measured(kind: str, load: str, frames: int, in_flight: int) -> Cost:
+def _measured(kind: str, load: str, how: Load) -> Cost:
+    frames = how.frames
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _write_policies(folder)
-        with start_broker("mosquitto", folder, f"max_inflight_messages {in_flight}") as (port, _):
+        with start_broker("mosquitto", folder, f"max_inflight_messages {how.in_flight}") as (port, _):
             counted = _Counted(port)
-            with _subscriber(kind, folder, port, counted) as process:
-                done = counted.done if kind == "gateway" else partial(_said, process)
+            with _subscriber(kind, folder, port, counted, how.shards) as process:
+                done = counted.done if kind in GATEWAYS else partial(_said, process)
                 with _publishers(port, 0, WARM_UP) as publish:
                     publish()
                     done(WARM_UP)
                 with _publishers(port, WARM_UP, WARM_UP + frames) as publish:
                     if load == "backlog":
-                        process.send_signal(signal.SIGSTOP)
+                        _signal(process.pid, signal.SIGSTOP)
                         publish()
                     used, begin = _processor_seconds(process.pid), time.perf_counter()
                     if load == "backlog":
-                        process.send_signal(signal.SIGCONT)
+                        _signal(process.pid, signal.SIGCONT)
                     else:
                         publish()
                     together = done(WARM_UP + frames)
@@ -145,9 +166,22 @@ def _measured(kind: str, load: str, frames: int, in_flight: int) -> Cost:
 
 
 def _processor_seconds(pid: int) -> float:
-    """User and system time of a process, all threads."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
+    """User and system time of a process and those that it has started, all threads."""
+    tasks = [task for one in _processes(pid) for task in Path(f"/proc/{one}/task").iterdir()]
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def _processes(pid: int) -> Iterator[int]:
+    """A process and those that it has started, and they."""
+    yield pid
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            yield from _processes(int(child))
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    for one in [*_processes(pid)]:
+        os.kill(one, number)
 
 
 class _Counted:
@@ -196,10 +230,11 @@ class _Counted:
 
 
 @contextmanager
-def _subscriber(kind: str, folder: Path, port: int, counted: _Counted) -> Iterator[subprocess.Popen[str]]:
+def _subscriber(kind: str, folder: Path, port: int, counted: _Counted, shards: int) -> Iterator[subprocess.Popen[str]]:
     """The process that is measured, subscribed."""
     command = [sys.executable, __file__, "--be", kind, "--folder", str(folder), "--port", str(port)]
-    pipes = None if kind == "gateway" else subprocess.PIPE
+    command += ["--shards", str(shards)]
+    pipes = None if kind in GATEWAYS else subprocess.PIPE
     with subprocess.Popen(command, stdin=pipes, stdout=pipes, text=True) as process:
         try:
             if process.stdout is None:

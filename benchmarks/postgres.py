@@ -6,12 +6,19 @@ Frames of 100 ticks of a binary stream, in the order of time, from 1,000 streams
 written through to the disk (fsync and full_page_writes on, synchronous_commit on; WAL and synchronous=FULL). A BLOB is
 what the gateway's journal has of a batch. Rows have a primary key of stream and first tick, and go in by COPY or, in
 SQLite, by executemany. Both through `gateway.service.store`. Beside it, in this process: its processor time a frame.
+
+Then the table of sealed symbols with 400 days of 400 streams, one chunk each a day: as the gateway has it, and as it
+would be in partitions of so many days, which are dropped when all in them is old. Queries say between which days they
+look, as far as that can be known: not where the oldest symbols of a stream are sought.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
+import re
+import statistics
 import struct
 import sys
 import tempfile
@@ -25,9 +32,10 @@ from figures import show
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from gateway.service.store import Location
-from gateway.service.store.database import Database
-from gateway.service.store.store import open_engine
+from gateway.database import Database, Kind, open_engine
+from gateway.service.store import Location, StoreError
+from gateway.service.store.symbols import CHUNK_TICKS, SymbolStore
+from host.database import STORE
 from tests.support.postgres import Postgres
 
 TICKS = 100
@@ -35,12 +43,16 @@ STREAMS = 1_000
 HEAD = struct.Struct("<qqqhh")
 SECONDS = 1.5
 ROUNDS = 3
-SCHEMA = """
+_SCHEMA = """
 CREATE TABLE journal (serial INTEGER PRIMARY KEY AUTOINCREMENT, batch BLOB NOT NULL);
 CREATE TABLE frames (
     stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, previous INTEGER NOT NULL,
     policy_version INTEGER NOT NULL, symbols BLOB NOT NULL, PRIMARY KEY (stream, first));
 """
+KIND = Kind(STORE, _SCHEMA, StoreError)
+DAYS = 400
+KEPT_STREAMS = 400
+LOOKS = 60
 
 
 def main() -> int:
@@ -63,13 +75,21 @@ def main() -> int:
                     figures[f"{name}: frames/s, {way}, batches of {size}"] = round(rate, -2)
                 ratio = rates["PostgreSQL"] / rates["SQLite"]
                 figures[f"PostgreSQL over SQLite, {way}, batches of {size}"] = round(ratio, 2)
+        by_days = {days: kept(server.fresh(), days) for days in (0, 28, 7, 1)}
+        for days, found in by_days.items():
+            for what, milliseconds in found.items():
+                name = f"partitions of {days} days" if days else "one table"
+                figures[f"400 days: ms to {what}, {name}"] = round(milliseconds, 2)
+                if days:
+                    ratio = milliseconds / by_days[0][what]
+                    figures[f"400 days: over one table, to {what}, {name}"] = round(ratio, 2)
     show(figures, as_json=options.json)
     return 0
 
 
 def measured(place: Location, put: Callable[[Database, int, int], None], size: int) -> tuple[float, float]:
     """Frames a second, and microseconds of this process's time a frame."""
-    with closing(open_engine(place, SCHEMA, create=True)) as database:
+    with closing(open_engine(place, KIND)) as database:
         with database.transaction():
             database.execute("DELETE FROM frames")
             database.execute("DELETE FROM journal")
@@ -103,6 +123,78 @@ def put_rows(database: Database, number: int, size: int) -> None:
         first = i // STREAMS * TICKS
         rows.append((i % STREAMS, first, first + TICKS - 1, first - 1, 1, symbols))
     database.copy("frames", rows)
+
+
+def kept(place: Location, days: int) -> dict[str, float]:
+    """Milliseconds that things take with the history of 400 days in partitions of so many days, or in one table."""
+    schema = SymbolStore.schema
+    if days:
+        key = "PRIMARY KEY (stream, first, day)) PARTITION BY RANGE (day);"
+        schema = re.sub(r"PRIMARY KEY \(stream, first\)\);", key, schema)
+        for begin in range(0, DAYS + days, days):
+            schema += f"CREATE TABLE chunks_{begin} PARTITION OF chunks FOR VALUES FROM ({begin}) TO ({begin + days});"
+    inside = " AND day BETWEEN ? AND ?" if days else ""
+    chosen = random.Random(1)
+
+    with closing(open_engine(place, Kind(STORE, schema, StoreError))) as database:
+
+        def near(day: int) -> tuple[int, ...]:
+            return (day - 1, day + 1) if days else ()
+
+        def look() -> None:
+            stream, day = chosen.randrange(KEPT_STREAMS), chosen.randrange(DAYS)
+            query = f"SELECT MAX(first) FROM chunks WHERE stream=? AND first<=?{inside}"
+            (first,) = database.execute(query, (stream, day * CHUNK_TICKS + 7, *near(day))).fetchone()
+            query = f"SELECT * FROM chunks WHERE stream=? AND first>=?{inside} ORDER BY first LIMIT 1"
+            database.execute(query, (stream, first, *near(day))).fetchall()
+
+        def oldest() -> None:
+            query = "SELECT first, last, policy_version FROM chunks WHERE stream=? ORDER BY first LIMIT 1"
+            database.execute(query, (chosen.randrange(KEPT_STREAMS),)).fetchall()
+
+        def seal() -> None:
+            query = f"DELETE FROM chunks WHERE stream=? AND first>=?{inside}"
+            rows = [(stream, DAYS * CHUNK_TICKS, *near(DAYS)) for stream in range(KEPT_STREAMS)]
+            with database.transaction():
+                database.executemany(query, rows)
+                database.executemany(f"INSERT INTO chunks VALUES ({', '.join('?' * 8)})", _day(DAYS))
+
+        def remove() -> None:
+            with database.transaction():
+                if days:
+                    database.execute("DROP TABLE chunks_0")
+                else:
+                    rows = [(stream, 0) for stream in range(KEPT_STREAMS)]
+                    database.executemany("DELETE FROM chunks WHERE stream=? AND first<=?", rows)
+
+        for day in range(DAYS):
+            database.copy("chunks", _day(day))
+        for _ in range(LOOKS):  # the server plans anew until it knows better, and has to read what is asked for
+            look()
+            oldest()
+        return {
+            "look a stream up": _median(look, LOOKS),
+            "find a stream's oldest symbols": _median(oldest, LOOKS),
+            "seal a day of 400 streams": _median(seal, 3),
+            "remove a day of 400 streams": _median(remove, 1) / max(days, 1),
+        }
+
+
+def _day(day: int) -> list[tuple[object, ...]]:
+    """A chunk of each stream."""
+    first, last = day * CHUNK_TICKS, day * CHUNK_TICKS + CHUNK_TICKS - 1
+    symbols = os.urandom(CHUNK_TICKS // 8)
+    return [(stream, first, last, day, 1, bytes(16), bytes(12), symbols) for stream in range(KEPT_STREAMS)]
+
+
+def _median(run: Callable[[], None], times: int) -> float:
+    """Milliseconds of the run in the middle."""
+    found = []
+    for _ in range(times):
+        began = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - began)
+    return statistics.median(found) * 1e3
 
 
 if __name__ == "__main__":

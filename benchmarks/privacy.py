@@ -30,6 +30,7 @@ from gateway.privacy.accountant.inner_maximum import closed, step
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.eigengap import mqm_approx
 from gateway.privacy.quilts import mqm_exact
+from gateway.reproduce.mqm import band_chain
 
 EPSILON = 1.0
 PAPER_LARGE = 282.0
@@ -64,14 +65,6 @@ def timed(run: Callable[[], float]) -> Result:
         scale = run()
         times.append(time.perf_counter() - started)
     return Result(scale, statistics.median(times[1:]), times[0])
-
-
-def band_chain(jumps: float, k: int = 51) -> MarkovChain:
-    """A sticky chain: mostly steps to neighbours, and a share of jumps to anywhere."""
-    generator = np.random.default_rng(1)
-    steps = np.triu(np.tril(generator.random((k, k)) + 3.0 * np.eye(k), 1), -1)
-    jump = 0.95 * generator.dirichlet(np.ones(k)) + 0.05 / k
-    return MarkovChain.stationary((1.0 - jumps) * steps / steps.sum(axis=1, keepdims=True) + jumps * jump)
 
 
 def naive_mqm_exact(chain: MarkovChain, length: int, epsilon: float, longest: int) -> float:

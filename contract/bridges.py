@@ -4,7 +4,7 @@ With the nearest known state c beyond s unknown ticks the kernel is K_s[a,b] = P
 the columns of P^s are constant up to a factor e^d, a step of the bridge is at most a step of P with bounds larger by d,
 plus d, which covers all longer ones. Work is bounded by counting: what takes longer is left to other bounds.
 
-Source: docs/privacy.md, "The chain accountant".
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations

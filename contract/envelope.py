@@ -29,7 +29,7 @@ __all__ = [
     "sign",
 ]
 
-Kind = Literal["root", "policy", "table", "time", "stop"]
+Kind = Literal["root", "policy", "table", "time", "stop", "statement"]
 
 ENVELOPE, ROOTS = 10, 12
 MAX_ENVELOPE_BYTES = 1 << 21

@@ -5,7 +5,7 @@ the recursion, which is guessed and then proven by one more step. Floats are rou
 error, and nothing that they cannot hold is trusted. Work is bounded by counting, not by time, so that every device
 comes to the same answer: a limit that takes too long to prove is left to the quilts.
 
-Source: docs/privacy.md, "The chain accountant".
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations

@@ -48,6 +48,8 @@ MAX_WINDOW_NAME = 32
 MAX_SEQUENCE_NAME = 64 + 1 + MAX_WINDOW_NAME
 """The name of a stream, or of one of its windows' sequences: `{stream}/{window}`."""
 SYMBOL_BITS = (1, 2, 4, 8)
+_FITTING = {bits: bytes(range(1 << bits)) for bits in SYMBOL_BITS}
+"""The symbols of so many bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class SymbolFrame:
         integer(self.padding, 0, MAX_FRAME_TICKS - len(self.symbols), "padding")
         if self.bits not in SYMBOL_BITS:
             raise FrameRangeError(f"bits {self.bits} is not 1, 2, 4 or 8")
-        if self.symbols and max(self.symbols) >> self.bits:
+        if self.symbols.translate(None, _FITTING[self.bits]):
             raise FrameRangeError(f"symbol {max(self.symbols)} does not fit into {self.bits} bits")
         integer(self.shift, 0, MAX_TICK, "shift")
         if self.previous >= self.first:

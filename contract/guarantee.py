@@ -6,7 +6,7 @@ Rules:
 - arithmetic is on integers, fractions and decimals, so that the smallest device can run it.
 
 Source of every formula: Chakrabarti et al., "Optimal Local Bayesian Differential Privacy over Markov Chains"
-(2020), called BDP here, as corrected in docs/privacy.md, "Binary chains in closed form".
+(2020), called BDP here, as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def check_guarantee(chains: ChainClass, table: NoiseTable, guarantee: Guarantee)
     Raises:
         GuaranteeError: The loss is above the guarantee, is not finite, or the numbers of states differ.
 
-    Source: docs/privacy.md, "Binary chains in closed form" and "Tables that change".
+    Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Tables that change".
     """
     _check_states(chains, table)
     return check_ratios(chains, tick_ratios(table), guarantee, "the table")
@@ -118,7 +118,7 @@ def check_ratios(chains: ChainClass, ratios: tuple[Fraction, Fraction], guarante
     Raises:
         GuaranteeError: The loss is above the guarantee, or is not finite.
 
-    Source: docs/privacy.md, "Tables that change".
+    Source: docs/proofs/randomised-response.md, "Tables that change".
     """
     return _held(ratio_loss(chains, *lasting_ratios(chains, *ratios), guarantee.adversary), guarantee, what)
 
@@ -145,7 +145,7 @@ def check_shown(
     Raises:
         GuaranteeError: The mechanism or the loss is too much, or the loss is not finite.
 
-    Source: docs/privacy.md, "Streams that move together".
+    Source: docs/proofs/joint-streams.md, "Streams that move together".
     """
     shown = chains.streams[column]
     if rate > Fraction(shown.rate):
@@ -183,7 +183,7 @@ def lasting_ratios(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction) -
     Returns:
         The same ratios; the larger one twice if some chain of the class has q+r > 1.
 
-    Source: docs/privacy.md, "Tables that change".
+    Source: docs/proofs/randomised-response.md, "Tables that change".
     """
     if isinstance(chains, BinaryChains) and Fraction(chains.q[1]) + Fraction(chains.r[1]) > 1:
         return (max(ratio_01, ratio_10),) * 2
@@ -204,7 +204,7 @@ def loss(chains: ChainClass, table: NoiseTable, adversary: Adversary) -> Loss:
     Raises:
         GuaranteeError: The numbers of states differ, or the loss is not finite.
 
-    Source: BDP theorem 1 as corrected in docs/privacy.md, "Binary chains in closed form".
+    Source: BDP theorem 1 as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".
     """
     _check_states(chains, table)
     return ratio_loss(chains, *tick_ratios(table), adversary)
@@ -253,7 +253,7 @@ def ratio_loss(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction, adver
     Raises:
         GuaranteeError: A ratio is below 1, or the loss is not finite.
 
-    Source: BDP theorem 1 as corrected in docs/privacy.md, "Binary chains in closed form".
+    Source: BDP theorem 1 as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".
     """
     if min(ratio_01, ratio_10) < 1:
         raise GuaranteeError(f"a likelihood ratio must be at least 1, got {float(ratio_01)!r} and {float(ratio_10)!r}")
@@ -273,15 +273,17 @@ def ratio_loss(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction, adver
 
 
 def _stationary(chains: BinaryChains, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-    """Take the worst member of the class, in each direction; source: docs/privacy.md, "Worst corner".
+    """Take the worst member of the class, in each direction.
 
     The side map f(u) = ((1-q)u + q)/(ru + 1-r) = (u - q(u-1))/(1 + r(u-1)) decreases in q and r for u >= 1
     and increases for u <= 1. With q+r < 1 it is applied to u >= 1 only, so its fixed point is largest at the
     lowest corner; with q+r > 1, M = f(gN) (gN <= 1) and N = f(GM) (GM >= 1) drive each other apart as q and r
     grow, so it is largest at the highest corner. A straddling class needs both; at q+r = 1 f is 1. That
-    proves the ignorant case. The informed one, with q+r < 1, is proved in docs/privacy.md, for endless streams (for
-    those that end it is false). With q+r > 1 it is false: a direction can be worst inside an interval. There a class
-    that is more than a point gets the universal bound of its highest corner.
+    proves the ignorant case. The informed one, with q+r < 1, is proved at the source, for endless streams (for those
+    that end it is false). With q+r > 1 it is false: a direction can be worst inside an interval. There a class that is
+    more than a point gets the universal bound of its highest corner.
+
+    Source: docs/proofs/randomised-response.md, "Worst corner".
     """
     low, high = ((Fraction(q), Fraction(r)) for q, r in zip(chains.q, chains.r, strict=True))
     members = [low] if sum(low) < 1 else []
@@ -367,7 +369,7 @@ def shown_loss(chains: JointChains, adversary: Adversary, rates: Sequence[float]
     Raises:
         GuaranteeError: The loss is not finite.
 
-    Source: docs/privacy.md, "Streams that move together".
+    Source: docs/proofs/joint-streams.md, "Streams that move together".
     """
     rates = [stream.rate for stream in chains.streams] if rates is None else rates
     with localcontext(CONTEXT):

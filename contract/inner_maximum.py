@@ -1,6 +1,6 @@
 """The inner maximum of the chain accountant, as a device computes it: a linear programme over a cone, for few states.
 
-Source: docs/privacy.md, "The chain accountant".
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ For a set C of possible states, with at least two of them:
 Ratios are compared as W[i,z] 2^24 <= floor(e^epsilon 2^24) W[j,z], staircases by the gauge of differences; both without
 rounding.
 
-Source: docs/privacy.md, "Private measurements".
+Source: docs/proofs/private-points.md, "Private measurements".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ under the one than under the other. Only edges between states that an adversary 
 without such an edge is hidden among some other possible state. Sets of states are integers whose bit x stands for
 state x.
 
-Source: docs/privacy.md, "Private measurements".
+Source: docs/proofs/private-points.md, "Private measurements".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 "chain" is the chain accountant; "mqm-exact" and "mqm-approx" are Markov quilts. With these the losses of any number of
 counts add up tick by tick. The noise of "wasserstein" and "group" covers one release of one window, ever. Source:
-docs/privacy.md, "The published mechanisms".
+docs/proofs/published-mechanisms.md, "The published mechanisms".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A tick without a usable reading: what it releases is drawn from a fixed public l
 One uniform 32-bit word takes a row of the table that is in force, every row equally likely up to the rounding of 2^32
 words to k rows; what is released is then drawn from that row as for any other state. That is a convex combination of
 the rows with exactly known weights, the same whatever the state is: such a tick has the loss 0, to be precise if which
-ticks are missing does not depend on the readings (docs/privacy.md, "Missing readings").
+ticks are missing does not depend on the readings (docs/proofs/states-and-ticks.md, "Missing readings").
 """
 
 from __future__ import annotations

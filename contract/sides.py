@@ -1,7 +1,7 @@
 """One side of a tick: how much its past, or its future, can add to what an adversary learns about its state.
 
 Everything is a likelihood ratio of state 0 over state 1, carried along a two-state chain by Moebius maps, or bounded by
-the odds ratios of the steps alone. Source: docs/privacy.md, "Binary chains in closed form".
+the odds ratios of the steps alone. Source: docs/proofs/randomised-response.md, "Binary chains in closed form".
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def informed_side(q: Fraction, r: Fraction, largest: Fraction, smallest: Fractio
     Returns:
         The bound on e^R of the side and the known state that attains it.
 
-    Source: BDP definition 4; docs/privacy.md, "Three adversaries in closed form".
+    Source: BDP definition 4; docs/proofs/randomised-response.md, "Three adversaries in closed form".
     """
     way = Way(q, r, largest, smallest)
     with localcontext(CONTEXT):

@@ -3,7 +3,7 @@
 It is written once. A device runs it as it is, on lists; the gateway compiles the same function, on arrays. So it takes
 flat sequences of numbers, calls nothing, and keeps what it needs in a tree that its caller made.
 
-Source: docs/privacy.md, "The chain accountant".
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ z are the worst to have weights, and those are in closed form: if h_y = u h_z, t
 reweighted alike have means of h whose ratio is at most ((sqrt(a u) + 1) / (sqrt(a) + sqrt(u)))^2, where a is the odds
 ratio P[x,y] P[x',z] / (P[x,z] P[x',y]).
 
-Source: docs/privacy.md, "Streams that move together".
+Source: docs/proofs/joint-streams.md, "Streams that move together".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ An epsilon protects single ticks. A stretch of n ticks is worse off: everything 
 what lies before and after speaks about its first and its last tick as it does about a single one. So the loss between
 any two sequences of n states grows by what a tick says for itself, with every tick.
 
-Source: docs/privacy.md, "Stretches of time".
+Source: docs/proofs/chain-accountant.md, "Stretches of time".
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def stretch_epsilon(
     Returns:
         In nats, rounded up; `epsilon` for one tick.
 
-    Source: docs/privacy.md, "Stretches of time".
+    Source: docs/proofs/chain-accountant.md, "Stretches of time".
     """
     if not math.isfinite(epsilon) or ticks == 1:
         return epsilon

@@ -2,8 +2,9 @@
 
 The device counts, adds exact discrete Laplace noise of the window's scale, and lets out nothing else. A change of one
 tick's state changes a count by at most its sensitivity, so one window adds sensitivity / scale to the loss of each of
-its ticks; losses of windows that share a tick, and of its symbol, add up. Source: docs/privacy.md, "Windows counted on
-the device".
+its ticks; losses of windows that share a tick, and of its symbol, add up.
+
+Source: docs/proofs/device-windows.md, "Windows counted on the device".
 """
 
 from __future__ import annotations

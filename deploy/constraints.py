@@ -40,7 +40,7 @@ def main() -> int:
     project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text())
     build, edge = project["build-system"]["requires"], project["project"]["dependencies"]
     extras = project["project"]["optional-dependencies"]
-    gateway = edge + extras["gateway"] + extras["metrics"]
+    gateway = edge + extras["gateway"] + extras["metrics"] + extras["postgres"]
     sensors = extras["gpio"] + extras["bluetooth"]
     needed = {"build": build, "edge": edge, "gateway": gateway, "sensors": sensors}
     versions = resolved(build + gateway + sensors)

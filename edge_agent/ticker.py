@@ -42,6 +42,8 @@ LATE_US = 250_000
 REPLAY_LATE_US = 10_000_000
 """The same of a recording."""
 IDLE_SECONDS = 1.0
+_SLICE_US = 250_000
+"""For so long, ticks are drawn for before the agent looks at anything else."""
 MADE_UP = 8
 """A live stream's ticks are at least a period apart, less one part in so many."""
 MOST_MULTIPLE = 1 << 42
@@ -135,11 +137,13 @@ class Ticker:
     def catch_up(self) -> None:
         """Draw for every tick that has come, one tick of each stream after the other: some have one sensor.
 
+        Where ticks come faster than they are drawn for, the rest is left to the next call: other work must go on.
+
         Raises:
             OutboxError: the outbox is lost.
         """
-        came = self._look()
-        while came:
+        came, until = self._look(), self._clock.elapsed_us() + _SLICE_US
+        while came and self._clock.elapsed_us() < until:
             came = False
             for stream in self.streams:
                 if not stream.finished and not self.stopping and self._due(stream):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from contract.errors import UsageError
 
-__all__ = ["Location", "Server", "StoreLocationError", "store_location"]
+__all__ = ["Location", "Server", "StoreLocationError", "part_of", "store_location"]
 
 _SCHEMES = ("postgresql", "postgres")
 _RUN = Path("/run/fugu-gateway")
@@ -27,23 +27,23 @@ class Server:
 
     Attributes:
         url: as libpq knows it, `postgresql://USER@HOST:PORT/DATABASE?OPTION=VALUE`; without a password.
+        part: in which schema: `{schema}_{part}` beside the first of the search path, or that one itself if empty.
     """
 
     url: str
+    part: str = ""
 
     @property
     def name(self) -> str:
-        """What messages call it: host and database."""
+        """What messages call it: host, database and part."""
         parts = urlsplit(self.url)
-        return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}{self.part and ' '}{self.part}"
 
     @property
     def status_path(self) -> Path:
         """The socket at which its gateway on this machine answers: in /run/fugu-gateway, if there is one."""
-        digest = hashlib.sha256(self.url.encode()).hexdigest()[:16]
-        if _RUN.is_dir():
-            return _RUN / f"{digest}.status"
-        return Path(tempfile.gettempdir()) / f"fugu-gateway-{os.getuid()}-{digest}.status"
+        name = f"{hashlib.sha256(self.url.encode()).hexdigest()[:16]}{self.part and '-'}{self.part}.status"
+        return _RUN / name if _RUN.is_dir() else Path(tempfile.gettempdir()) / f"fugu-gateway-{os.getuid()}-{name}"
 
     def __str__(self) -> str:
         """What messages call it."""
@@ -51,6 +51,17 @@ class Server:
 
 
 Location = Path | Server
+
+
+def part_of(location: Location, name: str) -> Location:
+    """Where a part of something is kept: in a file beside the file, or in a schema beside the schema.
+
+    Args:
+        name: of the part; small letters, digits and dashes.
+    """
+    if isinstance(location, Path):
+        return location.parent / f"{location.stem}-{name}{location.suffix}"
+    return replace(location, part=f"{location.part}{location.part and '-'}{name}")
 
 
 def store_location(text: str) -> Location:

@@ -25,12 +25,14 @@ class Answering:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._socket: socket.socket | None = None
+        self._node = 0
         try:
             if path.is_socket():
                 path.unlink()
             made = socket.socket(socket.AF_UNIX)
             try:
                 made.bind(str(path))
+                self._node = path.stat().st_ino
                 path.chmod(0o600)
                 made.listen(_MOST_WAITING)  # until now nobody could connect
             except BaseException:
@@ -69,7 +71,9 @@ class Answering:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                if self._path.stat().st_ino == self._node:  # else it is that of a process that has this one's place
+                    self._path.unlink()
 
 
 def ask(path: Path) -> str | None:

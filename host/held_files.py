@@ -77,10 +77,10 @@ class _Look(NamedTuple):
     written_ns: int
 
 
-def damage(db: sqlite3.Connection) -> str:
-    """What is wrong with an open database, in a line, empty if nothing is; reads all of it, in order."""
+def damage(db: sqlite3.Connection, table: str = "") -> str:
+    """What is wrong with an open database, in a line, empty if nothing is; reads all of it or of a table, in order."""
     try:
-        (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        (found,) = db.execute(f"PRAGMA quick_check({table or 1})").fetchone()
     except sqlite3.DatabaseError as error:
         return str(error)
     return "" if found == "ok" else " ".join(found.split())

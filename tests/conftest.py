@@ -40,12 +40,16 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a broker or other processes: by their fixtures, and by what their modules import."""
+    """Mark the tests that need a broker or other processes: by their fixtures, and by what their modules import.
+
+    Those of the whole system wait most: they begin first, while other workers compute.
+    """
     for item in items:
         assert isinstance(item, pytest.Function)  # there are no doctests
         servers = {"broker", "fleet", "written", "postgres"} & set(item.fixturenames)
         if servers or _starts_processes(item.module.__name__):
             item.add_marker("processes")
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/system/"))
 
 
 @cache

@@ -24,7 +24,7 @@ from fugu.commands.options import ConnectionOptions, command_group, grouped
 from fugu.errors import CommandLineError
 from fugu.view.terminal import say_waiting, warn
 from gateway.deployment import folders
-from gateway.deployment.accounts import Account
+from gateway.deployment.accounts import Account, Role
 from gateway.deployment.broker_files import Settings, check_name, create_broker, open_broker
 from gateway.deployment.units import AGENT, BROKER, GATEWAY
 from gateway.files import new_folder
@@ -198,6 +198,9 @@ def gateway(
     rollout: Annotated[
         bool, typer.Option("--rollout", help="Add an account NAME-rollout of the operators' role, for rollouts.")
     ] = False,
+    shards: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Add accounts NAME-0, ... for so many shards, if not 1.")
+    ] = 1,
     program: Annotated[
         str, typer.Option(metavar="PATH", help="Where fugu is installed on the gateway.")
     ] = "/opt/fugu-edge/bin/fugu",
@@ -210,15 +213,19 @@ def gateway(
     \b
     examples:
       fugu deploy gateway --out gateway --broker broker
+      fugu deploy gateway --out gateway --broker broker --shards 4
     """
     program = folders.checked_program(program)
     opened = open_broker(adding.broker)
-    for account in (name, f"{name}-rollout")[: 1 + rollout]:
-        check_name(account, "account")
+    roles: dict[str, Role] = {name: "gateway"}
+    roles |= {f"{name}-{index}": "shard" for index in range(shards if shards > 1 else 0)}
+    roles |= {f"{name}-rollout": "operator"} if rollout else {}
+    for one, role in roles.items():
+        opened.check_free(one, role, renew=adding.renew)
     new_folder(adding.out)
-    credentials = adding.add(opened, Account(name=name, role="gateway"))
-    sender = adding.add(opened, Account(name=f"{name}-rollout", role="operator")) if rollout else None
-    folders.write_gateway(adding.out, opened, credentials, sender, program=program, in_place=in_place)
+    made = [adding.add(opened, Account(name=one, role=role)) for one, role in roles.items()]
+    credentials, sender = made.pop(0), made.pop() if rollout else None
+    folders.write_gateway(adding.out, opened, credentials, sender, made, program=program, in_place=in_place)
     report(adding.out, opened, credentials, "the gateway", None if in_place else GATEWAY.config)
 
 

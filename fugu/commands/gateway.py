@@ -1,113 +1,43 @@
-"""`fugu gateway run`, `status`, `watch`, `history`, `migrate` and `forget`."""
+"""`fugu gateway run`, `cluster`, `status`, `watch`, `history`, `migrate` and `forget`."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from contract.errors import UsageError
 from contract.frames import MAX_TICK
-from fugu.commands.arguments import one_of
+from fugu.commands.gateway_options import (
+    FleetOptions,
+    OperatorOptions,
+    ProcessOptions,
+    ServiceOptions,
+    gateway_settings,
+)
 from fugu.commands.options import ConnectionOptions, JsonOption, command_group, grouped
 from fugu.view.terminal import answer, working
 from gateway.location import store_location
-from host.logs import LOG_FORMATS, log_to_stderr
-
-if TYPE_CHECKING:
-    from mqtt_link import Broker
 
 __all__ = ["app"]
 
 app = command_group("The side that tracks and estimates.")
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceOptions:
-    """What is served, what audiences are told, and where it is kept."""
-
-    fleet: Annotated[str, typer.Option(help="Name of the fleet to serve.")]
-    store: Annotated[str, typer.Option(metavar="FILE|URL", help="SQLite file, or postgresql://USER@HOST/DATABASE.")]
-    policies: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of policy files, *.json; optional with --registry.")
-    ] = None
-    lag: Annotated[int, typer.Option(help="Ticks of later symbols or points that each estimate sees.")] = 8
-    releases: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Batch releases: audiences and schedules (TOML).")
-    ] = None
-    ledger: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Ledger of the releases (default: beside the store).")
-    ] = None
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND=AGE",
-            help="How long symbols, points and windows are kept, 400d each if not given; in h or d; repeatable.",
-        ),
-    ] = None
-
-
-@dataclass(frozen=True, slots=True)
-class FleetOptions:
-    """How devices are sent signed policies, tables and the time."""
-
-    registry: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Registry of a fleet whose devices are sent signed policies.")
-    ] = None
-    root: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="With --registry: a root.envelope; all of them, if there have been several."),
-    ] = None
-    gateway_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --registry: the gateway's key, for tables and the time.")
-    ] = None
-    passphrase_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Of the gateway's key.")] = None
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorOptions:
-    """As whom policies are published; whatever is not given is the gateway's own."""
-
-    operator_username: Annotated[
-        str | None, typer.Option(metavar="NAME", help="With --registry: who publishes policies (default: --username).")
-    ] = None
-    operator_password_file: Annotated[str | None, typer.Option(metavar="FILE", help="Of the operator.")] = None
-    operator_cert_file: Annotated[str | None, typer.Option(metavar="FILE", help="Of the operator.")] = None
-    operator_key_file: Annotated[str | None, typer.Option(metavar="FILE", help="Of the operator.")] = None
-
-    def broker(self, gateway: Broker) -> Broker:
-        """The gateway's connection, as the operator."""
-        found = gateway
-        if self.operator_username is not None:
-            found = replace(found, username=self.operator_username, password_file=self.operator_password_file)
-        if self.operator_cert_file is not None:
-            found = replace(found, cert_file=self.operator_cert_file, key_file=self.operator_key_file)
-        return found
-
-
 @app.command("run")
 @grouped
 def run(
     service: ServiceOptions,
+    process: ProcessOptions,
     signed: FleetOptions,
     operator: OperatorOptions,
     connection: ConnectionOptions,
-    broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="The MQTT broker.")] = "127.0.0.1:1883",
-    on_conflict: Annotated[
-        str, typer.Option(help="What is done about a device that contradicts itself: alarm, or stop (it as well).")
-    ] = "alarm",
-    home_assistant: Annotated[
-        bool, typer.Option("--home-assistant", help="Tell Home Assistant of devices; without, take back what was told.")
-    ] = False,
-    verbose: Annotated[bool, typer.Option(help="Log what happens, not only what goes wrong.")] = False,
-    log_format: Annotated[str, typer.Option(help="Of the log: text, or json (an object a line).")] = "text",
     shards: Annotated[
-        int, typer.Option(metavar="N", help="So many processes share the devices, each with a store beside --store.")
+        int, typer.Option(metavar="N", help="So many processes here share the devices; each has a store of its own.")
     ] = 1,
-    metrics: Annotated[
-        str | None, typer.Option(metavar="[HOST:]PORT", help="Counts for Prometheus, over HTTP (HOST: 127.0.0.1).")
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Be one of N shards of any machine, or fleet/N: the rest of it.")
     ] = None,
 ) -> int:
     """Serve a fleet until SIGTERM or SIGINT.
@@ -120,35 +50,53 @@ def run(
       fugu gateway run --fleet home --policies policies --store home.db --keep symbols=90d --keep windows=2d
       fugu gateway run --fleet home --policies policies --store home.db --metrics 9464
       fugu gateway run --fleet home --policies policies --store home.db --shards 4
+      fugu gateway run --fleet home --policies policies --store postgresql://fugu@db.example/home --shard 0/2
+      fugu gateway run --fleet home --policies policies --store postgresql://fugu@db.example/home --shard fleet/2
       fugu gateway run --fleet home --policies policies --store postgresql://fugu@db.example/home?sslmode=verify-full
       fugu gateway run --fleet home --store home.db --registry fleet.db --root keys/root.envelope \\
           --gateway-key keys/gateway-1a2b3c4d.key --passphrase-file passphrase --operator-username operator \\
           --operator-password-file operator.password
     """
-    address = connection.broker(broker)
-    from gateway.service import ON_CONFLICT, FleetFiles, GatewaySettings, Keep
     from gateway.service import run as serve
-    from gateway.service.metrics import Listen
 
-    log_to_stderr(one_of(log_format, "log-format", LOG_FORMATS), verbose=verbose)
-    enrolled = None
-    if signed.registry is not None:
-        roots = tuple(signed.root or ())
-        enrolled = FleetFiles(
-            signed.registry, roots, operator.broker(address), signed.gateway_key, signed.passphrase_file
-        )
-    conflict = one_of(on_conflict, "on-conflict", ON_CONFLICT)
-    given = asdict(service) | {
-        "store": store_location(service.store),
-        "keep": Keep.parse(service.keep or ()),
-        "home_assistant": home_assistant,
-        "shards": shards,
-    }
-    listen = None if metrics is None else Listen.parse(metrics)
-    settings = GatewaySettings(**given, broker=address, enrolled=enrolled, on_conflict=conflict, metrics=listen)
+    if shard is not None and shards != 1:
+        raise UsageError("--shards are all on this machine, --shard is one of any: give one of the two")
+    settings = gateway_settings(service, process, signed, operator, connection, shards, shard)
     with ExitStack() as starting:
         starting.enter_context(working(f"checking {settings.store}, and starting"))
         return serve(settings, started=starting.close)
+
+
+@app.command("cluster")
+@grouped
+def cluster(
+    service: ServiceOptions,
+    process: ProcessOptions,
+    signed: FleetOptions,
+    operator: OperatorOptions,
+    connection: ConnectionOptions,
+    shards: Annotated[int, typer.Option(metavar="N", min=2, help="So many processes share the devices.")],
+    address: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Ray's head node; auto: that of the cluster of this machine.")
+    ] = "auto",
+) -> int:
+    """Serve a fleet by shards on a Ray cluster.
+
+    Until SIGTERM or SIGINT. The store is on a server, and all machines have the same files. When this process is
+    killed, the shards go on; started again, it finds them.
+
+    \b
+    examples:
+      fugu gateway cluster --fleet home --policies /etc/fugu/policies --shards 16 \\
+          --store postgresql://fugu@db.example/home?sslmode=verify-full --broker gw.example:8883 \\
+          --ca-file /etc/fugu/ca.pem --username gateway --password-file /etc/fugu/password
+    """
+    from gateway.cluster import run_cluster
+
+    settings = gateway_settings(service, process, signed, operator, connection, shards)
+    with ExitStack() as starting:
+        starting.enter_context(working(f"starting {shards} shards"))
+        return run_cluster(settings, address, started=starting.close)
 
 
 @app.command("status")
@@ -235,7 +183,7 @@ def migrate(
 ) -> None:
     """Copy a store from a file to a server, or back.
 
-    All of it, or nothing; the old one stays as it is, and must not be used any more.
+    And those of its shards, and the ledger beside it. All of it, or nothing; the old ones must not be used any more.
 
     \b
     examples:
@@ -243,7 +191,7 @@ def migrate(
       fugu gateway migrate --from postgresql://fugu@db.example/home?sslmode=verify-full --to home.db
     """
     from fugu.view.terminal import say
-    from gateway.service.store.migration import migrate_store
+    from gateway.service.migration import migrate_store
 
     old, new = store_location(source), store_location(target)
     with working(f"copying {old.name}", measured=True) as told:
@@ -257,11 +205,14 @@ def forget(
     store: Annotated[
         str, typer.Option(metavar="FILE|URL", help="The gateway's store; its gateway must not be running.")
     ],
+    ledger: Annotated[
+        str | None, typer.Option(metavar="FILE|URL", help="Ledger of the releases (default: beside the store).")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Erase what a device has sent from the store.
 
-    And its estimates: for good, and never what was charged for it.
+    And its estimates, and the sums of releases that it was a part of: for good, and never what was charged for it.
 
     \b
     examples:
@@ -271,6 +222,6 @@ def forget(
     from gateway.service.forgetting import forget_device
 
     with working(f"erasing {device}"):
-        found = forget_device(store_location(store), device)
+        found = forget_device(store_location(store), device, None if ledger is None else store_location(ledger))
     text = f"{found.symbols} symbols, {found.points} frames of points, {found.windows} windows"
     answer(as_json, found._asdict, lambda: say(f"Erased of {device}, {text}. The ledger keeps its charges."))

@@ -68,7 +68,8 @@ def _export(
     parquet: Annotated[Path, typer.Option(metavar="DIR", help="A new folder for the files.")],
     time: SpanOptions,
     ledger: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The releases' ledger (default: beside the store, if there).")
+        str | None,
+        typer.Option(metavar="FILE|URL", help="The releases' ledger (default: beside the store, if there)."),
     ] = None,
     lag: Annotated[int, typer.Option(min=0, max=4096, help="Ticks of later symbols or points that estimates see.")] = 8,
     as_json: JsonOption = False,
@@ -86,7 +87,8 @@ def _export(
     from gateway.history.export import Span, export_history
 
     with working(f"exporting {location.name}", measured=True) as told:
-        rows = export_history(location, ledger, Span(*since_until), parquet, lag=lag, told=told)
+        known = None if ledger is None else store_location(ledger)
+        rows = export_history(location, known, Span(*since_until), parquet, lag=lag, told=told)
     answer(as_json, lambda: rows, lambda: show_rows(parquet, rows))
     return 0
 

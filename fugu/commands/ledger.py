@@ -1,31 +1,44 @@
-"""`fugu ledger show`, `fugu ledger verify`, `fugu ledger resume` and `fugu ledger progress`."""
+"""`fugu ledger show`, `fugu ledger resume` and `fugu ledger progress`."""
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from contract.frames import MAX_TICK
 from fugu.commands.options import JsonOption, command_group
-from fugu.errors import CommandError
+from fugu.errors import CommandLineError
 from fugu.view.ledger import account_document, entry_document, show_ledger
-from fugu.view.terminal import answer, say, working
-from gateway.location import store_location
-from gateway.release.ledger import Ledger
+from fugu.view.terminal import answer
+from gateway.location import Location, store_location
+from gateway.release.ledger import Ledger, ledger_beside
 
-__all__ = ["app"]
+__all__ = ["LedgerOption", "app", "ledger_location"]
 
 app = command_group("What every audience has been told.")
-LedgerOption = Annotated[Path, typer.Option("--ledger", metavar="FILE", help="The gateway's ledger.")]
+LedgerOption = Annotated[
+    str | None, typer.Option("--ledger", metavar="FILE|URL", help="The gateway's ledger (default: beside the store).")
+]
 StoreOption = Annotated[str, typer.Option("--store", metavar="FILE|URL", help="The gateway's store.")]
 
 
+def ledger_location(ledger: str | None, store: str | None) -> Location:
+    """Where a ledger is."""
+    if ledger is not None:
+        return store_location(ledger)
+    if store is None:
+        raise CommandLineError("which ledger? say --ledger, or --store for the one beside it")
+    return ledger_beside(store_location(store))
+
+
 @app.command("show")
-def show(ledger: LedgerOption, as_json: JsonOption = False) -> int:
+def show(
+    ledger: LedgerOption = None,
+    store: Annotated[str | None, typer.Option(metavar="FILE|URL", help="Of the ledger beside this store.")] = None,
+    as_json: JsonOption = False,
+) -> int:
     """Show what is allowed, spent and left, and the releases.
 
     For every stream and audience.
@@ -33,9 +46,9 @@ def show(ledger: LedgerOption, as_json: JsonOption = False) -> int:
     \b
     examples:
       fugu ledger show --ledger home-ledger.db
-      fugu ledger show --ledger home-ledger.db --json
+      fugu ledger show --store home.db --json
     """
-    with closing(Ledger(ledger, create=False)) as opened:
+    with closing(Ledger(ledger_location(ledger, store), create=False)) as opened:
         accounts, entries = opened.accounts(), opened.entries()
         answer(
             as_json,
@@ -50,41 +63,10 @@ def show(ledger: LedgerOption, as_json: JsonOption = False) -> int:
     return 0
 
 
-@app.command("verify")
-def verify(ledger: LedgerOption, store: StoreOption, as_json: JsonOption = False) -> int:
-    """Compute every charge again from the releases, and compare.
-
-    Exit code 1 if something does not agree.
-
-    The store knows which releases were published, and so whether this is the newest ledger: one that was put back from
-    a copy adds up, and is not.
-
-    \b
-    examples:
-      fugu ledger verify --ledger home-ledger.db --store home.db
-    """
-    from gateway.release.audit import verify as audit
-    from gateway.service.release_record import ledger_problem
-
-    with closing(Ledger(ledger, create=False)) as opened, working("computing every charge again"):
-        doubt = ledger_problem(opened, store_location(store))
-        found = audit(opened)
-    problems = ((doubt,) if doubt else ()) + found.problems
-    if as_json:
-        print(json.dumps({"entries": found.entries, "accounts": found.accounts, "problems": problems}))
-        return 1 if problems else 0
-    if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise CommandError(f"{ledger.name}: {problems[0]}{more}")
-
-    say(f"{ledger.name} agrees: {found.entries} releases, {found.accounts} accounts, no tick above its allowance.")
-    return 0
-
-
 @app.command("resume")
 def resume(
-    ledger: LedgerOption,
     store: StoreOption,
+    ledger: LedgerOption = None,
     after: Annotated[
         int,
         typer.Option(
@@ -104,15 +86,14 @@ def resume(
     """
     from gateway.service.release_record import resume_ledger
 
-    location = store_location(store)
-    for begun in resume_ledger(ledger, location, after):
+    resumed, location = ledger_location(ledger, store), store_location(store)
+    for begun in resume_ledger(resumed, location, after):
         print(f"{begun.device}/{begun.stream}: releases begin with tick {begun.first}")
-    print(f"{ledger.name} is the ledger of {location.name}; no copy of either from before fits any more")
+    print(f"{resumed.name} is the ledger of {location.name}; no copy of either from before fits any more")
 
 
 @app.command("progress")
 def progress(
-    ledger: LedgerOption,
     store: StoreOption,
     release: Annotated[
         str, typer.Option("--release", metavar="NAME", help="The release, as `fugu ledger show` has it.")
@@ -120,6 +101,7 @@ def progress(
     first: Annotated[
         int, typer.Option(metavar="TICK", min=0, max=MAX_TICK, help="The first tick that its next window may have.")
     ],
+    ledger: LedgerOption = None,
 ) -> None:
     """Let the schedule of a release go on at another tick.
 
@@ -131,5 +113,5 @@ def progress(
     """
     from gateway.service.release_record import set_progress
 
-    before = set_progress(ledger, store_location(store), release, first)
+    before = set_progress(ledger_location(ledger, store), store_location(store), release, first)
     print(f"{release} goes on with the first window from tick {first} on, not from {before}; none is released twice")

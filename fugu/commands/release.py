@@ -25,10 +25,12 @@ def release(
     config: Annotated[Path, typer.Option(metavar="FILE", help="Batch releases: audiences and schedules (TOML).")],
     store: Annotated[str, typer.Option(metavar="FILE|URL", help="The gateway's store.")],
     policies: Annotated[Path, typer.Option(metavar="DIR", help="Folder of policy files, *.json.")],
-    ledger: Annotated[Path, typer.Option(metavar="FILE", help="The gateway's ledger.")],
     name: Annotated[str, typer.Option(metavar="NAME", help="A release of the configuration.")],
     first: Annotated[int, typer.Option(metavar="TICK", min=0, help="First tick of the window.")],
     connection: ConnectionOptions,
+    ledger: Annotated[
+        str | None, typer.Option(metavar="FILE|URL", help="The gateway's ledger (default: beside the store).")
+    ] = None,
     broker: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Publish there (default: print only).")
     ] = None,
@@ -51,7 +53,7 @@ def release(
             config=config,
             store=store_location(store),
             policies=policies,
-            ledger=ledger,
+            ledger=None if ledger is None else store_location(ledger),
             name=name,
             first=first,
             broker=address,

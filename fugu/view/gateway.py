@@ -21,11 +21,14 @@ def show_status(found: Mapping[str, Any]) -> None:
     """Print what a gateway has answered: its alarms first, then the devices that are furthest behind."""
     away = f"no connection to the broker ({found['connection']})" if found["connection"] else "not connected"
     link = "connected to the broker" if found["connected"] else away
-    say(f"gateway of fleet {found['fleet']}: up for {_span(found['uptime_seconds'])}, {link}")
+    shards = f" (shards {found['shard']} alone)" if "shard" in found else ""
+    say(f"gateway of fleet {found['fleet']}{shards}: up for {_span(found['uptime_seconds'])}, {link}")
     say(
         f"store of {found['store_bytes'] / 1e6:.1f} MB; {found['inbox']} messages and {found['estimates_waiting']} "
         f"estimates wait; the last round of work was {_span(found['worker_round_seconds'])} ago"
     )
+    if found.get("shards", {}).get("missing"):
+        say(f"of {found['shards']['count']} shards these are missing: {str(found['shards']['missing'])[1:-1]}")
     if found["alarms"]:
         for alarm in found["alarms"]:
             name, detail = f" {alarm['name']}" * bool(alarm["name"]), f" ({alarm['detail']})" * bool(alarm["detail"])

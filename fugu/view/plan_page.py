@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
 from fugu.view.auto_plan import answer_words, percent, verdict
+from fugu.view.chart import Axis, frame
 from fugu.view.place_plan import place_verdict, place_words
 from gateway.planning.auto import AutoPlan, Curve, Told
 from gateway.planning.auto_places import PlacePlan
@@ -97,32 +97,19 @@ def _colours(curves: Sequence[Curve]) -> list[str]:
 def _errors(curves: Sequence[Curve], epsilon: float, chosen: Candidate) -> str:
     """Error against epsilon, both on logarithmic axes, of every candidate."""
     height, bottom = 330, 296
-    epsilons = [e for curve in curves for e, _ in curve.points] + [epsilon]
-    low, high = math.log(min(epsilons)), math.log(max(max(epsilons), 1.01 * min(epsilons)))
-
-    def x(value: float) -> float:
-        return _LEFT + (math.log(value) - low) / (high - low) * (_WIDTH - _LEFT - _RIGHT)
-
-    def y(error: float) -> float:
-        return 14 + math.log(max(error, _LOWEST)) / math.log(_LOWEST) * (bottom - 14)
-
-    parts = [_open(height, "Mean absolute error of every candidate against epsilon")]
-    for error in (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001):
-        parts.append(f'<path d="M{_LEFT} {y(error):.1f}H{_WIDTH - _RIGHT}" stroke="#e4e4e4"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y(error) + 4:.1f}" text-anchor="end">{percent(error)}</text>')
-    for value in (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0):
-        if low <= math.log(value) <= high:
-            parts.append(f'<text x="{x(value):.1f}" y="{bottom + 16}" text-anchor="middle">{value:g}</text>')
-    parts.append(f'<text x="{(_LEFT + _WIDTH) / 2:.0f}" y="{height - 4}" text-anchor="middle">epsilon</text>')
-    at = x(epsilon)
+    xs = Axis([*(e for curve in curves for e, _ in curve.points), epsilon], True, _LEFT, _WIDTH - _RIGHT)
+    ys = Axis([_LOWEST, 1.0], True, bottom, 14)
+    title = "Mean absolute error of every candidate against epsilon"
+    parts = [*frame(title, (_WIDTH, height), xs, ys, "epsilon", percent)]
+    at = xs.place(epsilon)
     parts.append(f'<path d="M{at:.1f} 14V{bottom}" stroke="#222" stroke-dasharray="4 3"/>')
     for curve, colour in zip(curves, _colours(curves), strict=True):
-        points = " ".join(f"{x(e):.1f},{y(error):.1f}" for e, error in curve.points)
+        points = " ".join(f"{xs.place(e):.1f},{ys.place(error):.1f}" for e, error in curve.points)
         wide = 3.5 if curve.candidate.same_release(chosen) else 1.6
         dash = "" if curve.candidate.kind == "windows" else ' stroke-dasharray="6 3"'
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="{wide}"{dash}/>')
         if curve.candidate.same_release(chosen):
-            spot = y(curve.candidate.expected_error)
+            spot = ys.place(curve.candidate.expected_error)
             parts.append(f'<circle cx="{at:.1f}" cy="{spot:.1f}" r="5" fill="{colour}"/>')
     return "".join([*parts, "</svg>"])
 

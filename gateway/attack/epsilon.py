@@ -109,7 +109,8 @@ def success_bound(prior: ArrayLike, epsilon: float, epsilon_10: float | None = N
     Returns:
         (...) probabilities, never below the largest of the prior.
 
-    Source: docs/privacy.md, "An attacker's success"; it corrects the bound in section 4 of the BDP paper.
+    Source: docs/proofs/learned-classes.md, "An attacker's success"; it corrects the bound in section 4 of
+    the BDP paper.
     """
     law = np.asarray(prior, dtype=np.float64)
     best = law.max(axis=-1)

@@ -16,7 +16,7 @@ from contract.topics import NAME_PATTERN, discovery_topic
 
 __all__ = ["Account", "Role", "access_list", "new_password", "password_line"]
 
-Role = Literal["gateway", "operator", "device", "site", "home-assistant", "reader", "removed"]
+Role = Literal["gateway", "shard", "operator", "device", "site", "home-assistant", "reader", "removed"]
 
 _ITERATIONS = 101
 """Mosquitto's own number; more would only slow the broker down, since a password of 256 random bits is not guessed."""
@@ -92,6 +92,16 @@ _TOPICS: dict[Role, tuple[str, ...]] = {
         "write release/+/+",
         "write time",
         "write health",
+        "write +/stop",
+    ),
+    "shard": (
+        "read +/symbols/+",
+        "read +/window/+",
+        "read +/status",
+        "write +/committed",
+        "write +/table/+",
+        "write estimate/+/+",
+        "write count/+/+",
         "write +/stop",
     ),
     "operator": (

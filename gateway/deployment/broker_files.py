@@ -17,6 +17,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from contract.topics import NAME_PATTERN, RESERVED_DEVICES, discovery_topic
-from gateway.deployment.accounts import Account, access_list, new_password, password_line
+from gateway.deployment.accounts import Account, Role, access_list, new_password, password_line
 from gateway.deployment.settings import AUTHORITY_DAYS, Settings, public_files
 from gateway.deployment.units import DeploymentError, InvalidNameError
 from gateway.files import new_folder, read_text, write_public, write_secret
@@ -49,18 +50,23 @@ class Credentials:
     password: str | None
     issued: Issued | None
 
-    def write(self, folder: Path, stem: str = "") -> dict[str, str]:
+    def write(self, folder: Path, called: Callable[[str], str] = str) -> dict[str, str]:
         """Write them into a folder.
+
+        Args:
+            called: gives a file's name, from what it is called of the folder's own account.
 
         Returns:
             The fields of `mqtt_link.Broker` that name them, without the folder.
         """
         if self.issued is not None:
-            write_public(folder / f"{stem}client.pem", self.issued.certificate)
-            write_secret(folder / f"{stem}client.key", self.issued.key)
-            return {"cert_file": f"{stem}client.pem", "key_file": f"{stem}client.key"}
-        write_secret(folder / f"{stem}password", f"{self.password}\n")
-        return {"username": self.name, "password_file": f"{stem}password"}
+            files = {"cert_file": called("client.pem"), "key_file": called("client.key")}
+            write_public(folder / files["cert_file"], self.issued.certificate)
+            write_secret(folder / files["key_file"], self.issued.key)
+            return files
+        file = called("password")
+        write_secret(folder / file, f"{self.password}\n")
+        return {"username": self.name, "password_file": file}
 
 
 @dataclass(slots=True)
@@ -101,13 +107,7 @@ class BrokerFolder:
             DeploymentError: the name is taken, or the authority's key is missing.
         """
         name, role = account.name, account.role
-        check_name(name, "account")
-        known = next((one for one in self.settings.accounts if one.name == name), None)
-        free = known is not None and known.uncleared and role == "device" and not self.settings.mutual
-        if known is not None and not (renew and known.role == role) and not free:
-            what = "was removed" if known.role == "removed" else f"exists, as {known.role}"
-            hint = "; --renew gives it new credentials" if known.role == role and not renew else ""
-            raise DeploymentError(f"the account {name} {what}{hint}")
+        known = self.check_free(name, role, renew=renew)
         if self.settings.mutual:
             made = Credentials(name, None, self._authority(ca_key).issue_client(name, now, self.settings.days))
         else:
@@ -120,6 +120,25 @@ class BrokerFolder:
         elif account.streams:
             self.change(known.with_streams(account.streams))
         return made
+
+    def check_free(self, name: str, role: Role, *, renew: bool) -> Account | None:
+        """Refuse an account that cannot be made, nor given new credentials.
+
+        Returns:
+            What there is under its name, if anything.
+
+        Raises:
+            InvalidNameError: it cannot have this name.
+            DeploymentError: the name is taken.
+        """
+        check_name(name, "account")
+        known = next((one for one in self.settings.accounts if one.name == name), None)
+        free = known is not None and known.uncleared and role == "device" and not self.settings.mutual
+        if known is not None and not (renew and known.role == role) and not free:
+            what = "was removed" if known.role == "removed" else f"exists, as {known.role}"
+            hint = "; --renew gives it new credentials" if known.role == role and not renew else ""
+            raise DeploymentError(f"the account {name} {what}{hint}")
+        return known
 
     def renew(self, now: datetime, *, ca_key: Path | None = None) -> None:
         """Replace the broker's certificate and its key; clients trust the new one as they did the old one.

@@ -24,8 +24,9 @@ from gateway.deployment.units import GATEWAY, DeploymentError
 from gateway.files import read_text
 from gateway.service.monitor import NotRunningError, asked
 from gateway.service.policies import Catalogue
-from gateway.service.shard_files import stores
+from gateway.service.shard_stores import stores
 from gateway.service.store import Location, Server, Store, StoreError
+from gateway.shard_accounts import own_account
 from host import checks
 from host.checks import Finding, Verdict
 from host.clock import synchronised
@@ -47,6 +48,7 @@ class Installation:
     Attributes:
         policies: folder of policy files.
         broker: with the gateway's credentials.
+        shards: how many processes it shall be; of several each needs an account of its own.
         secrets: files that only their owner may read, besides those of the broker.
     """
 
@@ -55,6 +57,7 @@ class Installation:
     store: Location | None = None
     policies: Path | None = None
     secrets: tuple[Path, ...] = ()
+    shards: int = 1
 
 
 def installed(folder: Path, store: Location | None) -> Installation:
@@ -78,12 +81,14 @@ def installed(folder: Path, store: Location | None) -> Installation:
     there: dict[str, Any] = {field: str(folder / name) for field, name in files.items() if (folder / name).exists()}
     name = (user[1] if user else "gateway") if "password_file" in there else None
     usual = Path(GATEWAY.state) / "store.sqlite"
+    shards = re.search(r"--shards (\d+)", values.get("FUGU_MORE", ""))
     return Installation(
         fleet,
         replace(broker, username=name, **there),
         store or (usual if usual.exists() else None),
         folder / "policies",
         tuple(folder / one for one in ("rollout-password", "rollout-client.key") if (folder / one).exists()),
+        int(shards[1]) if shards else 1,
     )
 
 
@@ -110,6 +115,8 @@ def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: N
         findings += checks.unit(name)
     if found.broker is not None:
         findings += _broker(found.broker, found.fleet, waiting, connected=connected)
+        for index in range(found.shards if found.shards > 1 else 0):
+            findings += _shard(found.broker, index, found.fleet, connected=connected)
     return findings
 
 
@@ -150,13 +157,15 @@ def _store(store: Location) -> Iterator[Finding]:
     else:  # what is in it was published to the site, to nobody else
         yield readable._replace(verdict="warn")
     for path in (store, *stores(store).values()):
+        assert isinstance(path, Path)
         yield _pages(path)
 
 
 def _on_server(store: Server) -> Finding:
-    """Whether the database can be reached, and is a store."""
+    """Whether the database can be reached, and is a store, with those of its shards."""
     try:
-        Store(store, create=False).close()
+        for place in (store, *stores(store).values()):
+            Store(place, create=False).close()
     except StoreError as error:
         return Finding("store", "FAIL", str(error))
     return Finding("store", "ok", f"{store} can be reached")
@@ -211,12 +220,9 @@ def _mosquitto() -> Iterator[Finding]:
 
 
 def _broker(broker: Broker, fleet: str, waiting: Callable[[str], None], *, connected: bool) -> Iterator[Finding]:
-    for file in (broker.password_file, broker.key_file):
-        if file is not None:
-            yield checks.private_file(Path(file))
-    for what, certificate in (("authority", broker.ca_file), ("client certificate", broker.cert_file)):
-        if certificate is not None:
-            yield checks.certificate(what, Path(certificate), time.time())
+    if broker.ca_file is not None:
+        yield checks.certificate("authority", Path(broker.ca_file), time.time())
+    yield from _credentials(broker, "client certificate")
     write, listen = [committed_topic(fleet, _NOBODY), time_topic(fleet)], [status_topic(fleet, "+")]
     tried = probe(
         broker,
@@ -237,3 +243,33 @@ def _broker(broker: Broker, fleet: str, waiting: Callable[[str], None], *, conne
         )
     elif tried.heard:
         yield Finding("devices", "ok", "their statuses are there to be read")
+
+
+def _shard(gateway: Broker, index: int, fleet: str, *, connected: bool) -> Iterator[Finding]:
+    """Whether a shard has an account of its own, and the broker knows what it may do."""
+    name = f"shard {index}"
+    if (broker := own_account(gateway, index)) is None:
+        text = "it has no account, and the shards end one another's connections: fugu deploy gateway --renew --shards N"
+        yield Finding(name, "FAIL", text)
+        return
+    yield from _credentials(broker, f"certificate of {name}")
+    if connected:
+        return
+    tried = probe(broker, write=[committed_topic(fleet, _NOBODY)])
+    if tried.reached != "done":
+        yield Finding(name, "FAIL", f"{tried.problem}: see fugu deploy, then install the broker's files anew")
+    elif tried.writable is not None and not all(tried.writable.values()):
+        yield Finding(
+            name, "FAIL", "its account may not publish: see fugu deploy, then install the broker's files anew"
+        )
+    else:
+        yield Finding(name, "ok", "the broker knows its account")
+
+
+def _credentials(broker: Broker, what: str) -> Iterator[Finding]:
+    """Whether secrets are secret, and how long a certificate is good for."""
+    for file in (broker.password_file, broker.key_file):
+        if file is not None:
+            yield checks.private_file(Path(file))
+    if broker.cert_file is not None:
+        yield checks.certificate(what, Path(broker.cert_file), time.time())

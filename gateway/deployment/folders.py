@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from contract.errors import PolicyError
@@ -14,6 +15,7 @@ from contract.policy import Policy
 from gateway.deployment.broker_files import BrokerFolder, Credentials
 from gateway.deployment.units import AGENT, GATEWAY, DeploymentError, InvalidNameError, unit
 from gateway.files import write_public
+from gateway.shard_accounts import numbered
 
 __all__ = [
     "DeviceOptions",
@@ -104,6 +106,7 @@ def write_gateway(
     broker: BrokerFolder,
     credentials: Credentials,
     rollout: Credentials | None,
+    shards: Sequence[Credentials],
     *,
     program: str,
     in_place: bool,
@@ -112,17 +115,23 @@ def write_gateway(
 
     Args:
         rollout: of the account of the operators' role by which the gateway sends signed policies, if it does.
+        shards: of the accounts of its shards, if it has some.
     """
     (folder / "policies").mkdir()
     files = write_client(folder, broker, credentials)
     if rollout is not None:
-        files = [*files, *_files(rollout.write(folder, "rollout-"))]
-    fleet = broker.settings.fleet
-    environment = f"FUGU_FLEET={fleet}\nFUGU_BROKER={broker.address}\n# more words for 'fugu gateway run'\nFUGU_MORE=\n"
+        files += _files(rollout.write(folder, "rollout-{}".format))
+    for index, shard in enumerate(shards):
+        files += _files(shard.write(folder, partial(numbered, index=index)))
+    fleet, more = broker.settings.fleet, f"--shards {len(shards)}" if shards else ""
+    environment = (
+        f"FUGU_FLEET={fleet}\nFUGU_BROKER={broker.address}\n# more words for 'fugu gateway run'\nFUGU_MORE={more}\n"
+    )
     if rollout is not None:
         environment += (
             "# of a fleet with a registry, for example:\n"
-            "# FUGU_MORE=--registry /var/lib/fugu-gateway/fleet.sqlite --root /etc/fugu-gateway/root.envelope\n"
+            "# FUGU_MORE=--registry /var/lib/fugu-gateway/fleet.sqlite --root /etc/fugu-gateway/root.envelope"
+            f"{more and ' '}{more}\n"
         )
     write_public(folder / "gateway.env", environment)
     if in_place:
@@ -130,10 +139,14 @@ def write_gateway(
     words = client_words(credentials, "%d/")
     if rollout is not None:
         words += operator_words(rollout, "%d/")
+    processes = max(len(shards), 1)
     fields = {
         "CREDENTIALS": _load(files, GATEWAY.config),
         "PROGRAM": program,
         "CONNECTION": " \\\n    ".join(" ".join(pair) for pair in words),
+        "HIGH": f"{processes}G",
+        "MEMORY": f"{2 * processes}G",
+        "TASKS": str(64 * processes),
     }
     write_public(folder / "fugu-gateway.service", unit("fugu-gateway.service", fields))
 

@@ -31,8 +31,8 @@ class Limits(NamedTuple):
     Attributes:
         connections: at once: two of each account, since one that was cut off may still be there when the next comes,
             and some to spare.
-        heap: bytes that Mosquitto allocates itself: connections, one queue of each gateway and subscriber of the site,
-            and what accounts retain.
+        heap: bytes that Mosquitto allocates itself: connections, one queue of each gateway, shard and subscriber of the
+            site, and what accounts retain.
         memory: bytes of the process, with TLS.
         files: that it may have open.
         per_source: connections at once of one address: all accounts may be behind one, and others have still some.
@@ -48,7 +48,7 @@ class Limits(NamedTuple):
 def limits(accounts: Sequence[Account]) -> Limits:
     """The limits of a broker with these accounts."""
     count = sum(account.role != "removed" for account in accounts)
-    queues = 1 + sum(account.role in ("gateway", "site", "home-assistant") for account in accounts)
+    queues = 1 + sum(account.role in ("gateway", "shard", "site", "home-assistant") for account in accounts)
     connections = 2 * count + _SPARE
     heap = _BASE + connections * _CONNECT + queues * (QUEUED_BYTES + QUEUED_MESSAGES * _MESSAGE) + count * _ACCOUNT
     memory = heap + connections * _TLS + _OTHER_BASE

@@ -3,7 +3,7 @@
 Releases of independent noise reveal the sum of their losses, pair of states by pair of states. That is all there is to
 composition; an epsilon for protected pairs alone does not add up, unless every release protects the same pairs. And an
 epsilon per tick is no epsilon of the stream: neighbouring ticks tell of one another. Print both.
-Source: DPHMM, theorems 6.3, 7.1 and 7.2; docs/privacy.md, "The chain accountant".
+Source: DPHMM, theorems 6.3, 7.1 and 7.2; docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It counts every table that a device with this policy accepts, because whoever sends tables may choose among them.
 
-Source: docs/privacy.md, "Private measurements".
+Source: docs/proofs/private-points.md, "Private measurements".
 """
 
 from __future__ import annotations

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
-import numpy as np
-
-from contract.instants import LAST_US, instant, unix_us
-from contract.policy_header import Clock
+from contract.instants import instant, unix_us
 from contract.release_frames import decode_release
-from gateway.history.estimates import Estimated, LaggedEstimates
 from gateway.history.folder import ParquetFolder, parquet_folder
 from gateway.history.pieces import DAY_US, HistoryError, Piece, Span, SymbolStream
 from gateway.history.rows import (
@@ -26,8 +21,7 @@ from gateway.history.rows import (
 )
 from gateway.history.stored import MeasuredStream, StoredHistory, stored_history
 from gateway.location import Location
-from gateway.release.ledger import Ledger
-from gateway.service.release_setup import ledger_beside
+from gateway.release.ledger import Ledger, known_ledger
 
 __all__ = ["Span", "export_history"]
 
@@ -37,13 +31,13 @@ Told = Callable[..., None]
 
 
 def export_history(
-    store: Location, ledger: Path | None, span: Span, folder: Path, *, lag: int = 8, told: Told = lambda *_: None
+    store: Location, ledger: Location | None, span: Span, folder: Path, *, lag: int = 8, told: Told = lambda *_: None
 ) -> dict[str, int]:
     """Write what a gateway has stored and released to a new folder of Parquet files.
 
     Args:
         store: of the gateway, which may be running: one state of it is read.
-        ledger: of its releases; if not given, the one beside the store, if it is a file and there is one.
+        ledger: of its releases; if not given, the one beside the store, if there is one.
         span: of wall-clock time; what lies inside is written.
         folder: must not exist, or be empty; it is there when it is complete.
         lag: ticks of later symbols or points that estimates see.
@@ -63,10 +57,7 @@ def export_history(
             day -= day % DAY_US
             told(_date(day), min(max(day - begin, 0) / max(span.until - begin, 1), 1.0))
             day = day + DAY_US if days.write(day) else history.next_time(day + DAY_US)
-        days.finish()
-        if ledger is None and isinstance(store, Path) and ledger_beside(store).exists():
-            ledger = ledger_beside(store)
-        if ledger is not None:
+        if (ledger := ledger or known_ledger(store)) is not None:
             told("releases", 1.0)
             _put_releases(made, ledger, span)
         if not any(made.rows.values()):
@@ -83,7 +74,6 @@ class _Days:
         self._made = made
         self._span = span
         self._lag = lag
-        self._estimates: dict[tuple[str, str], _StreamEstimates] = {}
 
     def write(self, day: int) -> bool:
         """Write what is of a day that begins at a time; returns whether there was anything."""
@@ -97,29 +87,11 @@ class _Days:
             self._made.add("windows", window_rows(sequence, self._history.counts(sequence, span)))
         return sum(self._made.rows.values()) > before
 
-    def finish(self) -> None:
-        """Write the estimates that wait for symbols after the end."""
-        for estimates in self._estimates.values():
-            self._tell(estimates.stream, estimates.finish(self._span.until))
-
     def _symbols(self, stream: SymbolStream, span: Span) -> None:
-        key = stream.device, stream.stream
-        if (estimates := self._estimates.get(key)) is None:
-            estimates = self._estimates[key] = _StreamEstimates(self._history, stream, self._lag)
-            longest = max(policy.clock.period_us for policy in stream.policies.values())
-            before = Span(max(self._span.since - self._lag * longest, 0), self._span.since)
-            for piece in self._history.pieces(stream, before):  # a short gap may lie between them and the span
-                estimates.extend(piece, tell=False)
         for pieces in _gathered(self._history.pieces(stream, span)):
             self._made.add("symbols", symbol_rows(stream, pieces))
-            for piece in _joined(pieces):
-                self._tell(stream, estimates.extend(piece, tell=True))
-        self._tell(stream, estimates.settle(span.until))
-
-    def _tell(self, stream: SymbolStream, estimated: Iterable[Estimated]) -> None:
-        for one in estimated:
-            low, high = self._span.walls(stream.policy(one.version).clock)
-            self._made.add("estimates", marginal_rows("estimates", stream, one.cut(low + one.shift, high + one.shift)))
+        for run in self._history.estimates(stream, span, self._lag):
+            self._made.add("estimates", marginal_rows("estimates", stream, run))
 
     def _points(self, stream: MeasuredStream, span: Span) -> None:
         for frame in self._history.points(stream, span):
@@ -127,38 +99,6 @@ class _Days:
             self._made.add("points", point_rows(policy, frame))
             for some in self._history.measurements(stream, frame, self._lag):
                 self._made.add("measurements", measurement_rows(policy, some))
-
-
-class _StreamEstimates:
-    """The estimates of one stream, whose clock may be set: what comes after that knows nothing of before."""
-
-    def __init__(self, history: StoredHistory, stream: SymbolStream, lag: int) -> None:
-        self.stream = stream
-        self._history = history
-        self._lag = lag
-        self._parts: dict[tuple[Clock, int], LaggedEstimates] = {}
-
-    def extend(self, piece: Piece, *, tell: bool) -> list[Estimated]:
-        """As `LaggedEstimates.extend`."""
-        key = self.stream.policy(piece.version).clock, piece.shift
-        if key not in self._parts:
-            self._parts[key] = LaggedEstimates(self.stream, self._lag, partial(self._history.law, self.stream))
-        return self._parts[key].extend(piece, tell=tell)
-
-    def settle(self, time: int) -> Iterator[Estimated]:
-        """What waits for no symbol from a time on."""
-        for (clock, shift), part in self._parts.items():
-            if part.waiting is not None and part.waiting + self._lag < Span(time, LAST_US).walls(clock)[0] + shift:
-                yield from part.flush()
-
-    def finish(self, time: int) -> Iterator[Estimated]:
-        """What waits, with the symbols from a time on that it waits for."""
-        for (clock, shift), part in self._parts.items():
-            if part.waiting is not None:
-                for piece in self._history.pieces(self.stream, Span(time, time + self._lag * clock.period_us)):
-                    if self.stream.policy(piece.version).clock == clock and piece.shift == shift:
-                        yield from part.extend(piece)
-                yield from part.flush()
 
 
 def _gathered(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
@@ -174,19 +114,7 @@ def _gathered(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
         yield page
 
 
-def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """The same with pieces put together that follow one another."""
-    some: list[Piece] = []
-    for piece in pieces:
-        if some and (some[-1].version, some[-1].shift, some[-1].last + 1) != (piece.version, piece.shift, piece.first):
-            yield some[0]._replace(symbols=np.concatenate([one.symbols for one in some]))
-            some = []
-        some.append(piece)
-    if some:
-        yield some[0]._replace(symbols=np.concatenate([one.symbols for one in some]))
-
-
-def _put_releases(made: ParquetFolder, ledger: Path, span: Span) -> None:
+def _put_releases(made: ParquetFolder, ledger: Location, span: Span) -> None:
     """Write what was published of windows that end in a span of time; each value is a row."""
     with closing(Ledger(ledger, create=False)) as opened:
         after = 0

@@ -16,12 +16,12 @@ from contract.policies import AnyPolicy
 from contract.policy import Policy
 from contract.release_frames import ReleaseFrame, release_unit
 from contract.window_frames import WindowFrame
-from gateway.history.estimates import Estimated
 from gateway.history.pieces import Piece, SymbolStream, tick_times
 from gateway.history.stored import WindowSequence
 from gateway.history.tables import batch, lists, marginals, rows
 from gateway.service.kinds.point_model import PointEstimates
 from gateway.service.kinds.reporting import window_count
+from gateway.service.symbols.past import Run
 
 __all__ = [
     "marginal_rows",
@@ -39,13 +39,13 @@ def policy_rows(policies: Iterable[AnyPolicy]) -> Any:
     return rows("policies", [_policy_row(policy) for policy in policies])
 
 
-def marginal_rows(table: str, stream: SymbolStream, some: Estimated) -> Any:
+def marginal_rows(table: str, stream: SymbolStream, some: Run) -> Any:
     """What is known of the states of some ticks of a stream."""
     policy = stream.policy(some.version)
-    ticks = np.arange(some.first, some.first + len(some.beliefs), dtype=np.int64)
+    ticks = np.arange(some.first, some.first + len(some.probabilities), dtype=np.int64)
     times = tick_times(policy.clock, some.first, some.shift, len(ticks))
     place = {"device": stream.device, "stream": stream.stream, "tick": ticks, "policy_version": some.version}
-    return batch(table, times, place | marginals(some.beliefs, policy.discretiser.states))
+    return batch(table, times, place | marginals(some.probabilities, policy.discretiser.states))
 
 
 def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:

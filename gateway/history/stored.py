@@ -1,11 +1,11 @@
-"""A gateway's store as a history: one state of it, which the gateway may go on to change."""
+"""A gateway's store and those of its shards as one history: a state of each, which the gateway may go on to change."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -18,16 +18,16 @@ from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from contract.policy_header import Clock
 from contract.window_frames import WindowFrame
-from gateway.chain.arrays import Floats
 from gateway.history.pieces import DAY_US, Piece, Span, SymbolStream
 from gateway.location import Location
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.point_model import PointEstimates
 from gateway.service.kinds.points import Points
 from gateway.service.policies import Catalogue
+from gateway.service.shard_stores import snapshots
 from gateway.service.shifts import Span as ShiftSpan
 from gateway.service.store import Store
-from gateway.service.symbols.past import Past
+from gateway.service.symbols.past import Past, Run
 
 __all__ = ["MeasuredStream", "StoredHistory", "WindowSequence", "stored_history"]
 
@@ -52,9 +52,16 @@ class MeasuredStream(NamedTuple):
     policies: dict[int, MeasurePolicy]
 
 
+class _Kept(NamedTuple):
+    """Where a sequence is: a store, and its number there."""
+
+    store: Store
+    number: int
+
+
 @contextmanager
 def stored_history(location: Location) -> Iterator[StoredHistory]:
-    """One state of a store.
+    """One state of a store, and of each of its shards' stores.
 
     Args:
         location: of the store; its gateway may be running.
@@ -62,32 +69,33 @@ def stored_history(location: Location) -> Iterator[StoredHistory]:
     Raises:
         StoreError: there is no such store.
     """
-    store = Store(location, create=False)
-    try:
-        with store.snapshot():
-            yield StoredHistory(store)
-    finally:
-        store.close()
+    with snapshots(location) as some:
+        yield StoredHistory(some)
 
 
 class StoredHistory:
-    """What a store holds, by spans of wall-clock time.
+    """What some stores hold, of different devices, by spans of wall-clock time.
 
     Args:
-        store: open, and in one state as long as this is used.
+        some: open, and in one state as long as this is used.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, some: Sequence[Store]) -> None:
         self._policies: dict[tuple[str, str], dict[int, AnyPolicy]] = defaultdict(dict)
-        for policy in map(read_policy, store.policy_documents()):
-            self._policies[policy.device, policy.stream][policy.version] = policy
-        self._numbers: dict[tuple[str, str, str], int] = {}
-        self._points: dict[int, Points] = {}
-        after = 0
-        while some := store.aged.sequences(after, _SEQUENCES):
-            after = some[-1].number
-            self._numbers.update({(one.device, one.stream, one.window): one.number for one in some})
+        self._catalogue = Catalogue("")
+        self._kept: dict[tuple[str, str, str], _Kept] = {}
+        self._pasts: dict[tuple[Store, int], Past] = {}
+        self._points: dict[tuple[Store, int], Points] = {}
+        for store in some:
+            documents = store.policy_documents()
+            self._catalogue.retire(documents)
+            for policy in map(read_policy, documents):
+                self._policies[policy.device, policy.stream][policy.version] = policy
+            after = 0
+            while sequences := store.aged.sequences(after, _SEQUENCES):
+                after = sequences[-1].number
+                for one in sequences:
+                    self._kept[one.device, one.stream, one.window] = _Kept(store, one.number)
 
     def policies(self) -> list[AnyPolicy]:
         """The policies that what is stored was made under, by device, stream and version."""
@@ -98,7 +106,7 @@ class StoredHistory:
         return [
             SymbolStream(device, stream, policies)
             for (device, stream), known in sorted(self._policies.items())
-            if (policies := _of(known, Policy)) and (device, stream, "") in self._numbers
+            if (policies := _of(known, Policy)) and (device, stream, "") in self._kept
         ]
 
     def measured(self) -> list[MeasuredStream]:
@@ -106,44 +114,40 @@ class StoredHistory:
         return [
             MeasuredStream(device, stream, policies)
             for (device, stream), known in sorted(self._policies.items())
-            if (policies := _of(known, MeasurePolicy)) and (device, stream, "") in self._numbers
+            if (policies := _of(known, MeasurePolicy)) and (device, stream, "") in self._kept
         ]
 
     def windows(self) -> list[WindowSequence]:
         """Every sequence of windows, by device, stream and name."""
         return [
             WindowSequence(device, stream, window, _of(self._policies.get((device, stream), {}), Policy))
-            for device, stream, window in sorted(self._numbers)
+            for device, stream, window in sorted(self._kept)
             if window
         ]
 
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
         """The symbols of a stream in a span of time, in tick order but for where its clock was set or changed."""
-        number = self._numbers[stream.device, stream.stream, ""]
-        for clock, first, last in self._ranges(stream.policies, number, span):
+        kept = self._kept[stream.device, stream.stream, ""]
+        holding = partial(kept.store.symbols.holding, kept.number)
+        for clock, first, last in self._ranges(stream.policies, kept, span):
             low, high = span.walls(clock)
-            for frame in _paged(partial(self._store.symbols.holding, number), self._symbols_from(number), first, last):
+            for frame in _paged(holding, _symbols_from(kept), first, last):
                 if stream.policy(frame.policy_version).clock == clock:
                     piece = _piece(frame).cut(max(first, low + frame.shift), min(last, high + frame.shift))
                     if len(piece.symbols):
                         yield piece
 
-    @cached_property
-    def _catalogue(self) -> Catalogue:
-        """All policies, for their models only."""
-        catalogue = Catalogue("")
-        catalogue.retire(self._store.policy_documents())
-        return catalogue
-
-    @cached_property
-    def _past(self) -> Past:
-        return Past(self._store, self._catalogue, 0)
-
-    def law(self, stream: SymbolStream, piece: Piece) -> Floats:
-        """The law (k,) of the first tick of a piece, given all symbols before it."""
-        number = self._numbers[stream.device, stream.stream, ""]
-        (frame,) = self._store.symbols.holding(number, piece.first, piece.first)
-        return self._past.law_at(Place(number, stream.device, stream.stream), frame)
+    def estimates(self, stream: SymbolStream, span: Span, lag: int) -> Iterator[Run]:
+        """The states at a stream's ticks in a span of time, given its symbols, all before and `lag` later ones."""
+        kept = self._kept[stream.device, stream.stream, ""]
+        if (past := self._pasts.get((kept.store, lag))) is None:
+            past = self._pasts[kept.store, lag] = Past(kept.store, self._catalogue, lag)
+        for clock, first, last in self._ranges(stream.policies, kept, span):
+            low, high = span.walls(clock)
+            for run in past.estimates(Place(kept.number, stream.device, stream.stream), first, last, newest=True):
+                inside = run.cut(low + run.shift, high + run.shift)
+                if stream.policy(run.version).clock == clock and len(inside.probabilities):
+                    yield inside
 
     def days(self, stream: SymbolStream, span: Span) -> list[int]:
         """The days, by their beginnings, that hold symbols of a stream in a span of time."""
@@ -157,10 +161,11 @@ class StoredHistory:
 
     def points(self, stream: MeasuredStream, span: Span) -> Iterator[MeasureFrame]:
         """The frames of points that begin in a span of time, in tick order but for where the clock was set."""
-        number = self._numbers[stream.device, stream.stream, ""]
-        for clock, first, last in self._ranges(stream.policies, number, span):
+        kept = self._kept[stream.device, stream.stream, ""]
+        holding = partial(kept.store.points.holding, kept.number)
+        for clock, first, last in self._ranges(stream.policies, kept, span):
             low, high = span.walls(clock)
-            for frame in _paged(partial(self._store.points.holding, number), self._points_from(number), first, last):
+            for frame in _paged(holding, _points_from(kept), first, last):
                 policy = stream.policies.get(frame.policy_version)
                 inside = first <= frame.first and low <= frame.first - frame.shift <= high
                 if inside and policy is not None and policy.clock == clock:
@@ -168,21 +173,22 @@ class StoredHistory:
 
     def measurements(self, stream: MeasuredStream, frame: MeasureFrame, lag: int) -> Iterator[PointEstimates]:
         """What a frame of points determines: of its ticks, and of those that see so many ticks more with it."""
-        place = Place(self._numbers[stream.device, stream.stream, ""], stream.device, stream.stream)
-        points = self._points.setdefault(lag, Points(self._store, self._catalogue, lag))
+        kept = self._kept[stream.device, stream.stream, ""]
+        place = Place(kept.number, stream.device, stream.stream)
+        points = self._points.setdefault((kept.store, lag), Points(kept.store, self._catalogue, lag))
         if (now := points.estimate(place, frame.first)) is not None:
             yield now
         yield from points.lagged(place, frame.first)
 
     def counts(self, sequence: WindowSequence, span: Span) -> Iterator[WindowFrame]:
         """The windows that begin in a span of time, in the order of their indices."""
-        number = self._numbers[sequence.device, sequence.stream, sequence.window]
-        ahead = self._store.shifts(number).newest
+        store, number = self._kept[sequence.device, sequence.stream, sequence.window]
+        ahead = store.shifts(number).newest
         known = [policy.window(sequence.window) for policy in sequence.policies.values()]
         longest = max((window.length for window in known if window is not None), default=0)
         for clock in _clocks(sequence.policies):
             low, high = span.walls(clock)
-            for frame in self._store.windows.within(number, low, high + ahead + longest):
+            for frame in store.windows.within(number, low, high + ahead + longest):
                 policy = sequence.policies.get(frame.policy_version)
                 if policy is not None and policy.clock == clock and low <= frame.first - frame.shift <= high:
                     yield frame
@@ -195,34 +201,26 @@ class StoredHistory:
         """
         span, found = Span(after, LAST_US), list[int]()
         for sequence in self.windows():
-            number = self._numbers[sequence.device, sequence.stream, sequence.window]
-            ahead = self._store.shifts(number).newest
+            store, number = self._kept[sequence.device, sequence.stream, sequence.window]
+            ahead = store.shifts(number).newest
             for clock in _clocks(sequence.policies):
-                if (tick := self._store.windows.next_first(number, span.walls(clock)[0])) is not None:
+                if (tick := store.windows.next_first(number, span.walls(clock)[0])) is not None:
                     found.append(clock.epoch_us + (tick - ahead) * clock.period_us)
         for stream in self.streams():
-            found += self._next_times(stream, self._symbols_from, span)
+            found += self._next_times(stream, _symbols_from, span)
         for measured in self.measured():
-            found += self._next_times(measured, self._points_from, span)
+            found += self._next_times(measured, _points_from, span)
         return max(min(found), after) if found else None
 
     def _next_times(self, stream: SymbolStream | MeasuredStream, following: _Following, span: Span) -> Iterator[int]:
-        number = self._numbers[stream.device, stream.stream, ""]
-        for clock, first, _ in self._ranges(stream.policies, number, span):
-            if (frame := following(number)(first)) is not None:
+        kept = self._kept[stream.device, stream.stream, ""]
+        for clock, first, _ in self._ranges(stream.policies, kept, span):
+            if (frame := following(kept)(first)) is not None:
                 yield clock.epoch_us + (frame.first - frame.shift) * clock.period_us
 
-    def _symbols_from(self, number: int) -> Callable[[int], SymbolFrame | None]:
-        """The first frame that holds a tick or a later one, from there on."""
-        return lambda first: next(self._store.symbols.following(number, first), None)
-
-    def _points_from(self, number: int) -> Callable[[int], MeasureFrame | None]:
-        """The same of points."""
-        return lambda first: next((one.frame for one in self._store.points.following(number, first)), None)
-
-    def _ranges(self, policies: Mapping[int, AnyPolicy], number: int, span: Span) -> Iterator[tuple[Clock, int, int]]:
+    def _ranges(self, policies: Mapping[int, AnyPolicy], kept: _Kept, span: Span) -> Iterator[tuple[Clock, int, int]]:
         """Where the numbers of a span's ticks are: a range for each clock, and for each time that it was set."""
-        spans = self._store.shifts(number).spans or (ShiftSpan(0, 0, MAX_TICK),)
+        spans = kept.store.shifts(kept.number).spans or (ShiftSpan(0, 0, MAX_TICK),)
         for clock in _clocks(policies):
             low, high = span.walls(clock)
             for i, (shift, begun, _) in enumerate(spans):
@@ -234,8 +232,18 @@ class StoredHistory:
 
 _Frame = TypeVar("_Frame", SymbolFrame, MeasureFrame)
 _Following = (
-    Callable[[int], Callable[[int], SymbolFrame | None]] | Callable[[int], Callable[[int], MeasureFrame | None]]
+    Callable[[_Kept], Callable[[int], SymbolFrame | None]] | Callable[[_Kept], Callable[[int], MeasureFrame | None]]
 )
+
+
+def _symbols_from(kept: _Kept) -> Callable[[int], SymbolFrame | None]:
+    """The first frame that holds a tick or a later one, from there on."""
+    return lambda first: next(kept.store.symbols.following(kept.number, first), None)
+
+
+def _points_from(kept: _Kept) -> Callable[[int], MeasureFrame | None]:
+    """The same of points."""
+    return lambda first: next((one.frame for one in kept.store.points.following(kept.number, first)), None)
 
 
 def _paged(

@@ -31,7 +31,7 @@ from gateway.planning.recording import states_of
 from gateway.privacy.covering_class import covering_class
 from gateway.privacy.randomised_response import allowed_ratios, calibrate
 
-__all__ = ["WINDOW_TICKS", "Trial", "attack_classes", "attack_policy", "class_of_halves", "two_states"]
+__all__ = ["WINDOW_TICKS", "Trial", "attack_classes", "attack_policy", "class_of_halves", "tried", "two_states"]
 
 WINDOW_TICKS = 300
 _LARGEST = 700.0
@@ -137,7 +137,7 @@ def attack_classes(
             releases.append((f"counts of {WINDOW_TICKS}", float(scale), counts))
         for released, noise, outputs in releases:
             yield Trial(
-                source, state, name, released, noise, epsilon, *_tried(states, segments, outputs, epsilon, known)
+                source, state, name, released, noise, epsilon, *tried(states, segments, outputs, epsilon, known)
             )
 
 
@@ -179,14 +179,18 @@ def attack_policy(policy: Policy, readings: Readings, known: int | None = None) 
     if not releases:
         raise PlanningError("the policy releases nothing of this recording that can be attacked")
     for released, noise, epsilon, outputs in releases:
-        found = _tried(states, segments, outputs, epsilon, known)
+        found = tried(states, segments, outputs, epsilon, known)
         yield Trial(readings.source, f"{k} states of the policy", chains, released, noise, epsilon, *found)
 
 
-def _tried(
+def tried(
     states: Ints, segments: Ints, outputs: Outputs, epsilon: float, known: int | None
 ) -> tuple[tuple[Attack, ...], float, float]:
-    """Attacks, the share of ticks beyond e^epsilon, and the largest factor."""
+    """Attack outputs whose truth is known, as for `gateway.attack.attack`.
+
+    Returns:
+        Attacks, the share of ticks beyond e^epsilon, and the largest factor.
+    """
     told = None if known is None else known_every(states, known)
     believed = Knowledge(mean_rates(states, segments, outputs.states), segments, told)
     change = odds_change(outputs, believed)[(states >= 0) & (True if told is None else told < 0)]

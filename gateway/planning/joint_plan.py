@@ -4,7 +4,7 @@ What they add to the loss of a tick is added up, and the accountant of the class
 epsilon allows. That is divided among them: windows get what makes the errors of their shares equal, unless a part of it
 is asked for.
 
-Source: docs/privacy.md, "Windows counted on the device".
+Source: docs/proofs/device-windows.md, "Windows counted on the device".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A recording with gaps is such a thing only if nothing lasts across a gap. No device can check that, nor how long a
 segment will be, so that these figures are comparisons and decide nothing.
 
-Source: docs/privacy.md, "Segments".
+Source: docs/proofs/learned-classes.md, "Segments".
 """
 
 from __future__ import annotations

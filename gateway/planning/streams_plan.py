@@ -3,7 +3,7 @@
 What streams tell of a tick adds up, so a total is divided among them by shares, as large as the joint class allows.
 Each policy names all streams and what each may tell: a device holds its own to that, and all of them to epsilon.
 
-Source: docs/privacy.md, "Streams that move together".
+Source: docs/proofs/joint-streams.md, "Streams that move together".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the theorems on composition say of a set of releases about one chain, beside the accountants.
 
 Song, Chaudhuri: Composition Properties of Inferential Privacy for Time-Series Data (2017); as corrected, and for any
-number of windows. Proofs: docs/privacy.md, "Several releases, by the papers' theorems".
+number of windows. Proofs: docs/proofs/published-mechanisms.md, "Several releases, by the papers' theorems".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Source: Ghosh, Kleinberg: Inferential Privacy Guarantees for Differentially Private Mechanisms (arXiv 1603.01508). Its
 abstract promises a bound by the spectral norm of an influence matrix; the entries and the bound used here are derived,
-with a proof, in docs/privacy.md, "Influence matrices".
+with a proof, in docs/proofs/published-mechanisms.md, "Influence matrices".
 
 Entry (i, j) is half the largest log-ratio between two laws of reading i given all others that differ in reading j only.
 In a chain only neighbours have one.

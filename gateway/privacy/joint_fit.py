@@ -3,7 +3,7 @@
 Given the joint state, streams tell nothing more of each other, so that one chain describes all of them. Its class is
 found as for one stream (`covering_class`): rates of people's recordings change, and the joint ones do, too.
 
-Source: docs/privacy.md, "Streams that move together"; the tests are those of `model_fit`.
+Source: docs/proofs/joint-streams.md, "Streams that move together"; the tests are those of `model_fit`.
 """
 
 from __future__ import annotations

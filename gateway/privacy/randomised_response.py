@@ -91,7 +91,7 @@ def calibrate(
     Raises:
         CalibrationError: if epsilon is not a positive number, or so small that no table of 32 bits says anything.
 
-    Source: docs/privacy.md, "From epsilon to noise".
+    Source: docs/proofs/randomised-response.md, "From epsilon to noise".
     """
     rate, k = exp_up(beside), stream_states(chains)
     v01, v10 = (ratio / float(rate) for ratio in allowed_ratios(chains, epsilon, adversary))

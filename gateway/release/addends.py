@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,16 @@ class Addend(NamedTuple):
     variances: Floats
     least: Floats
     ticks: int
+
+    def document(self) -> list[Any]:
+        """As plain values, for JSON."""
+        return [self.values.tolist(), self.variances.tolist(), self.least.tolist(), self.ticks]
+
+    @classmethod
+    def of_document(cls, listed: Sequence[Any]) -> Addend:
+        """What `document` made."""
+        values, variances, least = (np.array(one, dtype=np.float64) for one in listed[:3])
+        return cls(values, variances, least, listed[3])
 
 
 def windows_addend(counts: Ints, numbers: Ints, scales: Sequence[Fraction], ticks: int, confidence: float) -> Addend:

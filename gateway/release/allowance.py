@@ -4,7 +4,9 @@ What one reader of several audiences is told: their charges add up tick by tick,
 epsilons is no bound: what the chain adds to a small loss of a tick grows faster than that loss, so releases of epsilon
 .1 to eight audiences may be .86 to whoever has them all. Charges per tick do add up, because each is at most the least
 concave function above its release's loss (`gateway.release.amplification`); so the bound of a reader is that of a
-stream whose every tick is charged all that its audiences may be told. Source: docs/privacy.md, "Audiences and readers".
+stream whose every tick is charged all that its audiences may be told.
+
+Source: docs/proofs/audiences.md, "Audiences and readers".
 """
 
 from __future__ import annotations
@@ -50,8 +52,9 @@ def allowance(chains: ChainClass, epsilon: float, adversary: Adversary, mechanis
         ChainClassError: epsilon is not a positive number, the chains do not forget, or the mechanism has no bound for
             them or against such an adversary.
 
-    Source: docs/privacy.md, "The chain accountant" and "The published mechanisms"; for quilts, whose least loss at a
-    constant rate c is min over quilts of influence + c * near ticks, `gateway.privacy.quilt_composition`.
+    Source: docs/proofs/chain-accountant.md, "The chain accountant", and docs/proofs/published-mechanisms.md, "The
+    published mechanisms"; for quilts, whose least loss at a constant rate c is min over quilts of influence + c * near
+    ticks, `gateway.privacy.quilt_composition`.
     """
     if not covers(mechanism, adversary):
         raise ChainClassError(f"{mechanism} protects against the ignorant adversary only, not against the {adversary}")

@@ -1,8 +1,8 @@
 """The audit of a ledger: everything is computed once more from its entries, and compared with what it says.
 
 Entries and changes of allowances are replayed in the order in which they happened, with `charges.overlay` on lists in
-memory, so that each release is held against the allowance that was in force when it was made. Allowances, and noise
-that covers one release only, are computed again by the rule of the account's mechanism.
+memory, so that each release is held against the allowance that was in force when it was made. Allowances are computed
+again by the rule of the account's mechanism; what was published, by `gateway.release.contents`.
 """
 
 from __future__ import annotations
@@ -14,26 +14,55 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from contract.errors import FrameError
-from contract.release_frames import decode_release
-from gateway.release.charges import Run, beside, clipped, nats, overlay, peak_of_sum
+from gateway.release.charges import Run, beside, clipped, first_peak, nats, overlay, peak_of_sum
+from gateway.release.contents import content_problems
 from gateway.release.entries import SITE, Key, uncharged
 from gateway.release.ledger import Ledger
-from gateway.release.ledger_file import LedgerRows
-from gateway.release.rules import allowance_problem, noise_problem, streams_charged
+from gateway.release.ledger_rows import LedgerRows
+from gateway.release.rules import allowance_problem, streams_charged
 from gateway.release.together import Stream, together_name
 
-__all__ = ["Audit", "verify"]
+__all__ = ["Audit", "Told", "verify", "verify_charges"]
 
 _Row = tuple[Any, ...]
 
 
+class Told(NamedTuple):
+    """The most that an audience was told of a tick of a stream while an allowance was in force, by the entries alone.
+
+    Attributes:
+        mechanism, epsilon, adversary, chains: of the promise; the classes of chains as JSON.
+        base: standing charge of every tick.
+        charge: of the tick that was charged most by then, with the base and the streams that move together with it.
+        tick: the first such, as the device numbers it.
+        runs: all charges of the account, if nothing else counts for it: no base, no other stream, no other allowance
+            that anything was told under, no clock that was set. Else none.
+    """
+
+    key: Key
+    mechanism: str
+    epsilon: float
+    adversary: str
+    chains: str
+    base: int
+    charge: int
+    tick: int
+    runs: tuple[Run, ...]
+
+
 class Audit(NamedTuple):
-    """The outcome: `problems` in words, one line each, none if all is well; and how much was looked at."""
+    """The outcome.
+
+    Attributes:
+        entries, accounts: how much was looked at.
+        problems: in words, one line each, none if all is well.
+        told: by account and allowance, those first that were in force first.
+    """
 
     entries: int
     accounts: int
     problems: tuple[str, ...]
+    told: tuple[Told, ...] = ()
 
 
 @dataclass
@@ -48,16 +77,30 @@ class _Account:
     exclusive: int = 0
     shifted: bool = False
     named: frozenset[Stream] = frozenset()
+    together: bool = False
     runs: list[Run] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
 
     def near(self, first: int, last: int) -> slice:
         """The runs that overlap the ticks, and perhaps one more before them."""
         low, high = (bisect_left(self.runs, tick, key=attrgetter("first")) for tick in (first, last + 1))
         return slice(max(low - 1, 0), high)
 
+    def reach(self, charge: int, near: list[Run], first: int) -> None:
+        """Note what ticks have reached."""
+        if self.told and charge > self.told[-1].charge:
+            self.told[-1] = self.told[-1]._replace(charge=charge, tick=first_peak(near, first))
+
+    def history(self) -> list[Told]:
+        """What was told under each allowance, with all charges if there is nothing else."""
+        told = [one for one in self.told if one.charge >= 0]
+        if len(told) == 1 and not (told[0].base or self.together or self.shifted):
+            return [told[0]._replace(runs=tuple(self.runs))]
+        return told
+
 
 def verify(ledger: Ledger, published: Mapping[int, bytes] | None = None) -> Audit:
-    """Recompute a ledger.
+    """Recompute a ledger, charges and what was published.
 
     Args:
         ledger: an open ledger.
@@ -67,14 +110,25 @@ def verify(ledger: Ledger, published: Mapping[int, bytes] | None = None) -> Audi
         What does not agree. Ticks above an allowance that was lowered later are no problem.
     """
     with ledger.snapshot() as rows:
-        accounts = {row[0]: _Account(row[0], Key(*row[1:4]), row[6]) for row in rows.accounts()}
-        problems = _replay(rows, accounts)
-        problems += _compare(rows, accounts)
-        count = rows.entry_count()
-        for number, payload in (published or {}).items():
-            if rows.payload(number) != payload:
-                problems.append(f"entry {number}: is not what was published")
-    return Audit(count, len(accounts), tuple(problems))
+        found = _charges(rows, published or {})
+        return found._replace(problems=(*found.problems, *content_problems(rows)))
+
+
+def verify_charges(ledger: Ledger, published: Mapping[int, bytes] | None = None) -> Audit:
+    """The same, but of who was charged what alone: nothing is computed from sums and noise."""
+    with ledger.snapshot() as rows:
+        return _charges(rows, published or {})
+
+
+def _charges(rows: LedgerRows, published: Mapping[int, bytes]) -> Audit:
+    accounts = {row[0]: _Account(row[0], Key(*row[1:4]), row[6]) for row in rows.accounts()}
+    problems = _replay(rows, accounts)
+    problems += _compare(rows, accounts)
+    for number, payload in published.items():
+        if rows.payload(number) != payload:
+            problems.append(f"entry {number}: is not what was published")
+    told = tuple(one for account in accounts.values() for one in account.history())
+    return Audit(rows.entry_count(), len(accounts), tuple(problems), told)
 
 
 def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
@@ -97,7 +151,7 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
         if number != expected and not problems:
             problems.append(f"entry {expected}: is missing")
         charges = members[row["in_group"]]
-        problems += _frame_problems(row, charges)
+        problems += [] if charges else [f"entry {number}: has no devices"]
         if problem := uncharged(audience, row["topic"], charges.values(), row["noise"]):
             problems.append(f"entry {number}: {problem}")
         for device, charge in charges.items():
@@ -125,8 +179,10 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
                 problems.append(f"entry {number}: {account.key}: its device releases no windows")
             account.exclusive = number if exclusive else account.exclusive
             account.shifted |= charge > 0 and shift != 0
+            account.together |= len(every) > 1
             near = [run for one in every for run in _told(one, first, last, shift, account.key.device)]
             reached = peak_of_sum(near) + account.base
+            account.reach(reached, near, first)
             if reached > account.allowance:
                 allowed = f"{nats(reached):.12g} of {nats(account.allowance):.12g} allowed"
                 problems.append(f"entry {number}: {account.key}: ticks {first}..{last} reached {allowed}")
@@ -176,34 +232,12 @@ def _change(accounts: dict[int, _Account], changes: list[_Row]) -> list[str]:
             account.allowance, account.base = allowance, base
             problem = allowance_problem(allowance, mechanism, *promise)
             account.named = streams_charged(promise[-1], account.key.device)
+            epsilon, adversary, chains = promise
+            account.told.append(Told(account.key, mechanism, epsilon, adversary, chains, base, -1, -1, ()))
             if mechanism != account.mechanism:
                 problem = f"its mechanism was {mechanism} and is {account.mechanism}"
             problems += [f"{account.key}: {problem}"] if problem else []
     return problems
-
-
-def _frame_problems(entry: dict[str, Any], charges: dict[str, int]) -> list[str]:
-    """What a stored release says against its entry."""
-    number, payload = entry["number"], entry["payload"]
-    if not charges or not payload:
-        return [f"entry {number}: has no {'devices' if payload else 'release'}"]
-    if not payload.startswith(b"{"):
-        return []
-    try:
-        frame = decode_release(payload)
-    except FrameError as error:
-        return [f"entry {number}: holds no release: {error}"]
-    names = ("name", "audience", "stream", "first", "last", "mechanism", "noise", "scale")
-    if (
-        any(getattr(frame, each) != entry[each] for each in names)
-        or frame.entry != number
-        or frame.devices != len(charges)
-    ):
-        return [f"entry {number}: holds another release"]
-    if frame.charge != nats(max(charges.values())):
-        return [f"entry {number}: its release states another charge"]
-    problem = noise_problem(entry, frame, max(charges.values()))
-    return [f"entry {number}: {problem}"] if problem else []
 
 
 def _compare(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:

@@ -19,6 +19,7 @@ __all__ = [
     "SITE",
     "Account",
     "Allowance",
+    "Drawn",
     "Entry",
     "Key",
     "LedgerError",
@@ -150,6 +151,22 @@ class Release:
     def exclusive(self) -> bool:
         """Whether the mechanism does not compose: no other release of these streams to this audience, ever."""
         return self.mechanism in ALONE
+
+
+class Drawn(NamedTuple):
+    """A release with its noise, and what it was computed from, all of it canonical.
+
+    Attributes:
+        payload: to publish.
+        question: that it answers, as `gateway.release.question` writes it.
+        inputs: as `gateway.release.inputs` writes them: the sums before noise, and the noise.
+        tables: the noise tables that the inputs name.
+    """
+
+    payload: bytes
+    question: bytes
+    inputs: bytes
+    tables: tuple[bytes, ...] = ()
 
 
 class Entry(NamedTuple):

@@ -1,6 +1,6 @@
 """The ledger: what every audience has been told about every tick, and the refusal to tell more than is allowed.
 
-One SQLite file. A release is one transaction, written through to the disk (WAL, synchronous=FULL) BEFORE it is
+One database, a file or a schema of a server. A release is one transaction, written through to the disk BEFORE it is
 published: its charges on all devices, its entry, and the bytes to publish; or, if one tick of one device would exceed
 its allowance, nothing. So a crash at any point never under-counts: what was reserved stays charged, and is published
 from the stored bytes or abandoned, never drawn again.
@@ -10,26 +10,27 @@ charge merge, so that an endless stream of windows side by side takes one row. C
 on top of the account's base; so do those to streams that move together. A release is about wall ticks; what is charged
 are each device's own tick numbers, which are ahead of them once its clock was set. From then on nobody knows which of
 them fall together with ticks of another device that moves with it, and its largest charge counts for them all.
-Source: docs/privacy.md; gateway.release.amplification for releases over symbols.
+Source: docs/proofs/releases-over-symbols.md and docs/proofs/audiences.md.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
+from gateway.database import Hold, is_there, open_engine
+from gateway.location import Location, part_of
 from gateway.release.charges import Run, beside, clipped, overlay, peak, peak_of_sum
-from gateway.release.entries import SITE, Account, Allowance, Entry, Key, LedgerError, Release, State, refusal
-from gateway.release.ledger_file import LedgerRows, open_ledger
+from gateway.release.entries import SITE, Account, Allowance, Drawn, Entry, Key, LedgerError, Release, State, refusal
+from gateway.release.inputs import inputs_digest
+from gateway.release.ledger_rows import KIND, LedgerRows
+from gateway.release.question import digest
 from gateway.release.together import Stream, together_name
-from host.database import LEDGER, snapshot, transaction
-from host.held_files import damage
+from host.database import LEDGER
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "known_ledger", "ledger_beside"]
 
 _ENTRY = (
     "number, name, audience, stream, time_us, mechanism, noise, scale, first, last, exclusive, basis, reason, state, "
@@ -37,22 +38,38 @@ _ENTRY = (
 )
 
 
+def ledger_beside(store: Location) -> Location:
+    """Where a gateway's ledger is, if nobody says otherwise: `home-ledger.db` for `home.db`, or a schema beside."""
+    return part_of(store, "ledger")
+
+
+def known_ledger(store: Location) -> Location | None:
+    """The same, if there is one.
+
+    Raises:
+        LedgerError: its server does not say.
+    """
+    beside = ledger_beside(store)
+    return beside if is_there(beside, KIND) else None
+
+
 class Ledger:
     """An open ledger; one thread uses it at a time, several processes may have it open.
 
     Args:
-        path: the file.
+        location: a file, or a schema of a server.
         create: make it if it is not there.
+        hold: that this process alone makes releases, and who takes that from it; none if others may.
 
     Raises:
-        LedgerError: it cannot be opened, is no ledger, or was written by a later version.
+        LedgerError: it cannot be opened, is no ledger, was written by a later version, or another process holds it.
     """
 
-    def __init__(self, path: Path, *, create: bool = True) -> None:
-        self._db = open_ledger(path, create)
+    def __init__(self, location: Location, *, create: bool = True, hold: Hold | None = None) -> None:
+        self._db = open_engine(location, KIND, create=create, hold=hold)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close it."""
         self._db.close()
 
     def refuse_damage(self, name: str) -> None:
@@ -61,17 +78,17 @@ class Ledger:
         Raises:
             LedgerError: they do not; one line that says what to do.
         """
-        if problem := damage(self._db):
+        if problem := self._db.damage():
             raise LedgerError(f"the ledger {name} is damaged ({problem}): {LEDGER.remedy}")
 
     def transaction(self) -> AbstractContextManager[None]:
         """All of it becomes durable, or nothing does."""
-        return transaction(self._db)
+        return self._db.transaction()
 
     @contextmanager
     def snapshot(self) -> Iterator[LedgerRows]:
         """The rows of one state of the ledger; reading them holds nobody up."""
-        with snapshot(self._db):
+        with self._db.snapshot():
             yield LedgerRows(self._db)
 
     def set_allowances(self, allowances: Iterable[Allowance], *, time_us: int) -> None:
@@ -108,8 +125,8 @@ class Ledger:
                     self._db.execute("UPDATE accounts SET allowance=?, base=? WHERE id=?", values)
                 else:
                     columns = "device, stream, audience, allowance, base, mechanism"
-                    query = f"INSERT INTO accounts ({columns}) VALUES (?, ?, ?, ?, ?, ?)"
-                    account = self._db.execute(query, (*one.key, one.allowance, one.base, one.mechanism)).lastrowid
+                    query = f"INSERT INTO accounts ({columns}) VALUES (?, ?, ?, ?, ?, ?) RETURNING id"
+                    (account,) = self._one(query, *one.key, one.allowance, one.base, one.mechanism)
                 self._db.execute(
                     "INSERT INTO allowances (account, allowance, base, epsilon, adversary, mechanism, class, "
                     "after_entry, time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -143,7 +160,7 @@ class Ledger:
     def _class(self, one: Allowance) -> int:
         """The number of an allowance's classes of chains; equal ones are kept once."""
         chains = json.dumps([each.model_dump(mode="json") for each in one.chains])
-        self._db.execute("INSERT OR IGNORE INTO classes (chains) VALUES (?)", (chains,))
+        self._db.execute("INSERT INTO classes (chains) VALUES (?) ON CONFLICT (chains) DO NOTHING", (chains,))
         return int(self._one("SELECT id FROM classes WHERE chains=?", chains)[0])
 
     def _keep_promise(self, wanted: Allowance) -> None:
@@ -159,14 +176,14 @@ class Ledger:
             )
 
     def reserve(
-        self, release: Release, payload: Callable[[int], bytes], *, time_us: int, progress: int | None = None
+        self, release: Release, draw: Callable[[int], Drawn], *, time_us: int, progress: int | None = None
     ) -> Entry:
-        """Charge a release and keep what will be published, durably, or refuse it as a whole.
+        """Charge a release and keep what will be published and what it was made of, durably, or refuse it as a whole.
 
         Args:
             release: what asks to be made.
-            payload: makes the bytes to publish from the entry's number; called only once nothing stands against the
-                release any more, so that no noise is drawn for a refused one.
+            draw: makes what to publish from the entry's number; called only once nothing stands against the release any
+                more, so that no noise is drawn for a refused one.
             time_us: now, in microseconds of Unix time.
             progress: if given, this is a window of the schedule `release.name`, which goes on with the one that begins
                 there; no window of a schedule is ever released twice, wherever it is set to go on.
@@ -174,7 +191,8 @@ class Ledger:
         Raises:
             LedgerError: a tick would exceed its allowance, there is no allowance, or the window was released before;
                 nothing is charged.
-            sqlite3.Error: the file does not take it; nothing is charged.
+            DatabaseError: it cannot be used; nothing is charged, or, if a server went away at the very end, all of it
+                may be, and is waiting to be published.
         """
         with self.transaction():
             if progress is not None:
@@ -183,18 +201,21 @@ class Ledger:
                 self._refuse_before(release, device)
                 if charge or release.audience != SITE:
                     self._charge(Key(device, release.stream, release.audience), release, charge)
-            cursor = self._db.execute(
-                "INSERT INTO entries (name, audience, stream, time_us, mechanism, noise, scale, first, last, "
-                "exclusive, basis, reason, state, topic, payload, in_group) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved', ?, ?, ?)",
+            number = self.newest + 1
+            drawn = draw(number)
+            for table in drawn.tables:
+                self._document(table)
+            self._db.execute(
+                f"INSERT INTO entries ({_ENTRY}, in_group, question, inputs, inputs_digest) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?, ?)",
                 (
-                    *(release.name, release.audience, release.stream, time_us, release.mechanism, release.noise),
-                    *(release.scale, release.first, release.last, release.exclusive, release.basis, release.reason),
-                    *(release.topic, b"", self._group(release)),
+                    *(number, release.name, release.audience, release.stream, time_us, release.mechanism),
+                    *(release.noise, release.scale, release.first, release.last, int(release.exclusive)),
+                    *(release.basis, release.reason, release.topic, drawn.payload, self._group(release)),
+                    *(self._document(drawn.question), drawn.inputs.decode()),
+                    inputs_digest(drawn.question, release.first, drawn.inputs),
                 ),
             )
-            number = int(cursor.lastrowid or 0)
-            self._db.execute("UPDATE entries SET payload=? WHERE number=?", (payload(number), number))
             if release.exclusive:
                 query = "UPDATE accounts SET exclusive=? WHERE (device, stream, audience)=(?, ?, ?)"
                 keys = [(number, device, release.stream, release.audience) for device in release.charges]
@@ -287,22 +308,30 @@ class Ledger:
     def _near(self, account: int, first: int, last: int) -> list[Run]:
         """The runs that overlap or touch the ticks; at most one of them begins before the first."""
         rows = self._db.execute(
-            "SELECT first, last, charge FROM runs WHERE account=:account AND first<=:last+1 AND first>=COALESCE("
-            "(SELECT MAX(first) FROM runs WHERE account=:account AND first<:first), 0) ORDER BY first",
-            {"account": account, "first": first, "last": last},
+            "SELECT first, last, charge FROM runs WHERE account=? AND first<=? AND first>=COALESCE("
+            "(SELECT MAX(first) FROM runs WHERE account=? AND first<?), 0) ORDER BY first",
+            (account, last + 1, account, first),
         )
         return [run for run in map(Run._make, rows) if run.last >= first - 1]
 
     def _group(self, release: Release) -> int:
         """The number of a set of devices with their charges; equal sets are kept once."""
         members = sorted((device, charge, release.shifts.get(device, 0)) for device, charge in release.charges.items())
-        digest = hashlib.sha256(json.dumps(members).encode()).hexdigest()
-        row = self._one("SELECT id FROM groups WHERE digest=?", digest)
+        name = digest(json.dumps(members).encode())
+        row = self._one("SELECT id FROM groups WHERE digest=?", name)
         if row:
             return int(row[0])
-        group = int(self._db.execute("INSERT INTO groups (digest) VALUES (?)", (digest,)).lastrowid or 0)
+        (group,) = self._one("INSERT INTO groups (digest) VALUES (?) RETURNING id", name)
         self._db.executemany("INSERT INTO members VALUES (?, ?, ?, ?)", [(group, *member) for member in members])
-        return group
+        return int(group)
+
+    def _document(self, document: bytes) -> int:
+        """The number of a document; equal ones are kept once."""
+        name = digest(document)
+        if row := self._one("SELECT id FROM documents WHERE digest=?", name):
+            return int(row[0])
+        query = "INSERT INTO documents (digest, document) VALUES (?, ?) RETURNING id"
+        return int(self._one(query, name, document.decode())[0])
 
     @property
     def identity(self) -> str:
@@ -328,7 +357,8 @@ class Ledger:
         """Become another ledger, of a store, that refuses releases before a first tick of each device and stream."""
         with self.transaction():
             self._db.executemany(
-                "INSERT INTO beginnings VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET first=MAX(first, excluded.first)",
+                "INSERT INTO beginnings VALUES (?, ?, ?) ON CONFLICT (device, stream) "
+                "DO UPDATE SET first=excluded.first WHERE beginnings.first<excluded.first",
                 list(beginnings),
             )
             self._db.execute("UPDATE binding SET identity=?, store=?", (identity, store))
@@ -346,6 +376,24 @@ class Ledger:
             "GROUP BY device, stream"
         )
         return self._db.execute(query).fetchall()
+
+    def forget(self, device: str, *, time_us: int) -> int:
+        """Erase the sums of all releases that a device was a part of; charges and what was published stay.
+
+        Returns:
+            How many releases had sums.
+        """
+        with self.transaction():
+            found = self._db.execute(
+                "UPDATE entries SET inputs='', inputs_digest='' WHERE inputs<>'' AND in_group IN "
+                "(SELECT in_group FROM members WHERE device=?)",
+                (device,),
+            ).rowcount
+            query = "INSERT INTO forgotten VALUES (?, ?, ?) ON CONFLICT (device) DO UPDATE SET "
+            query += "through=excluded.through, time_us=excluded.time_us"
+            self._db.execute(query, (device, self.newest, time_us))
+        self._db.rewrite()
+        return found
 
     def mark(self, number: int, state: State) -> None:
         """Record what became of a reserved release; its charge stays, whatever it is."""
@@ -464,7 +512,8 @@ class Ledger:
         return account._replace(together=name, spent_together=sum(map(peak_of_sum, by_clock.values())))
 
     def _set_progress(self, name: str, following: int) -> None:
-        self._db.execute("INSERT OR REPLACE INTO progress VALUES (?, ?)", (name, following))
+        query = "INSERT INTO progress VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET next=excluded.next"
+        self._db.execute(query, (name, following))
 
     def _entries(self, where: str, *values: object) -> list[Entry]:
         rows = self._db.execute(f"SELECT {_ENTRY} FROM entries WHERE {where}", values)

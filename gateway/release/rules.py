@@ -18,9 +18,9 @@ from gateway.release.charges import nats, units_below
 from gateway.release.together import Stream, named_streams
 from gateway.release.whole_window import WholeWindow, moved_by_all
 
-__all__ = ["allowance_problem", "noise_problem", "streams_charged"]
+__all__ = ["SAME", "allowance_problem", "classes_of", "noise_problem", "streams_charged"]
 
-_SAME = Fraction(1, 2 * 10**9)  # half of what allowances are rounded inward by: another machine's logarithms
+SAME = Fraction(1, 2 * 10**9)  # half of what allowances are rounded inward by: another machine's logarithms
 _CLASSES: TypeAdapter[tuple[ChainClass, ...]] = TypeAdapter(tuple[ChainClass, ...])
 
 
@@ -33,20 +33,25 @@ def allowance_problem(allowed: int, mechanism: str, epsilon: float, adversary: s
         chains: the classes as JSON.
     """
     try:
-        classes = _CLASSES.validate_json(chains)
+        classes = classes_of(chains)
         found = [allowance(one, epsilon, cast(Adversary, adversary), cast(Mechanism, mechanism)) for one in classes]
     except (ValidationError, ChainClassError, ValueError) as error:
         return f"its allowance cannot be computed again: {str(error).splitlines()[0]}"
     most = min(found, default=0)
-    if allowed > most * (1 + _SAME):
+    if allowed > most * (1 + SAME):
         return f"its allowance is {nats(allowed):.12g}, and mechanism {mechanism} allows {nats(most):.12g}"
     return ""
+
+
+def classes_of(chains: str) -> tuple[ChainClass, ...]:
+    """The classes of chains that an allowance was computed for, from JSON; a `ValidationError` if it holds none."""
+    return _CLASSES.validate_json(chains)
 
 
 def streams_charged(chains: str, device: str) -> frozenset[Stream]:
     """The streams that an account's classes of chains, given as JSON, want charged together; none if one alone."""
     try:
-        classes = _CLASSES.validate_json(chains)
+        classes = classes_of(chains)
     except ValidationError:
         return frozenset()  # `allowance_problem` says so
     return frozenset[Stream]().union(*(named_streams(one, device) for one in classes))

@@ -16,7 +16,7 @@ the larger of the normal and the Laplace quantile, and at least the noise's own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from statistics import NormalDist
 from typing import NamedTuple
@@ -41,6 +41,7 @@ __all__ = [
     "noise_quantile",
     "noise_variance",
     "noisy",
+    "sensitivity",
 ]
 
 
@@ -166,11 +167,12 @@ class Tally:
     @property
     def sensitivity(self) -> int:
         """The most that the counts change with one symbol, added up."""
-        return max((_sensitivity(part) for part in self.parts), default=1)
+        return sensitivity(self.parts)
 
 
-def _sensitivity(part: Part) -> int:
-    return 4 if part.counts.ndim == 2 else min(len(part.counts), 2)
+def sensitivity(parts: Iterable[Part]) -> int:
+    """The most that counts change with one symbol, added up; a symbol is in one of the parts."""
+    return max((4 if part.counts.ndim == 2 else min(len(part.counts), 2) for part in parts), default=1)
 
 
 def noisy(parts: tuple[Part, ...], scale: Fraction, draw: Callable[[int], int]) -> tuple[Part, ...]:

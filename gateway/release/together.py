@@ -1,7 +1,7 @@
 """Streams that move together: which those are by a class of chains, and what they are called where they share a charge.
 
 Given the states of a joint chain, what is told of its streams is independent, so that charges of a tick add up over all
-of them, against the allowance of the joint class. Source: docs/privacy.md, "Streams that move together".
+of them, against the allowance of the joint class. Source: docs/proofs/joint-streams.md, "Streams that move together".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ count is of symbols, so W is of the law of symbols, given a state, and every sym
 that are counted together are independent, so that W is the largest of theirs.
 
 Source: Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 1 and
-section 2; docs/privacy.md, "The published mechanisms".
+section 2; docs/proofs/published-mechanisms.md, "The published mechanisms".
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from gateway.service.enrolled import FleetFiles
 from gateway.service.manual_release import release_now
+from gateway.service.metrics import Listen
+from gateway.service.ownership import Role
 from gateway.service.process import run
 from gateway.service.retention import Keep
 from gateway.service.service import Gateway
@@ -19,6 +21,8 @@ __all__ = [
     "Gateway",
     "GatewaySettings",
     "Keep",
+    "Listen",
+    "Role",
     "SettingsError",
     "StoreError",
     "release_now",

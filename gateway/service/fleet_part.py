@@ -7,10 +7,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from contract.errors import FuguError
-from gateway.release.ledger import Ledger
+from gateway.database import Hold
+from gateway.release.ledger import Ledger, ledger_beside
 from gateway.service.describing import Describing
 from gateway.service.enrolled import Enrolled
 from gateway.service.fleet_service import FleetService
@@ -19,11 +21,11 @@ from gateway.service.policies import Catalogue
 from gateway.service.release_counts import Counting
 from gateway.service.release_progress import NotKnownError, Progress
 from gateway.service.release_schedule import Schedule
-from gateway.service.release_setup import Releases, ledger_beside, open_releases
+from gateway.service.release_setup import Releases, open_releases
 from gateway.service.settings import GatewaySettings
 from gateway.service.shard_channel import ShardChannel
 from gateway.service.store import Store
-from host.database import DatabaseError, is_lost
+from host.database import AwayError, DatabaseError, is_lost
 from mqtt_link import Link
 
 __all__ = ["FleetPart", "OfShards"]
@@ -36,11 +38,13 @@ class OfShards(NamedTuple):
     """What releases about the devices of shards need.
 
     Attributes:
+        number: how many there are.
         channel: owned by the worker's thread.
         counting: counts over all shards.
         missing: the shards that nothing was heard of lately.
     """
 
+    number: int
     channel: ShardChannel
     counting: Counting
     missing: Callable[[], tuple[int, ...]]
@@ -79,6 +83,7 @@ class FleetPart:
         self._service: FleetService | None = None
         self._ledger: Ledger | None = None
         self._releases: Releases | None = None
+        self._to_renew: Releases | None = None
         self._schedule: Schedule | None = None
         self._describing = Describing(
             link, catalogue, counters, (lambda _device: False) if enrolled is None else enrolled.has_left
@@ -93,6 +98,7 @@ class FleetPart:
                 self._releases = made = open_releases(
                     *(settings.releases, path, store, catalogue),
                     counting=None if of_shards is None else of_shards.counting,
+                    hold=None if isinstance(path, Path) else Hold("releases", take=settings.elsewhere),
                 )
                 self._ledger = made.ledger
                 self._schedule = Schedule(made.jobs, made.maker, progress, made.record, link, counters)
@@ -124,7 +130,7 @@ class FleetPart:
     @property
     def busy(self) -> bool:
         """Whether there is work to do now, or there may be."""
-        return self._schedule is not None and self._schedule.busy
+        return self._schedule is not None and self._to_renew is None and self._schedule.busy
 
     @property
     def finished(self) -> bool:
@@ -185,24 +191,35 @@ class FleetPart:
     def renew(self) -> None:
         """The catalogue may have changed: new policies may allow less, and what has no account is released no more."""
         self._describing.renew()
+        self._to_renew = self._releases
+        self._told.renew()
+
+    def _renew(self, releases: Releases) -> None:
+        """Bring the ledger's accounts up to date; no release is made before that.
+
+        Raises:
+            DatabaseError: the ledger's server is away, and it is tried again; or somebody else has taken the ledger.
+        """
         try:
-            if (ours := self._releases) is not None:
-                ours.renew()
+            releases.renew()
         except (FuguError, DatabaseError) as error:
+            if isinstance(error, AwayError) or is_lost(error):
+                raise
             _log.error("releases end, because a new policy cannot be accounted for: %s", error)
             self._counters["ledger_errors"] += 1
             self._schedule = self._releases = None
-        self._told.renew()
+        self._to_renew = None
 
     def pumps(self, *, idle: bool) -> tuple[Callable[[], None], ...]:
         """What is to be done in every round; each may raise what a store or a ledger raises."""
-        schedule, of_shards = self._schedule, self._of_shards
+        schedule, of_shards, to_renew = self._schedule, self._of_shards, self._to_renew
         return (
             *(() if self._service is None else (self._service.pump,)),
             self._describing.pump,
             self._told.pump,
             *(() if of_shards is None else (lambda: self._look_at_shards(of_shards),)),
-            *(() if schedule is None else (lambda: schedule.pump(idle=idle),)),
+            *(() if to_renew is None else (lambda: self._renew(to_renew),)),
+            *(() if schedule is None or to_renew is not None else (lambda: schedule.pump(idle=idle),)),
         )
 
     def _look_at_shards(self, shards: OfShards) -> None:
@@ -210,6 +227,7 @@ class FleetPart:
         if time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + _LOOK_SECONDS
+        shards.channel.check(shards.number)
         gone, self._gone = self._gone, set(shards.missing())
         if self._schedule is not None:
             if gone - self._gone:

@@ -12,7 +12,7 @@ from gateway.service.kinds.counted_estimates import MOST_TICKS, CountedEstimates
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.points import Points
 from gateway.service.policies import Catalogue
-from gateway.service.shard_files import store_of
+from gateway.service.shard_stores import store_of
 from gateway.service.store import Location, Store, StoreError
 from gateway.service.symbols.past import Past, Run
 

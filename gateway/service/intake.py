@@ -113,8 +113,12 @@ class Intake:
             self.contradictions.pump,
             lambda: self._publisher.pump(idle=idle),
             self._seal,
-            *((self._retention.pump,) if self._may_forget() else ()),
+            self._forget,
         )
+
+    def _forget(self) -> None:
+        if self._may_forget():
+            self._retention.pump()
 
     def _seal(self) -> None:
         self._recorder.seal()

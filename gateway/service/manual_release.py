@@ -13,14 +13,14 @@ from pathlib import Path
 from contract.errors import FuguError, PolicyError
 from contract.release_frames import ReleaseFrame, decode_release
 from gateway.release.entries import Entry, LedgerError, State
-from gateway.release.ledger import Ledger
+from gateway.release.ledger import Ledger, ledger_beside
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import ReleaseConfigError
 from gateway.service.release_counts import StoresCounting
 from gateway.service.release_maker import finish
 from gateway.service.release_record import ReleaseRecord
 from gateway.service.release_setup import open_releases
-from gateway.service.shard_files import stores
+from gateway.service.shard_stores import stores
 from gateway.service.store import Location, Store
 from host.database import DatabaseError
 from mqtt_link import Broker, Link, LinkError
@@ -36,15 +36,16 @@ def release_now(
     config: Path,
     store: Location,
     policies: Path,
-    ledger: Path,
     name: str,
     first: int,
+    ledger: Location | None = None,
     broker: Broker | None = None,
     waiting: Callable[[str], None] = lambda _why: None,
 ) -> list[ReleaseFrame]:
     """Make a configured release for the window that begins at a tick.
 
     Args:
+        ledger: of the releases; beside the store if not given.
         name: of a release; one with `per_device` is made for every device.
         broker: where to publish; if none, nothing is published.
         waiting: told once for which fleet and broker, if there has been no connection for 3 seconds.
@@ -55,6 +56,7 @@ def release_now(
     Raises:
         FuguError: one line that says what is wrong; what was charged before stays charged.
     """
+    ledger = ledger or ledger_beside(store)
     fleet = _fleet(policies)
     catalogue = Catalogue.load(policies, fleet)
     with ExitStack() as open_stores:

@@ -9,7 +9,6 @@ with them; a week of which some are gone is left out.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import ExitStack, closing
 from functools import cache
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ from contract.policies import read_policy
 from contract.policy import Policy
 from gateway.chain.arrays import Floats
 from gateway.privacy.class_watch import WEEKS, Bets, noticeable, why_off
-from gateway.service.shard_files import stores
+from gateway.service.shard_stores import snapshots
 from gateway.service.store import Location, Store, StoreError
 
 __all__ = ["WatchedStream", "watch_store"]
@@ -67,12 +66,10 @@ def watch_store(location: Location, false_alarms: float) -> list[WatchedStream]:
     """
     if not 0.0 < false_alarms < 1.0:
         raise StoreError(f"a rate of false alarms is above 0 and below 1 for a fleet and year, got {false_alarms:g}")
-    with ExitStack() as open_stores:
+    with snapshots(location) as some:
         policies: dict[tuple[str, str], dict[int, Policy]] = {}
         owners: dict[str, Store] = {}
-        for place in (location, *stores(location).values()):
-            store = open_stores.enter_context(closing(Store(place, create=False)))
-            open_stores.enter_context(store.snapshot())
+        for store in some:
             for document in store.policy_documents():
                 policy = read_policy(document.encode())
                 if isinstance(policy, Policy) and policy.table is not None:

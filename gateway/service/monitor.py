@@ -6,14 +6,13 @@ and the times of frames are read as they are. Nothing here knows of a symbol.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -23,10 +22,9 @@ from contract.health import AlarmCode, Health, encode_health
 from contract.measure_policy import MeasurePolicy
 from contract.policies import AnyPolicy
 from contract.topics import health_topic, parse_topic
+from gateway.location import Location, part_of
 from gateway.service.alarms import Alarm, Alarms
 from gateway.service.policies import Catalogue
-from gateway.service.shard_files import stores
-from gateway.service.store import Location
 from gateway.service.symbols import arrivals
 from host.asking import Answering, ask
 from host.checks import CERTIFICATE_DAYS
@@ -82,7 +80,7 @@ class Heard(NamedTuple):
 
 
 class OtherProcesses(Protocol):
-    """The shards of a fleet, as `gateway.service.shards.Shards` knows them."""
+    """The shards of a fleet, as `gateway.service.shard_watch.ShardWatch` knows them."""
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -393,25 +391,62 @@ def _frame_seconds(policy: AnyPolicy) -> float:
 
 
 def asked(store: Location) -> dict[str, Any]:
-    """What the gateway that runs with a store says of itself.
+    """What the gateway that runs with a store says of itself, as far as it runs on this machine.
+
+    The process of the whole fleet knows all but the devices of shards that are elsewhere; without it, the shards that
+    are here are asked.
 
     Raises:
         NotRunningError: none answers this account.
     """
-    if not (answer := ask(_socket(store))):
+    found, shards = _said(_socket(store), store), list(filter(None, (_said(one, store) for one in _of_shards(store))))
+    if found is None and not shards:
         raise NotRunningError(
             f"no gateway answers for the store {store.name}: it does not run, or as another account (try sudo -u)"
         )
+    told = _together(shards) if found is None else found
+    for one in shards if found is None or "shards" in found else ():
+        told["devices"] |= one["devices"]
+    told["devices"] = dict(sorted(told["devices"].items()))
+    return told
+
+
+def _said(path: Path, store: Location) -> dict[str, Any] | None:
+    """What the process says that answers at a socket, if one does."""
+    if not (answer := ask(path)):
+        return None
     try:
         found: dict[str, Any] = json.loads(answer)
     except ValueError:
         raise NotRunningError(f"the gateway of the store {store.name} was too busy to say it all: ask again") from None
-    if "shards" in found:
-        for path in stores(store).values():
-            with contextlib.suppress(NotRunningError):  # which of them are missing is said above
-                found["devices"] |= asked(path)["devices"]
-        found["devices"] = dict(sorted(found["devices"].items()))
     return found
+
+
+def _together(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What shards say, as one report."""
+    found = dict(shards[0])
+    for one in shards[1:]:
+        found["connected"] = found["connected"] and one["connected"]
+        found["alarms"] = [*found["alarms"], *one["alarms"]]
+        found["counters"] = dict(sorted((Counter(found["counters"]) + Counter(one["counters"])).items()))
+        for name in ("inbox", "store_bytes", "estimates_waiting"):
+            found[name] += one[name]
+        for name in ("uptime_seconds", "worker_round_seconds"):
+            found[name] = max(found[name], one[name])
+        found["connection"] = found["connection"] or one["connection"]
+        found["shard"] = f"{found['shard']}, {one['shard']}"
+    return found
+
+
+def _of_shards(store: Location) -> list[Path]:
+    """The sockets of shards that are, or were, on this machine."""
+    pattern = _socket(part_of(store, "shard-*"))
+    before, _, after = pattern.name.rpartition("*")
+    return (
+        sorted(path for path in pattern.parent.iterdir() if path.name.startswith(before) and path.name.endswith(after))
+        if pattern.parent.is_dir()
+        else []
+    )
 
 
 def _socket(store: Location) -> Path:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 from contract.errors import UsageError
 
-__all__ = ["MOST_SHARDS", "Shard", "ShardError", "owner"]
+__all__ = ["MOST_SHARDS", "Role", "Shard", "ShardError", "owner"]
 
 MOST_SHARDS = 256
 
@@ -39,23 +40,38 @@ class Shard:
     index: int
     count: int
 
-    @classmethod
-    def parse(cls, text: str) -> Shard:
-        """Read `i/N`.
-
-        Raises:
-            ShardError: it is not like that, or there is no such shard.
-        """
-        if not (found := re.fullmatch("([0-9]{1,3})/([0-9]{1,3})", text)):
-            raise ShardError(f"a shard is INDEX/COUNT, like 0/4, not {text[:80]!r}")
-        shard = cls(int(found[1]), int(found[2]))
-        if not 2 <= shard.count <= MOST_SHARDS or shard.index >= shard.count:
-            raise ShardError(f"there is no shard {shard}: of 2 to {MOST_SHARDS} the first is 0")
-        return shard
-
     def owns(self, device: str) -> bool:
         """Whether a device is this one's."""
         return owner(device, self.count) == self.index
 
     def __str__(self) -> str:
         return f"{self.index}/{self.count}"
+
+
+class Role(NamedTuple):
+    """What a process is of a fleet's gateway whose processes are started one by one, wherever they run.
+
+    Attributes:
+        shards: how many there are.
+        shard: the one that this is; none for what the fleet has once.
+        elsewhere: whether this is what the fleet has once, without its shards.
+    """
+
+    shards: int
+    shard: Shard | None
+    elsewhere: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Role:
+        """Read `i/N` or `fleet/N`.
+
+        Raises:
+            ShardError: it is not like that, or there is no such shard.
+        """
+        if not (found := re.fullmatch("([0-9]{1,3}|fleet)/([0-9]{1,3})", text)):
+            raise ShardError(f"a shard is INDEX/COUNT or fleet/COUNT, like 0/4, not {text[:80]!r}")
+        count = int(found[2])
+        shard = None if found[1] == "fleet" else Shard(int(found[1]), count)
+        if not 2 <= count <= MOST_SHARDS or (shard is not None and shard.index >= count):
+            raise ShardError(f"there is no shard {text}: of 2 to {MOST_SHARDS} the first is 0")
+        return cls(count, shard, shard is None)

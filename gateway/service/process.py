@@ -7,25 +7,27 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from contract.errors import FuguError
-from gateway.service.service import IDLE_SECONDS, STUCK_SECONDS, Gateway
-from gateway.service.settings import GatewaySettings
-from gateway.service.shard_files import stores
+from gateway.location import Server
+from gateway.service.service import IDLE_SECONDS, STUCK_SECONDS, Gateway, NotArrangedError
+from gateway.service.settings import GatewaySettings, SettingsError
+from gateway.service.shard_stores import stores
 from gateway.service.shards import Shards
 from gateway.service.store import Location
 from host.logs import LogSettings, log_to_stderr
 from host.systemd import Notifier
 from host.wake import Wake
 
-__all__ = ["run", "start_shards"]
+__all__ = ["run", "serve", "start_shards"]
 
 _log = logging.getLogger(__name__)
 _SWITCH_SECONDS = 1e-4
-_START_BYTES_PER_SECOND = 20_000_000
+_START_BYTES_PER_SECOND = 2_000_000
+"""Devices that move between shards are copied and compared at 7 MB a second, measured on one core of a server."""
 
 
 def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None) -> int:
@@ -40,57 +42,109 @@ def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None) -
     Raises:
         FuguError: one line that says what keeps the gateway from starting.
     """
+    if not isinstance(settings.store, Server) and (settings.shard is not None or settings.elsewhere):
+        raise SettingsError(f"the store {settings.store.name} is a file: the shards of one machine are --shards N")
     gateway = Gateway(settings, start_shards(settings))
     wanted = Wake()
-    # The network thread gives the interpreter lock away at every read; with the default of 5 ms a busy worker keeps it
-    # for that long each time, and frames come in at two thirds of the rate.
-    sys.setswitchinterval(_SWITCH_SECONDS)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: wanted.set())
     notifier = Notifier.of_process()
-    notifier.starting(_start_seconds([settings.store, *stores(settings.store).values()]))
-    gateway.start()
-    _log.info("gateway of fleet %s has started", settings.fleet)
-    notifier.ready()
-    started()
-    while not wanted.wait(IDLE_SECONDS) and not gateway.failed.is_set():
-        if gateway.is_alive:
-            notifier.alive(time.monotonic())
-    notifier.stopping()
-    gateway.stop()
+    notifier.starting(_start_seconds(settings.store))
+
+    def serves() -> None:
+        _log.info("gateway of fleet %s has started", settings.fleet)
+        started()
+
+    code = serve(gateway, wanted, serves, notifier=notifier)
     _log.info("gateway has stopped: %s", " ".join(f"{name}={n}" for name, n in sorted(gateway.counters.items())))
+    return code
+
+
+def serve(
+    gateway: Gateway,
+    wanted: Wake,
+    started: Callable[[], None],
+    turn: Callable[[], bool] = lambda: True,
+    notifier: Notifier | None = None,
+) -> int:
+    """Start a gateway, and serve until it is to end, or has ended by itself.
+
+    A shard waits before until what is stored is arranged for as many shards.
+
+    Args:
+        wanted: set when it is to end.
+        started: called when it serves.
+        turn: called now and then; whether to go on.
+        notifier: is told how it is.
+
+    Returns:
+        The process's exit code: 0, or 1 if the gateway has ended by itself.
+
+    Raises:
+        FuguError: one line that says what keeps it from starting.
+    """
+    manager = notifier or Notifier()
+    # The network thread gives the interpreter lock away at every read; with the default of 5 ms a busy worker keeps it
+    # for that long each time, and frames come in at two thirds of the rate.
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    said = False
+    while not said or not wanted.wait(IDLE_SECONDS):
+        try:
+            gateway.start()
+            break
+        except NotArrangedError as error:
+            if not said:
+                _log.warning("%s", error)
+            said = True
+            manager.starting(STUCK_SECONDS)
+        if not turn():
+            return 0
+    else:
+        return 0
+    manager.ready()
+    started()
+    while not wanted.wait(IDLE_SECONDS) and not gateway.failed.is_set() and turn():
+        if gateway.is_alive:
+            manager.alive(time.monotonic())
+    manager.stopping()
+    gateway.stop()
     return 1 if gateway.failed.is_set() else 0
 
 
 def start_shards(settings: GatewaySettings) -> Shards | None:
     """The shards' processes of a gateway that has some; they are started with it."""
-    return Shards(settings, _serve_shard) if settings.shards > 1 and settings.shard is None else None
+    return (
+        Shards(settings, _serve_shard)
+        if settings.shards > 1 and settings.shard is None and not settings.elsewhere
+        else None
+    )
 
 
 def _serve_shard(settings: GatewaySettings, parent: Connection, logs: LogSettings) -> None:
     """Serve a shard in a process of its own until SIGTERM, or until its parent is gone."""
     log_to_stderr(logs.log_format, verbose=logs.verbose)
-    sys.setswitchinterval(_SWITCH_SECONDS)
     wanted = Wake()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal the parent gets it, too
     signal.signal(signal.SIGTERM, lambda _number, _frame: wanted.set())
-    try:
-        gateway = Gateway(settings)
-        gateway.start()
-    except FuguError as error:
-        parent.send(str(error))
-        sys.exit(1)
-    parent.send("")
-    while not wanted.wait(IDLE_SECONDS) and not gateway.failed.is_set():
+
+    def turn() -> bool:
         with contextlib.suppress(OSError):
             if parent.poll():  # nothing is ever sent here: it has ended
                 _log.critical("shard %s ends: its parent is gone", settings.shard)
-                break
-    gateway.stop()
-    sys.exit(1 if gateway.failed.is_set() else 0)
+                return False
+        return True
+
+    try:
+        code = serve(Gateway(settings), wanted, lambda: parent.send(""), turn)
+    except FuguError as error:
+        parent.send(str(error))
+        code = 1
+    sys.exit(code)
 
 
-def _start_seconds(stores: Iterable[Location]) -> float:
-    """How long it may take at most to read all of the stores that are files."""
-    size = sum(store.stat().st_size for store in stores if isinstance(store, Path) and store.exists())
-    return STUCK_SECONDS + size / _START_BYTES_PER_SECOND
+def _start_seconds(store: Location) -> float:
+    """How long it may take at most to look at all of the stores that are files, and to move their devices."""
+    if not isinstance(store, Path):
+        return STUCK_SECONDS
+    files = [one for one in (store, *stores(store).values()) if isinstance(one, Path) and one.exists()]
+    return STUCK_SECONDS + sum(one.stat().st_size for one in files) / _START_BYTES_PER_SECOND

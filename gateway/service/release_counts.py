@@ -14,14 +14,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from contract.noise_table import NoiseTable
-from contract.release_frames import Noise
 from gateway.chain.arrays import Ints
-from gateway.release.addends import Addend
+from gateway.release.addends import Addend, added
+from gateway.release.inputs import Inputs
 from gateway.release.inversion import ReleaseError
-from gateway.release.statistics import Part, Query, Tally
+from gateway.release.question import Question
+from gateway.release.statistics import Part, Tally
 from gateway.release.whole_window import CountedSymbols, counted_symbols
 from gateway.service.policies import Catalogue
-from gateway.service.release_question import Question
 from gateway.service.release_sources import DeviceWindows, better, device_symbols, device_windows, observed
 from gateway.service.store import Store
 
@@ -33,6 +33,7 @@ class Counts:
     """What was counted.
 
     Attributes:
+        question: that it answers.
         tally: symbols of devices whose windows are not used.
         beside: symbols of devices whose windows are used as well.
         windows, tables: by device, its windows that are used, and the tables of its symbols that are.
@@ -40,6 +41,7 @@ class Counts:
         shifts: by device, by how much its tick numbers are ahead of the window's wall ticks.
     """
 
+    question: Question
     tally: Tally
     beside: Tally
     windows: dict[str, DeviceWindows] = field(default_factory=dict)
@@ -48,21 +50,22 @@ class Counts:
     shifts: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, query: Query) -> Counts:
+    def of(cls, question: Question) -> Counts:
         """Nothing yet."""
-        return cls(Tally(query), Tally(query))
+        return cls(question, Tally(question.query), Tally(question.query))
 
     @property
-    def sensitivity(self) -> int:
-        """The most that the counts change with one symbol, which is in one of the tallies."""
-        return max(self.tally.sensitivity, self.beside.sensitivity)
-
-    @property
-    def noise(self) -> Noise:
-        """Who adds the noise."""
-        if not self.windows:
-            return "discrete-laplace"
-        return "mixed" if self.tables else "device-windows"
+    def inputs(self) -> Inputs:
+        """What the answer is computed from, once noise is on it."""
+        alone = [one for device, one in self.windows.items() if device not in self.tables]
+        doubled = [one for device, one in self.windows.items() if device in self.tables]
+        return Inputs(
+            self.tally.parts,
+            self.beside.parts,
+            added([one.addend for one in alone]) if alone else None,
+            added([one.addend for one in doubled]) if doubled else None,
+            max((one.scale for one in self.windows.values()), default=None),
+        )
 
     def add(self, other: Counts) -> None:
         """Put those of other devices to these."""
@@ -89,10 +92,10 @@ class Counts:
         }
 
     @classmethod
-    def of_document(cls, query: Query, document: Mapping[str, Any]) -> Counts:
+    def of_document(cls, question: Question, document: Mapping[str, Any]) -> Counts:
         """What `document` made."""
         tables = [NoiseTable(tuple(tuple(row) for row in rows)) for rows in document["tables"]]
-        made = cls.of(query)
+        made = cls.of(question)
         for tally, parts in ((made.tally, document["tally"]), (made.beside, document["beside"])):
             for place, ticks, pairs, counts in parts:
                 tally.add_part(Part(tables[place], ticks, pairs, np.array(counts, dtype=np.int64)))
@@ -110,16 +113,12 @@ def _part(part: Part, tables: Mapping[NoiseTable, int]) -> list[Any]:
 
 
 def _windows(one: DeviceWindows) -> list[Any]:
-    values, variances, least, ticks = one.addend
-    return [values.tolist(), variances.tolist(), least.tolist(), ticks, str(one.scale), one.beginning, one.shift]
+    return [one.addend.document(), str(one.scale), one.beginning, one.shift]
 
 
 def _of_windows(listed: Iterable[Any]) -> DeviceWindows:
-    values, variances, least, ticks, scale, beginning, shift = listed
-    addend = Addend(
-        np.array(values, dtype=float), np.array(variances, dtype=float), np.array(least, dtype=float), ticks
-    )
-    return DeviceWindows(addend, Fraction(scale), beginning, shift)
+    addend, scale, beginning, shift = listed
+    return DeviceWindows(Addend.of_document(addend), Fraction(scale), beginning, shift)
 
 
 class Counting(Protocol):
@@ -150,7 +149,7 @@ class StoreCounting:
 
     def count(self, question: Question, first: int) -> Generator[bool, None, Counts]:
         """As in `Counting`."""
-        made = Counts.of(question.query)
+        made = Counts.of(question)
         for device in question.devices:
             self._count(question, device, first, made)
             yield False
@@ -207,7 +206,7 @@ class StoresCounting:
 
     def count(self, question: Question, first: int) -> Generator[bool, None, Counts]:
         """As in `Counting`."""
-        total = Counts.of(question.query)
+        total = Counts.of(question)
         for store in self.stores:
             known = set(store.devices())
             mine = replace(question, devices=tuple(device for device in question.devices if device in known))

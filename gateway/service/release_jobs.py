@@ -21,11 +21,11 @@ from gateway.release.allowance import allowance
 from gateway.release.charges import units_above
 from gateway.release.entries import SITE, Allowance, Key
 from gateway.release.inversion import ReleaseError
+from gateway.release.question import Question
 from gateway.release.statistics import Query, noise_variance
 from gateway.release.whole_window import counted_symbols
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
-from gateway.service.release_question import Question
 from gateway.service.streams_together import streams_together, together_with
 
 __all__ = ["Job", "allowances", "answers", "jobs"]

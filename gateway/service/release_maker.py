@@ -12,13 +12,13 @@ from fractions import Fraction
 
 from contract.mechanisms import ALONE
 from contract.release_frames import ReleaseFrame, encode_release
-from gateway.release.addends import added, answer, combined, symbols_addend
 from gateway.release.amplification import charge, float_above, smallest_scale
 from gateway.release.charges import nats, units_above, units_below
-from gateway.release.entries import SITE, Entry, Key, LedgerError, Release
+from gateway.release.entries import SITE, Drawn, Entry, Key, LedgerError, Release
+from gateway.release.inputs import Inputs, Noisy, canonical_table
 from gateway.release.inversion import ReleaseError
 from gateway.release.ledger import Ledger
-from gateway.release.statistics import Estimates, estimate, noisy
+from gateway.release.question import Question, canonical
 from gateway.release.whole_window import WholeWindow, moved_by_all
 from gateway.service.release_counts import Counting, Counts
 from gateway.service.release_jobs import Job
@@ -70,8 +70,9 @@ class Maker:
             )
         basis = self._basis(job, made) if job.mechanism in ALONE else None
         yield False
-        scale = self._scale(job, made, basis) if made.tables else Fraction(1)
-        spread = float_above(made.sensitivity / scale)
+        inputs = made.inputs
+        scale = self._scale(job, made, inputs, basis) if made.tables else Fraction(1)
+        spread = float_above(inputs.sensitivity / scale)
         to_site = job.plan.audience == SITE
         charges = dict.fromkeys((*made.windows, *made.tables), 0)
         if basis is not None:
@@ -79,7 +80,6 @@ class Maker:
         elif not to_site:
             for device, used in made.tables.items():
                 charges[device] = max(units_above(charge(table, spread)) for table in used)
-        largest = max([*([scale] if made.tables else []), *(one.scale for one in made.windows.values())])
         release = Release(
             name=job.name,
             audience=job.plan.audience,
@@ -89,15 +89,15 @@ class Maker:
             charges=charges,
             shifts=made.shifts,
             mechanism=job.mechanism,
-            noise=made.noise,
-            scale=str(largest),
+            noise=inputs.noise,
+            scale=str(inputs.largest_scale(scale)),
             topic=job.topic,
             basis="" if basis is None else basis.model_dump_json(),
             reason="" if min(charges.values()) else _NO_CHARGE if to_site else _CHARGED_BEFORE,
         )
         return self.ledger.reserve(
             release,
-            lambda number: encode_release(self._frame(job, release, made, scale, number)),
+            lambda number: self._drawn(job, release, made.question, inputs.with_noise(scale, self.draw), number),
             time_us=self.now_us(),
             progress=progress,
         )
@@ -109,23 +109,7 @@ class Maker:
         numbers = max(part.counts.size for part in made.tally.parts)
         return WholeWindow(moved=moved_by_all(job.query.kind, numbers, job.plan.length))
 
-    def _answer(self, job: Job, made: Counts, scale: Fraction) -> tuple[Estimates, int]:
-        """The answer to the query, and the ticks that it is about."""
-        query, confidence = job.query, job.plan.confidence
-        if not made.windows:
-            return estimate(query, noisy(made.tally.parts, scale, self.draw), scale, confidence), made.tally.ticks
-        found = [one.addend for device, one in made.windows.items() if device not in made.tables]
-        if doubled := [one.addend for device, one in made.windows.items() if device in made.tables]:
-            beside = symbols_addend(query, noisy(made.beside.parts, scale, self.draw), scale, confidence)
-            found.append(combined(added(doubled), beside))
-        if made.tally.ticks:
-            found.append(symbols_addend(query, noisy(made.tally.parts, scale, self.draw), scale, confidence))
-        total = added(found)
-        if not total.ticks:
-            raise ReleaseError("no tick of the window was counted")
-        return answer(query, total, confidence), total.ticks
-
-    def _scale(self, job: Job, made: Counts, basis: WholeWindow | None) -> Fraction:
+    def _scale(self, job: Job, made: Counts, inputs: Inputs, basis: WholeWindow | None) -> Fraction:
         if basis is not None:
             return basis.scale(job.audience.epsilon)
         if job.plan.scale is not None:
@@ -139,37 +123,47 @@ class Maker:
                 f"release {job.name}, audience {job.plan.audience}: nothing of the allowance is left beside the "
                 "windows that devices release themselves"
             )
-        return smallest_scale(set.union(*made.tables.values()), made.sensitivity, budget)
+        return smallest_scale(set.union(*made.tables.values()), inputs.sensitivity, budget)
 
-    def _frame(self, job: Job, release: Release, made: Counts, scale: Fraction, number: int) -> ReleaseFrame:
-        """Draw the noise; called once for an entry, when nothing stands against it any more."""
-        found, ticks = self._answer(job, made, scale)
-        return ReleaseFrame(
-            name=job.name,
-            stream=job.plan.stream,
-            audience=job.plan.audience,
-            query=job.query.kind,
-            states=job.states,
-            devices=len(release.charges),
-            first=release.first,
-            length=job.plan.length,
-            observed=ticks,
-            values=tuple(found.values.tolist()),
-            standard_errors=tuple(found.standard_errors.tolist()),
-            low=tuple(found.low.tolist()),
-            high=tuple(found.high.tolist()),
-            confidence=job.plan.confidence,
-            epsilon=job.audience.epsilon,
-            adversary=job.audience.adversary,
-            mechanism=release.mechanism,
-            noise=release.noise,
-            scale=release.scale,
-            charge=nats(max(release.charges.values())),
-            entry=number,
-            time=job.time_of(release.first + job.plan.length),
-            since=job.time_of(release.first),
-            useful=job.useful,
+    def _drawn(self, job: Job, release: Release, question: Question, drawn: Noisy, number: int) -> Drawn:
+        """What to publish; called once for an entry, when nothing stands against it any more."""
+        tables = dict.fromkeys(part.table for part in drawn.counts)
+        return Drawn(
+            encode_release(_frame(job, release, drawn, number)),
+            canonical(question.document()),
+            canonical(drawn.document()),
+            tuple(map(canonical_table, tables)),
         )
+
+
+def _frame(job: Job, release: Release, drawn: Noisy, number: int) -> ReleaseFrame:
+    found, ticks = drawn.answer(job.query, job.plan.confidence)
+    return ReleaseFrame(
+        name=job.name,
+        stream=job.plan.stream,
+        audience=job.plan.audience,
+        query=job.query.kind,
+        states=job.states,
+        devices=len(release.charges),
+        first=release.first,
+        length=job.plan.length,
+        observed=ticks,
+        values=tuple(found.values.tolist()),
+        standard_errors=tuple(found.standard_errors.tolist()),
+        low=tuple(found.low.tolist()),
+        high=tuple(found.high.tolist()),
+        confidence=job.plan.confidence,
+        epsilon=job.audience.epsilon,
+        adversary=job.audience.adversary,
+        mechanism=release.mechanism,
+        noise=release.noise,
+        scale=release.scale,
+        charge=nats(max(release.charges.values())),
+        entry=number,
+        time=job.time_of(release.first + job.plan.length),
+        since=job.time_of(release.first),
+        useful=job.useful,
+    )
 
 
 def finish(work: Generator[bool, None, Entry]) -> Entry:

@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 
 from contract.window_frames import sequence_name
 from contract.windows import Window
+from gateway.release.question import Question
 from gateway.service.recorder import Recorder
-from gateway.service.release_question import Question
 from gateway.service.store import Store
 
 __all__ = ["NotKnownError", "Progress", "Reached", "StoreProgress"]

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import secrets
 from contextlib import closing
-from pathlib import Path
 from typing import NamedTuple
 
+from gateway.database import is_there
 from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger
-from gateway.service.store import Location, Store
+from gateway.release.ledger_rows import KIND
+from gateway.service.store import Hold, Location, Store
 from gateway.service.store.releases import Released
+from gateway.service.store.store import KIND as STORE_KIND
 from host.database import DatabaseError
 
 __all__ = ["Beginning", "ReleaseRecord", "ledger_problem", "resume_ledger", "set_progress"]
@@ -55,14 +57,17 @@ class ReleaseRecord:
         """The newest entry that may have been published, 0 if none was."""
         return self._releases.charged().entry
 
-    def refuse_without_ledger(self, name: str) -> None:
-        """Refuse to begin a new ledger for a store that has published.
+    def open(self, ledger: Location, hold: Hold | None = None) -> Ledger:
+        """Open the store's ledger; a new one is begun only for a store that has published nothing.
 
         Raises:
-            LedgerError: it has.
+            LedgerError: it cannot be opened, or is not there.
         """
-        if self.entry:
-            raise LedgerError(f"there is no ledger {name}, and releases of this store were charged to one: {_RESUME}")
+        if self.entry and not is_there(ledger, KIND):
+            raise LedgerError(
+                f"there is no ledger {ledger.name}, and releases of this store were charged to one: {_RESUME}"
+            )
+        return Ledger(ledger, hold=hold)
 
     def bind(self, ledger: Ledger) -> None:
         """Check that a ledger is the store's own and newest one; both learn of each other if neither has published.
@@ -144,7 +149,7 @@ def ledger_problem(ledger: Ledger, store: Location) -> str:
         return ReleaseRecord(opened).problem(ledger)
 
 
-def set_progress(ledger: Path, store: Location, name: str, first: int) -> int:
+def set_progress(ledger: Location, store: Location, name: str, first: int) -> int:
     """Let a schedule go on with the first window that begins at a tick or later; the gateway must not run.
 
     The ledger refuses windows that were released, so that none is released twice, whatever is said here.
@@ -159,7 +164,7 @@ def set_progress(ledger: Path, store: Location, name: str, first: int) -> int:
     Raises:
         FuguError: one line that says what is wrong; there is no such schedule, or a gateway runs.
     """
-    with closing(Store(store, create=False, hold="")), closing(Ledger(ledger, create=False)) as opened:
+    with closing(Store(store, create=False, hold=Hold())), closing(Ledger(ledger, create=False)) as opened:
         before = opened.progress(name)
         if before is None:
             known = ", ".join(opened.schedules()) or "none"
@@ -171,11 +176,11 @@ def set_progress(ledger: Path, store: Location, name: str, first: int) -> int:
         return before
 
 
-def resume_ledger(ledger: Path, store: Location, after: int = -1) -> list[Beginning]:
+def resume_ledger(ledger: Location, store: Location, after: int = -1) -> list[Beginning]:
     """Let a store and a ledger that do not belong together go on, after all that may have been published.
 
     Args:
-        ledger: its file; a new one is begun if it is lost.
+        ledger: where it is; a new one is begun if it is lost.
         store: where it is; a new one is begun if it is lost. At least one of the two must be there.
         after: a tick of every stream that neither of them remembers as released, and was.
 
@@ -185,9 +190,9 @@ def resume_ledger(ledger: Path, store: Location, after: int = -1) -> list[Beginn
     Raises:
         FuguError: one line that says what is wrong; a gateway that runs is.
     """
-    if not ledger.exists() and isinstance(store, Path) and not store.exists():
+    if not (is_there(ledger, KIND) or is_there(store, STORE_KIND)):
         raise LedgerError(f"there is neither a ledger {ledger.name} nor a store {store.name}")
-    with closing(Store(store, hold="")) as opened, closing(Ledger(ledger)) as resumed:
+    with closing(Store(store, hold=Hold())) as opened, closing(Ledger(ledger)) as resumed:
         try:
             return ReleaseRecord(opened).resume(resumed, after)
         except DatabaseError as error:

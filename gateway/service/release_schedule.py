@@ -179,7 +179,9 @@ class Schedule:
             if is_lost(error):
                 raise
             self._works.clear()
-            self._changed = True
+            self._due.clear()
+            self._next.clear()  # a release may be in the ledger all the same, if a server went away when it had it
+            self._changed = self._waiting = True
             self._pause_until = time.monotonic() + _PAUSE_SECONDS
             self._counters["ledger_errors"] += 1
             if self._counters["ledger_errors"] == 1:

@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.release.entries import Allowance, LedgerError
+from gateway.database import Hold
+from gateway.location import Location
+from gateway.release.entries import Allowance
 from gateway.release.ledger import Ledger
 from gateway.release.together import Stream
 from gateway.service.policies import Catalogue
@@ -19,10 +21,10 @@ from gateway.service.release_counts import Counting, StoreCounting
 from gateway.service.release_jobs import Job, allowances, jobs
 from gateway.service.release_maker import Maker
 from gateway.service.release_record import ReleaseRecord
-from gateway.service.store import Location, Store
+from gateway.service.store import Store
 from gateway.service.streams_together import streams_together
 
-__all__ = ["Releases", "ledger_beside", "open_releases"]
+__all__ = ["Releases", "open_releases"]
 
 
 class Releases(NamedTuple):
@@ -53,34 +55,25 @@ class Releases(NamedTuple):
         self.ledger.set_allowances(granted, time_us=self.now_us())
 
 
-def ledger_beside(store: Location) -> Path:
-    """Where a gateway's ledger is, if nobody says otherwise: `home-ledger.db` for the store `home.db`.
-
-    Raises:
-        LedgerError: the store is on a server.
-    """
-    if not isinstance(store, Path):
-        raise LedgerError("the store is on a server: say with --ledger in which file the releases' ledger is")
-    return store.with_name(f"{store.stem}-ledger{store.suffix}")
-
-
 def open_releases(
     config: Path,
-    ledger: Path,
+    ledger: Location,
     store: Store,
     catalogue: Catalogue,
     now_us: Callable[[], int] | None = None,
     counting: Counting | None = None,
+    hold: Hold | None = None,
 ) -> Releases:
     """Read the configuration, open the store's ledger and bring its allowances up to date.
 
     Args:
         config: TOML file.
-        ledger: the ledger's file; created if it is not there.
+        ledger: where it is; made if it is not there, and the store has published nothing.
         store: holds the symbols, and what is known of the ledger.
         catalogue: all policies, retired ones too.
         now_us: the time in microseconds of Unix time; the system's if not given.
         counting: counts symbols; what is in the store if not given.
+        hold: of the ledger, if this process alone may have it.
 
     Raises:
         FuguError: one line that says what is wrong.
@@ -98,9 +91,7 @@ def open_releases(
 
     renewed()
     record = ReleaseRecord(store)
-    if not ledger.exists():
-        record.refuse_without_ledger(ledger.name)
-    opened = Ledger(ledger)
+    opened = record.open(ledger, hold)
     try:
         opened.refuse_damage(ledger.name)
         record.bind(opened)

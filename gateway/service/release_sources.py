@@ -11,11 +11,11 @@ from contract.noise_table import NoiseTable
 from contract.window_frames import WindowFrame, sequence_name
 from gateway.chain.arrays import Ints
 from gateway.release.addends import Addend, symbols_variances, windows_addend
+from gateway.release.question import Question
 from gateway.release.statistics import Part
 from gateway.service.kinds.symbol_model import SymbolModel
 from gateway.service.policies import Catalogue
 from gateway.service.release_jobs import answers
-from gateway.service.release_question import Question
 from gateway.service.store import Store
 
 __all__ = ["DeviceSymbols", "DeviceWindows", "better", "device_symbols", "device_windows", "observed"]

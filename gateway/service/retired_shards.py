@@ -1,14 +1,15 @@
 """Sessions at the broker of shards that there are no more: ended, so that nothing waits there for nobody.
 
-The file of such a shard, empty by then, is what is known of it: it is deleted once its session has ended.
+The store of such a shard, empty by then, is what is known of it: it is deleted once its session has ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from gateway.service.shard_files import delete_shard
+from gateway.location import Location
+from gateway.service.shard_stores import delete_shard
+from gateway.shard_accounts import own_account
 from mqtt_link import Broker, Link
 
 __all__ = ["RetiredShards", "client_id"]
@@ -23,27 +24,28 @@ class RetiredShards:
     """Used by the gateway's worker.
 
     Args:
-        files: of those shards, by index.
+        stores: of those shards, by index.
     """
 
-    def __init__(self, fleet: str, broker: Broker, files: Mapping[int, Path]) -> None:
+    def __init__(self, fleet: str, broker: Broker, stores: Mapping[int, Location]) -> None:
         self._fleet = fleet
         self._broker = broker
-        self._files = dict(files)
+        self._stores = dict(stores)
         self._link: Link | None = None
 
     def pump(self) -> None:
         """End one session after the other: a connection that does not go on with it ends it."""
-        if not self._files:
+        if not self._stores:
             return
-        index = min(self._files)
+        index = min(self._stores)
         if self._link is None:
-            self._link = Link(self._broker, client_id=client_id(self._fleet, index))
+            account = own_account(self._broker, index) or self._broker
+            self._link = Link(account, client_id=client_id(self._fleet, index))
             self._link.start()
         self._link.maintain()
         if self._link.connected:
             self.stop()
-            delete_shard(self._files.pop(index))
+            delete_shard(self._stores.pop(index))
 
     def stop(self) -> None:
         """Leave the rest to the next start."""

@@ -28,6 +28,7 @@ from gateway.release.entries import LedgerError
 from gateway.service.describing import digest
 from gateway.service.enrolled import Enrolled
 from gateway.service.fleet_part import FleetPart, OfShards
+from gateway.service.history_check import HistoryCheck
 from gateway.service.ingest import (
     Acknowledged,
     Connected,
@@ -45,22 +46,24 @@ from gateway.service.publisher import MAX_IN_FLIGHT
 from gateway.service.recorder import Recorder
 from gateway.service.release_progress import StoreProgress
 from gateway.service.retired_shards import RetiredShards, client_id
-from gateway.service.settings import GatewaySettings, SettingsError
+from gateway.service.settings import GatewaySettings
 from gateway.service.shard_channel import ShardChannel
-from gateway.service.shard_files import arrange, channel_file, retired, shard_file
 from gateway.service.shard_part import ShardPart
 from gateway.service.shard_releases import ShardCounting, ShardProgress
+from gateway.service.shard_stores import arrange, channel_of, is_shared, retired, shard_store
+from gateway.service.shard_watch import ShardWatch
 from gateway.service.shards import Shards
-from gateway.service.store import Location, Store, store_bytes
+from gateway.service.store import Hold, Store, store_bytes
 from gateway.service.symbols.arrivals import Arrivals
 from gateway.service.symbols.streams import Streams
 from gateway.service.symbols.warming import warm
+from gateway.shard_accounts import shard_account
 from host.checks import certificate_end
 from host.database import AwayError, DatabaseError, is_full, is_lost
 from host.held_files import FileLostError
 from mqtt_link import Link, Will
 
-__all__ = ["IDLE_SECONDS", "STUCK_SECONDS", "Gateway"]
+__all__ = ["IDLE_SECONDS", "STUCK_SECONDS", "Gateway", "NotArrangedError"]
 
 _log = logging.getLogger(__name__)
 _INBOX_MESSAGES = 20_000
@@ -71,8 +74,13 @@ IDLE_SECONDS = 0.5
 _FAREWELL_SECONDS = 5.0
 STUCK_SECONDS = 120.0
 _FAILING_SECONDS = 60.0
+_SIZE_SECONDS = 30.0
 _LARGEST_BYTES = 1 << 16
 """Of a frame, and of most descriptions; a larger one is said again at every connection."""
+
+
+class NotArrangedError(FuguError):
+    """A shard cannot start yet: devices are being moved, or there are as many shards as it knows nothing of."""
 
 
 class UselessError(FuguError):
@@ -93,12 +101,17 @@ class Gateway:
         fleet = settings.fleet
         self._settings = settings
         self._shards = shards
+        self._broker = settings.broker
+        if (one := settings.shard) is not None:
+            self._broker = shard_account(settings.broker, one.index, one.count)
+        self._shard_watch: ShardWatch | None = None
         self._shard = settings.shard
-        self._path: Location = settings.store if self._shard is None else shard_file(settings.store, self._shard.index)
+        self._path = settings.store if self._shard is None else shard_store(settings.store, self._shard.index)
         self._last_round = time.monotonic()
         self._failing_since: float | None = None
         self._unreachable = False
         self._clients = 0
+        self._size, self._size_due = 0, float("-inf")
         self._enrolled: Enrolled | None = None
         self._channels: list[ShardChannel] = []
         self._intake: Intake | None = None
@@ -108,7 +121,7 @@ class Gateway:
         self._metrics: Metrics | None = None
         self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES, _INBOX_PATIENCE_SECONDS)
         self._link = Link(
-            settings.broker,
+            self._broker,
             client_id=client_id(fleet, None if self._shard is None else self._shard.index),
             subscriptions=() if self._shard else (*Intake.topics(fleet), *FleetPart.topics(settings)),
             durable=True,
@@ -127,15 +140,20 @@ class Gateway:
         """Check policies and store, compile the kernels, then begin to connect.
 
         Raises:
+            NotArrangedError: what is stored is not arranged for as many shards; it may be tried again.
             FuguError: one line that says which policy, store or setting is wrong.
         """
         settings, shard = self._settings, self._shard
         catalogue = Catalogue.load(settings.policies, settings.fleet, (lambda _: True) if shard is None else shard.owns)
-        self._store = Store(self._path, hold="")
+        if shard is not None:
+            with closing(ShardChannel(channel_of(settings.store))) as channel:
+                self._refuse_others(channel, shard)
+        self._check = HistoryCheck(self._path)
+        self._store = Store(self._path, hold=self._hold())
         try:
-            if shard is None:
-                arrange(self._store, settings.store, settings.shards, self._seal)
-            self._store.refuse_damage()
+            if shard is None and (settings.shards > 1 or is_shared(settings.store)):
+                arrange(self._store, self._open_channel("fleet"), settings.store, settings.shards, self._seal)
+            self._check.before(self._store)
             if settings.metrics is not None:
                 self._metrics = Metrics(settings.metrics, self._measured)
             if settings.enrolled is not None:
@@ -153,9 +171,19 @@ class Gateway:
             self._close()
             raise
         self._worker.start()
+        self._check.start()
         self._monitor.start()
         if self._metrics is not None:
             self._metrics.start()
+
+    def _hold(self, name: str = "") -> Hold:
+        """Of a process that is the only one of its kind: of those that are started one by one the newest is."""
+        return Hold(name, take=self._shard is not None or self._settings.elsewhere)
+
+    def _refuse_others(self, channel: ShardChannel, shard: Shard) -> None:
+        if (found := channel.shards) != shard.count:
+            now = f"for {found} shards" if found else "for none"
+            raise NotArrangedError(f"shard {shard} waits: devices are arranged {now} now")
 
     def _seal(self, store: Store) -> None:
         """Seal what a store has in its journal, before it is taken apart."""
@@ -175,10 +203,8 @@ class Gateway:
 
     def _open_shard(self, catalogue: Catalogue, shard: Shard) -> None:
         """The intake of this shard's devices."""
-        channel, beats = self._open_channel(), self._open_channel()
-        if channel.shards != shard.count:
-            raise SettingsError(f"there is no shard {shard}: the stores are those of {channel.shards} shards")
-        self._beats = beats
+        channel, self._beats = (self._open_channel(f"{what}-{shard.index}") for what in ("shard", "beats"))
+        self._refuse_others(channel, shard)
         recorder = self._open_recorder(catalogue)
         parts = (shard, self._link, self._store, catalogue, recorder, channel, self.counters)
         self._open_intake(catalogue, recorder, channel.needed, lambda: channel.known)
@@ -188,26 +214,24 @@ class Gateway:
         """What the fleet has once; the shards have their devices."""
         settings, count = self._settings, self._settings.shards
         for index in range(count):
-            with closing(Store(shard_file(settings.store, index))) as store:
+            with closing(Store(shard_store(settings.store, index))) as store:
                 catalogue.retire(store.policy_documents())
-        channel = self._open_channel()
-        channel.begin(count)
+        (channel,) = self._channels
         self._retire(count)
         self._link.unsubscribe(Intake.topics(settings.fleet)[:2])  # a session of before may have had all frames
+        self._shard_watch = watch = ShardWatch(ShardChannel(channel_of(settings.store)), count, self.counters)
         self._open_monitor(catalogue, [])
-        progress = ShardProgress(channel, count, self._missing)
+        progress = ShardProgress(channel, count, lambda: watch.missing)
         self._fleet_part = FleetPart(
             *(settings, self._link, self._store, catalogue, progress, self._enrolled, self.counters),
-            OfShards(channel, ShardCounting(channel, count, self.counters), self._missing),
+            OfShards(count, channel, ShardCounting(channel, count, self.counters), lambda: watch.missing),
         )
+        watch.start()
         if self._shards is not None:
-            self._shards.start(self.counters)
+            self._shards.start(self.counters, watch)
 
-    def _missing(self) -> tuple[int, ...]:
-        return () if self._shards is None else self._shards.missing
-
-    def _open_channel(self) -> ShardChannel:
-        self._channels.append(ShardChannel(channel_file(self._settings.store)))
+    def _open_channel(self, name: str) -> ShardChannel:
+        self._channels.append(ShardChannel(channel_of(self._settings.store), self._hold(name)))
         return self._channels[-1]
 
     def _open_recorder(self, catalogue: Catalogue) -> Recorder:
@@ -227,7 +251,7 @@ class Gateway:
     def _open_monitor(self, catalogue: Catalogue, known: list[str], streams: Streams | None = None) -> None:
         age, details = (lambda: time.monotonic() - self._last_round), self._details
         sources = Sources(
-            *(catalogue, self.counters, known, age, STUCK_SECONDS, self._certificates, details, self._shards),
+            *(catalogue, self.counters, known, age, STUCK_SECONDS, self._certificates, details, self._shard_watch),
             self._tell if self._shard else None,
         )
         self._monitor = Monitor(self._settings.fleet, self._path, self._link, sources)
@@ -252,18 +276,19 @@ class Gateway:
         return self._intake
 
     def _retire(self, shards: int) -> None:
-        files = retired(self._settings.store, shards)
-        self._retired = RetiredShards(self._settings.fleet, self._settings.broker, files)
+        gone = retired(self._settings.store, shards)
+        self._retired = RetiredShards(self._settings.fleet, self._settings.broker, gone)
 
     def _tell(self, brief: Mapping[str, Any]) -> None:
         """Say how this shard is, from the monitor's thread."""
         assert self._shard is not None
-        more = {"alive": self.is_alive, "inbox": self._inbox.waiting, "store_bytes": store_bytes(self._path)}
-        self._beats.beat(self._shard.index, {**brief, **more})
+        more = {"alive": self.is_alive, "inbox": self._inbox.waiting, "store_bytes": self._store_bytes()}
+        with contextlib.suppress(DatabaseError):  # the worker finds the same, and says what is wrong
+            self._beats.beat(self._shard.index, {**brief, **more})
 
     def _certificates(self) -> dict[str, float]:
         """When the certificates end by which the gateway and the broker know each other."""
-        broker, enrolled = self._settings.broker, self._settings.enrolled
+        broker, enrolled = self._broker, self._settings.enrolled
         files = {"authority": broker.ca_file, "gateway": broker.cert_file}
         files["operator"] = None if enrolled is None else enrolled.operator.cert_file
         found = {} if self._link.certificate_end is None else {"broker": self._link.certificate_end}
@@ -273,35 +298,46 @@ class Gateway:
                     found[name] = certificate_end(Path(file))[1]
         return found
 
+    def _store_bytes(self) -> int:
+        """What the store takes on its disk; of one on a server as it was a short while ago."""
+        now = time.monotonic()
+        if isinstance(self._path, Path) or now >= self._size_due:
+            self._size, self._size_due = store_bytes(self._path), now + _SIZE_SECONDS
+        return self._size
+
     def _of_shards(self, name: str) -> int:
         """The sum of a number that shards say."""
-        return 0 if self._shards is None else sum(report[name] for report in dict(self._shards.reports).values())
+        watch = self._shard_watch
+        return 0 if watch is None else sum(report[name] for report in dict(watch.reports).values())
 
     def _measured(self) -> Reading:
         """For a scrape."""
         age = time.monotonic() - self._last_round
-        connected = self._link.connected and not (self._shards and self._shards.missing)
+        connected = self._link.connected and not (self._shard_watch and self._shard_watch.missing)
         return Reading(
             *(self._monitor.latest, self._monitor.counters(), connected, age),
-            *(self._inbox.waiting + self._of_shards("inbox"), store_bytes(self._path) + self._of_shards("store_bytes")),
+            *(self._inbox.waiting + self._of_shards("inbox"), self._store_bytes() + self._of_shards("store_bytes")),
         )
 
     def _details(self) -> dict[str, object]:
         """For those who ask: what only the gateway itself knows."""
         found: dict[str, object] = {
             "inbox": self._inbox.waiting + self._of_shards("inbox"),
-            "store_bytes": store_bytes(self._path) + self._of_shards("store_bytes"),
+            "store_bytes": self._store_bytes() + self._of_shards("store_bytes"),
             "estimates_waiting": 0 if self._intake is None else self._intake.reports_waiting,
             "next_releases": {} if self._fleet_part is None else self._fleet_part.following(),
         }
-        if self._shards is not None:
-            found["shards"] = {"count": self._settings.shards, "missing": list(self._shards.missing)}
+        if self._shard is not None:
+            found["shard"] = str(self._shard)
+        if self._shard_watch is not None:
+            found["shards"] = {"count": self._settings.shards, "missing": list(self._shard_watch.missing)}
         return found
 
     def stop(self) -> None:
         """Store and acknowledge what has arrived, then disconnect."""
         self._inbox.close()
         self._worker.join()
+        self._check.stop()
         if self._shards is not None:
             self._shards.stop()
         self._monitor.stop()
@@ -313,13 +349,15 @@ class Gateway:
             self._metrics.stop()
         if self._shards is not None:
             self._shards.stop()
+        if self._shard_watch is not None:
+            self._shard_watch.stop()
         if self._retired is not None:
             self._retired.stop()
         self._store.close()
         if self._fleet_part is not None:
             self._fleet_part.stop()
-        for channel in self._channels:
-            channel.close()
+        while self._channels:
+            self._channels.pop().close()
         if self._enrolled is not None:
             self._enrolled.close()
 
@@ -365,6 +403,8 @@ class Gateway:
         try:
             while not self._inbox.drained:
                 self._last_round = time.monotonic()
+                if self._check.problem:
+                    raise UselessError(self._check.problem)
                 self._link.maintain()
                 self._report_connection()
                 busy = any(part.busy for part in (self._fleet_part, self._shard_part) if part is not None)
@@ -485,4 +525,5 @@ class Gateway:
         if isinstance(error, FileLostError):
             raise UselessError(f"{error}: nothing is stored or called durable any more") from None
         if is_lost(error):
+            self._check.doubt()
             raise UselessError(f"the store or the ledger is damaged ({error})") from None

@@ -35,7 +35,7 @@ class GatewaySettings:
         policies: directory of policy files, `*.json`; none if all policies are in a fleet's registry.
         lag: ticks of later symbols that each estimate sees.
         releases: configuration of batch releases, none if there are none.
-        ledger: path of the releases' ledger; beside the store if not given and the store is a file.
+        ledger: of the releases; beside the store if not given.
         enrolled: files of a fleet whose devices are sent their policies; none if there is none.
         keep: how long frames and estimates stay in the store.
         on_conflict: what is done about a device that contradicts itself: an operator is told, or it is stopped as well.
@@ -43,6 +43,7 @@ class GatewaySettings:
         home_assistant: whether Home Assistant is told of devices.
         shards: how many processes share the devices; each has a store of its own, beside `store`.
         shard: this is one of them; none is the process of the whole fleet.
+        elsewhere: this is the process of the whole fleet, and others start its shards, where they like.
     """
 
     fleet: str
@@ -51,7 +52,7 @@ class GatewaySettings:
     policies: Path | None
     lag: int = 8
     releases: Path | None = None
-    ledger: Path | None = None
+    ledger: Location | None = None
     enrolled: FleetFiles | None = None
     keep: Keep = field(default_factory=Keep)
     on_conflict: OnConflict = "alarm"
@@ -59,6 +60,7 @@ class GatewaySettings:
     home_assistant: bool = False
     shards: int = 1
     shard: Shard | None = None
+    elsewhere: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a lag that estimates cannot state."""

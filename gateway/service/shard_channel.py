@@ -1,10 +1,14 @@
 """What the shards of a fleet and the process of the whole fleet tell each other: small tables, looked at now and then.
 
+They are in a file or on a server, beside the store. Each process holds what it writes under a name of its own: one that
+was thought dead writes nothing any more once another one has its place.
+
 A question is of all shards; each has at most one answer to it from each of them, under the digest of the question as it
 was read. So an answer to another question is never taken for one to this, whoever was started again in between, and
 what was asked and answered is still there after a crash. Nothing in here is lost with the file: it is asked again.
 
-A shard also says now and then how it is, and the fleet's process what releases still need, whatever its age.
+A shard also says now and then how it is, and the fleet's process what releases still need, whatever its age, and for
+how many shards devices are arranged.
 """
 
 from __future__ import annotations
@@ -12,12 +16,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from contract.errors import FuguError
-from gateway.service.release_question import canonical
-from host.database import SHARDS, DatabaseError, open_database, snapshot, transaction
+from gateway.database import Hold, Kind, open_engine
+from gateway.location import Location
+from gateway.release.question import canonical
+from host.database import SHARDS, DatabaseError
+from host.held_files import FileLostError
 
 __all__ = ["Asked", "Beat", "ShardChannel", "ShardChannelError"]
 
@@ -33,7 +39,11 @@ CREATE TABLE beats (shard INTEGER PRIMARY KEY, number INTEGER NOT NULL, body BLO
 
 
 class ShardChannelError(FuguError):
-    """The file cannot be used, or says that there are other shards."""
+    """The channel cannot be used."""
+
+
+# What is lost with the power is asked and answered again: no need to wait for the disk.
+_KIND = Kind(SHARDS, _SCHEMA, ShardChannelError, durable=False)
 
 
 class Asked(NamedTuple):
@@ -51,26 +61,40 @@ class Beat(NamedTuple):
 
 
 class ShardChannel:
-    """The open file; one thread uses it at a time, several processes have it open.
+    """An open channel; one thread uses it at a time, several processes have it open.
+
+    Args:
+        hold: of what this process says in it; none if it only reads.
 
     Raises:
-        ShardChannelError: it cannot be opened.
+        ShardChannelError: it cannot be opened, or another process holds that.
     """
 
-    def __init__(self, path: Path) -> None:
-        # What is lost with the power is asked and answered again: no need to wait for the disk.
-        settings = ("synchronous=NORMAL", "secure_delete=ON")
-        self._db = open_database(path, SHARDS, _SCHEMA, ShardChannelError, settings=settings)
+    def __init__(self, location: Location, hold: Hold | None = None) -> None:
+        self._db = open_engine(location, _KIND, hold=hold)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close it, and let others say what this process did."""
         self._db.close()
+
+    def check(self, shards: int) -> None:
+        """See whether this process still has its place, and there are still as many shards.
+
+        Raises:
+            FileLostError: it has not, or there are not.
+        """
+        self._db.check()
+        if (found := self.shards) != shards:
+            raise FileLostError(f"the stores are arranged for {found or 'other'} shards now, not for {shards}")
 
     # The fleet's process
 
     def begin(self, shards: int) -> None:
-        """Say how many shards there are; with another number, all that was asked and answered is forgotten."""
-        with transaction(self._db):
+        """Say for how many shards devices are arranged, 0 while they are moved.
+
+        With another number, all that was asked and answered is forgotten, and else what is only of this moment.
+        """
+        with self._db.transaction():
             if self.shards != shards:
                 for table in ("questions", "answers", "needed"):
                     self._db.execute(f"DELETE FROM {table}")
@@ -80,7 +104,7 @@ class ShardChannel:
 
     @property
     def shards(self) -> int:
-        """How many shards there are, 0 before that was said."""
+        """For how many shards devices are arranged, 0 while they are moved or before that was said."""
         return int(self._db.execute("SELECT shards FROM layout").fetchone()[0])
 
     def ask(self, name: str, document: Mapping[str, Any]) -> Asked:
@@ -89,7 +113,7 @@ class ShardChannel:
         asked = Asked(name, hashlib.sha256(body).hexdigest())
         row = self._db.execute("SELECT digest FROM questions WHERE name=?", (name,)).fetchone()
         if row is None or row[0] != asked.digest:
-            with transaction(self._db):
+            with self._db.transaction():
                 self._db.execute("DELETE FROM answers WHERE name=?", (name,))
                 query = "INSERT INTO questions VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
                 self._db.execute(query + "digest=excluded.digest, body=excluded.body", (*asked, body))
@@ -107,14 +131,14 @@ class ShardChannel:
 
     def withdraw(self, names: Iterable[str]) -> None:
         """Ask no more."""
-        with transaction(self._db):
+        with self._db.transaction():
             for name in names:
                 self._db.execute("DELETE FROM questions WHERE name=?", (name,))
                 self._db.execute("DELETE FROM answers WHERE name=?", (name,))
 
     def say_needed(self, needed: Mapping[tuple[str, str], int]) -> None:
         """Say for device and stream the first tick that is needed whatever its age; nothing else is."""
-        with transaction(self._db):
+        with self._db.transaction():
             self._db.execute("DELETE FROM needed")
             self._db.executemany("INSERT INTO needed VALUES (?, ?, ?)", [(*key, tick) for key, tick in needed.items()])
             self._db.execute("UPDATE layout SET known=1")
@@ -141,7 +165,7 @@ class ShardChannel:
             "INSERT INTO answers VALUES (?, ?, ?, ?) ON CONFLICT (name, shard) DO UPDATE SET "
             "digest=excluded.digest, body=excluded.body"
         )
-        with transaction(self._db):
+        with self._db.transaction():
             self._db.execute(query, (asked.name, shard, asked.digest, canonical(document)))
 
     def needed(self) -> dict[tuple[str, str], int]:
@@ -150,7 +174,7 @@ class ShardChannel:
         Raises:
             DatabaseError: nothing, since the fleet's process was started.
         """
-        with snapshot(self._db):
+        with self._db.snapshot():
             if not self.known:
                 raise DatabaseError("it is not known yet what releases need")
             rows = self._db.execute("SELECT device, stream, first FROM needed").fetchall()
@@ -161,13 +185,12 @@ class ShardChannel:
         """Whether it was said what releases need."""
         return bool(self._db.execute("SELECT known FROM layout").fetchone()[0])
 
-    def has_answered(self, shard: int, asked: Asked) -> bool:
-        """Whether a shard has answered exactly this question."""
-        query = "SELECT 1 FROM answers WHERE name=? AND digest=? AND shard=?"
-        return self._db.execute(query, (*asked, shard)).fetchone() is not None
+    def answered(self, shard: int) -> set[Asked]:
+        """What a shard has answered."""
+        return {Asked(*row) for row in self._db.execute("SELECT name, digest FROM answers WHERE shard=?", (shard,))}
 
     def beat(self, shard: int, document: Mapping[str, Any]) -> None:
         """Say how a shard is."""
         query = "INSERT INTO beats VALUES (?, 1, ?) ON CONFLICT (shard) DO UPDATE SET number=beats.number+1, body="
-        with transaction(self._db):
+        with self._db.transaction():
             self._db.execute(query + "excluded.body", (shard, canonical(document)))

@@ -11,13 +11,13 @@ from typing import Any
 
 from contract.errors import FuguError
 from contract.topics import parse_topic
+from gateway.release.question import Question
 from gateway.service.intake import Intake
 from gateway.service.ownership import Shard
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.release_counts import Counts, StoreCounting
 from gateway.service.release_progress import StoreProgress
-from gateway.service.release_question import Question
 from gateway.service.shard_channel import Asked, ShardChannel
 from gateway.service.store import Store
 from host.database import DatabaseError, is_lost
@@ -34,7 +34,12 @@ _SHARE = 10
 
 @dataclass(slots=True)
 class _Question:
-    """A question of the fleet's process, about the devices of this shard alone."""
+    """A question of the fleet's process, about the devices of this shard alone.
+
+    Attributes:
+        answered: what was answered last; it may be gone, if the question was withdrawn and asked again.
+        work: the count that is under way.
+    """
 
     asked: Asked
     what: str
@@ -112,7 +117,7 @@ class ShardPart:
         """Answer what is asked.
 
         Raises:
-            DatabaseError: a file is damaged or gone; other errors are waited out.
+            DatabaseError: a file is damaged or gone, or another process is this shard now; other errors are waited out.
         """
         try:
             self._look()
@@ -130,13 +135,16 @@ class ShardPart:
         if time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + _LOOK_SECONDS
+        self._channel.check(self._shard.count)
         every = self._channel.questions()
+        answered = self._channel.answered(self._shard.index)
         names = {asked.name for asked in every}
         for name in [name for name in self._questions if name not in names]:
             del self._questions[name]
         for asked in every:
             known = self._questions.get(asked.name)
-            if (known is None or known.asked != asked) and (found := self._channel.question(asked.name)) is not None:
+            stands = known is not None and known.asked == asked and (known.answered is None or asked in answered)
+            if not stands and (found := self._channel.question(asked.name)) is not None:
                 self._questions[asked.name] = self._read(*found)
                 self._changed, self._refresh_at = True, 0.0
 
@@ -144,8 +152,11 @@ class ShardPart:
         question = Question.of_document(document["question"])
         mine = tuple(filter(self._shard.owns, question.devices)) if document["shards"] == self._shard.count else ()
         made = _Question(asked, document["what"], document, replace(question, devices=mine))
-        if made.what == "count" and mine and not self._channel.has_answered(self._shard.index, asked):
-            made.work = self._counting.count(made.question, document["first"])
+        if made.what == "count" and mine:
+            if asked in self._channel.answered(self._shard.index):
+                made.answered = {}
+            else:
+                made.work = self._counting.count(made.question, document["first"])
         return made
 
     def _count(self) -> None:

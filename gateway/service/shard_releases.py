@@ -15,10 +15,10 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from gateway.release.inversion import ReleaseError
+from gateway.release.question import Question
 from gateway.service.ownership import owner
 from gateway.service.release_counts import Counts
 from gateway.service.release_progress import NotKnownError, Reached
-from gateway.service.release_question import Question
 from gateway.service.shard_channel import Asked, ShardChannel
 
 __all__ = ["ShardCounting", "ShardProgress"]
@@ -116,7 +116,7 @@ class ShardCounting:
             for index, answer in self._channel.answers(asked).items():
                 if "refused" in answer:
                     raise ReleaseError(answer["refused"])
-                counts = Counts.of_document(question.query, answer)
+                counts = Counts.of_document(question, answer)
                 if {*counts.windows, *counts.tables, *counts.shifts} <= owners.get(index, set()):
                     found[index] = counts
                 else:
@@ -126,7 +126,7 @@ class ShardCounting:
             if owners.keys() <= found.keys():
                 break
             yield True
-        total = Counts.of(question.query)
+        total = Counts.of(question)
         for index in sorted(owners):
             total.add(found[index])
         return total

@@ -1,8 +1,7 @@
-"""The processes of a fleet's shards: started, watched, started again when one has ended, and stopped in order.
+"""The processes of a fleet's shards on this machine: started, started again when one has ended, and stopped in order.
 
 A shard that ends is started again after a pause, which grows while it keeps ending; so is one whose worker has not
-finished a round for long, after it was killed. A shard whose parent is gone stops by itself. How each is, it says
-itself (`gateway.service.shard_channel`); one of which nothing was heard lately is missing.
+finished a round for long, after it was killed. A shard whose parent is gone stops by itself.
 """
 
 from __future__ import annotations
@@ -17,21 +16,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 from contract.errors import FuguError
 from gateway.service.ownership import Shard
 from gateway.service.settings import GatewaySettings
-from gateway.service.shard_channel import ShardChannel
-from gateway.service.shard_files import channel_file
-from host.database import DatabaseError
+from gateway.service.shard_watch import ShardWatch
 from host.logs import LogSettings, log_settings
 
 __all__ = ["ShardFailedError", "Shards"]
 
 _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 0.25
-_MISSING_SECONDS = 5.0
 _STUCK_SECONDS = 120.0
 _STOP_SECONDS = 20.0
 _FIRST_PAUSE, _LONGEST_PAUSE, _CALM_SECONDS = 0.5, 60.0, 300.0
@@ -45,18 +40,14 @@ Serve = Callable[[GatewaySettings, Connection, LogSettings], None]
 
 
 class _Running:
-    """A shard's process, and what was heard of it."""
+    """A shard's process."""
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.process: BaseProcess | None = None
         self.pipe: Connection | None = None
         self.started = False
-        self.number = 0
-        self.since = 0.0
-        self.before: Counter[str] = Counter()
-        self.counted: Counter[str] = Counter()
-        self.heard = self.healthy = self.began = time.monotonic()
+        self.began = self.served = time.monotonic()
         self.pause = _FIRST_PAUSE
         self.again_at: float | None = None
 
@@ -67,8 +58,6 @@ class Shards:
     Args:
         serve: what each process does, with its own settings: sends an empty text when it has started, or why it cannot;
             a function of a module, because the processes are new ones.
-    Attributes:
-        reports: by shard, how it was when it last said so.
     """
 
     def __init__(self, settings: GatewaySettings, serve: Serve) -> None:
@@ -77,23 +66,23 @@ class Shards:
         self._counters: Counter[str] = Counter()
         self._context = multiprocessing.get_context("spawn")
         self._running = [_Running(index) for index in range(settings.shards)]
-        self._channel: ShardChannel | None = None
+        self._shard_watch: ShardWatch | None = None
         self._ending = threading.Event()
         self._logs = log_settings()
         self._thread = threading.Thread(target=self._watch, name="gateway-shards", daemon=True)
-        self.reports: dict[int, dict[str, Any]] = {}
 
-    def start(self, counters: Counter[str]) -> None:
+    def start(self, counters: Counter[str], shard_watch: ShardWatch) -> None:
         """Start all, and wait until they serve.
 
         Args:
-            counters: counts `shards_restarted`, and `shards_killed` of them.
+            counters: counts `shards_killed`.
+            shard_watch: knows how they are.
 
         Raises:
             ShardFailedError: one cannot start; none is left running.
         """
         self._counters = counters
-        self._channel = ShardChannel(channel_file(self._settings.store))
+        self._shard_watch = shard_watch
         try:
             for one in self._running:
                 self._start(one)
@@ -106,7 +95,7 @@ class Shards:
                 if problem:
                     raise ShardFailedError(f"shard {one.index} of {len(self._running)}: {problem}")
                 one.started = True
-                one.healthy = time.monotonic()
+                one.served = time.monotonic()
         except BaseException:
             self._end()
             raise
@@ -119,20 +108,6 @@ class Shards:
             self._thread.join()
         self._end()
 
-    def counters(self) -> Counter[str]:
-        """Of all shards together, also from before they were started again."""
-        return sum(((one.before + one.counted) for one in self._running), Counter[str]())
-
-    @property
-    def missing(self) -> tuple[int, ...]:
-        """The shards that nothing was heard of lately, or that have no connection to the broker."""
-        now, reports = time.monotonic(), dict(self.reports)
-        return tuple(
-            one.index
-            for one in self._running
-            if now - one.heard > _MISSING_SECONDS or not reports.get(one.index, {"connected": False})["connected"]
-        )
-
     def _start(self, one: _Running) -> None:
         ours, theirs = self._context.Pipe()
         settings = replace(self._settings, shard=Shard(one.index, len(self._running)), metrics=None)
@@ -141,7 +116,7 @@ class Shards:
         process.start()
         theirs.close()  # so that its end is seen when it is gone
         one.process, one.pipe, one.started, one.again_at = process, ours, False, None
-        one.healthy = one.began = time.monotonic()
+        one.began = one.served = time.monotonic()
 
     def _end(self) -> None:
         for one in self._running:
@@ -158,49 +133,31 @@ class Shards:
             if one.pipe is not None:
                 one.pipe.close()
             one.process = one.pipe = None
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
 
     def _watch(self) -> None:
         while not self._ending.is_set():
             try:
-                self._look()
-            except DatabaseError as error:
-                _log.error("what shards say cannot be read: %s", error)
+                for one in self._running:
+                    self._see(one, time.monotonic())
             except Exception as error:  # what nobody thought of must not end what watches
-                _log.error("the watch over shards: %s", type(error).__name__)
+                _log.error("the watch over shards' processes: %s", type(error).__name__)
             pipes = [one.pipe for one in self._running if one.pipe is not None]
             if not pipes:
                 self._ending.wait(_ROUND_SECONDS)
             elif wait(pipes, _ROUND_SECONDS):
                 self._ending.wait(_ROUND_SECONDS / 10)
 
-    def _look(self) -> None:
-        assert self._channel is not None
-        now, beats = time.monotonic(), self._channel.beats()
-        for one in self._running:
-            beat = beats.get(one.index)
-            if beat is not None and beat.number != one.number:
-                one.number, one.heard = beat.number, now
-                if beat.body["alive"]:
-                    one.healthy = now
-                if beat.body["since"] != one.since:
-                    one.since, one.before = beat.body["since"], one.before + one.counted
-                one.counted = Counter(beat.body["counters"])
-                self.reports[one.index] = beat.body
-            self._see(one, now)
-
     def _see(self, one: _Running, now: float) -> None:
         """Take note of what a process has sent, or that it is gone, and start it again."""
+        assert self._shard_watch is not None
         if one.pipe is not None and one.process is not None:
             with contextlib.suppress(EOFError, OSError):
                 while one.pipe.poll():
                     if problem := one.pipe.recv():
                         _log.error("shard %d cannot start: %s", one.index, problem)
-                    one.started = True
+                    one.started, one.served = True, now
             if one.process.is_alive():
-                if one.started and now - one.healthy > _STUCK_SECONDS:
+                if one.started and now - max(one.served, self._shard_watch.healthy(one.index)) > _STUCK_SECONDS:
                     _log.error("shard %d has done nothing for %g s: it is killed", one.index, _STUCK_SECONDS)
                     self._counters["shards_killed"] += 1
                     one.process.kill()
@@ -209,7 +166,7 @@ class Shards:
             _log.error("shard %d has ended with exit code %s", one.index, one.process.exitcode)
             one.pipe.close()
             one.pause = _FIRST_PAUSE if now - one.began > _CALM_SECONDS else min(2 * one.pause, _LONGEST_PAUSE)
-            one.process, one.pipe, one.again_at, one.heard = None, None, now + one.pause, float("-inf")
+            one.process, one.pipe, one.again_at = None, None, now + one.pause
+            self._shard_watch.gone(one.index)
         elif one.again_at is not None and now >= one.again_at:
-            self._counters["shards_restarted"] += 1
             self._start(one)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from fugu.demo.people import RECORDINGS
 from gateway.attack import ATTACKERS, COUNT_ATTACKERS
 from tests.support.command import Fugu
 from tests.support.processes import policy
+from tests.support.proofs import check_printed
 
-MANUAL = Path(__file__).parents[2] / "docs" / "privacy.md"
+MANUAL = Path(__file__).parents[2] / "docs" / "proofs" / "learned-classes.md"
+NIGHTS = ("N05", "N07", "N10")
 
 
 def rows(state: str, recording: str) -> list[list[float]]:
@@ -38,9 +41,44 @@ def test_the_command_makes_the_tables_of_the_manual(fugu: Fugu) -> None:
     """One row of both, within what another machine's arithmetic may change."""
     done = fugu("attack", RECORDINGS / "hr_sleep_N05.csv.gz", "--baseline", 300, "--json")
     assert done.code == 0, done.err
-    trials = {(one["chains"], one["released"]): one for one in done.json()["trials"]}
+    found = done.json()["trials"]
+    check_rows(found, "N05", "above the running mean of 300")
+    for one in found:
+        if one["chains"] != "independent readings":
+            assert one["furthest"] < math.e
+            assert all(attack["high"] < attack["ceiling"] for attack in one["attacks"])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", NIGHTS)
+def test_the_command_makes_every_row_of_the_tables_of_the_manual(fugu: Fugu, name: str) -> None:
+    states = ["--threshold", "mean", "--baseline", 300, "--baseline", 100, "--baseline", 30]
+    done = fugu("attack", RECORDINGS / f"hr_sleep_{name}.csv.gz", *states, "--json")
+    assert done.code == 0, done.err
+    found = done.json()["trials"]
+    assert len({one["state"] for one in found}) == 4
+    for state in {one["state"] for one in found}:
+        check_rows([one for one in found if one["state"] == state], name, state.replace("its own", "own"))
+
+
+def test_the_manual_says_of_its_table_what_it_has() -> None:
+    own, long, short = (
+        [rows(state, name)[0][6] for name in NIGHTS]
+        for state in ("above own mean", "above the running mean of 300", "above the running mean of 100")
+    )
+    check_printed("need noise of {} / {} / {} on N05 / N07 / N10", *own)
+    check_printed("Above the running mean of 300 it is {} / {} / {}, of 100 {} / {} / {},", *long, *short)
+    check_printed("a learner reaches {} and {}.", *(rows("above own mean", name)[0][2] for name in NIGHTS[1:]))
+    check_printed("counts of 300 give away {}.", rows("above own mean", "N10")[0][5])
+    running = [rows(f"above the running mean of {ticks}", name)[0] for ticks in (300, 100, 30) for name in NIGHTS]
+    check_printed("that was run reaches {}, whichever", max(max(row[2:6]) for row in running))
+
+
+def check_rows(found: list[dict[str, Any]], name: str, state: str) -> None:
+    """A row of the first table, and of the second if it has one."""
+    trials = {(one["chains"], one["released"]): one for one in found}
     best = {key: one["attacks"][0]["success"] for key, one in trials.items()}
-    guess, alone, symbols, counts, covered, covered_counts, noise = rows("above the running mean of 300", "N05")[0]
+    guess, alone, symbols, counts, covered, covered_counts, noise = rows(state, name)[0]
     assert trials["mean rates", "symbols"]["attacks"][0]["guess"] == pytest.approx(guess, abs=0.002)
     for key, value in {
         ("independent readings", "symbols"): alone,
@@ -51,16 +89,12 @@ def test_the_command_makes_the_tables_of_the_manual(fugu: Fugu) -> None:
     }.items():
         assert best[key] == pytest.approx(value, abs=0.01), key
     assert trials["every stretch", "counts of 300"]["noise"] == pytest.approx(noise, rel=0.01)
-    odds = rows("above the running mean of 300", "N05")[1]
-    for name, factor, beyond in zip(
-        ("independent readings", "mean rates", "every stretch"), odds[::2], odds[1::2], strict=True
-    ):
-        assert trials[name, "symbols"]["furthest"] == pytest.approx(factor, rel=0.02)
-        assert 100 * trials[name, "symbols"]["beyond"] == pytest.approx(beyond, abs=1)
-    for one in trials.values():
-        if one["chains"] != "independent readings":
-            assert one["furthest"] < math.e
-            assert all(found["high"] < found["ceiling"] for found in one["attacks"])
+    for odds in rows(state, name)[1:]:
+        for chains, factor, beyond in zip(
+            ("independent readings", "mean rates", "every stretch"), odds[::2], odds[1::2], strict=True
+        ):
+            assert trials[chains, "symbols"]["furthest"] == pytest.approx(factor, rel=0.02)
+            assert 100 * trials[chains, "symbols"]["beyond"] == pytest.approx(beyond, abs=1)
 
 
 @pytest.mark.long

@@ -46,7 +46,7 @@ STORES = (
     ("gateway", "history", "watch", "hr", "--store", "{file}"),
     ("gateway", "watch", "--store", "{file}"),
     ("ledger", "show", "--ledger", "{file}"),
-    ("ledger", "verify", "--ledger", "{file}", "--store", "{file}"),
+    ("audit", "ledger", "--ledger", "{file}", "--store", "{file}"),
     ("ledger", "progress", "--ledger", "{file}", "--store", "{file}", "--release", "active", "--first", "0"),
 )
 

@@ -55,6 +55,17 @@ def test_a_folder_without_policies_is_refused(fugu: Fugu, tmp_path: Path) -> Non
     assert not (tmp_path / "home.db").exists()
 
 
+def test_a_shard_apart_from_the_others_needs_a_server(fugu: Fugu, tmp_path: Path) -> None:
+    files = ("--fleet", "home", "--policies", write_policies(tmp_path / "policies"), "--store", tmp_path / "home.db")
+    for role in ("0/2", "fleet/2"):
+        done = fugu("gateway", "run", *files, "--shard", role)
+        assert (done.code, done.out) == (1, "")
+        assert done.err == "fugu: the store home.db is a file: the shards of one machine are --shards N\n"
+    assert fugu("gateway", "run", *files, "--shard", "2/2").code == 2
+    assert fugu("gateway", "run", *files, "--shard", "0/2", "--shards", "2").code == 2
+    assert not (tmp_path / "home.db").exists()
+
+
 def test_forget_says_what_it_has_erased_and_refuses_in_a_line(tmp_path: Path, fugu: Fugu) -> None:
     scene = Scene(tmp_path / "s.sqlite", lag=4)
     scene.record(*frames([10, 10]))

@@ -10,7 +10,7 @@ import pytest
 
 from contract.release_frames import decode_release
 from gateway.release.ledger import Ledger
-from gateway.service.store import hold_store
+from gateway.service.store import Hold, Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import Done, Fugu
 from tests.support.release_scenes import FLEET, Public, scheduled, write_config
@@ -108,25 +108,27 @@ def test_a_device_that_is_refused_lets_nothing_of_the_others_out(fugu: Fugu, sit
     ]
 
 
-def test_show_for_people_and_verify(fugu: Fugu, site: Path) -> None:
+def test_show_for_people_and_audit(fugu: Fugu, site: Path) -> None:
     for first in (0, 20, 40):
         assert fugu(*words(site, "active", first)).code == 0
     shown = fugu("ledger", "show", "--ledger", site / "l.sqlite")
     assert shown.code == 0
     for text in ("watch/hr", "ring/hr", "public", "allowance", "remaining", "0..59", "40..59", "published"):
         assert text in shown.out
-    verified = fugu("ledger", "verify", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
-    assert (verified.code, verified.err) == (0, "")
-    assert "3 releases, 2 accounts" in verified.out
+    audit = ("audit", "ledger", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
+    audited = fugu(*audit)
+    assert (audited.code, audited.err) == (0, "")
+    assert "3 releases, 2 accounts, no tick above its promise" in audited.out
+    found = fugu(*audit, "--json").json()
+    assert [(one["device"], one["promised"]) for one in found["streams"]] == [("ring", 1.0), ("watch", 1.0)]
+    assert all(0.4 < one["epsilon"] <= 1.0 for one in found["streams"])
     with sqlite3.connect(site / "l.sqlite") as ledger:
         ledger.execute("UPDATE runs SET charge=charge-1")
-    one_line(
-        fugu("ledger", "verify", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite"),
-        "charges are not those of its entries (and 1 more)",
-    )
-    found = fugu("ledger", "verify", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite", "--json")
-    assert found.code == 1
-    assert len(found.json()["problems"]) == 2
+    changed = fugu(*audit)
+    assert (changed.code, changed.out.count("WRONG")) == (1, 2)
+    assert "charges are not those of its entries" in changed.out
+    machine = fugu(*audit, "--json")
+    assert (machine.code, len(machine.json()["problems"])) == (1, 2)
 
 
 def test_a_schedule_is_told_where_to_go_on(fugu: Fugu, site: Path) -> None:
@@ -142,7 +144,7 @@ def test_a_schedule_is_told_where_to_go_on(fugu: Fugu, site: Path) -> None:
     with closing(Ledger(ledger)) as opened:
         assert opened.progress("active") == 40
     one_line(fugu(*words_of, -1), "first", 2)
-    with hold_store(store):
+    with closing(Store(store, hold=Hold())):
         one_line(fugu(*words_of, 60), "another gateway runs with the store s.sqlite")
 
 
@@ -152,7 +154,7 @@ def test_what_cannot_be_done_is_one_line(fugu: Fugu, site: Path) -> None:
     one_line(fugu(*words(site, "active", -1)), "first", 2)
     one_line(fugu("ledger", "show", "--ledger", site / "none.sqlite"), "there is no ledger none.sqlite")
     one_line(
-        fugu("ledger", "verify", "--ledger", site / "s.sqlite", "--store", site / "s.sqlite"), "s.sqlite is no ledger"
+        fugu("audit", "ledger", "--ledger", site / "s.sqlite", "--store", site / "s.sqlite"), "s.sqlite is no ledger"
     )
     (site / "releases.toml").write_text("colour = 1\n")
     one_line(fugu(*words(site, "active", 0)), "releases.toml: ")

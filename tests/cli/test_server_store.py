@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.release.entries import LedgerError
-from gateway.service.release_setup import ledger_beside
+from gateway.release.ledger import ledger_beside
 from gateway.service.store import Server
 from tests.support.command import Fugu
 from tests.support.scenes import Scene, frames
@@ -59,7 +58,7 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated(fugu: Fugu) 
 
 
 def test_without_psycopg_it_is_named(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "gateway.service.store.postgresql", raising=False)
+    monkeypatch.delitem(sys.modules, "gateway.database.postgresql", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     done = fugu("gateway", "watch", "--store", "postgresql://fugu@127.0.0.1:1/home")
     assert (done.code, done.err) == (
@@ -68,7 +67,10 @@ def test_without_psycopg_it_is_named(fugu: Fugu, monkeypatch: pytest.MonkeyPatch
     )
 
 
-def test_releases_of_a_store_on_a_server_need_a_ledger_that_is_named(tmp_path: Path) -> None:
+def test_the_ledger_is_beside_its_store(fugu: Fugu, tmp_path: Path) -> None:
     assert ledger_beside(tmp_path / "home.db") == tmp_path / "home-ledger.db"
-    with pytest.raises(LedgerError, match="say with --ledger"):
-        ledger_beside(Server("postgresql://fugu@db.example/home"))
+    assert ledger_beside(Server("postgresql://fugu@db.example/home")).name == "postgresql://db.example/home ledger"
+    done = fugu("ledger", "show")
+    assert (done.code, done.err.startswith("fugu: which ledger? say --ledger, or --store")) == (2, True)
+    done = fugu("ledger", "show", "--store", tmp_path / "home.db")
+    assert (done.code, done.err) == (1, "fugu: there is no ledger home-ledger.db\n")

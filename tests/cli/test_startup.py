@@ -70,7 +70,7 @@ def test_other_commands_load_numbers_only_to_compute(words: tuple[str, ...]) -> 
         "gateway run",
         "release",
         "ledger show",
-        "ledger verify",
+        "audit ledger",
         "fleet init",
         "fleet enrol",
         "fleet groups",

@@ -15,6 +15,7 @@ import pytest
 from contract.chains import BinaryChains
 from contract.guarantee import loss
 from contract.noise_table import NoiseTable
+from tests.support.proofs import check_printed
 
 Q, R = Fraction(1, 8), Fraction(1, 5)
 SCALE = 1 << 32
@@ -93,6 +94,10 @@ def test_what_epsilon_1_would_be_if_every_step_were_an_eighth_short(q: float, r:
         middle = (low + high) / 2
         low, high = (low, middle) if epsilon(middle, 1.0) > 1 else (middle, high)
     assert epsilon(low, 7 / 8) == pytest.approx(told, abs=0.005)
+    if q < 0.1:
+        check_printed("epsilon 1 would be {} (q = .05, r = .06)", epsilon(low, 7 / 8))
+    else:
+        check_printed("(q = .05, r = .06) to {} (q = .2, r = .35)", epsilon(low, 7 / 8))
 
 
 def test_ticks_closer_than_a_period_would_lose_more() -> None:

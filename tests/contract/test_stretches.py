@@ -18,6 +18,7 @@ from contract.policy import Clock, Policy, Thresholds
 from contract.stretches import covered, stretch_epsilon, stretch_ticks
 from contract.windows import Window
 from tests.support.oracle import Array, joint_law, known_states
+from tests.support.proofs import check_printed
 
 TURNING = ((0.90, 0.09, 0.01), (0.01, 0.90, 0.09), (0.09, 0.01, 0.90))
 """A chain that turns one way: its past is not like its future."""
@@ -215,3 +216,7 @@ def test_epsilon_and_a_tick_for_each_further_one_is_no_bound_where_past_and_futu
     single = loss(chains, table, "ignorant").epsilon
     assert single + rate < truth - 0.1
     assert truth <= bound(chains, table, "ignorant", 2)
+    check_printed("errs .3 to each side, epsilon {}: two ticks", single)
+    check_printed(
+        "two ticks can lose {} (enumerated with six ticks on either side), more than {}.", truth, single + rate
+    )

@@ -18,11 +18,11 @@ def fugu(capsys: pytest.CaptureFixture[str]) -> Fugu:
 
 @pytest.fixture(params=["passwords", "certificates"], scope="module")
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shipped:
-    """The folders of a broker with two devices, a gateway, an operator, the site and a reader."""
+    """The folders of a broker with two devices, a gateway of two shards, an operator, the site and a reader."""
     broker = Shipped(tmp_path_factory.mktemp("fleet"), mutual=request.param == "certificates")
     for name in ("watch", "ring"):
         broker.add("device", name)
-    broker.add("gateway", "gateway", "--rollout")
+    broker.add("gateway", "gateway", "--rollout", "--shards", 2)
     broker.add("operator", "operator")
     broker.add("subscriber", "site", "--audience", "site")
     broker.add("subscriber", "public", *promises(broker.root))

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGE = re.compile(r"([a-z0-9-]+)==([0-9][0-9a-z.]*)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n")
-EXTRAS: dict[str, tuple[str, ...]] = {"edge": (), "gateway": ("gateway", "metrics")}
+EXTRAS: dict[str, tuple[str, ...]] = {"edge": (), "gateway": ("gateway", "metrics", "postgres")}
 """What runs; what builds it is in `build.txt`."""
 
 

@@ -77,7 +77,6 @@ def flood(
         began = time.monotonic()
         wait_until(lambda: connects(broker, "ring"), "service")
         after = time.monotonic() - began
-        assert after < SERVED_AGAIN
     return {"memory": largest / 2**20, "allowed": allowed.memory / 2**20, "served again after": after}
 
 
@@ -91,7 +90,9 @@ def test_ten_thousand_silent_connections_do_not_exhaust_the_broker(tmp_path: Pat
     most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most[1], most[1]))  # for the broker, which inherits it
     try:
-        print(flood(tmp_path, connections=10_000, processes=5, devices=devices, stay=stay))
+        found = flood(tmp_path, connections=10_000, processes=5, devices=devices, stay=stay)
+        print(found)
+        assert found["served again after"] < SERVED_AGAIN
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, most)
 

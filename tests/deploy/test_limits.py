@@ -25,6 +25,7 @@ def test_every_limit_grows_with_the_accounts_and_not_with_those_that_were_remove
     assert all(more > less for more, less in zip(many, few, strict=True))
     assert limits(accounts(10, "gateway", "removed")) == few
     assert limits(accounts(10, "gateway", "site")).heap - many.heap > 32 << 20  # one queue more
+    assert limits(accounts(10, "gateway", "shard", "shard")).heap - few.heap > 2 * (32 << 20)  # and one of each shard
     assert few.memory > few.heap + few.connections * 57_000
 
 

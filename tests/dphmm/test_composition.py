@@ -30,6 +30,7 @@ from gateway.privacy.accountant.walks import endless_bound, local_step
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states, strict_epsilon
 from tests.support.oracle import worst_loss
+from tests.support.proofs import check_printed
 
 HULL = graph_hull(VALUES, GRAPH)
 ADVERSARIES: tuple[Any, ...] = ("ignorant", "informed", "universal")
@@ -125,6 +126,11 @@ def test_an_epsilon_per_tick_is_no_epsilon_of_the_stream() -> None:
     # nine ticks of it, every sequence of outputs tried, come close
     truth = true_losses(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.1, 0.9]]), [table / 2**32] * 9)
     assert 0.9 * found.epsilon < truth <= found.epsilon
+    check_printed(
+        "that is {} at epsilon 1 from a stationary start and {} from any;",
+        found.epsilon,
+        stream_loss([table_loss(table)], None, [[0.9, 0.1], [0.1, 0.9]]).epsilon,
+    )
 
 
 @pytest.mark.parametrize("stay", ["0.6", "0.8", "0.9", "0.95"])
@@ -159,6 +165,7 @@ def test_a_walk_on_a_large_grid_is_accounted_for() -> None:
     loss = table_loss(build_table(graph_hull(values, within_radius(values, 1.5)), values, states(36), 1).weights)
     found = stream_loss([loss], "stationary", transition)
     assert found.bound == "local linear programmes"
+    check_printed("with edges between these, it is {} for one table", found.epsilon)
     assert loss.max() < found.epsilon < ChainAccountant((MarkovChain.stationary(transition),)).loss(loss).epsilon
     known = stream_loss([loss], "stationary", transition, "informed")
     assert known.epsilon >= found.epsilon

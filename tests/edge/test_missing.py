@@ -293,6 +293,29 @@ def test_a_tick_of_a_live_sensor_is_drawn_on_time_or_never(tmp_path: Path, perio
         outbox.close()
 
 
+def test_ticks_that_come_faster_than_they_are_drawn_for_leave_room_for_other_work(tmp_path: Path) -> None:
+    clock = JumpingClock(0)
+
+    sensor = Live([1.0])
+    read = sensor.read
+
+    def slow(tick: int) -> Any:
+        clock.now += 1_000
+        assert clock.now < SECOND, "it never looks at anything else"
+        return read(tick)
+
+    sensor.recorded, sensor.read = True, slow
+    ticks, outbox = ticker(tmp_path, clock, stream_plan(period_us=1_000), sensor)
+    reached = []
+    for _ in range(3):
+        clock.now += 1_000
+        ticks.catch_up()
+        (stream,) = ticks.streams
+        reached.append(stream.last_tick)
+    assert 200 < reached[0] < reached[1] < reached[2] < 1_000
+    outbox.close()
+
+
 def test_after_a_sleep_nothing_is_made_up(tmp_path: Path) -> None:
     clock = JumpingClock(1000 * SECOND)
     ticks, outbox = ticker(tmp_path, clock, stream_plan(), Live([1.0]))

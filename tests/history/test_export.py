@@ -18,6 +18,8 @@ from contract.window_frames import WindowFrame
 from contract.windows import Window
 from gateway.history.export import export_history
 from gateway.history.pieces import ALWAYS, HistoryError, Span
+from gateway.history.smooth import smooth_history
+from gateway.history.tasks import Source
 from gateway.service.history import StateRow, ValueRow, estimates_between
 from gateway.service.ingest import Received
 from gateway.service.store import StoreError
@@ -94,6 +96,12 @@ def test_every_symbol_and_every_estimate_is_there_once(
             np.testing.assert_allclose(by_place.pop((device, "hr", row.tick)), row.probabilities, atol=1e-6)
     # Beside those: the newest, which later symbols may still change, and those of ticks that end at the lag's edge.
     assert all(any(tick + LAG >= end for end in ends(made, other)[device]) for device, _, tick in by_place)
+    smooth_history(Source(scene.path, ALWAYS), tmp_path / "smoothed")  # they have seen every later symbol
+    smoothed = table(tmp_path / "smoothed", "smoothed")
+    by_all = dict(zip(place(smoothed), smoothed["probabilities"], strict=True))
+    assert len(by_place) == 2 * LAG
+    for where, probabilities in by_place.items():
+        np.testing.assert_allclose(probabilities, by_all[where], atol=1e-6)
     most = estimates["probabilities"].map(max)
     np.testing.assert_array_equal(estimates["probability"], most)
     labels = estimates["probabilities"].map(lambda row: f"level {np.argmax(row)}")
@@ -129,10 +137,14 @@ def test_a_span_of_time_holds_what_the_whole_holds_of_it(tmp_path: Path, span: t
         )
 
 
-def test_each_number_is_told_once_where_a_clock_went_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("oldest", [0, 13])
+def test_each_number_is_told_once_where_a_clock_went_back(tmp_path: Path, oldest: int) -> None:
     scene = Scene(tmp_path / "s.sqlite", lag=LAG, policies=hourly(policy(1)))
     for first, shift in ((0, 0), (10, 0), (20, 12), (30, 12), (40, 13)):
         scene.record(SymbolFrame(1, first - 1, first, bytes([0, 1] * 5), shift=shift))
+    number = scene.store.stream_id("watch", "hr")
+    assert number is not None
+    scene.store.put_shifts(number, [], oldest)  # the others are forgotten
     folder = exported(scene, tmp_path / "out")
     for name in ("symbols", "estimates"):
         found = table(folder, name)
@@ -142,6 +154,23 @@ def test_each_number_is_told_once_where_a_clock_went_back(tmp_path: Path) -> Non
         assert (found["time"] == times).all()
     laws = dict(zip(table(folder, "estimates")["tick"], table(folder, "estimates")["probabilities"], strict=True))
     np.testing.assert_array_equal(laws[20], laws[0])  # what is before is forgotten there
+
+
+def test_each_number_is_told_once_where_a_clock_was_changed(tmp_path: Path) -> None:
+    other = SIX_HOURS.model_copy(update={"epoch_us": SIX_HOURS.epoch_us - 2 * HOUR, "period_us": 3 * HOUR})
+    scene = Scene(
+        tmp_path / "s.sqlite", lag=LAG, policies=(*hourly(policy(1)), policy(2).model_copy(update={"clock": other}))
+    )
+    for first in (0, 10, 20, 30):
+        scene.record(SymbolFrame(1 + (first >= 20), first - 1, first, bytes([0, 1] * 5)))
+    folder = exported(scene, tmp_path / "out")
+    for name in ("symbols", "estimates"):
+        found = table(folder, name)
+        assert sorted(found["tick"]) == list(range(40))
+        assert (found["policy_version"] == np.where(found["tick"] < 20, 1, 2)).all()
+        clocks = [SIX_HOURS if tick < 20 else other for tick in found["tick"]]
+        times = [clock.epoch_us + tick * clock.period_us for clock, tick in zip(clocks, found["tick"], strict=True)]
+        assert (found["time"] == pd.to_datetime(times, unit="us", utc=True)).all()
 
 
 def test_windows_have_their_counts_and_intervals(tmp_path: Path) -> None:

@@ -72,7 +72,10 @@ def smoothed(scene: Scene, span: Span = ALWAYS, device: str = "watch") -> dict[i
         for day in reversed(one.days):
             one.look_back(day)
         rows = [
-            (some.first + i, row) for day in one.days for some in one.day(day) for i, row in enumerate(some.beliefs)
+            (some.first + i, row)
+            for day in one.days
+            for some in one.day(day)
+            for i, row in enumerate(some.probabilities)
         ]
     assert len(dict(rows)) == len(rows)
     return dict(rows)

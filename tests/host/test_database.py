@@ -14,6 +14,7 @@ import pytest
 from contract.errors import FuguError
 from host.database import FORMAT, LEDGER, STORE, open_database, snapshot, transaction
 from host.held_files import FileLostError, damage
+from tests.support.brokers import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = """
@@ -70,7 +71,7 @@ def test_several_processes_make_it_once(path: Path) -> None:
         assert process.stdin is not None
         process.stdin.write(b"\n")
         process.stdin.close()
-    assert [process.wait(120) for process in processes] == [0] * 4
+    assert [process.wait(PATIENCE) for process in processes] == [0] * 4
     with closing(opened(path)) as db:
         assert rows(db) == ["first; of all"]
 

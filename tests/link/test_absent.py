@@ -61,6 +61,7 @@ def test_a_broker_that_is_not_there_is_named_with_the_reason() -> None:
     link = Link(broker, "one", on_absent=said.append)
     link.start()
     try:
+        wait_until(lambda: link.last_error, what="the refusal")
 
         def told() -> bool:
             link.maintain()

@@ -122,7 +122,7 @@ def test_the_three_adversaries_are_ordered_and_no_attack_beats_them(
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 @pytest.mark.parametrize("seed", range(5))
 def test_no_chain_of_an_interval_class_loses_more_than_the_class(adversary: Adversary, seed: int) -> None:
-    """Streams without end: for `informed` and q + r < 1 docs/privacy.md has a proof, and this looks for exceptions."""
+    """Streams without end: for `informed` and q + r < 1 there is a proof, and this looks for exceptions."""
     generator = np.random.default_rng(300 + seed)
     for _ in range(40):
         q = np.sort(generator.beta(0.5, 0.8, size=2) * 0.98 + 0.01)

@@ -18,6 +18,7 @@ from gateway.privacy.composition_theorems import Verdict, naive_counterexample, 
 from gateway.privacy.window_mechanisms import WindowRequest
 from gateway.privacy.window_releases import WindowRelease
 from tests.support.oracle import count_density, enumerated_losses, together
+from tests.support.proofs import check_printed
 from tests.support.released import Release, chain_losses
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["5_composition"]
@@ -112,6 +113,7 @@ def test_theorem_3_1_as_printed_and_as_corrected() -> None:
     assert printed.epsilon == pytest.approx(golden["printed_bound"], rel=1e-9)
     assert printed.standing == "false"
     assert "these releases break it: tick 2 loses 11.471" in printed.note
+    check_printed("3.1 as printed ({} > {})", rows["every path added up"].epsilon or 0.0, printed.epsilon or 0.0)
 
 
 def test_the_sum_of_the_least_of_loss_and_influence_is_false() -> None:
@@ -120,6 +122,7 @@ def test_the_sum_of_the_least_of_loss_and_influence_is_false() -> None:
     row = told((chain,), window(1, 4, "chain", 0.6), window(5, 2, "chain", 0.2))["sum of least of loss and influence"]
     assert row.standing == "false"
     assert row.note.endswith(f"tick 2 loses {golden['joint_loss']:.5g}, and it says {golden['naive_bound']:.5g}")
+    check_printed("the least of loss and influence ({} > {})", golden["joint_loss"], golden["naive_bound"])
 
 
 def test_losses_about_the_same_ticks_do_not_add_up() -> None:
@@ -146,6 +149,7 @@ def test_theorem_3_4_in_numbers() -> None:
         lost.append(worst_ratio(noisy(first.laws, counts)))
     assert lost == pytest.approx([golden["eps_single"], golden["loss_pair"]], rel=1e-12)
     assert lost[1] > 2 * lost[0]
+    check_printed("q = .1, r = .01: {} about the first tick, and 2 x {} (started", lost[1], lost[0])
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -16,6 +16,7 @@ from gateway.privacy.chain_model import ModelError
 from gateway.privacy.covering_class import Covered, class_odds, covering_class, widened
 from gateway.privacy.local_rates import local_rates
 from gateway.privacy.window_mechanisms import WindowRequest, least_noise
+from tests.support.proofs import check_printed
 
 DATA = Path(__file__).parents[1] / "data"
 Rates = tuple[float, float]
@@ -142,6 +143,10 @@ def test_sensors_at_home_need_what_their_quiet_hours_need(name: str, least: floa
     found = covering_class(recording.states, recording.segments, 2)
     assert found.changes
     assert least < noise(found.chains) < most
+    if name == "occupancy_office":
+        check_printed("water that runs, {} for an office", noise(found.chains))
+    else:
+        check_printed("noise of {} for water that runs", noise(found.chains))
 
 
 @pytest.mark.long

@@ -21,6 +21,7 @@ from contract.windows import Window
 from gateway.privacy.randomised_response import calibrate
 from tests.support.measured import measure_policy
 from tests.support.oracle import Array, worst_loss
+from tests.support.proofs import check_printed
 from tests.support.signing import NOW, Keys, policy_document
 
 KEYS = Keys()
@@ -80,6 +81,7 @@ def test_streams_of_one_sensor_tell_more_than_the_sum_of_their_epsilons() -> Non
     assert sum(policy.guarantee.epsilon for policy in policies) <= 0.8
     joint = joint_epsilon(policies, None)
     assert joint == pytest.approx(0.864579, abs=1e-6)
+    check_printed("eight streams of .1 each lose {} together", joint)
     (q, _), (r, _) = OFFICE.q, OFFICE.r
     step = np.array([[1 - q, q], [r, 1 - r]])
     really = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,15 +14,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contract.mechanisms import ALONE, Mechanism, covers
-from gateway.release.audit import Audit, verify
+from gateway.location import Location
+from gateway.release.audit import Audit, verify_charges
 from gateway.release.charges import PER_NAT, Run, nats, units_above, units_below
-from gateway.release.entries import Allowance, LedgerError
+from gateway.release.entries import Allowance, Drawn, LedgerError
 from gateway.release.ledger import Ledger
-from tests.support.ledgers import ALLOWED, FREE, allow, key, open_ledger, release, reserve
+from tests.support.ledgers import ALLOWED, FREE, allow, drawn, key, open_ledger, release, reserve
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(location: Location) -> Iterator[Ledger]:
+    """In a file, and on a server."""
+    opened = open_ledger(location)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def in_file(tmp_path: Path) -> Ledger:
     return open_ledger(tmp_path / "l.sqlite")
 
 
@@ -31,17 +41,17 @@ def rows(ledger: Ledger) -> int:
 
 
 @pytest.mark.long
-def test_ten_thousand_windows_side_by_side_that_each_take_all_are_granted_in_one_row(ledger: Ledger) -> None:
+def test_ten_thousand_windows_side_by_side_that_each_take_all_are_granted_in_one_row(in_file: Ledger) -> None:
     for window in range(10_000):
-        reserve(ledger, release(60 * window, 60 * window + 59))
-    assert rows(ledger) == 1
-    assert ledger.spent(key(), 0, 10**6) == [Run(0, 599_999, ALLOWED)]
+        reserve(in_file, release(60 * window, 60 * window + 59))
+    assert rows(in_file) == 1
+    assert in_file.spent(key(), 0, 10**6) == [Run(0, 599_999, ALLOWED)]
     with pytest.raises(LedgerError) as refused:
-        reserve(ledger, release(599_999, 600_010, 1))
+        reserve(in_file, release(599_999, 600_010, 1))
     assert str(refused.value) == (
         "watch/hr, audience public: ticks 599999..599999 would reach 0.300000000001 of 0.3 allowed, 1e-12 too much"
     )
-    assert verify(ledger) == Audit(10_000, 1, ())
+    assert verify_charges(in_file)._replace(told=()) == Audit(10_000, 1, ())
 
 
 def test_the_last_unit_is_granted_and_the_next_one_refused(ledger: Ledger) -> None:
@@ -68,7 +78,7 @@ def test_a_refusal_names_the_ticks_and_by_how_much_in_one_line(ledger: Ledger) -
 def test_nothing_is_drawn_for_a_refused_release_and_nothing_stays(ledger: Ledger) -> None:
     reserve(ledger, release(0, 9))
 
-    def draw(_: int) -> bytes:
+    def draw(_: int) -> Drawn:
         raise AssertionError("noise was drawn")
 
     with pytest.raises(LedgerError):
@@ -80,7 +90,7 @@ def test_nothing_is_drawn_for_a_refused_release_and_nothing_stays(ledger: Ledger
 
 def test_a_release_that_fails_while_it_is_drawn_leaves_nothing(ledger: Ledger) -> None:
     with pytest.raises(ZeroDivisionError):
-        ledger.reserve(release(0, 9), lambda number: bytes(number // 0), time_us=5)
+        ledger.reserve(release(0, 9), lambda number: drawn(bytes(number // 0)), time_us=5)
     assert ledger.entries() == []
     assert ledger.spent(key(), 0, 99) == []
     assert reserve(ledger, release(0, 9)).number == 1
@@ -127,7 +137,7 @@ def test_a_lower_allowance_takes_nothing_back_and_refuses_from_now_on(ledger: Le
     with pytest.raises(LedgerError, match=r"of 0\.15 allowed"):
         reserve(ledger, release(0, 9, 1))
     reserve(ledger, release(10, 19, ALLOWED // 2))
-    assert verify(ledger).problems == ()
+    assert verify_charges(ledger).problems == ()
     changes = ledger._db.execute("SELECT allowance, after_entry, time_us FROM allowances").fetchall()
     assert changes == [(ALLOWED, 0, 1), (ALLOWED // 2, 1, 9)]
     allow(ledger, "watch", allowance=ALLOWED // 2, time_us=10)
@@ -152,20 +162,20 @@ def test_a_mechanism_that_does_not_compose_is_alone_on_its_stream(tmp_path: Path
     allow(ledger, "band", base=1, mechanism="group")
     with pytest.raises(LedgerError, match="group does not compose and something was charged"):
         reserve(ledger, release(0, 9, 5, "band", mechanism="group"))
-    assert verify(ledger).problems == ()
+    assert verify_charges(ledger).problems == ()
     changes: tuple[tuple[str, Mechanism], ...] = (("watch", "chain"), ("watch", "wasserstein"), ("ring", "mqm-exact"))
     for device, mechanism in changes:
         with pytest.raises(LedgerError, match=f"are charged by mechanism .* and cannot be by {mechanism} now"):
             allow(ledger, device, mechanism=mechanism)
 
 
-def test_what_was_reserved_waits_until_it_is_known_to_be_published(ledger: Ledger, tmp_path: Path) -> None:
+def test_what_was_reserved_waits_until_it_is_known_to_be_published(ledger: Ledger, location: Location) -> None:
     for first in (0, 10, 20):
         reserve(ledger, release(first, first + 9), bytes([first]), progress=first + 10)
     ledger.mark(1, "published")
     ledger.mark(2, "abandoned")
     ledger.close()
-    again = Ledger(tmp_path / "l.sqlite", create=False)
+    again = Ledger(location, create=False)
     assert [(entry.number, entry.payload) for entry in again.pending()] == [(3, bytes([20]))]
     assert again.progress("count") == 30
     again.mark(2, "published")
@@ -202,9 +212,9 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "other.sqlite-wal").exists()
 
 
-def test_every_commit_is_written_through(ledger: Ledger) -> None:
-    assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert ledger._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+def test_every_commit_is_written_through(in_file: Ledger) -> None:
+    assert in_file._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert in_file._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 STEPS = st.lists(
@@ -259,7 +269,7 @@ def test_it_decides_as_a_dictionary_of_ticks_would(steps: list[tuple[object, ...
             assert spent == {tick: charge for tick, charge in expected.items() if charge}
             worst = max((expected[tick] for tick in range(5, 15)), default=0)
             assert ledger.remaining(key(device), 5, 14) == max(allowed[device] - base[device] - worst, 0)
-        assert verify(ledger).problems == ()
+        assert verify_charges(ledger).problems == ()
         ledger.close()
 
 
@@ -299,7 +309,7 @@ def test_an_account_is_charged_by_its_mechanism_or_not_at_all(
             assert account.mechanism == mechanism
             assert account.spent == max(ticks[device].values(), default=0)
             assert bool(account.exclusive) == (mechanism in ALONE and bool(ticks[device]))
-        problems = verify(ledger).problems  # against the informed adversary, some have no allowance at all
+        problems = verify_charges(ledger).problems  # against the informed adversary, some have no allowance at all
         assert bool(problems) == any(not covers(mechanism, "informed") for mechanism in rules)
         assert all("its allowance cannot be computed again" in found for found in problems)
         ledger.close()
@@ -338,6 +348,6 @@ def test_what_its_readers_are_not_charged_for_is_no_release(more: dict[str, Any]
 
 def test_an_entry_that_was_led_to_other_readers_is_found(ledger: Ledger) -> None:
     reserve(ledger, release(0, 9, 0, audience="site", reason="post-processing"))
-    assert verify(ledger).problems == ()
+    assert verify_charges(ledger).problems == ()
     ledger._db.execute("UPDATE entries SET topic='fugu/2/home/release/public/count'")
-    assert verify(ledger).problems == ("entry 1: is charged to audience site, and its topic is that of public",)
+    assert verify_charges(ledger).problems == ("entry 1: is charged to audience site, and its topic is that of public",)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gateway.database import Database, Hold, Kind
 from gateway.service.store import Location, Server, store
-from gateway.service.store.database import Database
 from tests.support.postgres import Postgres
 
-ON_BOTH = {"test_history", "test_recorder", "test_retention", "test_tracker", "test_windows"}
+ON_BOTH = {"test_forgetting", "test_history", "test_recorder", "test_retention", "test_tracker", "test_windows"}
 ONCE = {
     "test_a_batch_of_all_kinds_is_stored_whole_or_not_at_all",
     "test_a_full_disk_keeps_frames_out_of_the_watermark_until_there_is_room",
@@ -18,6 +19,11 @@ ONCE = {
     "test_nobody_waits_for_frames_that_a_full_outbox_had_to_drop",
     "test_what_cannot_be_stored_is_not_in_the_watermark",
     "test_what_has_gone_is_not_in_the_file_and_its_room_is_used_again",
+    "test_the_bytes_of_a_forgotten_device_are_in_no_file_and_those_of_others_are",
+    "test_every_table_that_knows_of_a_forgotten_device_is_one_of_those_that_stay",
+    "test_a_store_in_use_or_without_the_device_is_refused_and_nothing_is_erased",
+    "test_a_store_that_is_not_there_is_not_made",
+    "test_somebody_who_reads_the_store_meanwhile_is_named_and_it_may_be_done_again",
 }
 """Tests that fill a disk, look into a file, or take long."""
 _POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.processes)
@@ -27,24 +33,26 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give tests an engine, unless once is enough."""
     here = metafunc.module.__name__.rpartition(".")[2] in ON_BOTH and metafunc.function.__name__ not in ONCE
     names = {mark.name for mark in metafunc.definition.iter_markers()}
-    if here and "long" not in names and "broker" not in metafunc.fixturenames:
-        metafunc.fixturenames.append("engine")
+    if here and "tmp_path" in metafunc.fixturenames and not {"broker", "long"} & {*metafunc.fixturenames, *names}:
         metafunc.parametrize("engine", ["sqlite", _POSTGRESQL], indirect=True)
 
 
-@pytest.fixture
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Where stores are that a test names by a path: in that file, or in a schema of its own on a server."""
-    if request.param == "sqlite":
+    if getattr(request, "param", "sqlite") == "sqlite":
+        yield
         return
     postgres: Postgres = request.getfixturevalue("postgres")
     opened, schemas = store.open_engine, dict[Location, Server]()
 
-    def on_server(location: Location, schema: str = "", *, create: bool = False, hold: str | None = None) -> Database:
+    def on_server(location: Location, kind: Kind, *, create: bool = True, hold: Hold | None = None) -> Database:
         if isinstance(location, Path) and (create or location in schemas):
             if location not in schemas:
                 schemas[location] = postgres.fresh()
             location = schemas[location]
-        return opened(location, schema, create=create, hold=hold)
+        return opened(location, kind, create=create, hold=hold)
 
     monkeypatch.setattr(store, "open_engine", on_server)
+    yield
+    assert schemas, "this test has no store: once is enough"

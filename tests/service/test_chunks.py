@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from contract.frames import SymbolFrame
+from gateway.database import Database, Rows
 from gateway.service.kinds.kind import Place
 from gateway.service.store import Store
-from gateway.service.store.database import Database, Rows
 from gateway.service.store.symbols import CHUNK_SPAN, CHUNK_TICKS, SMALL_TICKS, Chunk
 from gateway.service.symbols.arrivals import Arrivals, Received
 from tests.support.scenes import Scene, final_state, frames, policy
@@ -224,8 +224,8 @@ class Failing:
     def check(self) -> None:
         self._db.check()
 
-    def damage(self) -> str:
-        return self._db.damage()
+    def damage(self, tables: Iterable[str] = ("",), /) -> str:
+        return self._db.damage(tables)
 
     def rewrite(self) -> None:
         self._db.rewrite()

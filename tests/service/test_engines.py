@@ -19,6 +19,7 @@ from gateway.location import StoreLocationError, store_location
 from gateway.service.coverage import Coverage
 from gateway.service.shifts import Span
 from gateway.service.store import (
+    Hold,
     Location,
     Server,
     Store,
@@ -207,14 +208,14 @@ def test_a_snapshot_sees_one_state_and_changes_nothing(store: Store, location: L
 
 
 def test_one_gateway_has_a_store_and_gives_it_back(location: Location) -> None:
-    first = Store(location, hold="")
-    shard = Store(location, hold="shard 1")
+    first = Store(location, hold=Hold())
+    shard = Store(location, hold=Hold("shard 1"))
     reader = Store(location)
-    for name in ("", "shard 1"):
+    for hold in (Hold(), Hold("shard 1")):
         with pytest.raises(StoreError, match="another gateway runs with the store"):
-            Store(location, hold=name)
+            Store(location, hold=hold)
     first.close()
-    Store(location, hold="").close()
+    Store(location, hold=Hold()).close()
     for one in (shard, reader):
         one.close()
 
@@ -232,7 +233,7 @@ def test_it_is_stored_anew_without_what_was_removed(store: Store) -> None:
     store.add_policy(1, 1, "kept")
     store.rewrite()
     assert store.policy_documents() == ["kept"]
-    store.refuse_damage()
+    store.refuse_damage(history=True)
 
 
 @pytest.mark.processes
@@ -240,9 +241,9 @@ def test_it_is_stored_anew_without_what_was_removed(store: Store) -> None:
     ("statement", "says"),
     [
         ("CREATE TABLE songs (name TEXT)", "is no store"),
-        ("CREATE TABLE store_format AS SELECT 9::bigint AS application, 2::bigint AS version", "is no store"),
-        ("UPDATE store_format SET version=9", "is of version 9, this program knows 2: use a newer program"),
-        ("UPDATE store_format SET version=1", "is of an older version than this program"),
+        ("CREATE TABLE kept_as AS SELECT 9::bigint AS application, 2::bigint AS version", "is no store"),
+        ("UPDATE kept_as SET version=9", "is of version 9, this program knows 2: use a newer program"),
+        ("UPDATE kept_as SET version=1", "is of an older version than this program"),
     ],
 )
 def test_a_schema_with_anything_else_is_refused_and_left_alone(server: Server, statement: str, says: str) -> None:

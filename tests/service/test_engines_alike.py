@@ -15,7 +15,7 @@ from contract.window_frames import WindowFrame
 from contract.windows import Window
 from gateway.service.ingest import Received
 from gateway.service.store import Location, Server
-from gateway.service.store.store import SCHEMA
+from gateway.service.store.store import KIND
 from tests.support.scenes import OTHER, Scene, frames, policy
 
 HIGH = Window(name="high", length=10, stride=10, start=3, states=(1,), scale="20")
@@ -28,7 +28,9 @@ def rows(scene: Scene) -> dict[str, list[Any]]:
     """Everything that is stored, but for what is random."""
     database = scene.store._db
     with scene.store.snapshot():
-        found = {name: sorted(database.every(name), key=repr) for name in re.findall(r"CREATE TABLE (\w+)", SCHEMA)}
+        found = {
+            name: sorted(database.every(name), key=repr) for name in re.findall(r"CREATE TABLE (\w+)", KIND.schema)
+        }
     del found["release_record"]
     return found
 

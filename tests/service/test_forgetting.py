@@ -16,9 +16,13 @@ from contract.frames import SymbolFrame
 from contract.measure_frames import MeasureFrame, Released, encode_measure
 from contract.window_frames import WindowFrame
 from contract.windows import Window
+from gateway.release.audit import verify
+from gateway.release.entries import LedgerError
+from gateway.release.ledger import Ledger
 from gateway.service.forgetting import forget_device
-from gateway.service.store import StoreError, hold_store
+from gateway.service.store import Hold, Store, StoreError
 from gateway.service.symbols.arrivals import Received
+from tests.support.ledgers import inputs_of
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import Scene, frames, policy
@@ -210,23 +214,59 @@ def test_forgetting_changes_no_charge_and_no_window_is_released_twice(tmp_path: 
     bench.work()
     before = [(entry.number, entry.payload, bench.ledger.charges(entry.number)) for entry in bench.ledger.entries()]
     assert [frame.first for frame in bench.frames] == [0, 20]
+    assert all("symbols" in inputs for inputs in inputs_of(bench.ledger).values())
     bench.ledger.close()
     bench.scene.store.close()
-    forget_device(bench.scene.path, "watch")
+    with pytest.raises(LedgerError, match=r"s-ledger\.sqlite is not the ledger that releases of s\.sqlite"):
+        forget_device(bench.scene.path, "watch")
+    Ledger(tmp_path / "other.sqlite").close()
+    with pytest.raises(LedgerError, match="is not the ledger that"):
+        forget_device(bench.scene.path, "watch", tmp_path / "other.sqlite")
+    forget_device(bench.scene.path, "watch", tmp_path / "l.sqlite")
     bench.scene.open()
     bench.open()
+    assert kept(bench.ledger) == ["", ""]
+    assert verify(bench.ledger).problems == ()
     for device in ("watch", "ring"):  # which send everything again, and go on
         bench.scene.record(*frames([10] * 9), device=device)
     bench.work()
     after = [(entry.number, entry.payload, bench.ledger.charges(entry.number)) for entry in bench.ledger.entries()]
     assert after[:2] == before
     assert [frame.first for frame in bench.frames] == [0, 20, 40, 60]
+    assert [bool(inputs) for inputs in kept(bench.ledger)] == [False, False, True, True]
+    assert verify(bench.ledger).problems == ()
+    bench.ledger._db.execute("UPDATE entries SET inputs='', inputs_digest='' WHERE number=3")
+    assert verify(bench.ledger).problems == ("entry 3: what it was computed from was changed",)
+
+
+def kept(ledger: Ledger) -> list[str]:
+    """The sums of every release, as they stand there."""
+    with ledger.snapshot() as rows:
+        return [row["inputs"] + row["inputs_digest"] for row in rows.entries()]
+
+
+def test_sums_of_a_forgotten_device_are_in_no_file_and_those_of_others_stay(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scheduled(per_device=True))
+    for device in ("watch", "ring"):
+        bench.scene.record(*frames([10] * 6), device=device)
+    bench.work()
+    names = [frame.name for frame in bench.frames]
+    gone = [text.encode() for text, name in zip(kept(bench.ledger), names, strict=True) if name == "active-watch"]
+    assert len(gone) == 2
+    bench.ledger.forget("watch", time_us=1)
+    assert [bool(text) for text in kept(bench.ledger)] == [name == "active-ring" for name in names]
+    for file in tmp_path.glob("l.sqlite*"):
+        assert not any(text[-64:] in file.read_bytes() or text[:-64] in file.read_bytes() for text in gone)
+    bench.ledger.close()
 
 
 def test_a_store_in_use_or_without_the_device_is_refused_and_nothing_is_erased(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite", lag=4)
     scene.record(*frames([10]))
-    with hold_store(scene.path), pytest.raises(StoreError, match=r"another gateway runs with the store s.sqlite"):
+    with (
+        closing(Store(scene.path, hold=Hold())),
+        pytest.raises(StoreError, match=r"another gateway runs with the store s.sqlite"),
+    ):
         forget_device(scene.path, "watch")
     with pytest.raises(StoreError, match=r"store s.sqlite has nothing of a device clock"):
         forget_device(scene.path, "clock")

@@ -64,11 +64,11 @@ def brute_force() -> dict[int, Floats]:
 
 
 @pytest.mark.parametrize("sealed", [0, 1, 7, 1_000])
-@pytest.mark.parametrize("page", [1, 32])
+@pytest.mark.parametrize("pages", [(1, 1), (4, 32)])
 def test_every_tick_of_symbols_is_told_once_in_order_across_gaps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: int, sealed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: tuple[int, int], sealed: int
 ) -> None:
-    monkeypatch.setattr("gateway.service.symbols.past._PAGE", page)
+    monkeypatch.setattr("gateway.service.symbols.past._PAGES", pages)
     scene = Scene(tmp_path / "s.sqlite", lag=LAG)
     made = MADE
     for i, frame in enumerate(made):

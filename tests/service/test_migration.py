@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from array import array
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,22 @@ from contract.measure_frames import MeasureFrame, Released
 from contract.measure_table import TimedTable
 from contract.noise_table import NoiseTable
 from contract.window_frames import WindowFrame
+from gateway.database import parts_of
+from gateway.database.engine import SQLiteDatabase
+from gateway.location import part_of
+from gateway.release.entries import LedgerError
+from gateway.release.ledger import Ledger, known_ledger, ledger_beside
 from gateway.service.coverage import Coverage
+from gateway.service.migration import migrate_store
+from gateway.service.shard_channel import ShardChannel
+from gateway.service.shard_stores import channel_of
 from gateway.service.shifts import Span
-from gateway.service.store import Location, Server, Store, StoreError
-from gateway.service.store.database import SQLiteDatabase
-from gateway.service.store.migration import migrate_store
+from gateway.service.store import Hold, Location, Server, Store, StoreError
 from gateway.service.store.releases import Released as Told
+from gateway.service.store.store import KIND
 from host.database import DatabaseError
 from tests.support.command import runner
+from tests.support.ledgers import open_ledger, release, reserve
 from tests.support.scenes import Scene, frames
 
 pytestmark = pytest.mark.processes
@@ -97,7 +105,7 @@ def test_nothing_is_copied_where_something_is(location: Location, tmp_path: Path
     fill(tmp_path / "from.sqlite")
     with closing(Store(location)) as store:
         store.reserve_counter(1)
-    with pytest.raises(StoreError, match="is not empty: name a new one"):
+    with pytest.raises(StoreError, match="is not empty: name a new store"):
         migrate_store(tmp_path / "from.sqlite", location)
     with closing(Store(location)) as store:
         assert (store.reserved_counter(), store.policy_documents()) == (1, [])
@@ -105,7 +113,7 @@ def test_nothing_is_copied_where_something_is(location: Location, tmp_path: Path
 
 def test_nothing_is_copied_while_a_gateway_runs(location: Location, tmp_path: Path) -> None:
     fill(tmp_path / "other.sqlite")
-    with closing(Store(location, hold="")):
+    with closing(Store(location, hold=Hold())):
         for one in ((location, tmp_path / "new.sqlite"), (tmp_path / "other.sqlite", location)):
             with pytest.raises(StoreError, match="another gateway runs with the store"):
                 migrate_store(*one)
@@ -131,6 +139,127 @@ def test_an_interrupted_copy_leaves_an_empty_store(
     assert migrate_store(tmp_path / "from.sqlite", location)["measured"] == 2 * MOST
 
 
+def shared(location: Location) -> Location:
+    """A store with something in every table, those of two shards, one of which is full, too, and a ledger."""
+    fill(location)
+    fill(part_of(location, "shard-0"))
+    with closing(Store(part_of(location, "shard-1"))) as store:
+        store.number("thermometer", "hr")
+    with closing(open_ledger(ledger_beside(location))) as ledger:
+        for first in range(0, 50, 10):
+            reserve(ledger, release(first, first + 9), progress=first + 10)
+        ledger.mark(1, "published")
+    return location
+
+
+def shards_of(location: Location) -> list[str]:
+    """The shards whose stores are beside a store."""
+    return list(parts_of(location, KIND, "shard-"))
+
+
+def test_the_stores_of_shards_and_the_ledger_go_with_it_and_come_back(tmp_path: Path, server: Server) -> None:
+    old, new = shared(tmp_path / "old.sqlite"), tmp_path / "new.sqlite"
+    (tmp_path / "old-shards.sqlite").write_bytes(b"what they have told each other")
+    shares: list[float] = []
+    rows = migrate_store(old, server, lambda _table, share: shares.append(share))
+    assert shares == sorted(shares)
+    assert shards_of(server) == ["shard-0", "shard-1"]
+    assert parts_of(server, KIND, "shards") == {}
+    with (
+        closing(Ledger(ledger_beside(server))) as ledger,
+        pytest.raises(LedgerError, match=r"0\.3 too much"),
+    ):
+        reserve(ledger, release(45, 54))
+    assert migrate_store(server, new) == rows
+    ends = ("", "-shard-0", "-shard-1", "-ledger")
+    contents = [[content(tmp_path / f"{name}{end}.sqlite") for end in ends] for name in ("old", "new")]
+    assert contents[0] == contents[1]
+    assert rows == {table: sum(len(one.get(table, ())) for one in contents[0]) for table in rows}
+    assert (rows["runs"], rows["entries"]) == (1, 5)
+    assert not (tmp_path / "new-shards.sqlite").exists()
+
+
+def test_where_devices_are_is_looked_at_anew_where_other_shards_were_before(tmp_path: Path, server: Server) -> None:
+    Store(tmp_path / "old.sqlite").close()
+    with closing(ShardChannel(channel_of(server))) as channel:
+        channel.begin(2)
+        migrate_store(tmp_path / "old.sqlite", server)
+        assert channel.shards == 0
+
+
+def test_nothing_is_copied_while_a_shard_runs(location: Location, tmp_path: Path) -> None:
+    old = shared(tmp_path / "from.sqlite")
+    for held in (old, location):
+        shard = closing(Store(part_of(held, "shard-1"), hold=Hold()))
+        with shard, pytest.raises(StoreError, match="another gateway runs with the store"):
+            migrate_store(old, location)
+
+
+def test_nothing_is_copied_over_a_ledger(location: Location, tmp_path: Path) -> None:
+    with closing(open_ledger(ledger_beside(location))) as ledger:
+        reserve(ledger, release(0, 9))
+    with pytest.raises(StoreError, match=r"the ledger .*ledger.* is not empty: name a new store"):
+        migrate_store(shared(tmp_path / "from.sqlite"), location)
+    with closing(Ledger(ledger_beside(location))) as ledger:
+        assert [(entry.number, entry.state) for entry in ledger.entries()] == [(1, "reserved")]
+
+
+@pytest.mark.parametrize("shard", ["shard-0", "shard-7"])
+def test_nothing_is_copied_beside_a_shard_that_holds_something(location: Location, tmp_path: Path, shard: str) -> None:
+    with closing(Store(part_of(location, shard))) as store:
+        store.number("another", "hr")
+    with pytest.raises(StoreError, match=rf"{shard}\S* is not empty: name a new store"):
+        migrate_store(shared(tmp_path / "from.sqlite"), location)
+    with closing(Store(part_of(location, shard))) as store:
+        assert store.devices() == ["another"]
+
+
+def test_an_interrupted_copy_of_shards_leaves_nothing(
+    location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = shared(tmp_path / "from.sqlite")
+    every = SQLiteDatabase.every
+
+    def interrupted(self: SQLiteDatabase, table: str, /) -> Iterator[Any]:
+        yield from every(self, table)
+        if table == "streams" and self._path.name == "from-shard-1.sqlite":
+            raise DatabaseError("disk I/O error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SQLiteDatabase, "every", interrupted)
+        with pytest.raises(StoreError, match=r"cannot copy from.sqlite to .*: disk I/O error; do it again"):
+            migrate_store(old, location)
+    assert shards_of(location) == []
+    assert known_ledger(location) is None
+    with closing(Store(location)) as store:
+        assert (store.reserved_counter(), store.policy_documents(), store.outbox(0, 1)) == (0, [], [])
+    assert migrate_store(old, location)["measured"] == 2 * 2 * MOST
+
+
+def test_a_disk_that_is_full_at_the_end_leaves_nothing_of_the_shards_that_were_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = shared(tmp_path / "from.sqlite"), tmp_path / "new.sqlite"
+    transaction, done = SQLiteDatabase.transaction, list[str]()
+
+    @contextmanager
+    def full(self: SQLiteDatabase) -> Iterator[None]:
+        with transaction(self):
+            yield
+            if self._path == new:
+                raise DatabaseError("database or disk is full")
+        done.append(self._path.name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SQLiteDatabase, "transaction", full)
+        with pytest.raises(StoreError, match="database or disk is full; do it again"):
+            migrate_store(old, new)
+    assert done == ["new-ledger.sqlite", "new-shard-1.sqlite", "new-shard-0.sqlite"]  # they were committed
+    assert shards_of(new) == []
+    assert known_ledger(new) is None
+    assert migrate_store(old, new)["measured"] == 2 * 2 * MOST
+
+
 def test_the_command_says_what_it_has_done(capsys: pytest.CaptureFixture[str], tmp_path: Path, server: Server) -> None:
     fugu = runner(capsys)
     fill(tmp_path / "home.db")
@@ -138,4 +267,4 @@ def test_the_command_says_what_it_has_done(capsys: pytest.CaptureFixture[str], t
     assert (done.code, done.err) == (0, "")
     assert f"{server.name} has all " in done.out
     again = fugu("gateway", "migrate", "--from", server.url, "--to", str(tmp_path / "home.db"))
-    assert (again.code, again.err) == (1, "fugu: the store home.db is not empty: name a new one\n")
+    assert (again.code, again.err) == (1, "fugu: the store home.db is not empty: name a new store\n")

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from gateway.service.ownership import Shard, ShardError, owner
+from gateway.service.ownership import Role, Shard, ShardError, owner
 
 NAMES = [f"device-{i}" for i in range(4000)]
 
@@ -39,11 +39,15 @@ def test_every_device_belongs_to_exactly_one_shard() -> None:
     assert all(sum(shard.owns(name) for shard in shards) == 1 for name in NAMES[:500])
 
 
-@pytest.mark.parametrize("text", ["", "1", "2/2", "0/1", "0/257", "-1/3", "1/ 3", "a/b", "0/4/4", "٣/4"])
+@pytest.mark.parametrize(
+    "text", ["", "1", "2/2", "0/1", "0/257", "-1/3", "1/ 3", "a/b", "0/4/4", "٣/4", "fleet", "fleet/1", "Fleet/2"]
+)
 def test_what_is_no_shard_is_refused(text: str) -> None:
     with pytest.raises(ShardError):
-        Shard.parse(text)
+        Role.parse(text)
 
 
 def test_a_shard_is_written_as_it_is_read() -> None:
-    assert str(Shard.parse("2/3")) == "2/3"
+    assert Role.parse("2/3") == (3, Shard(2, 3), False)
+    assert str(Shard(2, 3)) == "2/3"
+    assert Role.parse("fleet/256") == (256, None, True)

@@ -7,18 +7,20 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from gateway.service.store import Server, Store, postgresql
+from gateway.database import postgresql
+from gateway.service.store import Hold, Server, Store, StoreError
 from host.database import AwayError, DatabaseError, is_full, is_lost
 from host.held_files import FileLostError
 from tests.support.brokers import wait_until
 from tests.support.postgres import Postgres
+from tests.support.scenes import Scene, frames
 
 pytestmark = pytest.mark.processes
 
 
 @pytest.fixture
 def store(server: Server) -> Iterator[Store]:
-    opened = Store(server, hold="")
+    opened = Store(server, hold=Hold())
     yield opened
     opened.close()
 
@@ -48,8 +50,8 @@ def test_a_broken_connection_is_made_again_and_holds_the_store(store: Store, ser
         store.policy_documents()
     wait_until(lambda: works(store), "a connection")
     assert store.policy_documents() == ["kept"]
-    with pytest.raises(postgresql.StoreError, match="another gateway runs"):
-        Store(server, hold="")
+    with pytest.raises(StoreError, match="another gateway runs"):
+        Store(server, hold=Hold())
 
 
 def test_a_connection_that_breaks_in_a_transaction_leaves_nothing_of_it(store: Store, server: Server) -> None:
@@ -81,15 +83,12 @@ def test_a_statement_that_fails_in_a_transaction_fails_all_of_it(store: Store) -
     assert store.policy_documents() == []
 
 
-def test_who_has_lost_a_store_to_another_gateway_writes_nothing_any_more(
-    store: Store, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(postgresql, "_TAKE_AGAIN_SECONDS", 0.0)
+def test_who_has_lost_a_store_to_another_gateway_writes_nothing_any_more(store: Store, server: Server) -> None:
     break_connections(server)
-    other = Store(server, hold="")
+    other = Store(server, hold=Hold())
     with pytest.raises(AwayError):
         store.policy_documents()
-    with pytest.raises(FileLostError, match="another gateway has taken the store") as error:
+    with pytest.raises(FileLostError, match="another process has taken the store") as error:
         wait_until(lambda: works(store), "the answer")
     assert is_lost(error.value)
     with pytest.raises((AwayError, FileLostError)):
@@ -136,7 +135,7 @@ def test_a_full_disk_is_known_as_one(store: Store) -> None:
 @pytest.mark.long
 def test_a_server_that_is_killed_and_comes_back_has_what_was_committed() -> None:
     with Postgres() as postgres:
-        store = Store(postgres.server, hold="")
+        store = Store(postgres.server, hold=Hold())
         store.add_policy(1, 1, "kept")
         postgres.kill()
         with pytest.raises(AwayError):
@@ -147,3 +146,23 @@ def test_a_server_that_is_killed_and_comes_back_has_what_was_committed() -> None
         store.add_policy(1, 2, "later")
         assert sorted(store.policy_documents()) == ["kept", "later"]
         store.close()
+
+
+def test_what_the_journal_has_is_sealed_also_after_it_could_not_be_read_for_a_while(server: Server) -> None:
+    scene = Scene(server)
+    sent = frames([10] * 4)
+    scene.record(*sent[:2])
+    break_connections(server)
+    with pytest.raises(AwayError):
+        scene.record(sent[2])
+    with pytest.raises(AwayError):
+        scene.recorder.seal()
+    wait_until(lambda: works(scene.store), "a new connection")
+    scene.record(sent[3])
+    scene.record(sent[2])
+    scene.recorder.seal(now=True)
+    number = scene.store.stream_id("watch", "hr")
+    assert number is not None
+    stored = scene.store.symbols.holding(number, 0, sent[-1].last)
+    assert b"".join(one.symbols for one in stored) == b"".join(one.symbols for one in sent)
+    scene.store.close()

@@ -15,6 +15,7 @@ from gateway.release.ledger import Ledger
 from gateway.service.readers import Reader, check_reader
 from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
 from gateway.service.release_jobs import allowances, jobs
+from tests.support.ledgers import drawn
 from tests.support.scenes import STICKY, catalogue, policy
 
 AUDIENCES = ("street", "press")
@@ -45,7 +46,7 @@ def told(folder: Path, versions: tuple[Policy, ...]) -> int:
         free = ledger.remaining(Key("watch", "hr", name), 0, 19)
         topic = f"fugu/2/home/release/{name}/of-{name}"
         release = Release(f"of-{name}", name, "hr", 0, 19, {"watch": free}, "chain", "discrete-laplace", "1", topic)
-        ledger.reserve(release, lambda number: b"%d" % number, time_us=1)
+        ledger.reserve(release, lambda number: drawn(b"%d" % number), time_us=1)
     charged = sum(account.spent for account in ledger.accounts())
     ledger.close()
     return charged

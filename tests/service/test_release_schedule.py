@@ -5,14 +5,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from contract.frames import SymbolFrame
 from gateway.release.audit import verify
-from gateway.release.entries import Key, LedgerError
+from gateway.release.entries import Entry, Key, LedgerError, Release
 from gateway.service.release_config import ReleaseConfigError, load_releases
 from gateway.service.release_jobs import jobs
+from host.database import AwayError
 from tests.support.brokers import wait_until
 from tests.support.release_scenes import PUBLIC, Bench, scheduled, write_config
 from tests.support.scenes import BINARY, catalogue, frames, policy
@@ -189,6 +191,29 @@ def test_a_file_that_fails_delays_a_release_and_loses_none(tmp_path: Path) -> No
     bench.work()
     assert starts(bench) == [0, 20]
     assert bench.counters["ledger_errors"] == 1
+
+
+def test_a_release_that_was_kept_by_a_server_whose_answer_was_lost_is_made_once_and_is_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, scheduled(**WATCH_ONLY))
+    bench.scene.record(*frames([10] * 7))
+    reserve = bench.ledger.reserve
+    with monkeypatch.context() as patched:
+
+        def lost(release: Release, *given: Any, **more: Any) -> Entry:
+            entry = reserve(release, *given, **more)
+            if release.first == 20:
+                raise AwayError("the connection broke")
+            return entry
+
+        patched.setattr(bench.ledger, "reserve", lost)
+        while bench.counters["ledger_errors"] == 0:
+            bench.schedule.pump(idle=True)
+    wait_until(lambda: bench.schedule.busy)
+    bench.work()
+    assert starts(bench) == [0, 20, 40]
+    assert bench.counters["releases_refused"] == 0
 
 
 def test_a_gateway_whose_audience_is_promised_something_else_does_not_start(tmp_path: Path) -> None:

@@ -13,20 +13,21 @@ import pytest
 from contract.release_frames import ReleaseFrame, decode_release
 from gateway.release.audit import verify
 from gateway.release.ledger import Ledger
+from gateway.release.question import Question, canonical
 from gateway.service.ownership import Shard, owner
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.release_counts import Counts, StoreCounting
 from gateway.service.release_progress import NotKnownError, StoreProgress
-from gateway.service.release_question import Question, canonical
 from gateway.service.release_schedule import Schedule
 from gateway.service.release_setup import open_releases
 from gateway.service.shard_channel import Asked, ShardChannel, ShardChannelError
-from gateway.service.shard_files import arrange, channel_file, shard_file
 from gateway.service.shard_part import ShardPart
 from gateway.service.shard_releases import ShardCounting, ShardProgress
+from gateway.service.shard_stores import arrange, channel_of, shard_store
 from gateway.service.store import Store
 from host.database import DatabaseError
+from host.held_files import FileLostError
 from mqtt_link import Broker, Link
 from tests.support.release_scenes import scheduled, write_config
 from tests.support.scenes import OTHER, Scene, catalogue, frames, policy
@@ -44,7 +45,8 @@ def filled(folder: Path, sizes: tuple[int, ...] = (10, 10, 10)) -> Path:
     for seed, device in enumerate(DEVICES):
         for frame in frames(list(sizes), seed=seed):
             scene.record(frame, device=device)
-    arrange(scene.store, scene.path, SHARDS, seal)
+    with closing(ShardChannel(channel_of(scene.path))) as channel:
+        arrange(scene.store, channel, scene.path, SHARDS, seal)
     scene.store.close()
     return scene.path
 
@@ -58,8 +60,8 @@ class Running:
         self.catalogue = Catalogue("home", shard.owns)
         for one in POLICIES:
             self.catalogue.add(one)
-        self.store = Store(shard_file(store, index))
-        self.channel = ShardChannel(channel_file(store))
+        self.store = Store(shard_store(store, index))
+        self.channel = ShardChannel(channel_of(store))
         self.recorder = Recorder(self.store, self.catalogue, 8, self.counters)
         parts = (shard, LINK, self.store, self.catalogue, self.recorder, self.channel, self.counters)
         self.part = ShardPart(*parts)
@@ -84,7 +86,7 @@ class Fleet:
         self.counters: Counter[str] = Counter()
         self.missing: tuple[int, ...] = ()
         self.store = Store(store)
-        self.channel = ShardChannel(channel_file(store))
+        self.channel = ShardChannel(channel_of(store))
         self.channel.begin(SHARDS)
         counting = ShardCounting(self.channel, SHARDS, self.counters)
         progress = ShardProgress(self.channel, SHARDS, lambda: self.missing)
@@ -124,7 +126,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shards(store: Path) -> Iterator[list[Running]]:
-    with closing(ShardChannel(channel_file(store))) as channel:
+    with closing(ShardChannel(channel_of(store))) as channel:
         channel.begin(SHARDS)
     running = [Running(store, index) for index in range(SHARDS)]
     yield running
@@ -164,7 +166,7 @@ def test_shards_count_what_one_store_would(tmp_path: Path, store: Path, shards: 
     known = catalogue(POLICIES)
     asked = question(kind=kind)
     expected = drain(StoreCounting(alone.store, known).count(asked, 5), [])
-    with closing(ShardChannel(channel_file(store))) as channel:
+    with closing(ShardChannel(channel_of(store))) as channel:
         found = drain(ShardCounting(channel, SHARDS, Counter()).count(asked, 5), shards)
         ours, theirs = (json.loads(canonical(one.document())) for one in (found, expected))
         for one in (ours, theirs):  # the order of tables says nothing
@@ -256,7 +258,7 @@ def test_whoever_is_started_again_between_question_and_answer_the_population_sta
 
 
 def test_an_answer_is_given_once_even_by_a_shard_that_was_started_again(store: Path, shards: list[Running]) -> None:
-    with closing(ShardChannel(channel_file(store))) as channel:
+    with closing(ShardChannel(channel_of(store))) as channel:
         work = ShardCounting(channel, SHARDS, Counter()).count(question(), 0)
         assert next(work)
         shards[0].work()
@@ -270,7 +272,7 @@ def test_an_answer_is_given_once_even_by_a_shard_that_was_started_again(store: P
 
 def test_answers_to_another_question_or_about_others_devices_are_refused(store: Path, shards: list[Running]) -> None:
     counters: Counter[str] = Counter()
-    with closing(ShardChannel(channel_file(store))) as channel:
+    with closing(ShardChannel(channel_of(store))) as channel:
         work = ShardCounting(channel, SHARDS, counters).count(question(), 0)
         assert next(work)
         for shard in shards[1:]:
@@ -278,7 +280,7 @@ def test_answers_to_another_question_or_about_others_devices_are_refused(store: 
         found = channel.question("count:active")
         assert found is not None
         asked, document = found
-        theirs = Counts.of_document(question().query, channel.answers(asked)[1])
+        theirs = Counts.of_document(question(), channel.answers(asked)[1])
         channel.answer(0, Asked(asked.name, "0" * 64), {})
         assert next(work)
         assert counters["answers_refused"] == 1
@@ -288,6 +290,20 @@ def test_answers_to_another_question_or_about_others_devices_are_refused(store: 
         channel._db.execute("DELETE FROM answers WHERE shard=0")
         assert set(drain(work, [Running(store, 0)]).tables) == set(DEVICES)
         assert document["first"] == 0
+
+
+def test_a_fleet_that_is_started_again_is_answered_again_by_shards_that_go_on(
+    store: Path, shards: list[Running]
+) -> None:
+    with closing(ShardChannel(channel_of(store))) as channel:
+        for _ in range(2):
+            progress = ShardProgress(channel, SHARDS, lambda: ())
+            with pytest.raises(NotKnownError):
+                progress.reached(question())
+            for shard in shards:
+                shard.work()
+            assert progress.reached(question()) == (29, 29)
+            channel.begin(SHARDS)
 
 
 def test_a_refusal_of_one_shard_refuses_the_release(store: Path, shards: list[Running]) -> None:
@@ -301,18 +317,19 @@ def test_a_refusal_of_one_shard_refuses_the_release(store: Path, shards: list[Ru
     fleet.close()
 
 
-def test_shards_of_another_number_answer_nothing(store: Path, shards: list[Running]) -> None:
+def test_shards_of_another_number_answer_nothing_and_end(store: Path, shards: list[Running]) -> None:
     stranger = Running(store, 0, 2)
-    with closing(ShardChannel(channel_file(store))) as channel:
+    with closing(ShardChannel(channel_of(store))) as channel:
         work = ShardCounting(channel, SHARDS, Counter()).count(question(), 0)
         assert next(work)
-        stranger.work()
+        with pytest.raises(FileLostError, match="for 3 shards now, not for 2"):
+            stranger.work()
         assert stranger.counters["answers"] == 0
     stranger.close()
 
 
 def test_nothing_is_forgotten_before_it_is_known_what_releases_need(store: Path) -> None:
-    with closing(ShardChannel(channel_file(store))) as channel:
+    with closing(ShardChannel(channel_of(store))) as channel:
         channel.begin(SHARDS)
         assert not channel.known
         with pytest.raises(DatabaseError):
@@ -324,7 +341,7 @@ def test_nothing_is_forgotten_before_it_is_known_what_releases_need(store: Path)
 
 
 def test_a_file_that_is_none_of_shards_is_refused(store: Path) -> None:
-    with pytest.raises(ShardChannelError, match="is no file of shards"):
+    with pytest.raises(ShardChannelError, match="is no channel of shards"):
         ShardChannel(store)
 
 
@@ -342,3 +359,18 @@ def test_a_message_of_a_device_of_another_shard_ends_the_subscription_to_it(stor
     assert shards[0].part.heard(f"fugu/2/home/{other}/symbols/hr")
     assert not shards[0].part.heard(f"fugu/2/home/{mine}/symbols/hr")
     assert shards[0].counters["strays"] == 1
+
+
+@pytest.mark.parametrize("what", ["count", "reached"])
+def test_what_is_withdrawn_and_asked_again_between_two_looks_is_answered_again(
+    store: Path, shards: list[Running], what: str
+) -> None:
+    document = {"question": question().document(), "what": what, "shards": SHARDS, "first": 0}
+    with closing(ShardChannel(channel_of(store))) as channel:
+        asked = channel.ask("active", document)
+        for _ in range(2):
+            for shard in shards:
+                shard.work()
+            assert len(channel.answers(asked)) == len({owner(device, SHARDS) for device in DEVICES})
+            channel.withdraw(["active"])
+            assert channel.ask("active", document) == asked

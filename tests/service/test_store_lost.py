@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from gateway.service import Gateway, GatewaySettings
+from gateway.service.history_check import HistoryCheck
 from gateway.service.store import Store, StoreError
 from host.database import is_lost
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import Scene, frames, write_policies
@@ -119,7 +120,7 @@ def test_a_damaged_store_is_refused_at_the_start_in_one_line_that_says_what_to_d
             Gateway(settings).start()
         assert "\n" not in str(refused.value)
     (tmp_path / "s.sqlite").write_bytes(whole)
-    Store(tmp_path / "s.sqlite").refuse_damage()
+    Store(tmp_path / "s.sqlite").refuse_damage(history=True)
 
 
 @pytest.mark.parametrize("attack", [delete, replace_by_a_copy, overwrite])
@@ -173,3 +174,59 @@ def test_who_cannot_store_does_not_tell_the_watchdog_that_it_lives(
     assert "the store has taken nothing for 0 s (database is locked)" in caplog.text
     device.stop()
     gateway.stop()
+
+
+def with_damaged_history(store: Path) -> bytes:
+    """Make a store in whose file a page of its chunks is overwritten; what the file had when it was whole."""
+    scene = Scene(store)
+    scene.record(*frames([1000] * 3000))
+    scene.recorder.seal(now=True)
+    scene.store.close()
+    whole = store.read_bytes()
+    with closing(sqlite3.connect(store)) as db:
+        (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name='chunks'").fetchone()
+    store.write_bytes(whole[: (root - 1) * PAGE] + b"\x5a" * PAGE + whole[root * PAGE :])
+    return whole
+
+
+def test_where_damage_was_met_the_next_start_reads_everything(tmp_path: Path) -> None:
+    whole = with_damaged_history(tmp_path / "s.sqlite")
+    check = HistoryCheck(tmp_path / "s.sqlite")
+    with closing(Store(tmp_path / "s.sqlite")) as store:
+        check.before(store)
+        check.doubt()
+        for _ in range(2):
+            with pytest.raises(StoreError, match=r"store s\.sqlite is damaged"):
+                check.before(store)
+    (tmp_path / "s.sqlite").write_bytes(whole)
+    with closing(Store(tmp_path / "s.sqlite")) as store:
+        check.before(store)
+    assert not (tmp_path / "s.sqlite.damaged").exists()
+
+
+@pytest.mark.long
+def test_damage_in_the_history_is_found_while_the_gateway_serves_and_refused_at_the_next_start(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    store, mark = tmp_path / "s.sqlite", tmp_path / "s.sqlite.damaged"
+    whole = with_damaged_history(store)
+    settings = GatewaySettings("home", broker.broker, store, write_policies(tmp_path / "policies"))
+
+    def serve() -> Gateway:
+        gateway = Gateway(settings)
+        gateway.start()
+        return gateway
+
+    gateway = serve()
+    assert gateway.failed.wait(PATIENCE)
+    gateway.stop()
+    assert mark.exists()
+    with pytest.raises(StoreError, match=r"store s\.sqlite is damaged .*: put back a copy, or move it away"):
+        serve()
+    assert mark.exists()
+    store.write_bytes(whole)
+    gateway = serve()
+    assert not mark.exists()
+    gateway.stop()
+    assert not gateway.failed.is_set()
+    assert not mark.exists()

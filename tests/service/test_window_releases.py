@@ -28,6 +28,7 @@ from gateway.service.release_schedule import Schedule
 from gateway.service.release_setup import open_releases
 from gateway.service.symbols.arrivals import Received
 from mqtt_link import Broker, Link
+from tests.support.ledgers import drawn
 from tests.support.release_scenes import scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames, policy
 
@@ -242,7 +243,7 @@ def test_the_ledger_takes_no_charge_of_nothing_where_a_device_releases_no_window
         *(entry.mechanism, entry.noise, entry.scale, entry.topic, entry.reason),
     )
     with pytest.raises(LedgerError, match="its device releases no windows"):
-        bench.ledger.reserve(again, lambda _: b"\x06", time_us=1)
+        bench.ledger.reserve(again, lambda _: drawn(b"\x06"), time_us=1)
 
 
 def test_windows_that_do_not_answer_are_refused_at_the_start(tmp_path: Path) -> None:

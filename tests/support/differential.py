@@ -21,7 +21,7 @@ from contract.topics import parse_topic
 from contract.window_frames import decode_window
 from contract.windows import Window
 from mqtt_link import Link
-from tests.support.brokers import Mosquitto
+from tests.support.brokers import PATIENCE, Mosquitto
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy
 from tests.support.wiretap import Wiretap
@@ -49,6 +49,7 @@ class Seen:
     Attributes:
         packets: every byte that was sent, in order, but for what a certificate covers.
         times: virtual time, topic, size, retain flag and QoS of each publication, a line each.
+        drawn: how many random bytes were drawn at a time, a line each.
         code: the program's exit code.
         covered: what a certificate covers, in order; may depend on readings.
         kinds: kinds of topics.
@@ -56,6 +57,7 @@ class Seen:
 
     packets: tuple[Packet, ...]
     times: str
+    drawn: str
     code: int
     covered: tuple[bytes, ...]
     kinds: frozenset[str]
@@ -150,12 +152,13 @@ def run(
             _feed(process, source)
         else:
             _publish(process, local, source)
-        process.wait(180)
+        process.wait(PATIENCE)
         sent = bytes(tap.upstream)
     found = [_masked(first, rest) for first, rest in packets(sent)]
     return Seen(
         tuple(packet for packet, _, _ in found),
         (folder / "times").read_text(),
+        (folder / "times-drawn").read_text(),
         process.returncode,
         tuple(covered for _, covered, _ in found if covered),
         frozenset(kind for _, _, kind in found if kind),

@@ -43,6 +43,7 @@ class Page:
         self._background: list[subprocess.Popen[bytes]] = []
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}{os.pathsep}/usr/sbin"
         self._environment = {**os.environ, "PATH": path, "FUGU_SOURCE": str(ROOT), "PYTHONPATH": str(ROOT)}
+        self._environment["PIP_COMPILE"] = "no"  # most of what is installed is never imported
 
     def __enter__(self) -> Self:
         """Begin."""

@@ -13,6 +13,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from fugu.main import main
+from gateway.shard_accounts import shard_account
 from mqtt_link import Broker
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.release_scenes import FLEET, scheduled, write_config
@@ -72,9 +73,12 @@ class Shipped(Mosquitto):
         return self.root / name
 
     def address(self, name: str) -> Broker:
-        """How an account connects; NAME-rollout is the second account in the folder of the gateway NAME."""
-        owner, stem = (name.removesuffix("-rollout"), "rollout-") if name.endswith("-rollout") else (name, "")
-        folder = self.root / owner
+        """How an account connects; NAME-rollout and NAME-0 are further accounts in the folder of the gateway NAME."""
+        owner, _, part = name.rpartition("-")
+        if part.isdecimal() and (self.root / owner).exists():
+            return shard_account(self.address(owner), int(part), int(part) + 1)
+        stem = "rollout-" if part == "rollout" else ""
+        folder = self.root / (owner if stem else name)
         if self.mutual:
             files = {"cert_file": f"{folder}/{stem}client.pem", "key_file": f"{folder}/{stem}client.key"}
         else:

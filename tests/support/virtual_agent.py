@@ -77,6 +77,8 @@ def run(config: str, seed: str, log: str, leak: str = "") -> int:
 
     def fill(buffer: memoryview) -> None:
         buffer[:] = generator.randbytes(len(buffer))
+        with Path(f"{log}-drawn").open("a") as file:
+            file.write(f"{len(buffer)}\n")
 
     class Known(edge_agent.agent.Agent):
         """The agent, known to its clock."""
@@ -150,7 +152,21 @@ def _status() -> None:
     edge_agent.agent.Agent._status = telling
 
 
-LEAKS: dict[str, Callable[[], None]] = {"event-driven": _event_driven, "slow": _slow, "status": _status}
+def _redrawn() -> None:
+    """Some states draw once more."""
+
+    def again(_ticker: Any, _stream: Any) -> None:
+        edge_agent.randomiser.system_entropy()(memoryview(bytearray(4)))
+
+    _after_each_tick(again)
+
+
+LEAKS: dict[str, Callable[[], None]] = {
+    "event-driven": _event_driven,
+    "slow": _slow,
+    "status": _status,
+    "redrawn": _redrawn,
+}
 
 if __name__ == "__main__":
     sys.exit(run(*sys.argv[1:]))

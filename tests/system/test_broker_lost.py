@@ -22,8 +22,6 @@ READERS = {
     "ring": {"root", "time"},
     "operator": {"policy_set", "policy_status", "health"},
 }
-DEADLINE = 120.0
-"""Seconds until all is there again, of which clients wait 1 to reconnect, and the operator 5 to hear what there is."""
 
 
 @pytest.fixture
@@ -73,10 +71,8 @@ def test_a_killed_broker_without_its_database_has_everything_retained_again_and_
         before = retained(shipped)
         shipped.kill()
         (shipped.folder / "mosquitto.db").unlink(missing_ok=True)
-        began = time.monotonic()
         shipped.start()
         after = retained(shipped)
-        assert time.monotonic() - began < DEADLINE
         for kind in ("policy_set", "policy_status", "root"):
             assert after[kind] == before[kind]
         assert fleet.agent.stop(PATIENCE) == 0

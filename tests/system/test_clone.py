@@ -61,7 +61,7 @@ def test_a_cloned_device_is_seen_and_stopped(broker: Mosquitto, tmp_path: Path, 
         try:
             agents.append(AgentProcess(device / "agent.toml", tmp_path / "device.log"))
             wait_until(lambda: gateway.versions() == {1}, "frames")
-            assert agents[0].stop() == 0
+            assert agents[0].stop(PATIENCE) == 0
             shutil.copytree(device, clone)
             agents += [AgentProcess(folder / "agent.toml", tmp_path / "agents.log") for folder in (device, clone)]
             wait_until(lambda: AlarmCode.CONFLICT in alarms(heard), "an alarm on the health topic")
@@ -84,7 +84,7 @@ def test_a_cloned_device_is_seen_and_stopped(broker: Mosquitto, tmp_path: Path, 
             wait_until(lambda: 2 in gateway.versions(), "the original goes on with a newer document")
             wait_until(lambda: heard.messages and (stop_topic("home", "watch"), b"") in heard.messages, "an end")
             wait_until(lambda: AlarmCode.STOPPED not in alarms(heard), "the alarm to end")
-            assert agents[1].stop() == 0
+            assert agents[1].stop(PATIENCE) == 0
         finally:
             heard.link.stop()
             for agent in agents:

@@ -56,6 +56,15 @@ UNUSABLE: dict[str, Source] = {
 
 def difference(one: Seen, other: Seen) -> str:
     """What an observer can tell two runs apart by, besides what is covered; empty if nothing."""
+    return _seen_difference(one, other) or ("" if one.drawn == other.drawn else "how often random bytes were drawn")
+
+
+def difference_of_missing(one: Seen, other: Seen) -> str:
+    """The same where other ticks are without a reading: these take a row of the table by a word of their own."""
+    return _seen_difference(one, other)
+
+
+def _seen_difference(one: Seen, other: Seen) -> str:
     if one.code != other.code:
         return f"exit codes {one.code} and {other.code}"
     for line, another in zip_longest(one.times.splitlines(), other.times.splitlines()):
@@ -93,7 +102,7 @@ def test_other_readings_change_nothing_that_is_not_covered(broker: Mosquitto, tm
     assert difference(one, other) == ""
     assert one.covered != other.covered, "the readings did not even reach the symbols"
     unusable = run(broker, tmp_path / "unusable", UNUSABLE[kind], NOWHERE)
-    assert difference(one, unusable) == ""
+    assert difference_of_missing(one, unusable) == ""
     again = run(broker, tmp_path / "again", first, HERE)
     assert difference(one, again) == ""
 
@@ -107,7 +116,8 @@ def test_chains_of_pairs_and_steps_that_change_show_no_more(broker: Mosquitto, t
     other = run(broker, tmp_path / "other", second, THERE, longer=True)
     assert difference(one, other) == ""
     assert one.covered != other.covered
-    assert difference(one, run(broker, tmp_path / "unusable", UNUSABLE["replay"], NOWHERE, longer=True)) == ""
+    unusable = run(broker, tmp_path / "unusable", UNUSABLE["replay"], NOWHERE, longer=True)
+    assert difference_of_missing(one, unusable) == ""
 
 
 def test_a_baseline_tells_its_states_and_nothing_else(broker: Mosquitto, tmp_path: Path) -> None:
@@ -129,7 +139,7 @@ def test_a_baseline_tells_its_states_and_nothing_else(broker: Mosquitto, tmp_pat
 
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_leak_is_noticed(broker: Mosquitto, tmp_path: Path, leak: str) -> None:
-    """The test above can fail: an agent that sends when something happens, takes longer, or says more in its status."""
+    """The test above can fail: an agent that sends when something happens, takes longer, draws more, or says more."""
     first, second = USABLE["replay"]
     one = run(broker, tmp_path / "one", first, HERE, leak)
     other = run(broker, tmp_path / "other", second, HERE, leak)

@@ -8,13 +8,16 @@ import re
 import subprocess
 import sys
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from gateway.deployment.broker_files import Settings, create_broker
 from gateway.fleet import Registry
 from gateway.location import Server
+from gateway.release.ledger import Ledger, ledger_beside
 from gateway.service.monitor import NotRunningError, asked
 from gateway.service.store import Store
 from mqtt_link import Broker
@@ -22,14 +25,16 @@ from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
 from tests.support.documents import ROOT, Page
 from tests.support.histories import fill_store
 from tests.support.processes import GatewayProcess, policy
+from tests.support.proofs import PROOFS, anchor, headings
 
-PAGES = sorted(str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted(str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 
 def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
     """Also shows that the edge installs without numpy, numba and scipy, and that the units are part of the package."""
     port = free_port()
     replace = {"1883": str(broker.port), "--port 8883": f"--port {port}", "127.0.0.1:8883": f"127.0.0.1:{port}"}
+    replace["--timeout 60"] = f"--timeout {PATIENCE:g}"
     with Page("docs/deploy.md", tmp_path, replace) as page:
         assert page.run() == 12
         wait_until(lambda: (tmp_path / "outbox.sqlite").exists())
@@ -88,15 +93,32 @@ def runs(server: Server) -> bool:
         return False
 
 
-def test_attacking(tmp_path: Path) -> None:
-    with Page("docs/privacy.md", tmp_path, {}) as page:
-        assert page.run() == 1
+@pytest.mark.parametrize("proof", PROOFS, ids=lambda path: path.stem)
+def test_what_shows_a_proof(proof: Path, tmp_path: Path) -> None:
+    """Some name a command of another page."""
+    with Page(str(proof.relative_to(ROOT)), tmp_path, {}) as page:
+        assert page.run() == len(page.blocks) <= 1
+
+
+def test_auditing(broker: Mosquitto, tmp_path: Path) -> None:
+    Store(tmp_path / "home.db").close()
+    Ledger(ledger_beside(tmp_path / "home.db")).close()
+    create_broker(tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC))
+    with Page("docs/audit.md", tmp_path, {"1883": str(broker.port), "20000": "2000", "--live 10": "--live 6"}) as page:
+        assert page.run() == 9
+    assert "refused" not in (tmp_path / "background.log").read_text()
 
 
 def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
     with Page("docs/measure.md", tmp_path, {"1883": str(broker.port)}) as page:
         assert page.run() == 10
     assert "exposure" not in (tmp_path / "background.log").read_text()
+
+
+def test_reproducing(tmp_path: Path) -> None:
+    with Page("docs/reproduce.md", tmp_path, {}) as page:
+        assert page.run() == 2
+    assert (tmp_path / "bdp" / "report.html").exists()
 
 
 def test_planning_from_a_recording(tmp_path: Path) -> None:
@@ -118,10 +140,13 @@ def test_fleet_pages(broker: Mosquitto, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_links_lead_somewhere(name: str) -> None:
-    text = (ROOT / name).read_text()
-    for target in re.findall(r"\]\(([^)#]+)\)", text) + re.findall(r'src="([^"]+)"', text):
+    page = ROOT / name
+    links = re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text())
+    for target, part in links + [(target, "") for target in re.findall(r'src="([^"]+)"', page.read_text())]:
         if "://" not in target:
-            assert ((ROOT / name).parent / target).exists(), f"{name} links to {target}"
+            there = page.parent / target if target else page
+            assert there.exists(), f"{name} links to {target}"
+            assert not part or part in map(anchor, headings(there)), f"{name} links to {target}#{part}"
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -131,6 +156,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
     if name == "README.md":
         assert all(line.startswith(("git clone", "cd ", "make ")) for body in commands for line in body.splitlines())
     elif Path(name).stem not in (
+        "audit",
         "deploy",
         "fleet",
         "history",
@@ -139,15 +165,15 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
         "operate",
         "plan",
         "postgresql",
-        "privacy",
+        "reproduce",
         "subscribe",
+        *(proof.stem for proof in PROOFS),
     ):
         assert commands == []
 
 
-@pytest.mark.parametrize("kind", ["mosquitto", "embedded"])
-def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_path: Path, kind: str) -> None:
-    command = [sys.executable, "-m", "fugu", "demo", "--no-live", "--broker-kind", kind]
+def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fugu", "demo", "--no-live", "--broker-kind", "mosquitto"]
     done = subprocess.run([*command, "--out", "demo"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     report = (tmp_path / "demo" / "report.html").read_text()

@@ -64,7 +64,7 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
         device = registry.device("watch")
         assert device.reported is not None
         assert (device.reported.in_force, device.reported.stale) == (2, False)
-        assert agent.stop() == 0
+        assert agent.stop(PATIENCE) == 0
         wait_until(lambda: not registry.device("watch").online)
         gateway.process.terminate()
         assert gateway.process.wait(PATIENCE) == 0

@@ -23,7 +23,7 @@ from contract.policy import Policy
 from contract.topics import root_topic, table_topic, time_topic
 from firmware_sim.devices import AgentProcess
 from mqtt_link import Broker
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Operator
 from tests.support.measured import measure_policy
 from tests.support.processes import by_tick, policy
@@ -152,7 +152,7 @@ def test_every_attack_is_refused_with_its_reason_and_the_stream_goes_on(secured:
         operator.say(keys.signed(document(9, frame_ticks=5)))
         operator.until(lambda status: status.version == 9)
         wait_until(lambda: operator.frames[-1].policy_version == 9)
-        assert agent.stop() == 0
+        assert agent.stop(PATIENCE) == 0
     finally:
         if agent.process.poll() is None:
             agent.kill()
@@ -195,7 +195,7 @@ def test_tables_and_the_time_are_believed_from_the_gateways_key_only(secured: Br
         refused = operator.now.refused
         operator.say(keys.signed_table(measured.measure_tables[1]), where, retain=False)  # the policy's own number
         operator.until(lambda status: status.refused > refused)
-        assert agent.stop() == 0
+        assert agent.stop(PATIENCE) == 0
     finally:
         if agent.process.poll() is None:
             agent.kill()
@@ -226,7 +226,7 @@ def test_an_expired_policy_does_as_its_own_text_says_and_is_called_stale(
         end_tick = until * 1_000_000 // PERIOD_US
         if on_expiry == "hold":
             wait_until(lambda: operator.frames[-1].last > end_tick + 50)
-        assert agent.stop() == 0
+        assert agent.stop(PATIENCE) == 0
     finally:
         if agent.process.poll() is None:
             agent.kill()
@@ -255,7 +255,7 @@ def test_a_root_is_rotated_over_the_air(secured: Broker, tmp_path: Path) -> None
         agent = AgentProcess(config, tmp_path / "agent.log")
         operator.say(new.signed(document(3)))
         operator.until(lambda status: status.version == 3)
-        assert agent.stop() == 0
+        assert agent.stop(PATIENCE) == 0
     finally:
         if agent.process.poll() is None:
             agent.kill()

@@ -22,7 +22,7 @@ from tests.support.signing import Keys, policy_document
 PERIOD_US = 5_000
 
 
-@pytest.mark.parametrize("kills", [25, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [16, pytest.param(200, marks=pytest.mark.soak)])
 def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path, kills: int) -> None:
     keys = Keys()
     enrolment = keys.enrolment()

@@ -10,7 +10,7 @@ import pytest
 
 from contract.topics import committed_topic
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
-from tests.support.brokers import wait_until
+from tests.support.brokers import PATIENCE, wait_until
 from tests.support.malicious_broker import MaliciousBroker, Victim, publication
 from tests.support.processes import policy
 
@@ -86,7 +86,7 @@ def test_a_malicious_broker_does_not_fill_the_memory_of_an_agent(tmp_path: Path,
         measured.set()
         wait_until(goes_on.is_set)
         more = most_memory(agent.process.pid) - before
-        assert agent.stop() == 0
+        assert agent.stop(PATIENCE) == 0
     assert more < MOST_MORE, f"{more} kB more than the {before} kB before"
 
 

@@ -11,7 +11,7 @@ from contract.measure_frames import MeasureFrame, decode_measure
 from contract.topics import table_topic
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.measured import grid, measure_policy
 from tests.support.outboxes import measure_frames
 from tests.support.processes import GatewayProcess, Recorder
@@ -81,7 +81,7 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
         broker.kill()
         broker.start()
         goes_on(gateway)
-        assert agent.stop() == 0
+        assert agent.stop(PATIENCE) == 0
         outbox = Outbox(tmp_path / "watch" / "outbox.sqlite", "home", "watch")
         assert measure_frames(outbox) == [], "everything is durable in the gateway"
         outbox.close()

@@ -93,8 +93,16 @@ def test_every_row_says_what_it_may_depend_on_and_why_that_is_no_reading() -> No
 
 def test_readers_are_those_of_the_access_list() -> None:
     accounts = [Account(name=name, role=role) for name, role in (("gw", "gateway"), ("op", "operator"), ("si", "site"))]
+    accounts.append(Account(name="sh", role="shard"))
     accounts.append(Account(name="reader", role="reader", audiences=("public",), epsilon=1.0, adversary="informed"))
-    granted: dict[str, set[str]] = {"gw": set(), "op": set(), "si": set(), "reader": set(), "device": set()}
+    granted: dict[str, set[str]] = {
+        "gw": set(),
+        "op": set(),
+        "si": set(),
+        "sh": set(),
+        "reader": set(),
+        "device": set(),
+    }
     user = "device"
     for line in access_list("home", accounts).splitlines():
         match line.split():
@@ -104,6 +112,7 @@ def test_readers_are_those_of_the_access_list() -> None:
                 granted["device"].add(topic.replace("%u", "watch"))
             case ["topic", "read", topic]:
                 granted[user].add(topic)
+    assert granted.pop("sh") < granted["gw"]
     names = {"gw": "gateway", "op": "operator", "si": "site", "reader": "audience", "device": "device"}
     for row in rows():
         may = {names[user] for user, topics in granted.items() if any(topic_matches_sub(t, row.topic) for t in topics)}

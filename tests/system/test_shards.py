@@ -18,8 +18,8 @@ from gateway.service import Gateway, GatewaySettings
 from gateway.service.monitor import asked
 from gateway.service.ownership import owner
 from gateway.service.process import start_shards
-from gateway.service.shard_files import shard_file, store_of, stores
-from gateway.service.store import Store
+from gateway.service.shard_stores import shard_store, store_of, stores
+from gateway.service.store import Location, Server, Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.release_scenes import Public, scheduled, write_config
@@ -31,8 +31,8 @@ NAMES = ("sensor-0", "sensor-2", "sensor-6", "sensor-7")
 class Site:
     """A gateway with shards in this process, its devices, and what they have sent."""
 
-    def __init__(self, broker: Mosquitto, folder: Path, **more: object) -> None:
-        self.store = folder / "s.sqlite"
+    def __init__(self, broker: Mosquitto, folder: Path, store: Location, **more: object) -> None:
+        self.store = store
         policies = write_policies(folder / "policies", [policy(1, device=name) for name in NAMES])
         self.settings = {"fleet": "home", "broker": broker.broker, "store": self.store, "policies": policies, **more}
         self.devices = [Device(broker, name) for name in NAMES]
@@ -66,7 +66,7 @@ class Site:
     def check(self, shards: int) -> None:
         """Every frame is stored once, in the file of the shard that owns its device; what it says is what was sent."""
         for name, sent in self.sent.items():
-            home = self.store if shards == 1 else shard_file(self.store, owner(name, shards))
+            home = self.store if shards == 1 else shard_store(self.store, owner(name, shards))
             assert store_of(self.store, name) == home
             with closing(Store(home)) as store:
                 number = store.stream_id(name, "hr")
@@ -95,10 +95,11 @@ def test_a_shard_that_is_killed_comes_back_and_shards_that_come_and_go_take_thei
     broker: Mosquitto, tmp_path: Path
 ) -> None:
     ledger = tmp_path / "l.sqlite"
-    site = Site(broker, tmp_path, releases=write_config(tmp_path, scheduled()), ledger=ledger)
+    site = Site(broker, tmp_path, tmp_path / "s.sqlite", releases=write_config(tmp_path, scheduled()), ledger=ledger)
     gateway = site.run(2)
     site.send([10, 5])
     wait_until(lambda: site.settled, "two frames of each")
+    wait_until(lambda: not asked(site.store)["shards"]["missing"], "word of each shard")
     dead = owner("sensor-0", 2)
     os.kill(process_of(dead), signal.SIGKILL)
     site.send([7] * 3)
@@ -133,4 +134,24 @@ def test_a_shard_that_is_killed_comes_back_and_shards_that_come_and_go_take_thei
     published = {one.entry: payload for one, payload in zip(released, payloads, strict=True)}
     with closing(Ledger(ledger)) as opened:
         assert verify(opened, published).problems == ()
+    site.close()
+
+
+@pytest.mark.long
+def test_shards_of_one_machine_may_have_their_stores_on_a_server(
+    broker: Mosquitto, server: Server, tmp_path: Path
+) -> None:
+    site = Site(broker, tmp_path, server)
+    for shards in (2, 1):
+        gateway = site.run(shards)
+        site.send([4, 4])
+        wait_until(lambda: site.settled, f"two more frames of each, with {shards} shards")
+        said = asked(server)
+        assert sorted(said["devices"]) == sorted(NAMES)
+        assert ("shards" in said) == (shards > 1)
+        if shards == 1:
+            wait_until(lambda: not stores(server), "the end of the shards' sessions")
+        gateway.stop()
+        assert not gateway.failed.is_set()
+        site.check(shards)
     site.close()

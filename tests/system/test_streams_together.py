@@ -99,9 +99,7 @@ def test_two_streams_of_a_room_keep_one_epsilon(
         (allowed,) = {nats(account.allowance) for account in ledger.accounts()}
         assert {account.together for account in ledger.accounts()} == {"room/light+motion"}
         assert 0.4 * allowed < max(told.values()) <= allowed
-    assert (
-        words(capsys, "ledger", "verify", "--ledger", tmp_path / "l.sqlite", "--store", tmp_path / "s.sqlite")[0] == 0
-    )
+    assert words(capsys, "audit", "ledger", "--ledger", tmp_path / "l.sqlite", "--store", tmp_path / "s.sqlite")[0] == 0
     shown = words(capsys, "ledger", "show", "--ledger", tmp_path / "l.sqlite", "--json")[1]
     assert {account["together"] for account in json.loads(shown)["accounts"]} == {"room/light+motion"}
 

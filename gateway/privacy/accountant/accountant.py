@@ -4,7 +4,7 @@ A mechanism, or any number of them together, has a per-tick loss `rate[x, x']`: 
 to x, all others held fixed, changes the log-density of everything that is released by at most that. Rates of
 independent mechanisms add. The accountant adds what the chain lets an adversary infer from the other ticks.
 
-Source: docs/privacy.md, "The chain accountant".
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Every chain whose steps have bounded odds ratios, of any start and changing over
 nothing else is known, whatever the adversary knows. Two-state chains with q and r in intervals, started stationary, are
 such a class and lose less: what the worst of them loses is known in closed form, or found at its corners.
 
-Source: docs/privacy.md, "Binary chains in closed form" and "Worst corner"; Birkhoff (1957).
+Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Worst corner"; Birkhoff (1957).
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def odds_ratio_losses(odds: float, rates: Floats) -> Floats:
 def _side(odds: float, rate: float) -> float:
     """The endless side of steps of bounded odds ratio, for every adversary and every start, rounded up.
 
-    Source: docs/privacy.md, "Binary chains in closed form" (the universal adversary).
+    Source: docs/proofs/randomised-response.md, "Binary chains in closed form" (the universal adversary).
     """
     if rate == 0.0 or odds == 1.0:
         return 0.0

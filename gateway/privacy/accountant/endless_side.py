@@ -7,7 +7,7 @@ every step down from a bound. That is how results are certified, however they we
 
 The past is the future of the reversed chain: the functions take either kernel.
 
-Source: docs/privacy.md, "The chain accountant".
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class EndlessSide:
         With H_g(m) = max over u, u' of the sum over y of (P^m[u,y] - g P^m[u',y])_+, any rho with
         (e^rate rho - 1) H_g(m) <= g - 1, where g = rho e^(-rate (m-1)), bounds e^R.
 
-        Source: docs/privacy.md, "The chain accountant".
+        Source: docs/proofs/chain-accountant.md, "The chain accountant".
         """
         self._tabulate(rate)
         best = math.inf

@@ -1,6 +1,6 @@
 """A few known chains, each with its start: what the worst of them loses.
 
-Source: docs/privacy.md, "The chain accountant".
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ cone to a box around each reference state, where the maximum has a threshold str
 exact for two states. For many states `transport.transport_step` looks for good solutions of the dual, each of which is
 a bound. All results are rounded outward.
 
-Source: docs/privacy.md, "The chain accountant".
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def odds_ratio_step(odds: float, bound: float) -> float:
     max log(E h / E' h) over h in [1, e^bound] and laws whose likelihood ratio varies by at most the factor `odds`:
     2 log((sqrt(odds G) + 1) / (sqrt(odds) + sqrt(G))), G = e^bound.
 
-    Source: docs/privacy.md, "The chain accountant"; Birkhoff (1957).
+    Source: docs/proofs/chain-accountant.md, "The chain accountant"; Birkhoff (1957).
     """
     if not np.isfinite(odds):
         return bound

@@ -4,7 +4,7 @@ A known state y and t unknown ticks before it are worth h = m/n, with m_0 = n_0 
 f(u) = ((1-q)u + q)/(ru + 1-r), G = e^loss: m takes in what the ticks say, n only what the known state says. Without a
 known state both begin at 1. Here q + r <= 1, and everything is rounded outward.
 
-Source: docs/privacy.md, "Three adversaries in closed form".
+Source: docs/proofs/randomised-response.md, "Three adversaries in closed form".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ all (q, r) is searched. A side is worth the largest of its cases: nothing is kno
 On a part of the box each case is bounded by intervals (`interval_enclosure`), and by its value in the middle and
 intervals for its derivatives; where both sides together have a derivative of one sign, the part shrinks to a face.
 
-Source: docs/privacy.md, "Worst corner".
+Source: docs/proofs/randomised-response.md, "Worst corner".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The chain seen backward, Q[x,y] = Pr(X_{t-1} = y | X_t = x), and the past when nothing is known of the first law.
 
-Source: docs/privacy.md, "The chain accountant".
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations

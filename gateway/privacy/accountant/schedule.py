@@ -4,7 +4,7 @@ The right sides go backward with the transition matrix, the left sides forward w
 Q_t[x,y] = Pr(X_{t-1} = y | X_t = x), between the states that are possible at each tick: a state that cannot occur is no
 secret there.
 
-Source: docs/privacy.md, "The chain accountant".
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations

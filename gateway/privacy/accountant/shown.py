@@ -3,7 +3,7 @@
 Known ones are followed by the accountant, with the loss that each two of their states have, to those who know no state.
 Those who may have other side information, too, have the bound of the device's own check.
 
-Source: docs/privacy.md, "Streams that move together".
+Source: docs/proofs/joint-streams.md, "Streams that move together".
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ h_y <= exp(M[y,z]) h_z; so log(rho) bounds the maximum. Moving along the cheapes
 every move that works is a proof. What is left at the end is piecewise linear in rho, so that Newton's method soon finds
 the least rho with a proof.
 
-Source: docs/privacy.md, "The chain accountant".
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations

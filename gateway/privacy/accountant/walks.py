@@ -4,7 +4,7 @@ The bound that the chain accountant has by transport is taken further down by it
 gains little, which on a walk is soon. A pair of states has few successors, so its step is a small linear programme,
 solved for itself. F is monotone, so that a step down from a bound is a bound.
 
-Source: docs/privacy.md, "The chain accountant".
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def any_start_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> f
     Returns:
         A bound, rounded up; None if the chain never forgets its start. It is infinite if the future has no bound.
 
-    Source: docs/privacy.md, "The chain accountant".
+    Source: docs/proofs/chain-accountant.md, "The chain accountant".
     """
     rate = closed(np.asarray(rate * (1.0 - np.eye(chain.states))))
     past = _any_past(chain.transition, float(rate.max()))

@@ -92,7 +92,8 @@ class CountedEstimates:
             )
         except ValueError:  # a count that its symbols all but exclude, beyond what floating point holds
             return None
-        return Run(frame.first, told(model, marginals)[offset : offset + frame.length], frame.shift)
+        probabilities = told(model, marginals)[offset : offset + frame.length]
+        return Run(frame.policy_version, frame.first, frame.shift, probabilities)
 
     def _found(self, place: Place, index: int) -> _Found | None:
         frame = self._store.windows.at(place.number, index)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from gateway.database import Hold
 from gateway.location import Location, Server
-from gateway.service.store.database import StoreError
-from gateway.service.store.store import Outgoing, Store, hold_store, store_bytes
+from gateway.service.store.errors import StoreError
+from gateway.service.store.store import Outgoing, Store, store_bytes
 
 __all__ = [
+    "Hold",
     "Location",
     "Outgoing",
     "Server",
     "Store",
     "StoreError",
-    "hold_store",
     "store_bytes",
 ]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gateway.database import Database
 from gateway.service.coverage import Coverage
-from gateway.service.store.database import Database
 from gateway.service.store.points import LIKELY
 from gateway.service.store.symbols import Chunk, SymbolStore
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gateway.service.store.database import Database
+from gateway.database import Database
 
 __all__ = ["Conflict", "ConflictStore"]
 

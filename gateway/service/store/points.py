@@ -10,7 +10,7 @@ import numpy as np
 from contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, decode_measure, encode_measure
 from contract.measure_table import TimedTable, decode_table, encode_table
 from gateway.chain.arrays import Floats
-from gateway.service.store.database import Database
+from gateway.database import Database
 
 __all__ = ["LIKELY", "MOST_LIKELY", "Measured", "PointStore"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gateway.service.store.database import Database
+from gateway.database import Database
 
 __all__ = ["Charged", "ReleaseStore", "Released"]
 

@@ -8,11 +8,13 @@ disk before anybody is told.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway.database import MOST_VALUES, Hold, Kind, batched, file_bytes, marks, open_engine
 from gateway.location import Location
 from gateway.service.coverage import Merge
 from gateway.service.kinds.kind import Place
@@ -20,24 +22,16 @@ from gateway.service.shifts import Shifts, Span
 from gateway.service.store import moving
 from gateway.service.store.aged import AgedStore
 from gateway.service.store.conflicts import ConflictStore
-from gateway.service.store.database import (
-    MOST_VALUES,
-    Database,
-    SQLiteDatabase,
-    StoreError,
-    batched,
-    file_bytes,
-    hold_store,
-    marks,
-)
 from gateway.service.store.discovered import DiscoveryStore
+from gateway.service.store.errors import StoreError
 from gateway.service.store.points import PointStore
 from gateway.service.store.releases import ReleaseStore
 from gateway.service.store.symbols import SymbolStore
 from gateway.service.store.windows import WindowStore
 from host.database import STORE, DatabaseError
 
-__all__ = ["SCHEMA", "Outgoing", "Store", "StoreError", "hold_store", "open_engine", "store_bytes"]
+__all__ = ["KIND", "Outgoing", "Store", "store_bytes"]
+
 
 _TABLES = """
 CREATE TABLE streams (
@@ -59,9 +53,10 @@ CREATE TABLE outbox (
 """
 # A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts windows, not
 # ticks.
-SCHEMA = _TABLES + "".join(
-    part.schema for part in (SymbolStore, PointStore, WindowStore, ReleaseStore, ConflictStore, DiscoveryStore)
-)
+_PARTS = (SymbolStore, PointStore, WindowStore, ReleaseStore, ConflictStore, DiscoveryStore)
+KIND = Kind(STORE, _TABLES + "".join(part.schema for part in _PARTS), StoreError)
+_STATE = sorted(set(re.findall(r"CREATE TABLE (\w+)", KIND.schema)) - {"chunks", "measured", "windows"})
+_OF_DEVICES = moving.tables(KIND.schema)
 
 
 class Outgoing(NamedTuple):
@@ -81,8 +76,8 @@ class Store:
     Args:
         location: a file, or a database of a server.
         create: whether it is made if it is not there.
-        hold: the name under which this process alone has it until it is closed: the second of two gateways would take
-            the first one's session at the broker, and lose it; none if others may have it.
+        hold: that this process alone has it until it is closed: the second of two gateways would take the first one's
+            session at the broker, and lose it; none if others may have it.
 
     Attributes:
         symbols, points, windows: the frames of each kind, and what follows from them.
@@ -92,9 +87,9 @@ class Store:
         StoreError: if it cannot be opened, is no store or of another version, or another process holds it.
     """
 
-    def __init__(self, location: Location, *, create: bool = True, hold: str | None = None) -> None:
+    def __init__(self, location: Location, *, create: bool = True, hold: Hold | None = None) -> None:
         self._name = location.name
-        self._db = open_engine(location, SCHEMA, create=create, hold=hold)
+        self._db = open_engine(location, KIND, create=create, hold=hold)
         self.symbols = SymbolStore(self._db)
         self.points = PointStore(self._db)
         self.windows = WindowStore(self._db)
@@ -116,20 +111,23 @@ class Store:
         return self._db.snapshot()
 
     def check(self) -> None:
-        """See whether the file is still there, and whole.
+        """See whether the file is still there, and whole, or what is held on a server still is.
 
         Raises:
             FileLostError: it is not.
         """
         self._db.check()
 
-    def refuse_damage(self) -> None:
-        """Read the whole file and see whether its pages fit together.
+    def refuse_damage(self, *, history: bool) -> None:
+        """See whether the pages of the file fit together.
+
+        Args:
+            history: whether all of it is read; else only what does not grow with the history.
 
         Raises:
             StoreError: they do not; one line that says what to do.
         """
-        if problem := self._db.damage():
+        if problem := self._db.damage() if history else self._db.damage(_STATE):
             raise StoreError(f"the store {self._name} is damaged ({problem}): {STORE.remedy}")
 
     def rewrite(self) -> None:
@@ -142,7 +140,11 @@ class Store:
 
     def devices(self) -> list[str]:
         """The devices of which anything is stored."""
-        return moving.devices(self._db)
+        return moving.devices(self._db, _OF_DEVICES)
+
+    def knows(self, device: str) -> bool:
+        """Whether anything of a device is stored."""
+        return moving.knows(self._db, device, _OF_DEVICES)
 
     def move_device(self, device: str, target: Store) -> None:
         """Bring all that is stored of a device into another store; done again after a crash, nothing is lost or twice.
@@ -151,8 +153,8 @@ class Store:
             StoreError: the other one has something else of the device.
             DatabaseError: a store cannot be used.
         """
-        moving.copy_device(self._db, target._db, device)
-        moving.remove_device(self._db, device)
+        moving.copy_device(self._db, target._db, device, _OF_DEVICES)
+        moving.remove_device(self._db, device, _OF_DEVICES)
 
     def stream_id(self, device: str, stream: str) -> int | None:
         """The number of a stream or of a sequence of windows, none if nothing of it is stored."""
@@ -272,26 +274,7 @@ def store_bytes(location: Location) -> int:
     if isinstance(location, Path):
         return file_bytes(location)
     try:
-        with closing(open_engine(location)) as db:
+        with closing(open_engine(location, KIND, create=False)) as db:
             return db.size()
     except (StoreError, DatabaseError):
         return 0
-
-
-def open_engine(location: Location, schema: str = "", *, create: bool = False, hold: str | None = None) -> Database:
-    """The database that a store is in.
-
-    Args:
-        schema: statements that make it, if it may be made.
-        hold: as for `Store`.
-
-    Raises:
-        StoreError: it cannot be opened.
-    """
-    if isinstance(location, Path):
-        return SQLiteDatabase(location, schema, create=create, hold=hold)
-    try:
-        from gateway.service.store.postgresql import PostgresDatabase
-    except ImportError as error:
-        raise StoreError(f"a store on a server needs {error.name}: pip install 'fugu-edge[postgres]'") from None
-    return PostgresDatabase(location, schema, create=create, hold=hold)

@@ -17,7 +17,7 @@ import numpy as np
 
 from contract.frames import SymbolFrame
 from gateway.chain.arrays import Floats
-from gateway.service.store.database import MOST_VALUES, Database, batched, marks
+from gateway.database import MOST_VALUES, Database, batched, marks
 from gateway.service.symbols.columns import Columns, packed_size
 from gateway.service.symbols.tail import Tail
 
@@ -113,9 +113,10 @@ CREATE TABLE heads (
     def tail(self) -> Tail:
         """What the journal holds."""
         if self._tail is None:
-            self._tail = Tail()
+            read = Tail()
             for (batch,) in self._db.execute("SELECT batch FROM journal ORDER BY serial"):
-                self._tail.add(Columns.decode(bytes(batch)))
+                read.add(Columns.decode(bytes(batch)))
+            self._tail = read  # all of it, or an error comes before: what seals removes all that the journal has
         return self._tail
 
     def read_again(self) -> None:

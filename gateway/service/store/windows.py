@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from contract.window_frames import WindowFrame
-from gateway.service.store.database import Database
+from gateway.database import Database
 
 __all__ = ["WindowStore"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -21,15 +21,29 @@ from gateway.service.symbols.columns import Columns
 
 __all__ = ["Past", "Run", "Standing"]
 
-_PAGE = 32
+_PAGES = 4, 32
+"""How many frames are read at once, at first and at most: often the first few are enough."""
 
 
 class Run(NamedTuple):
-    """Probabilities (n, k) of n consecutive ticks, and by how much their numbers are ahead of the wall clock."""
+    """Probabilities (n, s) of the states at n consecutive ticks.
 
+    Attributes:
+        version: of the policy whose states they are.
+        first: tick of the first row.
+        shift: by how many ticks the numbers are ahead of the wall clock.
+    """
+
+    version: int
     first: int
-    probabilities: Floats
     shift: int
+    probabilities: Floats
+
+    def cut(self, first: int, last: int) -> Run:
+        """Only the ticks from one to another."""
+        low = max(first - self.first, 0)
+        inside = self.probabilities[low : max(last - self.first + 1, low)]
+        return self._replace(first=self.first + low, probabilities=inside)
 
 
 class Standing(NamedTuple):
@@ -39,11 +53,19 @@ class Standing(NamedTuple):
     rows: Columns
 
 
-class _Known(NamedTuple):
-    """A frame, and the law of its first tick."""
+class _Stretch(NamedTuple):
+    """Symbols (n,) of consecutive ticks under one policy and one shift, and the law (k,) of the first."""
 
-    frame: SymbolFrame
+    version: int
+    first: int
+    shift: int
+    symbols: Ints
     law: Floats
+
+    @property
+    def last(self) -> int:
+        """Tick of the last symbol."""
+        return self.first + len(self.symbols) - 1
 
 
 class Past:
@@ -146,78 +168,71 @@ class Past:
         runs = tuple(zip(*(field.tolist() for field in fields), strict=True))
         return chunk._replace(first=frames[0].first, law=law, runs=runs, symbols=left.packed.tobytes())
 
-    def estimates(self, place: Place, first: int = 0, last: int = MAX_TICK) -> Iterator[Run]:
+    def estimates(self, place: Place, first: int = 0, last: int = MAX_TICK, *, newest: bool = False) -> Iterator[Run]:
         """The probabilities of the ticks first..last, in tick order, each given the symbols of up to `lag` later ticks.
 
-        Symbols of another policy version, or from after the clock was set, do not count for the ticks before them. The
-        newest `lag` ticks have no estimate yet. Ticks without a symbol have one where fewer than `lag` of them lie side
-        by side within a version.
+        Symbols of another policy version, or from after the clock was set, do not count for the ticks before them.
+        Ticks without a symbol have an estimate where fewer than `lag` of them lie side by side within a version.
+
+        Args:
+            newest: whether the newest `lag` ticks have one, too, which later symbols may change.
         """
-        waiting: list[_Known] = []
+        waiting: list[_Stretch] = []
         end = -1
-        for known in self._known(place, first):
-            end = known.frame.last
-            waiting.append(known)
-            while len(waiting) > 1 and waiting[0].frame.last + self._lag < waiting[-1].frame.first:
+        for stretch in self._stretches(place, first):
+            end = stretch.last
+            waiting.append(stretch)
+            while len(waiting) > 1 and waiting[0].last + self._lag < stretch.first:
                 yield from self._told(place, waiting, first, last, MAX_TICK)
                 del waiting[0]
-            if waiting[0].frame.first > last:
-                return
+            if end >= last + self._lag:
+                break
         while waiting:
-            yield from self._told(place, waiting, first, last, end - self._lag)
+            yield from self._told(place, waiting, first, last, MAX_TICK if newest else end - self._lag)
             del waiting[0]
 
-    def _known(self, place: Place, first: int) -> Iterator[_Known]:
-        """Frames from one that is before a tick or begins there, with the laws of their first ticks; page by page."""
+    def _stretches(self, place: Place, first: int) -> Iterator[_Stretch]:
+        """Symbols from before a tick on, or from it if a chunk begins there, page by page."""
         start = self._start(place, first)
         chunk = next(self._frames.chunks(place.number, start), None)
         begin = chunk.first if chunk is not None and chunk.first <= start else 0
+        frames, (size, most) = self._frames.following(place.number, begin), _PAGES
         beliefs: Beliefs | None = None
-        page: list[SymbolFrame] = []
-        for frame in self._frames.following(place.number, begin):
-            page.append(frame)
-            if len(page) == _PAGE:
-                beliefs, found = self._page(place, beliefs, page)
-                yield from found
-                page = []
-        if page:
-            yield from self._page(place, beliefs, page)[1]
+        while page := list(islice(frames, size)):
+            rows = Columns.of((place.number, frame) for frame in page)
+            if beliefs is None:
+                beliefs = self._before(place, page[0].first)
+            beliefs, laws = self.follow(place, Standing(beliefs, rows))
+            joined = (rows.first[1:] == rows.last[:-1] + 1) & (np.diff(rows.version) == 0) & (np.diff(rows.shift) == 0)
+            for low, high in pairwise([0, *(np.flatnonzero(~joined) + 1).tolist(), len(page)]):
+                symbols = np.frombuffer(b"".join(frame.symbols for frame in page[low:high]), dtype=np.uint8)
+                law = laws[low, : self._states(place, page[low])].copy()
+                yield _Stretch(
+                    page[low].policy_version, page[low].first, page[low].shift, symbols.astype(np.int64), law
+                )
+            size = min(2 * size, most)
 
-    def _page(self, place: Place, beliefs: Beliefs | None, page: list[SymbolFrame]) -> tuple[Beliefs, list[_Known]]:
-        rows = Columns.of((place.number, frame) for frame in page)
-        if beliefs is None:
-            beliefs = self._before(place, page[0].first)
-        beliefs, firsts = self.follow(place, Standing(beliefs, rows))
-        return beliefs, [
-            _Known(frame, law[: self._states(place, frame)].copy()) for frame, law in zip(page, firsts, strict=True)
-        ]
-
-    def _told(self, place: Place, some: list[_Known], first: int, last: int, newest: int) -> Iterator[Run]:
-        """The ticks first..last, and up to `newest`, of the first of some frames, and of a short gap after it."""
-        (frame, law), model = some[0], self._model(place, some[0].frame)
-        parts, at, ticks = [_symbols(frame)], frame.last, len(frame.symbols)
-        for later, _ in some[1:]:
+    def _told(self, place: Place, some: list[_Stretch], first: int, last: int, newest: int) -> Iterator[Run]:
+        """The ticks first..last, and up to `newest`, of the first of some stretches, and of a short gap after it."""
+        one = some[0]
+        model, parts, at, ticks = self._model(place, one), [one.symbols], one.last, len(one.symbols)
+        for later in some[1:]:
             gap = later.first - at - 1
-            if self._model(place, later) is not model or later.shift != frame.shift or gap >= max(self._lag, 1):
+            if self._model(place, later) is not model or later.shift != one.shift or gap >= max(self._lag, 1):
                 break
-            if at == frame.last:
+            if at == one.last:
                 ticks += gap
-            parts += [np.full(gap, -1, dtype=np.int64), _symbols(later)]
+            parts += [np.full(gap, -1, dtype=np.int64), later.symbols]
             at = later.last
-            if at >= frame.first + ticks - 1 + self._lag:
+            if at >= one.first + ticks - 1 + self._lag:
                 break
-        symbols = np.concatenate(parts)[: ticks + self._lag]
-        low, high = max(first - frame.first, 0), min(last, newest) - frame.first + 1
-        if low < min(high, ticks):
-            found = smoothed(model, law, symbols, self._lag)
-            yield Run(frame.first + low, found[low : min(high, ticks)], frame.shift)
+        low, high = max(first - one.first, 0), min(min(last, newest) - one.first + 1, ticks)
+        if low < high:
+            found = smoothed(model, one.law, np.concatenate(parts)[: high + self._lag], self._lag)
+            yield Run(one.version, one.first + low, one.shift, found[low:high])
 
-    def _model(self, place: Place, frame: SymbolFrame) -> Model:
-        return self.bank.models[self.model(place.device, place.stream, frame.policy_version)]
-
-
-def _symbols(frame: SymbolFrame) -> Ints:
-    return np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
+    def _model(self, place: Place, one: _Stretch) -> Model:
+        return self.bank.models[self.model(place.device, place.stream, one.version)]
 
 
 def _until(frame: SymbolFrame, tick: int) -> SymbolFrame:

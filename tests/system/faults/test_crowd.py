@@ -148,5 +148,6 @@ async def _crowd(devices: Sequence[Device], context: ssl.SSLContext, begin: floa
 
 
 def _watch(pid: int, memory: list[int], done: threading.Event) -> None:
+    memory.append(high_water_bytes(pid))
     while not done.wait(1.0):
         memory.append(high_water_bytes(pid))

@@ -142,7 +142,7 @@ def test_mutated_documents_through_a_live_agent(broker: Mosquitto, tmp_path: Pat
     (tmp_path / "readings.csv").write_text("value\n0\n1\n")
     (tmp_path / "agent.toml").write_text(
         'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
-        f"[broker]\nport = {broker.port}\nmax_backoff = 1\n"
+        f"drain_seconds = 0\n[broker]\nport = {broker.port}\nmax_backoff = 1\n"
         '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
     )
     document = keys.signed(policy_document(policy(epoch_us=0, period_us=10_000), version=1))

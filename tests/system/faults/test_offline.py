@@ -24,7 +24,7 @@ MOST_BYTES, MOST_SECONDS = 5e6, 10.0
 @pytest.mark.parametrize("ticks", [3_600, pytest.param(WEEK, marks=pytest.mark.soak)], ids=["an hour", "a week"])
 def test_a_device_that_was_offline_drains_in_order(broker: Mosquitto, tmp_path: Path, ticks: int) -> None:
     """The agent draws on a virtual clock, without a broker; the real process then sends what it finds."""
-    begun = time.time_ns() // 1000 - (ticks + 10) * SECOND
+    begun = time.time_ns() // 1000 - (ticks + 2 * FRAME_TICKS) * SECOND  # frames are drawn whole, ahead of their time
     device = policy(epoch_us=begun, period_us=SECOND, frame_ticks=FRAME_TICKS)
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "watch.json").write_text(device.to_json())

@@ -16,7 +16,7 @@ DAY = 86_400
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [20261122, None], ids=["known", "new"])
+@pytest.mark.parametrize("seed", [20261122, pytest.param(None, marks=pytest.mark.soak)], ids=["known", "new"])
 def test_forty_random_faults_lose_nothing_and_tell_nothing_twice(tmp_path: Path, seed: int | None) -> None:
     seed = int(os.environ.get("FAULTS_SEED", random.SystemRandom().randrange(2**32))) if seed is None else seed
     run(tmp_path, seed, devices=5, period_us=20_000, faults=40, seconds=20.0)

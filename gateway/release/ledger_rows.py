@@ -1,16 +1,15 @@
-"""The ledger's file: its tables, opening it, and its rows as they stand for an audit that believes none of them."""
+"""The ledger's tables, and its rows as they stand for an audit that believes none of them."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from gateway.database import Database, Kind, Rows
 from gateway.release.entries import LedgerError
-from host.database import LEDGER, open_database
+from host.database import LEDGER
 
-__all__ = ["LedgerRows", "open_ledger"]
+__all__ = ["KIND", "LedgerRows"]
 
 _SCHEMA = """
 CREATE TABLE accounts (
@@ -33,13 +32,17 @@ CREATE TABLE members (
     in_group INTEGER NOT NULL, device TEXT NOT NULL, charge INTEGER NOT NULL, shift INTEGER NOT NULL,
     PRIMARY KEY (in_group, device)) WITHOUT ROWID;
 CREATE TABLE entries (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, audience TEXT NOT NULL, stream TEXT NOT NULL,
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL, audience TEXT NOT NULL, stream TEXT NOT NULL,
     time_us INTEGER NOT NULL, mechanism TEXT NOT NULL, noise TEXT NOT NULL, scale TEXT NOT NULL,
     first INTEGER NOT NULL, last INTEGER NOT NULL, exclusive INTEGER NOT NULL, basis TEXT NOT NULL,
-    reason TEXT NOT NULL, state TEXT NOT NULL, topic TEXT NOT NULL, payload BLOB NOT NULL, in_group INTEGER NOT NULL);
+    reason TEXT NOT NULL, state TEXT NOT NULL, topic TEXT NOT NULL, payload BLOB NOT NULL, in_group INTEGER NOT NULL,
+    question INTEGER NOT NULL, inputs TEXT NOT NULL, inputs_digest TEXT NOT NULL);
+CREATE TABLE documents (id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, document TEXT NOT NULL);
 CREATE INDEX waiting ON entries (number) WHERE state = 'reserved';
 CREATE INDEX windows ON entries (name, first);
 CREATE INDEX topics ON entries (topic, number, state);
+CREATE TABLE forgotten (
+    device TEXT PRIMARY KEY, through INTEGER NOT NULL, time_us INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE progress (name TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE binding (identity TEXT NOT NULL, store TEXT NOT NULL);
 INSERT INTO binding VALUES (lower(hex(randomblob(16))), '');
@@ -48,60 +51,52 @@ CREATE TABLE beginnings (
 """
 
 
-def open_ledger(path: Path, create: bool) -> sqlite3.Connection:
-    """Open a ledger's file.
+KIND = Kind(LEDGER, _SCHEMA, LedgerError, wait_seconds=10.0)
 
-    Args:
-        path: the file.
-        create: make it if it is not there.
-
-    Returns:
-        A connection in autocommit mode; what is committed is on the disk.
-
-    Raises:
-        LedgerError: it cannot be opened, is no ledger, or is of another version.
-    """
-    return open_database(path, LEDGER, _SCHEMA, LedgerError, create=create, wait_seconds=10.0)
-
-
-_Rows = Iterator[tuple[Any, ...]]
+_ENTRY = (
+    *("number", "name", "audience", "stream", "time_us", "mechanism", "noise", "scale", "first", "last", "exclusive"),
+    *("basis", "reason", "state", "topic", "payload", "in_group", "question", "inputs", "inputs_digest"),
+)
+_PAGE = 500
 
 
 class LedgerRows:
     """The rows of one state of a ledger, table by table.
 
     Args:
-        db: the ledger's file.
+        db: the ledger's.
     """
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: Database) -> None:
         self._db = db
 
-    def accounts(self) -> _Rows:
+    def accounts(self) -> Rows:
         """Number, device, stream, audience, allowance, base, mechanism, exclusive entry, shifted, of each account."""
         columns = "id, device, stream, audience, allowance, base, mechanism, exclusive, shifted"
         return self._db.execute(f"SELECT {columns} FROM accounts")
 
-    def allowances(self) -> _Rows:
+    def allowances(self) -> Rows:
         """After which entry, account, allowance, base, mechanism, epsilon, adversary, chains; oldest first."""
         columns = "after_entry, account, allowance, base, mechanism, epsilon, adversary, chains"
         return self._db.execute(
             f"SELECT {columns} FROM allowances LEFT JOIN classes ON classes.id=class ORDER BY serial"
         )
 
-    def together(self) -> _Rows:
+    def together(self) -> Rows:
         """After which entry, device, stream, and what it is called with those that it is charged with; oldest first."""
         return self._db.execute("SELECT after_entry, device, stream, name FROM together ORDER BY serial")
 
-    def members(self) -> _Rows:
+    def members(self) -> Rows:
         """Group, device, charge and shift of each member of a group."""
         return self._db.execute("SELECT in_group, device, charge, shift FROM members")
 
     def entries(self) -> Iterator[dict[str, Any]]:
         """The entries, oldest first, as mappings from their columns."""
-        cursor = self._db.execute("SELECT * FROM entries ORDER BY number")
-        names = [column[0] for column in cursor.description]
-        return (dict(zip(names, row, strict=True)) for row in cursor)
+        query = f"SELECT {', '.join(_ENTRY)} FROM entries WHERE number>? ORDER BY number LIMIT ?"
+        after = -1
+        while page := self._db.execute(query, (after, _PAGE)).fetchall():
+            after = page[-1][0]
+            yield from (dict(zip(_ENTRY, row, strict=True)) for row in page)
 
     def entry_count(self) -> int:
         """How many entries there are."""
@@ -112,6 +107,14 @@ class LedgerRows:
         row = self._db.execute("SELECT payload FROM entries WHERE number=?", (number,)).fetchone()
         return None if row is None else row[0]
 
-    def runs(self) -> _Rows:
+    def forgotten(self) -> Rows:
+        """By device, the last entry whose sums were erased with it, if it is one of that entry's."""
+        return self._db.execute("SELECT device, through FROM forgotten")
+
+    def documents(self) -> Rows:
+        """Number, digest and text of each question and noise table."""
+        return self._db.execute("SELECT id, digest, document FROM documents")
+
+    def runs(self) -> Rows:
         """Account, first and last tick and charge of each run, by account and tick."""
         return self._db.execute("SELECT account, first, last, charge FROM runs ORDER BY account, first")

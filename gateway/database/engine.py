@@ -1,6 +1,6 @@
-"""The engine that a store is kept in, and the one that is there without a server: SQLite.
+"""The engine that tables are kept in, and the one that is there without a server: SQLite.
 
-What the parts of the store ask is SQL that SQLite and PostgreSQL share:
+What is asked of it is SQL that SQLite and PostgreSQL share:
 `INSERT ... ON CONFLICT (...) DO UPDATE SET ...` or `DO NOTHING`, with the table's name before columns of the row that
 is there; no row numbers but columns; MAX and MIN of one column only.
 """
@@ -8,32 +8,69 @@ is there; no row numbers but columns; MAX and MIN of one column only.
 from __future__ import annotations
 
 import fcntl
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TextIO, TypeVar
 
 from contract.errors import FuguError
-from host.database import STORE, DatabaseError, check_files, open_database, snapshot, transaction
+from host.database import DatabaseError, FileKind, check_files, open_database, snapshot, transaction
 from host.held_files import damage
 
 __all__ = [
     "MOST_VALUES",
     "Database",
+    "Hold",
+    "Kind",
     "Rows",
     "SQLiteDatabase",
-    "StoreError",
     "batched",
     "file_bytes",
-    "hold_store",
+    "hold_file",
     "marks",
 ]
 
 _T = TypeVar("_T")
 
 
-class StoreError(FuguError):
-    """The store cannot be opened, or is not one of this version."""
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of database.
+
+    Attributes:
+        file: what it is called, and how it says what it is.
+        schema: statements that make it.
+        refused: raised if one cannot be opened.
+        durable: whether a transaction ends only when it is on the disk; else the last ones may be lost with the power.
+        wait_seconds: for how long an open waits for another process that has a file.
+    """
+
+    file: FileKind
+    schema: str
+    refused: type[FuguError]
+    durable: bool = True
+    wait_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """That one process alone has a database, or under a name of its own a part of it, while others may read.
+
+    Attributes:
+        name: of the part; small letters, digits, spaces and dashes.
+        take: whether it is taken from a process that has it, and has perhaps ended unnoticed: that one can write
+            nothing from then on. Only on a server; a file is given back by the operating system.
+    """
+
+    name: str = ""
+    take: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a name that would have to be quoted."""
+        if not re.fullmatch("[a-z0-9 -]*", self.name):
+            raise ValueError(f"a hold cannot be called {self.name!r}")
 
 
 MOST_VALUES = 500
@@ -95,14 +132,17 @@ class Database(Protocol):
     def check(self) -> None:
         """See whether what was called durable still is."""
 
-    def damage(self) -> str:
-        """What is wrong with what is stored, in a line, empty if nothing is; may read all of it."""
+    def damage(self, tables: Iterable[str] = ("",), /) -> str:
+        """What is wrong with some tables, or with all that is stored, in a line; empty if nothing is."""
 
     def rewrite(self) -> None:
         """Store everything anew, so that what was removed is nowhere."""
 
     def size(self) -> int:
         """How many bytes what is stored takes on the disk."""
+
+    def remove(self) -> None:
+        """Delete all of it, and close it."""
 
     def close(self) -> None:
         """Give it back."""
@@ -113,22 +153,27 @@ class SQLiteDatabase:
 
     Args:
         path: of the file.
-        schema: statements that make it.
+        kind: what it is; another error than `kind.refused` is never raised.
         create: whether it may be made; else it must be there.
-        hold: the name under which this process alone has it; none if it shares it.
+        hold: for this process alone; none if it shares it.
 
     Raises:
-        StoreError: it cannot be opened, is no store or of another version, or another process holds it.
+        FuguError: it cannot be opened, is of another kind or version, or another process holds it.
     """
 
-    def __init__(self, path: Path, schema: str, *, create: bool, hold: str | None = None) -> None:
-        settings = ("synchronous=FULL", "secure_delete=ON")
+    def __init__(self, path: Path, kind: Kind, *, create: bool, hold: Hold | None = None) -> None:
+        settings = ("synchronous=FULL" if kind.durable else "synchronous=NORMAL", "secure_delete=ON")
         self._path = path
         self._held: TextIO | None = None
         if hold is not None and (create or path.exists()):
-            self._held = hold_store(path, hold)
+            self._held = hold_file(path, kind, hold.name)
         try:
-            self._db = open_database(path, STORE, schema, StoreError, create=create, settings=settings)
+            self._db = open_database(
+                *(path, kind.file, kind.schema, kind.refused),
+                create=create,
+                wait_seconds=kind.wait_seconds,
+                settings=settings,
+            )
         except BaseException:
             self._give_back()
             raise
@@ -166,9 +211,9 @@ class SQLiteDatabase:
         """
         check_files(self._db)
 
-    def damage(self) -> str:
-        """Read the whole file and see whether its pages fit together."""
-        return damage(self._db)
+    def damage(self, tables: Iterable[str] = ("",), /) -> str:
+        """Read some tables, or the whole file, and see whether the pages fit together."""
+        return next(filter(None, (damage(self._db, table) for table in tables)), "")
 
     def rewrite(self) -> None:
         """Write the file anew, so that what was removed is nowhere in it, nor beside it.
@@ -185,6 +230,12 @@ class SQLiteDatabase:
         """What the file and its log take."""
         return file_bytes(self._path)
 
+    def remove(self) -> None:
+        """Close the file and delete it, and what is beside it."""
+        self.close()
+        for end in ("", "-wal", "-shm", ".lock"):
+            self._path.with_name(self._path.name + end).unlink(missing_ok=True)
+
     def close(self) -> None:
         """Close the file, and let others have it."""
         self._db.close()
@@ -196,7 +247,7 @@ class SQLiteDatabase:
 
 
 def file_bytes(path: Path) -> int:
-    """What a store's file and its log take on the disk, as far as they are there."""
+    """What a file and its log take on the disk, as far as they are there."""
     found = 0
     for file in (path, path.with_name(f"{path.name}-wal")):
         with suppress(OSError):
@@ -204,23 +255,26 @@ def file_bytes(path: Path) -> int:
     return found
 
 
-def hold_store(store: Path, name: str = "") -> TextIO:
-    """Take a store in a file for this process, under a name if several may each have a part of it.
+def hold_file(path: Path, kind: Kind, name: str = "") -> TextIO:
+    """Take a file for this process, under a name if several may each have a part of it.
 
     The operating system gives it back when the file is closed or the process ends. The lock is a file of its own beside
-    the store: closing any handle of an SQLite file ends SQLite's own locks.
+    it: closing any handle of an SQLite file ends SQLite's own locks.
 
     Raises:
-        StoreError: another process has it, or the file cannot be made.
+        FuguError: another process has it, or the file cannot be made.
     """
-    lock = Path(f"{store.resolve()}{name and '.'}{name}.lock")
+    lock = Path(f"{path.resolve()}{name and '.'}{name}.lock")
     try:
         held = lock.open("a")
     except OSError as error:
-        raise StoreError(f"cannot open the store {store.name}: {error.strerror}") from None
+        raise kind.refused(f"cannot open the {kind.file.name} {path.name}: {error.strerror}") from None
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         held.close()
-        raise StoreError(f"another gateway runs with the store {store.name}: stop it, or use another store") from None
+        what = kind.file.name
+        raise kind.refused(
+            f"another gateway runs with the {what} {path.name}: stop it, or use another {what}"
+        ) from None
     return held

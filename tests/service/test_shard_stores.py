@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from gateway.service.ownership import Shard, owner
-from gateway.service.shard_files import arrange as arrange_files
-from gateway.service.shard_files import delete_shard, retired, shard_file, store_of, stores
-from gateway.service.store import Store, StoreError, moving
+from gateway.service.shard_channel import ShardChannel
+from gateway.service.shard_stores import arrange as arrange_stores
+from gateway.service.shard_stores import channel_of, delete_shard, retired, shard_store, store_of, stores
+from gateway.service.store import Hold, Store, StoreError, moving
+from gateway.service.store.store import KIND
 from tests.support.scenes import Scene, frames, policy
 from tests.support.sealing import seal
 
+TABLES = moving.tables(KIND.schema)
 DEVICES = tuple(f"sensor-{i}" for i in range(12))
 POLICIES = tuple(policy(device=device) for device in DEVICES)
 
@@ -35,14 +38,14 @@ def filled(path: Path) -> Path:
 
 def arrange(store: Path, shards: int) -> int:
     """As a gateway does at its start."""
-    with closing(Store(store, hold="")) as home:
-        return arrange_files(home, store, shards, seal)
+    with closing(Store(store, hold=Hold())) as home, closing(ShardChannel(channel_of(store), Hold("fleet"))) as channel:
+        return arrange_stores(home, channel, store, shards, seal)
 
 
 def contents(path: Path) -> dict[str, bytes]:
     """By device, what stands for all that is stored of it."""
     with closing(Store(path)) as store:
-        return {device: moving._digest(store._db, device) for device in store.devices()}
+        return {device: moving.digest(store._db, device, TABLES) for device in store.devices()}
 
 
 def everything(store: Path) -> dict[str, bytes]:
@@ -66,7 +69,7 @@ def test_devices_move_to_their_owners_and_back_and_nothing_changes(tmp_path: Pat
         last = {device: store_of(store, device) for device in DEVICES}
         moved = arrange(store, shards)
         for device in DEVICES:
-            home = store if shards == 1 else shard_file(store, owner(device, shards))
+            home = store if shards == 1 else shard_store(store, owner(device, shards))
             assert store_of(store, device) == home
         assert moved == sum(store_of(store, device) != last[device] for device in DEVICES)
         assert everything(store) == before
@@ -132,17 +135,17 @@ def test_two_files_that_disagree_about_a_device_are_not_merged(tmp_path: Path) -
     other = Scene(store, policies=POLICIES)
     other.record(frames([7])[0], device="sensor-0")
     other.store.close()
-    kept = contents(shard_file(store, owner("sensor-0", 2)))
+    kept = contents(shard_store(store, owner("sensor-0", 2)))
     with pytest.raises(StoreError, match="sensor-0, and not the same"):
         arrange(store, 2)
-    assert contents(shard_file(store, owner("sensor-0", 2))) == kept
+    assert contents(shard_store(store, owner("sensor-0", 2))) == kept
     assert sorted(contents(store)) == ["sensor-0"]
 
 
 def test_files_that_are_in_use_are_not_touched(tmp_path: Path) -> None:
     store = filled(tmp_path / "home.db")
     arrange(store, 2)
-    with closing(Store(shard_file(store, 0), hold="")), pytest.raises(StoreError, match="another gateway"):
+    with closing(Store(shard_store(store, 0), hold=Hold())), pytest.raises(StoreError, match="another gateway"):
         arrange(store, 1)
 
 
@@ -150,11 +153,13 @@ def test_a_shard_with_devices_is_not_deleted(tmp_path: Path) -> None:
     store = filled(tmp_path / "home.db")
     arrange(store, 2)
     with pytest.raises(StoreError, match="still holds devices"):
-        delete_shard(shard_file(store, 1))
+        delete_shard(shard_store(store, 1))
 
 
 def test_every_table_of_devices_is_moved(tmp_path: Path) -> None:
     with closing(Store(tmp_path / "s.db")) as store:
         tables = {row[0] for row in store._db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
         once = {"streams", "watermarks", "release_record", "released", "discovered", "sqlite_sequence", "journal"}
-        assert {table.name for table in moving._tables(store._db)} == tables - once
+        assert {table.name for table in TABLES} == tables - once
+        for table in TABLES:
+            assert table.columns == tuple(row[1] for row in store._db.execute(f"PRAGMA table_info({table.name})"))

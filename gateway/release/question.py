@@ -5,6 +5,7 @@ Its canonical bytes are the same wherever they are made, so that their digest na
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from contract.mechanisms import Mechanism
 from contract.windows import Window
 from gateway.release.statistics import Query
 
-__all__ = ["Question", "canonical"]
+__all__ = ["Question", "canonical", "digest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +88,8 @@ class Question:
 def canonical(document: Mapping[str, Any]) -> bytes:
     """The one way to write a document of plain values."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def digest(document: bytes) -> str:
+    """The SHA-256 of canonical bytes, as hexadecimal digits."""
+    return hashlib.sha256(document).hexdigest()

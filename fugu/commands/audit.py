@@ -1,0 +1,245 @@
+"""`fugu audit policy`, `fugu audit device`, `fugu audit stream` and `fugu audit ledger`."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from contract.errors import PolicyError
+from contract.policies import AnyPolicy, read_policy
+from contract.policy import Policy
+from contract.topics import symbols_topic, window_topic
+from firmware_sim.constant import parts, run_constant
+from fugu.commands.arguments import positive
+from fugu.commands.fleet_options import PassphraseFiles, at_hand, owners
+from fugu.commands.ledger import LedgerOption, ledger_location
+from fugu.commands.options import ConnectionOptions, JsonOption, command_group, grouped
+from fugu.errors import CommandError, CommandLineError
+from fugu.view.attack import trial_document
+from fugu.view.audit import (
+    ledger_document,
+    show_attacked,
+    show_ledger_audit,
+    show_statement,
+    show_tested,
+    tested_document,
+)
+from fugu.view.terminal import answer, working
+from gateway.audit import policy_statement, signed_statement
+from gateway.audit.device import device_tests
+from gateway.audit.stream import attack_stream, read_messages, refuted
+from gateway.files import write_public
+from gateway.fleet.keystore import key_files, unlock
+from gateway.location import store_location
+from gateway.planning.readings import read_readings
+from gateway.release.ledger import Ledger
+from mqtt_link.listening import listen
+
+if TYPE_CHECKING:
+    from contract.fleet_documents import Enrolment
+    from gateway.audit.draws import Tested
+
+__all__ = ["app"]
+
+_PATIENCE = 60.0
+"""Seconds for which an agent may publish nothing new: a frame of a slow one takes that long."""
+
+app = command_group("Check what is promised, trusting nobody.")
+
+
+@app.command("policy")
+def policy(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy in its JSON form.")],
+    enrolment: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Hold it against this device's ceilings and pins.")
+    ] = None,
+    broker: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the broker: who may read what is released.")
+    ] = None,
+    sign: Annotated[Path | None, typer.Option(metavar="KEY", help="Sign the statement with this key's file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the signed statement is written.")
+    ] = None,
+    passphrase_file: PassphraseFiles = None,
+    as_json: JsonOption = False,
+) -> int:
+    """State what a policy releases, to whom, and what that loses.
+
+    Every epsilon is computed again by a second implementation, in exact fractions. What it does not compute is said to
+    be NOT RECOMPUTED.
+
+    Exit code 1 if something is wrong, or not recomputed.
+
+    \b
+    examples:
+      fugu audit policy policy.json
+      fugu audit policy policy.json --enrolment watch/enrolment.json --broker broker --json
+      fugu audit policy policy.json --sign keys/policy-0a1b2c3d.key -o statement.envelope
+    """
+    if (sign is None) != (output is None):
+        raise CommandLineError("--sign and --output belong together")
+    owner: Enrolment | None = next(iter(owners([enrolment] if enrolment else None)), None)
+    try:
+        with working("computing every epsilon again"):
+            statement = policy_statement(file.read_bytes(), owner, broker)
+    except PolicyError as error:
+        raise PolicyError(f"{file}: {error}") from None
+    if sign is not None and output is not None:
+        write_public(output, signed_statement(statement, _key(sign, passphrase_file)))
+    answer(as_json, statement.document, lambda: show_statement(statement))
+    return 0 if statement.confirmed else 1
+
+
+@app.command("device")
+@grouped
+def device(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The policy that the device runs, in its JSON form.")],
+    connection: ConnectionOptions,
+    broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="Broker that the device publishes to.")] = (
+        "127.0.0.1:1883"
+    ),
+    command: Annotated[
+        str, typer.Option(metavar="WORDS", help="The agent's program; the path of a configuration is added.")
+    ] = "fugu-agent",
+    draws: Annotated[int, typer.Option(metavar="N", min=1000, help="Symbols or points of every state.")] = 100_000,
+    counts: Annotated[int, typer.Option(metavar="N", min=100, help="Counts of every state and window.")] = 2000,
+    rate: Annotated[float, typer.Option(metavar="P", help="Chance of an alarm without a fault.")] = 1e-3,
+    period: Annotated[
+        float, typer.Option(metavar="SECONDS", help="From draw to draw: as fast as the agent keeps up.")
+    ] = 5e-4,
+    as_json: JsonOption = False,
+) -> int:
+    """Test the randomness of a device, from the bytes that it publishes.
+
+    The agent runs with readings that stay the same, one stream for each of up to 8 states, so that all that differs is
+    what it draws. Symbols, counts and points are held against the laws that the policy gives them, and against each
+    other. A hundred million draws take a day and more.
+
+    Exit code 1 if anything is not as it should be.
+
+    \b
+    examples:
+      fugu audit device policy.json
+      fugu audit device policy.json --command "/opt/agent/bin/agent" --draws 100000000 --json
+    """
+    if not 0.0 < rate < 1.0:
+        raise CommandError(f"rate is a probability inside (0, 1), got {rate:g}")
+    period_us = round(positive(period, "period") * 1e6)
+    policy = _policy(file)
+    tested: list[Tested] = []
+    problem, pieces, at = "", parts(policy), connection.broker(broker)
+    for piece in pieces:
+        enough = counts if isinstance(piece, Policy) and piece.table is None else draws
+        with tempfile.TemporaryDirectory() as folder, working("drawing"):
+            outputs = run_constant(
+                shlex.split(command), piece, at, Path(folder), enough, period_us=period_us, patience=_PATIENCE
+            )
+        problem = problem or outputs.problem
+        tested += device_tests(policy, outputs.symbols, outputs.noise, outputs.points, rate / len(pieces))
+    told = {"rate": rate, "problem": problem, "tests": [tested_document(one) for one in tested]}
+    answer(as_json, lambda: told, lambda: show_tested(tested, problem, rate))
+    return 1 if problem or any(one.alarms for one in tested) else 0
+
+
+@app.command("stream")
+@grouped
+def stream(
+    file: Annotated[Path, typer.Argument(metavar="POLICY", help="The policy of the stream, in its JSON form.")],
+    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="What was read, a row a tick: CSV or NPZ.")],
+    connection: ConnectionOptions,
+    recording: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Lines of a topic, a space and the payload in hex.")
+    ] = None,
+    live: Annotated[float | None, typer.Option(metavar="SECONDS", help="Instead: listen at the broker.")] = None,
+    broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen.")] = "127.0.0.1:1883",
+    column: Annotated[str | None, typer.Option(help="Column of the truth to read.")] = None,
+    loop: Annotated[bool, typer.Option("--loop", help="Rows of the truth begin anew after the last.")] = False,
+    known: Annotated[
+        int | None, typer.Option(metavar="N", min=2, help="Attackers are told every N-th state; 2: both neighbours.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Attack what was really published of a stream.
+
+    The truth is known to you, and not to the attackers: they have everything that an account could read. What they
+    reach shows an epsilon that the stream has at least, at a confidence of 95 %.
+
+    Exit code 1 if that is above what is promised.
+
+    \b
+    examples:
+      fugu audit stream policy.json night.csv --recording heard.txt
+      fugu audit stream policy.json night.csv --loop --live 600 --username screen --password-file password
+    """
+    if (recording is None) == (live is None):
+        raise CommandLineError("give either --recording or --live")
+    policy = _policy(file)
+    if not isinstance(policy, Policy):
+        raise PolicyError(f"{file}: measured points are not attacked by this command")
+    with working("listening and attacking"):
+        if recording is not None:
+            messages = read_messages(recording)
+        else:
+            topics = [make(policy.fleet, policy.device, policy.stream) for make in (symbols_topic, window_topic)]
+            messages = listen(connection.broker(broker), topics, positive(live or 0.0, "live"))
+        trials = attack_stream(policy, messages, read_readings(truth, column), loop=loop, known=known)
+    wrong = refuted(trials)
+    told = {"confirmed": not wrong, "trials": [trial_document(trial) for trial in trials]}
+    answer(as_json, lambda: told, lambda: show_attacked(trials, wrong))
+    return 1 if wrong else 0
+
+
+def _policy(file: Path) -> AnyPolicy:
+    try:
+        return read_policy(file.read_bytes())
+    except PolicyError as error:
+        raise PolicyError(f"{file}: {error}") from None
+
+
+@app.command("ledger")
+def ledger(
+    ledger: LedgerOption = None,
+    store: Annotated[
+        str | None, typer.Option(metavar="FILE|URL", help="The gateway's store: is this its newest ledger?")
+    ] = None,
+    broker: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the broker: what each reader was told in all.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Recompute what audiences have learned.
+
+    Every charge is added up again, every release is computed again from its sums and its noise, and what the worst tick
+    of each stream has lost is held against what the audience is promised. The store knows which releases were
+    published, and so whether this is the newest ledger: one that was put back from a copy adds up, and is not.
+
+    Exit code 1 if more was told than promised, or something does not agree.
+
+    \b
+    examples:
+      fugu audit ledger --store home.db
+      fugu audit ledger --ledger home-ledger.db --store home.db --broker broker --json
+    """
+    from gateway.audit.ledger import audit_ledger
+    from gateway.service.release_record import ledger_problem
+
+    location = ledger_location(ledger, store)
+    with closing(Ledger(location, create=False)) as opened, working("computing everything again"):
+        doubt = ledger_problem(opened, store_location(store)) if store is not None else ""
+        found = audit_ledger(opened, broker)
+    found = found._replace(problems=((doubt,) if doubt else ()) + found.problems)
+    answer(as_json, lambda: ledger_document(found), lambda: show_ledger_audit(found, location.name))
+    return 1 if found.problems else 0
+
+
+def _key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKey:
+    found = [one for one in key_files([file.parent]) if one.path == file]
+    if not found:
+        raise CommandError(f"{file} is no file of a key, as 'fugu fleet init' writes them")
+    return unlock(found[0], at_hand(passphrases))

@@ -1,0 +1,79 @@
+"""A device's randomness, from the bytes that it publishes: every output against the law that its policy gives it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contract.measure_frames import Point
+from contract.measure_policy import MeasurePolicy
+from contract.measure_table import StaircaseNoise
+from contract.policies import AnyPolicy
+from contract.policy import Policy
+from gateway.audit.draws import Alarm, Tested, checked, related
+from gateway.audit.laws import count_cells, point_cells, symbol_law
+
+__all__ = ["device_tests"]
+
+_Sample = tuple[str, NDArray[np.int64], NDArray[np.float64]]
+
+
+def device_tests(
+    policy: AnyPolicy,
+    symbols: Mapping[int, bytes | bytearray],
+    noise: Mapping[tuple[int, str, int], array[int]],
+    points: Mapping[tuple[int, int], Sequence[Point]],
+    rate: float,
+) -> list[Tested]:
+    """Test all outputs of a device whose readings stayed the same: each by itself, and every two of them.
+
+    Args:
+        policy: that it ran.
+        symbols: by state.
+        noise: of counts, by state, window and place in the window.
+        points: by state and number of the table.
+        rate: of any alarm at all, if the device is as it should be.
+    """
+    samples = [sample for sample in _samples(policy, symbols, noise, points) if sample[1].size]
+    tested = [checked(of, cells, law, rate / 2 / len(samples)) for of, cells, law in samples]
+    pairs = list(combinations(samples, 2))
+    for (of, one, law), (also, other, other_law) in pairs:
+        if alarms := related((one, law), (other, other_law), rate / 2 / len(pairs)):
+            tested.append(Tested(f"{of}, and {also}", min(one.size, other.size), tuple(alarms), 1.0, None))
+    for (_, number), released in points.items():
+        if isinstance(policy, MeasurePolicy) and policy.table(number) is None:
+            alarm = Alarm("tables", "the policy has no such table")
+            tested.append(Tested(f"points of table {number}", len(released), (alarm,), 1.0, None))
+    return tested
+
+
+def _samples(
+    policy: AnyPolicy,
+    symbols: Mapping[int, bytes | bytearray],
+    noise: Mapping[tuple[int, str, int], array[int]],
+    points: Mapping[tuple[int, int], Sequence[Point]],
+) -> Iterator[_Sample]:
+    names = policy.discretiser.states
+    for state, drawn in symbols.items():
+        assert isinstance(policy, Policy)
+        assert policy.table is not None
+        cells = np.frombuffer(bytes(drawn), dtype=np.uint8).astype(np.int64)
+        yield f"symbols of {names[state]}", cells, symbol_law(policy.table, state)
+    for (state, name, place), counts in noise.items():
+        assert isinstance(policy, Policy)
+        window = policy.window(name)
+        assert window is not None
+        which = f", count {place}" if window.states == "histogram" else ""
+        yield f"window {name} of {names[state]}{which}", *count_cells(counts, Fraction(window.scale))
+    for (state, number), released in points.items():
+        assert isinstance(policy, MeasurePolicy)
+        if (table := policy.table(number)) is None:
+            continue
+        kept = table.noise.kept if isinstance(table.noise, StaircaseNoise) else 1
+        centre = policy.measurement.centres(kept)[state]
+        yield f"points of {names[state]}, table {number}", *point_cells(released, table.noise, state, centre)

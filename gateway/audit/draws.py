@@ -1,0 +1,191 @@
+"""Whether draws are independent and follow a law: tests whose chance of an alarm without a fault is stated beforehand.
+
+- frequencies: how often every cell came, against its exact binomial law, two-sided;
+- lags: how often two draws at a distance are both in one half of the cells, for up to a million distances;
+- repeats: whether a stretch of draws, so long that no two should be equal, comes twice;
+- streams: the same as lags, between the draws of two streams.
+
+A third of the rate goes to each of the first three, shared out equally among its comparisons.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+__all__ = ["Alarm", "Tested", "checked", "related"]
+
+Cells = NDArray[np.integer]
+
+_MOST_LAGS = 1 << 20
+_FEWEST_TOGETHER = 100.0
+"""Expected pairs at a distance, from which their number is taken for normal."""
+_POWER = 0.99
+_BASE = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Alarm(NamedTuple):
+    """A test that failed, and what it saw."""
+
+    test: str
+    about: str
+
+
+class Tested(NamedTuple):
+    """What draws were tested, and what was found.
+
+    Attributes:
+        of: what they are of.
+        draws: how many.
+        alarms: none if all is as it should be.
+        smallest: an error of this size in the probability of any cell is found with a probability of 99 %.
+        longest: draws of a stretch that must not come twice; none if there were too few draws to look.
+    """
+
+    of: str
+    draws: int
+    alarms: tuple[Alarm, ...]
+    smallest: float
+    longest: int | None
+
+
+def checked(of: str, cells: Cells, law: NDArray[np.float64], rate: float) -> Tested:
+    """Test draws.
+
+    Args:
+        of: what they are, in words.
+        cells: (n,) numbers of cells, 0..m-1.
+        law: (m,) probabilities.
+        rate: of an alarm if draws are independent and follow the law.
+    """
+    found = [*_frequencies(cells, law, rate / 3), *_lags(cells, law, rate / 3)]
+    length = _unlikely(cells.size, law, rate / 3)
+    if length is not None:
+        found += _repeats(cells, length)
+    return Tested(of, cells.size, tuple(found), _smallest(cells.size, law, rate / 3), length)
+
+
+def _frequencies(cells: Cells, law: NDArray[np.float64], rate: float) -> list[Alarm]:
+    """Exact binomial tests of all cells; one whose probability is 0 must never come."""
+    counts = np.bincount(cells, minlength=law.size)
+    below, above = stats.binom.cdf(counts, cells.size, law), stats.binom.sf(counts - 1, cells.size, law)
+    chance = 2 * np.minimum(below, above)
+    return [
+        Alarm("frequencies", f"cell {cell} came {counts[cell]} times, {law[cell] * cells.size:.1f} were expected")
+        for cell in np.flatnonzero(chance * law.size < rate)
+    ]
+
+
+def _smallest(draws: int, law: NDArray[np.float64], rate: float) -> float:
+    """The error that shifts a cell's mean by both quantiles, where that takes the largest."""
+    quantiles = stats.norm.isf(rate / 2 / law.size) + stats.norm.ppf(_POWER)
+    return float((quantiles * np.sqrt(law * (1 - law) / draws)).max())
+
+
+def _lags(cells: Cells, law: NDArray[np.float64], rate: float) -> list[Alarm]:
+    """Sums over t of x_t x_{t+lag}, x the centred indicator of half of the cells: uncorrelated, of variance (p q)^2."""
+    x, p = _centred(cells, law)
+    n, most = cells.size, min(cells.size // 2, _MOST_LAGS)
+    if most < 1 or min(p, 1 - p) ** 2 * (n - most) < _FEWEST_TOGETHER:
+        return []
+    scores = _products(x, x, most)[1:] / (p * (1 - p) * np.sqrt(n - np.arange(1, most + 1)))
+    worst = int(np.argmax(np.abs(scores)))
+    if abs(scores[worst]) < stats.norm.isf(rate / 2 / most):
+        return []
+    return [Alarm("lags", f"draws at a distance of {worst + 1} depend on each other: {scores[worst]:.1f} deviations")]
+
+
+def related(
+    one: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], rate: float
+) -> list[Alarm]:
+    """Test whether the draws of two streams depend on each other, at any distance either way.
+
+    Args:
+        one, other: cells and laws of the streams, as for `checked`.
+        rate: of an alarm if they do not.
+    """
+    (x, p), (y, r) = _centred(*one), _centred(*other)
+    n = min(x.size, y.size)
+    x, y, most = x[:n], y[:n], min(n // 2, _MOST_LAGS)
+    if most < 1 or min(p, 1 - p) * min(r, 1 - r) * (n - most) < _FEWEST_TOGETHER:
+        return []
+    together = n - np.arange(most + 1)
+    deviation = np.sqrt(p * (1 - p) * r * (1 - r) * together)
+    worst, lag = max(
+        (float(np.max(np.abs(s))), int(np.argmax(np.abs(s))))
+        for s in (_products(x, y, most) / deviation, _products(y, x, most) / deviation)
+    )
+    if worst < stats.norm.isf(rate / 4 / (most + 1)):
+        return []
+    return [Alarm("streams", f"draws of the two at a distance of {lag} depend on each other: {worst:.1f} deviations")]
+
+
+def _centred(cells: Cells, law: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """The centred indicator of half of the cells, and its probability."""
+    half = _half(law)
+    p = float(law[half].sum())
+    return np.isin(cells, half).astype(np.float64) - p, p
+
+
+def _products(x: NDArray[np.float64], y: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+    """Sums over t of x_t y_{t+lag}, for lags 0..most."""
+    size = 1 << (x.size + most - 1).bit_length()
+    return np.fft.irfft(np.conj(np.fft.rfft(x, size)) * np.fft.rfft(y, size), size)[: most + 1]
+
+
+def _half(law: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Cells whose probabilities add up to about a half: the likeliest first, as long as they fit."""
+    chosen: list[int] = []
+    for cell in np.argsort(-law, kind="stable"):
+        if not chosen or law[chosen].sum() + law[cell] <= 0.5:
+            chosen.append(int(cell))
+    return np.array(chosen)
+
+
+def _unlikely(draws: int, law: NDArray[np.float64], rate: float) -> int | None:
+    """How long a stretch is, none of whose starts at its multiples should be equal to any other, at a rate."""
+    alike = float((law**2).sum())
+    if draws < 2 or alike >= 1:
+        return None
+    length = math.ceil((2 * math.log(draws) - math.log(rate)) / -math.log(alike))
+    return length if 2 * length <= draws else None
+
+
+def _repeats(cells: Cells, length: int) -> list[Alarm]:
+    """A stretch that begins at a multiple of its length, and comes again elsewhere, without a common draw."""
+    hashed = _hashes(cells, length)
+    at = np.arange(0, hashed.size, length)
+    order = np.argsort(hashed[at], kind="stable")
+    known = hashed[at][order]
+    place = np.minimum(np.searchsorted(known, hashed), known.size - 1)
+    for start in np.flatnonzero(known[place] == hashed):
+        first = int(at[order[place[start]]])
+        if abs(first - start) >= length and np.array_equal(
+            cells[first : first + length], cells[start : start + length]
+        ):
+            return [Alarm("repeats", f"{length} draws from number {first} on come again from number {start} on")]
+    return []
+
+
+def _hashes(cells: Cells, length: int) -> NDArray[np.uint64]:
+    """Polynomial hashes, modulo 2^64, of all stretches of a length, by doubling."""
+    ones = cells.astype(np.uint64) + np.uint64(1)
+    total, done = np.zeros(ones.size + 1, np.uint64), 0
+    power, width, scale = ones, 1, _BASE
+    with np.errstate(over="ignore"):
+        shift = np.uint64(1)
+        left = length
+        while left:
+            if left & 1:
+                keep = min(total.size, power.size - done)
+                total = total[:keep] + shift * power[done : done + keep]
+                done, shift = done + width, shift * scale
+            left >>= 1
+            if left:
+                power = power[:-width] + scale * power[width:]
+                width, scale = 2 * width, scale * scale
+    return total

@@ -1,0 +1,252 @@
+"""The audit of a ledger: from its entries alone, the most that every audience and every reader has learned of a tick.
+
+Charges are replayed by `gateway.release.audit`, and all that it compares is compared. What they lose is the chain
+accountant's bound, or that of quilts, for the charges tick by tick; or, where there is none, for a stream whose every
+tick is charged as much as the tick that was charged most, which is never less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+from pydantic import ValidationError
+
+from contract.chains import BinaryChains, ChainClass
+from contract.guarantee import Adversary
+from contract.mechanisms import ALONE, Mechanism, covers
+from gateway.deployment.accounts import Account
+from gateway.deployment.broker_files import open_broker
+from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.quilt_composition import quilt_accountant, quilt_rate_loss
+from gateway.privacy.quilts import corner_chains
+from gateway.privacy.window_mechanisms import known_chains
+from gateway.release.allowance import joint_loss
+from gateway.release.amplification import float_above
+from gateway.release.audit import Told, verify
+from gateway.release.charges import PER_NAT, Run, units_below
+from gateway.release.entries import Key
+from gateway.release.ledger import Ledger
+from gateway.release.rules import classes_of
+
+__all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger"]
+
+_LONGEST = 4096
+"""Ticks that are followed one by one."""
+
+
+class StreamLoss(NamedTuple):
+    """What an audience has learned of the worst tick of a stream.
+
+    Attributes:
+        promised: to the audience, in nats.
+        epsilon: an upper bound on what was told, in nats; none if there is none.
+        charge: of the tick that was charged most, in units of `gateway.release.charges`.
+        tick: the worst, as the device numbers it.
+        by: how the bound was found: "every tick", "constant charge" or "one release".
+    """
+
+    key: Key
+    mechanism: str
+    adversary: str
+    promised: float
+    epsilon: float | None
+    charge: int
+    tick: int
+    by: str
+
+    @property
+    def wrong(self) -> bool:
+        """Whether more was told than promised, as far as is known."""
+        return self.epsilon is None or self.epsilon > self.promised
+
+
+class ReaderLoss(NamedTuple):
+    """What an account at the broker has been told about a stream by all audiences that it ever belonged to.
+
+    Attributes:
+        limit: of the account, in nats.
+        epsilon: an upper bound on what it was told, in nats; none if there is none.
+    """
+
+    reader: str
+    device: str
+    stream: str
+    audiences: tuple[str, ...]
+    adversary: str
+    limit: float
+    epsilon: float | None
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it was told more than its limit, as far as is known."""
+        return self.epsilon is None or self.epsilon > self.limit
+
+
+class LedgerAudit(NamedTuple):
+    """The outcome.
+
+    Attributes:
+        entries, accounts: how much was looked at.
+        streams: the worst tick of every stream that an audience was told about.
+        readers: what accounts were told, if the broker is known.
+        problems: in words, one line each, none if all is well.
+    """
+
+    entries: int
+    accounts: int
+    streams: tuple[StreamLoss, ...]
+    readers: tuple[ReaderLoss, ...]
+    problems: tuple[str, ...]
+
+
+def audit_ledger(ledger: Ledger, broker: Path | None = None) -> LedgerAudit:
+    """Recompute the worst epsilon of every tick from all that was published, and all that a ledger says.
+
+    Args:
+        ledger: an open ledger.
+        broker: folder of the broker, which says who reads which audiences; none if that is not to be looked at.
+
+    Raises:
+        FuguError: the ledger or the folder cannot be read.
+    """
+    accounts = open_broker(broker).settings.accounts if broker is not None else ()
+    found = verify(ledger)
+    told: dict[Key, list[Told]] = defaultdict(list)
+    for one in found.told:
+        told[one.key].append(one)
+    streams = tuple(max(map(_stream_loss, several), key=_excess) for _, several in sorted(told.items()))
+    readers = tuple(_reader_losses(accounts, found.told))
+    problems = (*found.problems, *(_stream_problem(one) for one in streams if one.wrong))
+    problems += tuple(_reader_problem(one) for one in readers if one.wrong)
+    return LedgerAudit(found.entries, found.accounts, streams, readers, problems)
+
+
+def _excess(loss: StreamLoss) -> float:
+    return math.inf if loss.epsilon is None else loss.epsilon - loss.promised
+
+
+def _stream_problem(loss: StreamLoss) -> str:
+    return f"{loss.key}: tick {loss.tick} may have lost {_amount(loss.epsilon)}, and {loss.promised:.10g} is promised"
+
+
+def _reader_problem(loss: ReaderLoss) -> str:
+    return (
+        f"account {loss.reader}: may have been told {_amount(loss.epsilon)} about {loss.device}/{loss.stream} by the "
+        f"audiences {', '.join(loss.audiences)} together, and its limit is {loss.limit:.10g}"
+    )
+
+
+def _amount(epsilon: float | None) -> str:
+    return "without bound" if epsilon is None else f"{epsilon:.10g}"
+
+
+def _stream_loss(told: Told) -> StreamLoss:
+    """The bound for what was told under one allowance."""
+    loss = StreamLoss(*told[:2], told.adversary, told.epsilon, None, told.charge, told.tick, "constant charge")
+    try:
+        if told.mechanism in ALONE:
+            within = told.charge <= units_below(told.epsilon)
+            return loss._replace(epsilon=told.epsilon if within else None, by="one release")
+        classes, adversary = classes_of(told.chains), cast(Adversary, told.adversary)
+        constant = max(_constant(one, told.mechanism, adversary, told.charge) for one in classes)
+    except (ValidationError, ChainClassError, ValueError):  # `verify` says so of the allowance
+        return loss
+    if told.runs and told.runs[-1].last - told.runs[0].first < _LONGEST:
+        first = told.runs[0].first
+        shape = tuple(Run(run.first - first, run.last - first, run.charge) for run in told.runs)
+        try:
+            epsilon, tick = max(_by_tick(one, told.mechanism, adversary, shape) for one in classes)
+        except ChainClassError:
+            return loss._replace(epsilon=_finite(constant))
+        if epsilon <= constant:
+            return loss._replace(epsilon=epsilon, tick=first + tick, by="every tick")
+    return loss._replace(epsilon=_finite(constant))
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None
+
+
+@lru_cache(maxsize=1024)
+def _constant(chains: ChainClass, mechanism: str, adversary: Adversary, charge: int) -> float:
+    """What an endless stream loses whose every tick is charged the same, by a mechanism's rule; rounded up."""
+    if mechanism == "chain":
+        return joint_loss(chains, charge, adversary)
+    if not covers(cast(Mechanism, mechanism), adversary):
+        raise ChainClassError(f"{mechanism} has no bound against the {adversary} adversary")
+    return quilt_rate_loss(_members(chains), float_above(Fraction(charge, PER_NAT)))
+
+
+@lru_cache(maxsize=1024)
+def _by_tick(chains: ChainClass, mechanism: str, adversary: Adversary, runs: tuple[Run, ...]) -> tuple[float, int]:
+    """What a stream loses that tells nothing but in these runs, from tick 0 on: at most, and the tick that does.
+
+    Who may know some states may know them outside these ticks, too. The bound against any side information covers that.
+    """
+    rates = np.zeros(runs[-1].last + 1)
+    for run in runs:
+        rates[run.first : run.last + 1] = float_above(Fraction(run.charge, PER_NAT))
+    if mechanism == "chain":
+        found = ChainAccountant(chains).schedule_loss(rates, "ignorant" if adversary == "ignorant" else "universal")
+        assert found.by_tick is not None
+        return found.epsilon, int(found.by_tick.argmax())
+    losses = quilt_accountant(_members(chains), rates)
+    return float(losses.max()), int(losses.argmax())
+
+
+def _members(chains: ChainClass) -> tuple[MarkovChain, ...]:
+    known = known_chains(chains)
+    return corner_chains(known) if isinstance(known, BinaryChains) else known
+
+
+def _reader_losses(accounts: Iterable[Account], told: Sequence[Told]) -> Iterator[ReaderLoss]:
+    """The bounds of all readers, and of those who were readers once."""
+    for account in accounts:
+        if account.epsilon is None or account.adversary is None:
+            continue
+        streams: dict[tuple[str, str], list[Told]] = defaultdict(list)
+        for one in told:
+            if one.key.audience in account.ever:
+                streams[one.key.device, one.key.stream].append(one)
+        for (device, stream), mine in sorted(streams.items()):
+            audiences = tuple(sorted({one.key.audience for one in mine}))
+            epsilon = _joint(mine, account.adversary)
+            yield ReaderLoss(account.name, device, stream, audiences, account.adversary, account.epsilon, epsilon)
+
+
+def _joint(told: Sequence[Told], adversary: Adversary) -> float | None:
+    """What one who reads several audiences was told of a stream; for every class, by what was told while it was known.
+
+    The most that any tick was charged for each audience is added up, wherever that was; what the device itself releases
+    to all of them counts once.
+    """
+    if any(one.mechanism in ALONE for one in told):
+        known = _stream_loss(told[0])
+        return known.epsilon if len(told) == 1 and covers(cast(Mechanism, told[0].mechanism), adversary) else None
+    by_class: dict[ChainClass, list[Told]] = defaultdict(list)
+    try:
+        for one in told:
+            for chains in classes_of(one.chains):
+                by_class[chains].append(one)
+        return _finite(
+            max(joint_loss(chains, _joint_charge(several), adversary) for chains, several in by_class.items())
+        )
+    except (ValidationError, ChainClassError, ValueError):
+        return None
+
+
+def _joint_charge(told: Iterable[Told]) -> int:
+    most: dict[str, int] = defaultdict(int)
+    base = 0
+    for one in told:
+        most[one.key.audience] = max(most[one.key.audience], one.charge - one.base)
+        base = max(base, one.base)
+    return sum(most.values()) + base

@@ -1,0 +1,203 @@
+"""A statement about a policy: what is released, to whom, what that loses, and what of it was recomputed.
+
+Losses come from the second certificate (`gateway.exact`); the first, which devices run, is asked whether it agrees.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from contract.envelope import encode_envelope, sign
+from contract.errors import PolicyError
+from contract.fleet_documents import Enrolment
+from contract.guarantee import Adversary
+from contract.pins import pins_of
+from contract.policies import AnyPolicy, read_policy
+from contract.policy import Policy
+from contract.sentences import class_sentence, protected_sentence
+from contract.topics import count_topic, description_topic, estimate_topic, release_topic, symbols_topic, window_topic
+from gateway.audit.access import Listed, listed
+from gateway.audit.alternatives import Bound, above, alternatives, bound
+from gateway.audit.findings import Finding, against_owner, judged, other_certificate, room
+from gateway.exact import Claim, NotRecomputed, recompute, tick_ratios, window_rate
+from gateway.exact.numbers import exp_up
+
+__all__ = ["ASSUMPTIONS", "Finding", "Output", "Stated", "Statement", "policy_statement", "signed_statement"]
+
+ASSUMPTIONS = (
+    "the sequence of states, after the discretiser, is a chain of the class",
+    "ticks are a period apart or more, by a monotonic clock that is honest",
+    "when ticks are absent, and when readings are missing without a state of their own, does not depend on readings",
+    "the random generator of the device is uniform and nobody else's",
+    "nothing else correlated with these states is released; other streams only if the class names them",
+    "single ticks are protected, not stretches of them",
+)
+"""What no recomputation can check; docs/privacy.md, "What this rests on"."""
+
+
+class Output(NamedTuple):
+    """Something that is published of a stream.
+
+    Attributes:
+        what: in words.
+        topic: of the broker.
+        readers: accounts that may read it; empty if the broker is not known.
+    """
+
+    what: str
+    topic: str
+    readers: tuple[str, ...]
+
+
+class Stated(NamedTuple):
+    """A claim, and what was recomputed: a loss in nats, rounded up, or none and why."""
+
+    of: str
+    epsilon: float
+    adversary: str
+    recomputed: float | None
+    why: str
+
+
+class Statement(NamedTuple):
+    """What is said of a policy.
+
+    Attributes:
+        policy: it is about.
+        digest: SHA-256 of the policy's bytes, in hexadecimal digits.
+        outputs: all that is published, for the audience `site`.
+        claims: of the policy.
+        adversaries: what symbols and windows in sum tell each kind of adversary; none of points.
+        windows: what windows alone tell them, if there are symbols beside them.
+        others: what all of it would lose in other classes.
+        findings: what is wrong, or should be known.
+    """
+
+    policy: AnyPolicy
+    digest: str
+    outputs: tuple[Output, ...]
+    claims: tuple[Stated, ...]
+    adversaries: tuple[Bound, ...]
+    windows: tuple[Bound, ...]
+    others: tuple[Bound, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether everything that is claimed was recomputed, and nothing is wrong."""
+        return not any(finding.wrong for finding in self.findings)
+
+    def document(self) -> dict[str, Any]:
+        """The statement as an object for JSON."""
+        policy = self.policy
+        chains = policy.chains if isinstance(policy, Policy) else None
+        return {
+            "format": policy.format,
+            "statement": "policy",
+            "policy_sha256": self.digest,
+            **{name: getattr(policy, name) for name in ("fleet", "device", "stream", "version", "kind")},
+            "audience": "site",
+            "outputs": [one._asdict() for one in self.outputs],
+            "claims": [one._asdict() for one in self.claims],
+            "adversaries": [one._asdict() for one in self.adversaries],
+            "windows_alone": [one._asdict() for one in self.windows],
+            "protected": protected_sentence(policy.discretiser),
+            "class": chains and class_sentence(chains),
+            "chains": chains and chains.model_dump(mode="json"),
+            "discretiser": policy.discretiser.model_dump(mode="json"),
+            "pins": pins_of(policy).model_dump(mode="json"),
+            "assumptions": list(ASSUMPTIONS),
+            "alternatives": [one._asdict() for one in self.others],
+            "findings": [one._asdict() for one in self.findings],
+            "confirmed": self.confirmed,
+        }
+
+
+def signed_statement(statement: Statement, key: Ed25519PrivateKey) -> bytes:
+    """The statement's JSON in an envelope of the kind `statement`, with a signature."""
+    payload = json.dumps(statement.document(), sort_keys=True, separators=(",", ":")).encode()
+    return encode_envelope(sign("statement", payload, [key]))
+
+
+def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker: Path | None = None) -> Statement:
+    """Look at a policy.
+
+    Args:
+        content: its JSON.
+        enrolment: of a device, for its ceilings and pins.
+        broker: the folder of the broker, for its access list.
+
+    Raises:
+        PolicyError: it cannot be read.
+        FuguError: the broker's folder cannot be read.
+    """
+    policy, given = read_policy(content), json.loads(content)
+    try:
+        claims = recompute(given)
+    except NotRecomputed as error:
+        raise PolicyError(f"nothing of it can be recomputed: {error}") from None
+    outputs = _outputs(policy)
+    found: list[Finding] = []
+    for claim in claims:
+        found += judged(given, claim)
+    found += other_certificate(policy, claims)
+    if not found:
+        found += room(given)
+    if enrolment is not None:
+        found += against_owner(policy, enrolment)
+    if broker is not None:
+        known = listed(broker)
+        outputs = [one._replace(readers=known.readers(one.topic)) for one in outputs]
+        found += _beyond_site(policy, known)
+    told: tuple[Bound, ...] = ()
+    windows: tuple[Bound, ...] = ()
+    if isinstance(policy, Policy):
+        who, rate = get_args(Adversary), (exp_up(window_rate(given)),) * 2
+        told = tuple(bound(one, given["chains"], tick_ratios(given), one) for one in who)
+        if policy.windows_guarantee is not None:
+            windows = tuple(bound(one, given["chains"], rate, one) for one in who)
+    stated = tuple(_stated(claim) for claim in claims)
+    others = tuple(alternatives(given)) if isinstance(policy, Policy) else ()
+    digest = hashlib.sha256(content).hexdigest()
+    return Statement(policy, digest, tuple(outputs), stated, told, windows, others, tuple(found))
+
+
+def _beyond_site(policy: AnyPolicy, known: Listed) -> list[Finding]:
+    """Accounts that are not of the site and read what only the site may."""
+    name = (policy.fleet, policy.device, policy.stream)
+    secret = [make(*name) for make in (symbols_topic, window_topic, estimate_topic, count_topic)]
+    return [
+        Finding(
+            "reads-the-site",
+            f"{who} may read {topic}: it is told all that the site is, and not the epsilon of an audience",
+        )
+        for topic in (*secret, release_topic(policy.fleet, "site", "any"))
+        for who in known.strangers(topic)
+    ]
+
+
+def _stated(claim: Claim) -> Stated:
+    recomputed = None if claim.loss is None else above(claim.loss)
+    return Stated(claim.of, float(claim.stated), claim.adversary, recomputed, claim.why)
+
+
+def _outputs(policy: AnyPolicy) -> list[Output]:
+    name = (policy.fleet, policy.device, policy.stream)
+    seconds = policy.clock.period_us / 1e6
+    found = []
+    if not isinstance(policy, Policy):
+        found.append(Output(f"a random point every {seconds:g} s", symbols_topic(*name), ()))
+    elif policy.table is not None:
+        found.append(Output(f"a random symbol of {policy.table.symbols} every {seconds:g} s", symbols_topic(*name), ()))
+    if isinstance(policy, Policy) and policy.windows:
+        each = ", ".join(f"{one.name} ({one.length} ticks, noise of scale {one.scale})" for one in policy.windows)
+        found.append(Output(f"noisy counts: {each}", window_topic(*name), ()))
+        found.append(Output("the same counts, as the gateway reports them", count_topic(*name), ()))
+    found.append(Output("what the gateway makes of these", estimate_topic(*name), ()))
+    found.append(Output("the policy's constants", description_topic(*name), ()))
+    return found

@@ -1,0 +1,22 @@
+"""Tables in a file (SQLite) or in a schema of a server (PostgreSQL), asked by the same words."""
+
+from __future__ import annotations
+
+from gateway.database.engine import MOST_VALUES, Database, Hold, Kind, Rows, batched, file_bytes, hold_file, marks
+from gateway.database.opening import delete_part, is_there, open_engine, parts_of
+
+__all__ = [
+    "MOST_VALUES",
+    "Database",
+    "Hold",
+    "Kind",
+    "Rows",
+    "batched",
+    "delete_part",
+    "file_bytes",
+    "hold_file",
+    "is_there",
+    "marks",
+    "open_engine",
+    "parts_of",
+]

@@ -1,0 +1,184 @@
+"""The audit of what was published: each release is computed once more from what the ledger keeps of it.
+
+So a release is found that is not the answer to its question, or not that of its sums and its noise; whose noise is not
+of the scale, or whose charge is not that of the noise; and noise that was not drawn. Nothing but the ledger is needed:
+the symbols may be gone. What is changed in sums, noise and digests alike, so that all of it fits, is not found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from contract.errors import FrameError, FuguError
+from contract.mechanisms import ALONE
+from contract.noise_table import NoiseTable
+from contract.release_frames import ReleaseFrame, decode_release
+from gateway.release.amplification import charge, float_above
+from gateway.release.charges import nats, units_above
+from gateway.release.entries import SITE
+from gateway.release.inputs import Noisy, inputs_digest, noisy_of, table_of
+from gateway.release.ledger_rows import LedgerRows
+from gateway.release.noise_law import noise_problems
+from gateway.release.question import Question, digest
+from gateway.release.rules import SAME, noise_problem
+
+__all__ = ["content_problems"]
+
+_UNREADABLE = (ArithmeticError, AssertionError, FuguError, LookupError, TypeError, ValueError)
+_OF_WIDTH = 1e-6
+"""Of an interval: another machine's floating point; a sum that is off by one is far more."""
+
+
+class _Asked(NamedTuple):
+    """A question, and as it stands in the ledger."""
+
+    text: bytes
+    question: Question
+
+
+def content_problems(rows: LedgerRows) -> list[str]:
+    """What does not agree between what was published and what it was computed from, one line each."""
+    questions, tables, problems = _documents(rows)
+    members: dict[int, dict[str, int]] = defaultdict(dict)
+    for group, device, charged, _ in rows.members():
+        members[group][device] = charged
+    promised = _promises(rows)
+    problems += [f"audience {name}: was promised different things" for name, all_ in promised.items() if len(all_) > 1]
+    forgotten = dict(map(tuple, rows.forgotten()))
+    drawn: dict[Fraction, tuple[int, int]] = {}
+    for entry in rows.entries():
+        charges = members[entry["in_group"]]
+        frame, found = _frame(entry, charges)
+        if frame is not None:
+            asked = questions.get(entry["question"])
+            erased = any(entry["number"] <= forgotten.get(device, 0) for device in charges)
+            if entry["audience"] != SITE and (frame.epsilon, frame.adversary) not in promised[entry["audience"]]:
+                found = "its release states another promise than its audience has"
+            elif asked is None:
+                found = "its question is missing"
+            elif problem := _question_problem(frame, charges, asked.question):
+                found = problem
+            elif not (erased and entry["inputs"] == entry["inputs_digest"] == ""):
+                found = _answer_problem(entry, frame, charges, asked, tables, drawn)
+        problems += [f"entry {entry['number']}: {found}"] if found else []
+    return problems + noise_problems(drawn)
+
+
+def _promises(rows: LedgerRows) -> dict[str, set[tuple[float, str]]]:
+    """What every audience was promised, in nats, and against whom; one thing each, for ever."""
+    audiences = {row[0]: row[3] for row in rows.accounts()}
+    promised: dict[str, set[tuple[float, str]]] = defaultdict(set)
+    for _, account, _, _, _, epsilon, adversary, _ in rows.allowances():
+        if account in audiences:
+            promised[audiences[account]].add((epsilon, adversary))
+    return promised
+
+
+def _documents(rows: LedgerRows) -> tuple[dict[int, _Asked], dict[str, NoiseTable], list[str]]:
+    """Questions by number, noise tables by digest, and what is neither or was changed."""
+    questions: dict[int, _Asked] = {}
+    tables: dict[str, NoiseTable] = {}
+    problems = []
+    for number, name, text in rows.documents():
+        document = text.encode()
+        try:
+            if "rows" in json.loads(document):
+                tables[name] = table_of(document)
+            else:
+                questions[number] = _Asked(document, Question.of_document(json.loads(document)))
+        except _UNREADABLE:
+            problems.append(f"document {number}: is neither a question nor a noise table")
+        if digest(document) != name:
+            problems.append(f"document {number}: was changed")
+    return questions, tables, problems
+
+
+def _frame(entry: Mapping[str, Any], charges: Mapping[str, int]) -> tuple[ReleaseFrame | None, str]:
+    """A stored release, or what it says against its entry."""
+    number, payload = entry["number"], entry["payload"]
+    if not charges or not payload:
+        return None, "has no release" if charges else ""
+    try:
+        frame = decode_release(payload)
+    except FrameError as error:
+        return None, f"holds no release: {error}"
+    names = ("name", "audience", "stream", "first", "last", "mechanism", "noise", "scale")
+    if (
+        any(getattr(frame, each) != entry[each] for each in names)
+        or frame.entry != number
+        or frame.devices != len(charges)
+    ):
+        return None, "holds another release"
+    if frame.charge != nats(max(charges.values())):
+        return None, "its release states another charge"
+    if problem := noise_problem(entry, frame, max(charges.values())):
+        return None, problem
+    return frame, ""
+
+
+def _answer_problem(
+    entry: Mapping[str, Any],
+    frame: ReleaseFrame,
+    charges: Mapping[str, int],
+    asked: _Asked,
+    tables: Mapping[str, NoiseTable],
+    drawn: dict[Fraction, tuple[int, int]],
+) -> str:
+    """Why a release is not that of its sums; its noise is put to `drawn`."""
+    question, inputs = asked.question, entry["inputs"].encode()
+    if inputs_digest(asked.text, frame.first, inputs) != entry["inputs_digest"]:
+        return "what it was computed from was changed"
+    try:
+        noisy = noisy_of(json.loads(inputs), tables)
+        estimates, ticks = noisy.answer(question.query, question.confidence)
+    except _UNREADABLE as error:
+        return f"cannot be computed again: {(str(error) or type(error).__name__).splitlines()[0]}"
+    width = max(high - low for low, high in zip(frame.low, frame.high, strict=True))
+    names = ("value", "standard error", "interval", "interval")
+    published = (frame.values, frame.standard_errors, frame.low, frame.high)
+    for name, mine, theirs in zip(names, published, estimates, strict=True):
+        if len(mine) != len(theirs) or not max(abs(theirs - mine)) <= _OF_WIDTH * width:
+            return f"its {name} is not that of its sums and noise"
+    if ticks != frame.observed:
+        return f"is about {frame.observed} ticks, and its sums are about {ticks}"
+    if (noisy.inputs.noise, str(noisy.inputs.largest_scale(noisy.own_scale))) != (frame.noise, frame.scale):
+        return "its noise is not of the scale that its sums have"
+    _put(noisy, drawn)
+    return _charge_problem(entry, charges, noisy)
+
+
+def _question_problem(frame: ReleaseFrame, charges: Mapping[str, int], question: Question) -> str:
+    """Why a release is not the answer to its question."""
+    states = tuple(question.labels[state] for state in question.query.states if 0 <= state < len(question.labels))
+    told = (frame.name, frame.stream, frame.mechanism, frame.length, frame.query, frame.states, frame.confidence)
+    wanted = (question.name, question.stream, question.mechanism, question.length, question.query.kind, states)
+    if told != (*wanted, question.confidence):
+        return "is not the answer to its question"
+    if others := charges.keys() - set(question.devices):
+        return f"is about {min(others)}, which was not asked for"
+    return ""
+
+
+def _put(noisy: Noisy, drawn: dict[Fraction, tuple[int, int]]) -> None:
+    for sums, counts in zip(noisy.inputs.parts, noisy.counts, strict=True):
+        numbers, size = drawn.get(noisy.own_scale, (0, 0))
+        more = int(abs(counts.counts - sums.counts).sum())
+        drawn[noisy.own_scale] = numbers + sums.counts.size, size + more
+
+
+def _charge_problem(entry: Mapping[str, Any], charges: Mapping[str, int], noisy: Noisy) -> str:
+    """Why the charges are not those of the noise; those of a mechanism that does not compose, `noise_problem` knows."""
+    if entry["audience"] == SITE or entry["mechanism"] in ALONE:
+        return ""
+    spread = float_above(noisy.inputs.sensitivity / noisy.own_scale)
+    known = sorted({units_above(charge(part.table, spread)) for part in noisy.counts})
+    charged = {units for units in charges.values() if units}
+    if any(all(abs(units - one) > one * SAME for one in known) for units in charged):
+        return f"charges {nats(max(charged)):.12g}, and its noise {nats(max(known, default=0)):.12g}"
+    if known and max(charged, default=0) < known[-1] * (1 - SAME):
+        return f"charges {nats(max(charged, default=0)):.12g}, and its noise {nats(known[-1]):.12g}"
+    return ""

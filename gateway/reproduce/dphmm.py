@@ -1,0 +1,320 @@
+"""The DPHMM paper: examples 5.1 to 10.8, and figures 10 to 13 in kind on a walk over a grid.
+
+Xiao, Shen, Liu, Xiong, Jin, Xu: DPHMM: Customizable Data Release with Differential Privacy via Hidden Markov Model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from gateway.chain.arrays import Bools, Ints
+from gateway.dphmm.drawing import graph_svg
+from gateway.dphmm.graphs import complete, explicit, lattice, one_step, within_radius
+from gateway.dphmm.hull import complete_hull, difference_hull, gauge, graph_hull
+from gateway.dphmm.moments import area, l1_sensitivity, laplace_error, noise_error
+from gateway.dphmm.protection import degree_of_protection, exposed, factor, protect, unbounded_factors
+from gateway.planning.errors import PlanningError
+from gateway.planning.grid_model import GridModel, fit_grid
+from gateway.planning.traces import Traces, read_traces
+from gateway.reproduce.rows import Chart, Drawing, Found, Line, Row, Setting
+from gateway.reproduce.walks import Series, Walk, evaluate, grid, overall, paths, walk_over
+
+__all__ = ["GRAPH", "TRIANGLE", "VALUES", "chosen", "examples", "figure_10", "figure_12", "figure_13", "traces"]
+
+VALUES = lattice([(1, 0), (2, 1), (3, 0), (0, 1), (4, 2), (1, 2)])
+"""f of example 3.2."""
+GRAPH = explicit(6, [(1, 2), (3, 4), (3, 5), (4, 5)])
+"""The policy graph of example 5.1: s2s3, s4s5, s4s6, s5s6."""
+TRIANGLE = explicit(6, [(3, 4), (3, 5), (4, 5)])
+_NAMES = tuple(f"s{state}" for state in range(1, 7))
+
+
+def chosen(*states: int) -> Bools:
+    """A constraint set, from states counted from 1 as in the paper; all of them by default."""
+    constraint = np.zeros(6, dtype=np.bool_)
+    constraint[[state - 1 for state in states or range(1, 7)]] = True
+    return constraint
+
+
+def _words(numbers: Sequence[object]) -> str:
+    return " ".join(str(number) for number in numbers)
+
+
+def examples(setting: Setting) -> Found:
+    """Examples 5.1 to 10.8: hulls, degrees of protection, factors, and edges that are added."""
+    hull = graph_hull(VALUES, GRAPH)
+    corners = {tuple(corner) for corner in hull.vertices.tolist()}
+    printed = {(-4, -1), (1, -1), (3, 0), (4, 1), (-1, 1), (-3, 0)}
+    degrees = degree_of_protection(hull, VALUES, chosen())
+    rows = [
+        Row("example 5.1: L1 sensitivity", float(l1_sensitivity(VALUES, GRAPH)), 5.0, "printed"),
+        Row("example 5.1: corners of the hull", _words(sorted(corners)), _words(sorted(printed)), "printed"),
+        Row("example 5.1: area of the hull", float(area(hull)), 11.0, "formula"),
+        Row("example 5.1: degrees of protection of s1 to s6", _words(degrees.tolist()), "4 6 3 5 4 4", "formula"),
+        Row("example 5.1: K-norm error, epsilon 1", math.sqrt(noise_error(hull)), 6.55050310350975, "formula", 1e-12),
+        Row(
+            "example 5.1: Laplace error, epsilon 1",
+            math.sqrt(laplace_error(VALUES, GRAPH, 1.0)),
+            5 * math.sqrt(2.0),
+            "claim",
+            1e-9,
+            why="Laplace noise of scale S / epsilon has variance 2 S^2 / epsilon^2, in each of two coordinates",
+            counterexample="erratum-dphmm-variance",
+        ),
+    ]
+    rows += _example_5_2() + _example_5_3() + _figure_9() + _example_6_1() + _example_10_8()
+    found = protect(VALUES, GRAPH, chosen())
+    drawing = graph_svg(VALUES, GRAPH, chosen(), found, names=_NAMES, title="Example 5.1")
+    alone = chosen(3, 4, 5, 6)
+    repaired = protect(VALUES, TRIANGLE, alone)
+    second = graph_svg(VALUES, TRIANGLE, alone, repaired, names=_NAMES, title="Example 6.1")
+    pictures = (Drawing("Example 5.1: graph and hull", drawing), Drawing("Example 6.1: s3, protected by s5", second))
+    return Found(tuple(rows), pictures)
+
+
+def _example_5_2() -> list[Row]:
+    graph, constraint = explicit(6, [(1, 2)]), chosen(2, 3, 5)
+    hull, ball = graph_hull(VALUES, graph), difference_hull([[2, 0], [0, 2]])
+    told = gauge(ball, (VALUES[4] - VALUES[2]).tolist())
+    alone = [_NAMES[state] for state in exposed(hull, VALUES, constraint)]
+    inside = factor(hull, VALUES, constraint)
+    added = protect(VALUES, graph, constraint, objective="nearest").added
+    return [
+        Row("example 5.2: Laplace noise, ln of the ratio between s5 and s3, over epsilon", float(told), 1.5, "printed"),
+        Row("example 5.2: exposed states", _words(alone), "s5", "printed"),
+        Row("example 5.2: factor of theorem 6.3", str(inside), "inf", "formula"),
+        Row("example 5.2: edge added by algorithm 1", _edges(added), "s5s2", "formula"),
+    ]
+
+
+def _edges(added: Sequence[tuple[int, int]]) -> str:
+    return _words([_NAMES[state] + _NAMES[partner] for state, partner in added])
+
+
+def _example_5_3() -> list[Row]:
+    answers = lattice([(1, 0), (0, 0), (1, 0), (0, 1), (1, 0), (0, 1)])  # absence answers (0, 0), as s2 does
+    found = [str(one) for one in unbounded_factors(graph_hull(answers, GRAPH), answers)]
+    return [Row("example 5.3: factors when a person may be absent", _words(found), "1 0 1 2 1 2", "printed")]
+
+
+def _figure_9() -> list[Row]:
+    hull, constraint = graph_hull(VALUES, TRIANGLE), chosen(2, 4, 5, 6)
+    degrees = degree_of_protection(hull, VALUES, constraint).tolist()
+    gauges = [gauge(hull, (VALUES[1] - VALUES[other]).tolist()) for other in (3, 4, 5)]
+    return [
+        Row("figure 9(a): degrees of protection", _words(degrees), "0 3 0 4 4 3", "formula"),
+        Row("figure 9(a): gauges of s2 to s4, s5, s6", _words(gauges), "2/3 1 5/3", "formula"),
+    ]
+
+
+def _example_6_1() -> list[Row]:
+    constraint = chosen(3, 4, 5, 6)
+    alone = [_NAMES[state] for state in exposed(graph_hull(VALUES, TRIANGLE), VALUES, constraint)]
+    rows = [Row("example 6.1: exposed states", _words(alone), "s3", "printed")]
+    for partner, size in ((4, 14.0), (6, 20.0), (5, 16.0)):
+        hull = graph_hull(VALUES, TRIANGLE | explicit(6, [(2, partner - 1)]))
+        rows.append(Row(f"example 6.1: area with s3s{partner}", float(area(hull)), size, "formula"))
+        rows.append(Row(f"example 6.1: error with s3s{partner}, epsilon 1", math.sqrt(noise_error(hull))))
+    nearest = protect(VALUES, TRIANGLE, constraint, objective="nearest").added
+    smallest = protect(VALUES, TRIANGLE, constraint, objective="area").added
+    best = protect(VALUES, TRIANGLE, constraint, objective="error").added
+    return [
+        *rows,
+        Row("example 6.1: edge added by algorithm 1", _edges(nearest), "s3s5", "printed"),
+        Row(
+            "example 6.1: edge with the smallest hull (algorithm 3)",
+            _edges(smallest),
+            "s3s6",
+            "formula",
+            why="as printed, over clockwise corners, it takes the largest hull",
+            counterexample="erratum-dphmm-algorithm-3",
+        ),
+        Row(
+            "example 6.1: edge with the least error, which ours takes",
+            _edges(best),
+            _edges(smallest),
+            "claim",
+            why="the smallest hull does not have the least error",
+            counterexample="erratum-dphmm-algorithm-3",
+        ),
+    ]
+
+
+def _example_10_8() -> list[Row]:
+    rows = []
+    for state, near, rank in (("s4", (4, 6), 1), ("s5", (5, 6), 1), ("s6", (4, 5, 6), 2)):
+        hull = complete_hull(VALUES[chosen(*near)])
+        rows.append(
+            Row(
+                f"example 10.8, path s4-s6-s5: rank of the noise of the neighbours of {state}",
+                hull.rank,
+                rank,
+                "formula",
+            )
+        )
+    return rows
+
+
+_SIDE, _REACH, _FROM, _DELTA = 10, 1.5, 6, 0.05
+_KIND = (
+    "In kind: a walk on a grid from its middle, a step of at most r as likely as any other. G_util joins cells within "
+    "radius r, G_trs those that one step can lead to; DPLS is planar isotropic noise for the delta-location set, delta "
+    ".05: the complete graph on it. The paper's are on GeoLife and Gowalla; it prints no numbers. What it says of "
+    "their order is judged. Errors are root mean squares, in steps of the grid."
+)
+
+
+class _Evaluation:
+    """The three policies of figures 10 to 13 on walks over a grid."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._side = 6 if setting.quick else _SIDE
+        self._ticks = 10 if setting.quick else 24
+        self._runs, self._few = (60, 2) if setting.quick else (400, 6)
+
+    def policies(self, reach: float, epsilon: float) -> dict[str, Series]:
+        """By name: what each policy costs."""
+        side = self._side
+        values = grid(side, side)
+        walk = walk_over(values, reach, side // 2 * side + side // 2)
+        truth = paths(walk, self._runs, self._ticks, np.random.default_rng(11))
+        return {
+            "G_util": evaluate(walk, within_radius(values, reach), epsilon, truth),
+            "G_trs": evaluate(walk, one_step(walk.transition), epsilon, truth),
+            "DPLS": evaluate(walk, complete(len(values)), epsilon, truth[: self._few], _DELTA),
+        }
+
+
+def figure_10(setting: Setting) -> Found:
+    """Figures 10 and 11 in kind: possible states, degrees of protection and errors over time, epsilon 1."""
+    found = _Evaluation(setting).policies(_REACH, 1.0)
+    ticks = tuple(float(tick) for tick in range(len(found["G_util"].possible)))
+    charts = []
+    for name, axis, at in (
+        ("Possible states over time", "states", 0),
+        ("Degree of protection over time", "degree of protection", 1),
+        ("Error of the released point over time", "error", 2),
+        ("Error of the gateway's estimate over time", "error", 3),
+    ):
+        lines = tuple(Line(policy, ticks, tuple(series[at].tolist())) for policy, series in found.items())
+        charts.append(Chart(f"{name}, r = {_REACH:g}", "tick", axis, lines))
+    rows = _costs("from tick 6 on", found)
+    for policy, series in found.items():
+        rows.append(Row(f"{policy}: possible states at the last tick", float(series.possible[-1])))
+    return Found(tuple(rows), tuple(charts), (_KIND,))
+
+
+def _costs(about: str, found: dict[str, Series]) -> list[Row]:
+    """Rows for every policy, and the paper's word on their order."""
+    late = {policy: overall(series, _FROM) for policy, series in found.items()}
+    rows = [
+        Row(f"{about}, {policy}: {what}", number)
+        for policy, numbers in late.items()
+        for what, number in zip(
+            ("degree of protection", "error of the point", "error of the estimate"), numbers, strict=True
+        )
+    ]
+    for at, what in ((0, "degree of protection"), (1, "error of the point")):
+        claim = f"{about}: {what} of G_trs over that of G_util"
+        rows.append(Row(claim, late["G_trs"][at] / late["G_util"][at], 1.0, "claim", 0.0, "at least"))
+    return rows
+
+
+def figure_12(setting: Setting) -> Found:
+    """Figure 12 in kind: degrees of protection and errors against epsilon."""
+    return _swept(setting, "epsilon", {e: (_REACH, e) for e in ((0.5, 2.0) if setting.quick else (0.3, 1.0, 3.0))})
+
+
+def figure_13(setting: Setting) -> Found:
+    """Figure 13 in kind: degrees of protection and errors against the radius r, epsilon 1."""
+    found = _swept(setting, "r", {r: (r, 1.0) for r in ((1.0, 1.5) if setting.quick else (1.0, 1.5, 2.0, 3.0))})
+    rows = list(found.rows)
+    for chart in found.pictures[:2]:
+        assert isinstance(chart, Chart)
+        for line in chart.lines[:2]:
+            what = f"{line.name}: {chart.y_axis} at the largest r over that at the smallest"
+            rows.append(Row(what, line.y[-1] / line.y[0], 1.0, "claim", 0.0, "at least"))
+    return found._replace(rows=tuple(rows))
+
+
+def _swept(setting: Setting, axis: str, points: dict[float, tuple[float, float]]) -> Found:
+    evaluation = _Evaluation(setting)
+    rows: list[Row] = []
+    columns: dict[str, list[tuple[float, float, float]]] = {}
+    for value, (reach, epsilon) in points.items():
+        setting.told(f"{axis} {value:g}")
+        found = evaluation.policies(reach, epsilon)
+        rows += _costs(f"{axis} {value:g}", found)
+        for policy, series in found.items():
+            columns.setdefault(policy, []).append(overall(series, _FROM))
+    charts = []
+    for at, what in enumerate(("degree of protection", "error of the point", "error of the estimate")):
+        lines = tuple(
+            Line(policy, tuple(points), tuple(numbers[at] for numbers in column)) for policy, column in columns.items()
+        )
+        charts.append(Chart(f"{what[0].upper()}{what[1:]} against {axis}", axis, what, lines))
+    return Found(tuple(rows), tuple(charts), (_KIND,))
+
+
+_MOST_CELLS, _FINEST, _RUNGS = 100, 50.0, 12
+_TRACE_TICKS = 24
+
+
+def traces(setting: Setting) -> Found:
+    """Figures 10 to 13 on location traces that the user gives (--traces), such as GeoLife's or Gowalla's."""
+    if setting.traces is None:
+        return Found((Row("location traces", "none given: fugu reproduce dphmm-traces --traces FILE"),))
+    given = read_traces(setting.traces)
+    model = _cells(given)
+    place = {tuple(cell): number for number, cell in enumerate(model.cells.tolist())}
+    cells = np.floor((given.places - np.array(model.origin)) / np.array(model.step))[:, ::-1]
+    at = np.array([place.get(tuple(cell), -1) for cell in cells.tolist()], dtype=np.int64)
+    truth = _runs(at, given.trace)
+    walk = Walk(lattice(model.cells), model.transition, np.ones(len(model.cells), dtype=np.bool_))
+    rows = [
+        Row("cells", len(model.cells)),
+        Row("side of a cell, metres", model.metres),
+        Row(f"runs of {_TRACE_TICKS} places inside the cells", len(truth)),
+    ]
+    if not len(truth):
+        return Found(tuple(rows))
+    for epsilon in (1.0,) if setting.quick else (0.3, 1.0, 3.0):
+        setting.told(f"epsilon {epsilon:g}")
+        found = {
+            "G_util": evaluate(walk, within_radius(walk.values, _REACH), epsilon, truth),
+            "G_trs": evaluate(walk, one_step(walk.transition), epsilon, truth),
+            "DPLS": evaluate(walk, complete(len(walk.values)), epsilon, truth[:4], _DELTA),
+        }
+        rows += _costs(f"epsilon {epsilon:g}", found)
+    return Found(tuple(rows), (), ("Errors are in cells. The chain is fitted to the same traces.",))
+
+
+def _cells(given: Traces) -> GridModel:
+    """The chain over the most cells, up to a hundred, that hold nine tenths of all places; of equals the largest cells.
+
+    Raises:
+        PlanningError: no cells do.
+    """
+    found = []
+    for rung in range(_RUNGS):
+        with suppress(PlanningError):
+            model = fit_grid(given, _FINEST * 2.0**rung)
+            if len(model.cells) <= _MOST_CELLS and model.outside <= 0.1 * model.visits.sum():
+                found.append(model)
+    if not found:
+        raise PlanningError(f"{given.source}: no {_MOST_CELLS} cells hold nine tenths of all places")
+    return max(found, key=lambda model: (len(model.cells), model.metres))
+
+
+def _runs(at: Ints, trace: Ints) -> Ints:
+    """Cells of consecutive places of one trace, runs x ticks; at most 200 runs, none that leaves the cells."""
+    found = []
+    for first in range(0, len(at) - _TRACE_TICKS + 1, _TRACE_TICKS):
+        some = slice(first, first + _TRACE_TICKS)
+        if (at[some] >= 0).all() and (trace[some] == trace[first]).all():
+            found.append(at[some])
+    return np.array(found[:200], dtype=np.int64).reshape(-1, _TRACE_TICKS)

@@ -1,0 +1,134 @@
+"""What the MQM paper gets wrong, each with a counterexample."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+
+from gateway.privacy.chain_class import MarkovChain
+from gateway.privacy.eigengap import Mixing, arm_influences, mixing, mqm_approx
+from gateway.privacy.quilts import mqm_exact
+from gateway.reproduce.mqm import THETA1, THETA2
+from gateway.reproduce.rows import Found, Row, Setting
+
+__all__ = ["ERRATA"]
+
+
+def _clock() -> MarkovChain:
+    """Twenty hours; at hour 0, one of them is skipped now and then."""
+    transition = np.roll(np.eye(20), 1, axis=1)
+    transition[0, 1] = transition[0, 2] = 0.5
+    return MarkovChain.stationary(transition)
+
+
+def _printed_scale(known: Mixing, ticks: int) -> float:
+    """MQMApprox's scale at epsilon 1 for an eigengap and a rarest state, over all quilts of two arms."""
+    arms = np.arange(1, ticks // 2)
+    right = arm_influences(known, arms)
+    left = 1.0 - 2.0 * right[:, None] - right[None, :]
+    with np.errstate(divide="ignore"):
+        scales = np.where(left > 0.0, (arms[:, None] + arms[None, :] - 1) / left, np.inf)
+    return float(min(ticks, scales.min()))
+
+
+def _eigengap(setting: Setting) -> Found:
+    """Equations 7 and 14 leave out every unit eigenvalue of P P*, not one: a clock never forgets its hour.
+
+    A count of the ticks that show the hour expected of a clock that was at hour 0 at tick 100. Far above its range, an
+    answer has a density proportional to E[exp(count / scale)]: exact by forward and backward sums.
+    """
+    chain, ticks = _clock(), 200
+    law = chain.stationary_law
+    reverse = (law[:, None] * chain.transition).T / law[:, None]
+    values = np.linalg.eigvals(chain.transition @ reverse).real
+    printed = float(1.0 - max(value for value in values if abs(value - 1.0) > 1e-9))
+    scale = _printed_scale(Mixing(printed, float(law.min())), ticks)
+    hours = [np.eye(20)[0]] * ticks
+    for t in range(100, ticks):
+        hours[t] = hours[t - 1] @ chain.transition
+    for t in range(98, -1, -1):
+        hours[t] = hours[t + 1] @ reverse
+    adds = np.array([np.eye(20)[hour.argmax()] for hour in hours]) / scale
+    right, left = [np.ones(20)], [np.ones(20)]
+    for t in range(ticks - 1, 0, -1):
+        right.append(chain.transition @ (right[-1] * np.exp(adds[t])))
+    for t in range(ticks - 1):
+        left.append(reverse @ (left[-1] * np.exp(adds[t])))
+    told = np.log(np.array(left)) + np.log(np.array(right[::-1])) + adds
+    lost = told.max(axis=1) - told.min(axis=1)
+    singular = np.linalg.svd(np.sqrt(law)[:, None] * chain.transition / np.sqrt(law), compute_uv=False)
+    wrong = partial(
+        Row,
+        why="exactly one unit eigenvalue belongs to the stationary law; the others are never forgotten",
+        counterexample="erratum-mqm-eigengap",
+    )
+    about = "clock: what MQMApprox at epsilon 1 loses"
+    whole = mqm_exact((chain,), ticks, 1.0).scale
+    return Found(
+        (
+            wrong("clock of 20 hours: the eigengap", 1.0 - float(singular[1]) ** 2, printed, "formula", 1e-9),
+            wrong(f"{about} at tick 100", float(lost[99]), 1.0, "claim", limit="at most"),
+            wrong(f"{about} at its worst tick", float(lost.max()), 1.0, "claim", limit="at most"),
+            Row("clock, 200 ticks, epsilon 1: noise of MQMExact, which protects all as one", whole),
+        )
+    )
+
+
+def _precondition(setting: Setting) -> Found:
+    """Lemma 4.8 holds for arms longer than 2 log(1/p) / g only; algorithm 4 does not check."""
+    known = mixing((MarkovChain.stationary(THETA1.transition), MarkovChain.stationary(THETA2.transition)), False)
+    least = 2.0 * math.log(1.0 / known.rarest) / known.gap
+    rows = [Row("theta1, theta2: arms must be longer than", least)]
+    arm = math.floor(least)
+    distance = math.exp(-known.gap * arm / 2.0)
+    difference = known.rarest - distance
+    rows.append(
+        Row(
+            f"lemma 4.8's denominator p - exp(-g a / 2) at an arm of {arm}: must be above 0",
+            difference,
+            0.0,
+            "claim",
+            0.0,
+            "at least",
+            why="the logarithm of a negative number is no bound: shorter arms are excluded, strictly",
+            counterexample="erratum-mqm-precondition",
+        )
+    )
+    quilt = mqm_approx((THETA1, THETA2), None, 5.0, False).quilt
+    rows.append(Row("arms that ours takes at epsilon 5", f"{quilt[0]} and {quilt[1]}"))
+    return Found(tuple(rows))
+
+
+def _histogram(setting: Setting) -> Found:
+    """GroupDP's noise of a histogram is Laplace(2 / eps) a bin, not Laplace(1 / eps): a change of state moves two bins.
+
+    Two states of which one group is in either: the histogram is (1, 0) or (0, 1).
+    """
+    scale = 1.0  # 1 / eps at epsilon 1
+    lost = sum(abs(a - b) / scale for a, b in zip((1, 0), (0, 1), strict=True))
+    why = "the ratio of densities of both bins multiplies"
+    return Found(
+        (
+            Row(
+                "one group in state 0 or 1, Laplace(1 / eps) in both bins, epsilon 1: what is lost",
+                lost,
+                1.0,
+                "claim",
+                0.0,
+                "at most",
+                None,
+                why,
+                "erratum-mqm-histogram",
+            ),
+        )
+    )
+
+
+ERRATA = {
+    "erratum-mqm-eigengap": _eigengap,
+    "erratum-mqm-precondition": _precondition,
+    "erratum-mqm-histogram": _histogram,
+}
+"""By name: the first line of each one's description is its title."""

@@ -1,0 +1,227 @@
+"""What no paper has: all mechanisms at one epsilon, what calibrations really lose, what attackers who learn reach."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from contract.chains import BinaryChains
+from contract.errors import FuguError
+from contract.guarantee import Adversary
+from gateway.attack import success_bound
+from gateway.chain.arrays import Ints
+from gateway.planning.attacked import attack_classes, two_states
+from gateway.planning.readings import read_readings
+from gateway.planning.true_class import count_scale
+from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.baselines import baselines
+from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from gateway.privacy.covering_class import covering_class
+from gateway.privacy.eigengap import mqm_approx
+from gateway.privacy.influence import influence_scale
+from gateway.privacy.quilts import mqm_exact
+from gateway.privacy.wasserstein import wasserstein_count
+from gateway.reproduce.recordings import HEARTS, States, activity, heart, power, presence
+from gateway.reproduce.rows import Chart, Found, Line, Row, Setting
+
+__all__ = ["attackers", "calibrations", "noise", "truth"]
+
+_EPSILON = 1.0
+_WINDOW = 60
+_FEW_STATES = 4
+_ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
+
+
+def _binary(setting: Setting) -> dict[str, States]:
+    """Recordings of two states."""
+    if setting.quick:
+        return {"N10": heart(setting.recordings, "N10"), "occupancy": presence(setting.recordings)["occupancy"]}
+    return {**{name: heart(setting.recordings, name) for name in HEARTS}, **presence(setting.recordings)}
+
+
+def noise(setting: Setting) -> Found:
+    """Noise of a count by every mechanism, epsilon 1, every recording: Laplace scale in ticks."""
+    recordings = _binary(setting)
+    recordings["activity"] = activity(setting.recordings)[0]
+    if not setting.quick:
+        recordings["power"] = power(setting.recordings)
+    rows = []
+    columns: dict[str, list[tuple[float, float]]] = {}
+    for number, (name, recording) in enumerate(recordings.items(), 1):
+        setting.told(name)
+        for mechanism, scale in _scales(recording):
+            about = f"{name} ({recording.k} states, {recording.ticks:,} ticks): {mechanism}"
+            rows.append(Row(about, "no noise is enough" if scale is None else scale))
+            if scale is not None:
+                columns.setdefault(mechanism, []).append((float(number), scale))
+    lines = tuple(Line.through(mechanism, points, joined=False) for mechanism, points in columns.items())
+    names = ", ".join(f"{number} {name}" for number, name in enumerate(recordings, 1))
+    chart = Chart("Noise of a count at epsilon 1", names, "Laplace scale, ticks", lines, log_y=True)
+    notes = (
+        "The most likely chain of each recording, started stationary. Plain DP takes readings for independent and "
+        "promises nothing of these. GroupDP, MQM and GK16 are for one release of everything; Wasserstein for one count "
+        f"of {_WINDOW} ticks, ever; ours for counts of all windows of a stream without an end.",
+    )
+    return Found(tuple(rows), (chart,), notes)
+
+
+def _scales(recording: States) -> Iterator[tuple[str, float | None]]:
+    chain, longest = recording.chain(), recording.longest
+    yield "plain DP (independent readings)", 1.0 / _EPSILON
+    yield "GroupDP", longest / _EPSILON
+    tasks: dict[str, Callable[[], float]] = {
+        "GK16": lambda: influence_scale((chain,), longest, _EPSILON).scale,
+        "MQMApprox": lambda: mqm_approx((chain,), longest, _EPSILON).scale,
+        "MQMExact": lambda: mqm_exact((chain,), longest, _EPSILON).scale,
+    }
+    if recording.k == 2:
+        tasks["Wasserstein"] = lambda: float(wasserstein_count((_rounded(chain),), _WINDOW).distance) / _EPSILON
+    for adversary in _ADVERSARIES:
+        if adversary != "informed" or recording.k <= _FEW_STATES:
+            tasks[f"ours, {adversary}"] = partial(_own_scale, chain, adversary)
+    for name, run in tasks.items():
+        found = None
+        with suppress(ChainClassError):
+            found = run()
+        yield name, found
+
+
+def _own_scale(chain: MarkovChain, adversary: Adversary) -> float:
+    return 1.0 / ChainAccountant((chain,)).allowance(_EPSILON, adversary)
+
+
+def _rounded(chain: MarkovChain) -> MarkovChain:
+    """Rates of four digits: exact laws of counts hold their numerators and denominators."""
+    q, r = (max(1e-4, round(float(rate), 4)) for rate in (chain.transition[0, 1], chain.transition[1, 0]))
+    return MarkovChain.stationary([[1 - q, q], [r, 1 - r]])
+
+
+_REASONS = {
+    "ordinary randomised response": "it takes readings for independent",
+    "BDP theorem 1": "theorem 2 is false: known states tell more",
+}
+
+
+def calibrations(setting: Setting) -> Found:
+    """Nominal against real epsilon of published calibrations of randomised response."""
+    rows = []
+    for name, recording in _binary(setting).items():
+        q, r = (float(rate) for rate in recording.chain().transition[[0, 1], [1, 0]])
+        chains = BinaryChains(q=(q, q), r=(r, r))
+        for epsilon in (1.0,) if setting.quick else (0.5, 1.0, 2.0, 4.0):
+            for baseline in baselines(chains, epsilon):
+                real = baseline.real(chains, "informed")
+                row = Row(
+                    f"{name}, nominal epsilon {epsilon:g}: what {baseline.name} really loses (informed)",
+                    "no bound" if real is None else real.epsilon,
+                    epsilon,
+                    "claim",
+                    1e-6,
+                    "at most",
+                    why=_REASONS[baseline.name],
+                    counterexample="" if baseline.name.startswith("ordinary") else "erratum-bdp-theorem-2",
+                )
+                rows.append(row)
+    chart = _real_epsilons()
+    note = "Of the chain with each recording's mean rates: what is lost if the recording were that chain."
+    return Found(tuple(rows), (chart,), (note,))
+
+
+def _real_epsilons() -> Chart:
+    """Real against nominal epsilon of theorem 1's noise, and of ordinary randomised response, for a sticky chain."""
+    q, r = 0.0893, 0.1092
+    chains = BinaryChains(q=(q, q), r=(r, r))
+    nominal = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+    lines: dict[str, list[float]] = {"nominal": list(nominal)}
+    for epsilon in nominal:
+        for baseline in baselines(chains, epsilon):
+            real = baseline.real(chains, "informed")
+            lines.setdefault(baseline.name, []).append(math.nan if real is None else real.epsilon)
+    drawn = tuple(Line(name, nominal, tuple(values)) for name, values in lines.items())
+    return Chart("Real against nominal epsilon, q = .0893, r = .1092", "nominal epsilon", "real epsilon", drawn)
+
+
+_BASELINES = (None, 300, 100, 30)
+"""Running means, in beats, that a state is above; none: the mean of the night."""
+
+
+def _hearts(recordings: Path, quick: bool) -> Iterator[tuple[str, str, Ints, Ints]]:
+    """Recording, state in words, states and segments."""
+    for name in HEARTS[:1] if quick else HEARTS:
+        readings = read_readings(recordings / f"hr_sleep_{name}.csv.gz", "value")
+        for ticks in _BASELINES[1:2] if quick else _BASELINES:
+            words, states = two_states(readings, ticks, None)
+            yield name, words, states, readings.segments
+
+
+def attackers(setting: Setting) -> Found:
+    """What attackers who learn achieve on three nights, epsilon 1: three kinds of noise, symbols and counts."""
+    rows = []
+    ceiling = float(success_bound([0.5, 0.5], _EPSILON))
+    for name, words, states, segments in _hearts(setting.recordings, setting.quick):
+        setting.told(f"{name}, {words}")
+        if setting.quick:
+            states, segments = states[:6000], segments[:6000]
+        for trial in attack_classes(name, words, states, segments, _EPSILON):
+            best = trial.attacks[0]
+            about = f"{name}, {words}, noise for {trial.chains}, {trial.released}"
+            rows.append(
+                Row(
+                    f"{about}: success of {best.attacker}, always guessing {best.guess:.3f} (95 % interval of all)",
+                    best.success,
+                    interval=(best.low, best.high),
+                )
+            )
+            rows.append(Row(f"{about}: share of ticks beyond e^epsilon", trial.beyond))
+            rows.append(Row(f"{about}: largest factor on the odds of a tick", trial.furthest))
+    note = (
+        "Noise for independent readings is ordinary randomised response; for mean rates it is for the rates of the "
+        "recording and its halves, against who knows states; for every stretch it is ours: a class that covers "
+        "the local rates, against the universal adversary. The strongest attacker is shown. Odds are those of who "
+        f"believes the mean rates and uses every output; e^epsilon is {math.e:.3f}. With both states as likely, "
+        f"epsilon 1 allows a success of {ceiling:.3f}."
+    )
+    return Found(tuple(rows), (), (note,))
+
+
+def truth(setting: Setting) -> Found:
+    """The price of truth: noise of a count at epsilon 1 for mean rates, and for a class that covers a recording."""
+    rows = []
+    factors: dict[str, list[float]] = {}
+    for name, words, states, segments in _hearts(setting.recordings, setting.quick):
+        setting.told(f"{name}, {words}")
+        rows += _price(f"{name}, {words}", States(states, segments), factors)
+    for name, recording in presence(setting.recordings).items():
+        if not setting.quick:
+            rows += _price(name, recording, factors)
+    numbers = tuple(float(number) for number in range(1, len(factors) + 1))
+    scales = list(zip(*factors.values(), strict=True))
+    names = ("mean rates, ignorant", "mean rates, informed", "mean rates, universal", "every stretch, universal")
+    lines = tuple(Line(name, numbers, scale, joined=False) for name, scale in zip(names, scales, strict=True))
+    chart = Chart("Noise of a count at epsilon 1", ", ".join(factors), "Laplace scale, ticks", lines, log_y=True)
+    note = (
+        "A bound is proven if the readings are in the class. Mean rates are one chain, which no recording here is; the "
+        "class of every stretch covers the local rates of all but 2 % of them, and chains that change between them."
+    )
+    return Found(tuple(rows), (chart._replace(x_axis="recordings, in the order of the table"),), (note,))
+
+
+def _price(about: str, recording: States, factors: dict[str, list[float]]) -> list[Row]:
+    """Rows of a recording; its scales go to `factors`, unless there is no class."""
+    try:
+        covered = covering_class(*recording, 2)
+        wide = count_scale(covered.chains, _EPSILON)
+    except FuguError as error:
+        return [Row(f"{about}: no class", str(error))]
+    chain = MarkovChain.stationary(covered.transition)
+    scales = [_own_scale(chain, adversary) for adversary in _ADVERSARIES]
+    factors[about] = [*scales, wide]
+    rows = [
+        Row(f"{about}: mean rates, {adversary}", scale) for adversary, scale in zip(_ADVERSARIES, scales, strict=True)
+    ]
+    rows.append(Row(f"{about}: every stretch, universal", wide))
+    rows.append(Row(f"{about}: the price, every stretch over mean rates (informed)", wide / scales[1]))
+    return rows

@@ -1,0 +1,130 @@
+"""A hidden walk over measured places, and what a policy of noisy points costs: simulated with certified tables."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from gateway.chain.arrays import Bools, Floats, Ints
+from gateway.dphmm.constraints import delta_set, schedule, surrogates
+from gateway.dphmm.graphs import lattice, within_radius
+from gateway.dphmm.protection import Protection, degree_of_protection, protect_kept
+from gateway.dphmm.tables import TableWeights, build_table, fallback_table
+
+__all__ = ["Series", "Step", "Walk", "evaluate", "grid", "overall", "paths", "step_of", "table_of", "walk_over"]
+
+
+class Walk(NamedTuple):
+    """A hidden state that moves over measured places.
+
+    Attributes:
+        values: f, N x d.
+        transition: N x N.
+        initial: N booleans: the states that are possible at tick 0, all as likely.
+    """
+
+    values: Ints
+    transition: Floats
+    initial: Bools
+
+
+class Step(NamedTuple):
+    """What holds while some states are possible and some of them have rows of their own: hull and degrees."""
+
+    protection: Protection
+    degrees: Ints
+
+
+class Series(NamedTuple):
+    """What a policy costs, tick by tick.
+
+    Attributes:
+        possible: states that stand for themselves, averaged over the runs.
+        protection: degree of protection, averaged over the possible states and the runs.
+        released: root mean square error of the released point.
+        estimated: of the forward filter's posterior mean.
+    """
+
+    possible: Floats
+    protection: Floats
+    released: Floats
+    estimated: Floats
+
+
+def grid(rows: int, columns: int) -> Ints:
+    """The cells of a grid, row by row."""
+    return lattice(np.indices((rows, columns)).reshape(2, -1).T)
+
+
+def walk_over(values: Ints, reach: float, start: int) -> Walk:
+    """A walk from one state: a step to itself or to any state within a radius is as likely as any other."""
+    steps = within_radius(values, reach) | np.eye(len(values), dtype=np.bool_)
+    initial = np.asarray(np.arange(len(values)) == start)
+    return Walk(values, steps / steps.sum(axis=1, keepdims=True), initial)
+
+
+def step_of(values: Ints, graph: Bools, reachable: Bools, kept: Bools) -> Step:
+    """The protectable graph of a tick, and how many states protect each."""
+    found = protect_kept(values, graph, reachable, kept)
+    return Step(found, degree_of_protection(found.hull, values[surrogates(values, kept)], reachable))
+
+
+def table_of(values: Ints, step: Step, kept: Bools, epsilon: float) -> TableWeights:
+    """The table that the device draws from."""
+    if not np.any(values[kept] != values[kept][0]):
+        return fallback_table(values, epsilon)
+    return build_table(step.protection.hull, values, kept, epsilon)
+
+
+def paths(walk: Walk, runs: int, ticks: int, generator: np.random.Generator) -> Ints:
+    """True states of simulated runs, runs x ticks."""
+    rising = np.cumsum(walk.transition, axis=1)
+    states = np.empty((runs, ticks), dtype=np.int64)
+    states[:, 0] = generator.choice(np.flatnonzero(walk.initial), runs)
+    for tick in range(1, ticks):
+        drawn = generator.random(runs)[:, None]
+        following = np.sum(rising[states[:, tick - 1]] <= drawn, axis=1)
+        states[:, tick] = np.minimum(following, len(rising) - 1)
+    return states
+
+
+def evaluate(walk: Walk, graph: Bools, epsilon: float, truth: Ints, delta: float = 0.0) -> Series:
+    """Simulate a policy: draw from certified tables, filter, and compare with the truth.
+
+    Args:
+        graph: the policy's, N x N.
+        epsilon: of a point.
+        truth: true states, runs x ticks.
+        delta: above 0, every run has a delta-location set of its own, and so a table.
+    """
+    generator = np.random.default_rng(7)
+    plan = schedule(walk.initial, walk.transition)
+    runs, ticks = truth.shape
+    belief = np.tile(walk.initial / walk.initial.sum(), (runs, 1))
+    sums = np.zeros((4, ticks))
+    for tick in range(ticks):
+        for group in np.arange(runs)[:, None] if delta else [np.arange(runs)]:
+            reachable = plan.at(tick)
+            kept = delta_set(belief[group[0]], delta) & reachable if delta else reachable
+            step = step_of(walk.values, graph, reachable, kept)
+            table = table_of(walk.values, step, kept, epsilon)
+            rising = np.cumsum(table.weights, axis=1)[truth[group, tick]]
+            outputs = np.sum(rising <= generator.integers(0, rising[:, -1:]), axis=1)
+            belief[group] *= table.weights[:, outputs].T
+            belief[group] /= belief[group].sum(axis=1, keepdims=True)
+            true = walk.values[truth[group, tick]]
+            sums[0, tick] += len(group) * np.count_nonzero(kept)
+            sums[1, tick] += len(group) * step.degrees[reachable].mean()
+            sums[2, tick] += np.sum((table.outputs[outputs] - true) ** 2)
+            sums[3, tick] += np.sum((belief[group] @ walk.values - true) ** 2)
+        belief = belief @ walk.transition
+    sums /= runs
+    return Series(sums[0], sums[1], np.sqrt(sums[2]), np.sqrt(sums[3]))
+
+
+def overall(series: Series, first: int) -> tuple[float, float, float]:
+    """The mean degree of protection and the root mean square errors from some tick on."""
+    late = [numbers[first:] for numbers in series]
+    return float(late[1].mean()), math.sqrt(np.mean(late[2] ** 2)), math.sqrt(np.mean(late[3] ** 2))

@@ -1,0 +1,219 @@
+"""`fugu audit device`: the tests find faults as they say, and no more often than they say where there is none."""
+
+from __future__ import annotations
+
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from contract.measure_table import StaircaseNoise
+from contract.noise_table import NoiseTable
+from contract.windows import Window
+from gateway.audit.draws import checked, related
+from gateway.audit.laws import count_cells, point_cells, symbol_law
+from tests.support.audited import planned
+from tests.support.brokers import Mosquitto
+from tests.support.command import Fugu
+from tests.support.measured import measure_policy
+from tests.support.scenes import policy
+
+RATE = 1e-3
+TABLE = NoiseTable.binary(1_200_000_000, 900_000_000)
+LAW = symbol_law(TABLE, 0)
+ROOT = Path(__file__).parents[2]
+
+
+def words(seed: int, count: int) -> NDArray[np.uint64]:
+    return np.random.default_rng(seed).integers(0, 1 << 32, count, dtype=np.uint64)
+
+
+def symbols(drawn: NDArray[np.uint64], thresholds: tuple[int, ...] = tuple(TABLE.rows[0])) -> NDArray[np.int64]:
+    return np.searchsorted(np.array(thresholds, dtype=np.uint64), drawn, side="right")
+
+
+def names(cells: NDArray[np.int64], law: NDArray[np.float64] = LAW) -> set[str]:
+    return {alarm.test for alarm in checked("draws", cells, law, RATE).alarms}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("law", [(0.7, 0.3), (0.1, 0.2, 0.3, 0.4), (0.97, 0.03)])
+def test_no_more_alarms_than_stated(law: tuple[float, ...]) -> None:
+    """With a rate of 10 %, 400 runs: more than 64 alarms have a probability below 10^-4."""
+    generator, chances = np.random.default_rng(7), np.array(law)
+    alarms = pairs = 0
+    for _ in range(400):
+        one, two = generator.choice(len(law), (2, 1500), p=chances)
+        alarms += bool(checked("draws", one, chances, 0.1).alarms)
+        pairs += bool(related((one, chances), (two, chances), 0.1))
+    assert alarms <= 64
+    assert pairs <= 64
+
+
+def test_an_error_of_the_stated_size_is_found() -> None:
+    """99 of 100 runs; fewer than 90 of 100 have a probability below 10^-6."""
+    generator = np.random.default_rng(3)
+    law = np.array([0.7, 0.3])
+    wrong = law + np.array([1, -1]) * checked("draws", generator.choice(2, 4000, p=law), law, RATE).smallest
+    found = [generator.choice(2, 4000, p=wrong) for _ in range(100)]
+    assert sum("frequencies" in names(cells, law) for cells in found) >= 90
+
+
+@pytest.mark.long
+def test_thresholds_that_are_a_hundredth_off_are_found() -> None:
+    drawn = words(1, 1_000_000)
+    assert names(symbols(drawn)) == set()
+    flips = 1_200_000_000 * 99 // 100
+    assert names(symbols(drawn, ((1 << 32) - flips,))) == {"frequencies"}
+
+
+def test_a_stuck_bit_is_found() -> None:
+    assert "frequencies" in names(symbols(words(2, 3000) | np.uint64(1 << 31)))
+
+
+@pytest.mark.long
+def test_a_generator_of_sixteen_bits_is_found() -> None:
+    state, found = 1, []
+    for _ in range(65_536):
+        state = (75 * state + 74) % 65537 % 65536
+        found.append(state << 16 | state)
+    period = np.array(found, dtype=np.uint64)
+    assert {"lags", "repeats"} <= names(symbols(np.tile(period, 3)))
+
+
+def test_a_block_that_is_used_again_is_found_wherever_it_comes() -> None:
+    drawn = words(4, 20_000)
+    drawn[17_011 : 17_011 + 1024] = drawn[3003 : 3003 + 1024]
+    assert names(symbols(drawn)) == {"repeats"}
+    one, two = words(5, 8000), words(6, 8000)
+    other = symbol_law(TABLE, 1)
+    for shift in (0, 700):
+        two[shift : shift + 4000] = one[:4000]
+        cells = symbols(two, tuple(TABLE.rows[1]))
+        assert [one.test for one in related((symbols(one), LAW), (cells, other), RATE)] == ["streams"]
+
+
+@pytest.mark.long
+def test_numbers_of_two_decimals_are_found() -> None:
+    drawn = np.round(words(8, 1_000_000) / 2**32, 2) * 2**32
+    assert names(symbols(drawn.astype(np.uint64))) == {"frequencies"}
+
+
+@pytest.mark.parametrize("scale", [Fraction(3, 7), Fraction(2), Fraction(70, 3)])
+def test_counts_have_the_law_of_their_scale(scale: Fraction) -> None:
+    generator = np.random.default_rng(9)
+
+    def noise(of: float) -> list[int]:
+        one, two = generator.geometric(-np.expm1(-1 / of), (2, 40_000))
+        return [int(value) for value in one - two]
+
+    cells, law = count_cells(noise(float(scale)), scale)
+    assert law.sum() == pytest.approx(1, abs=1e-12)
+    assert names(cells, law) == set()
+    cells, law = count_cells(noise(float(scale) * 0.9), scale)
+    assert "frequencies" in names(cells, law)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("side", [3, 11])
+def test_points_have_the_law_of_their_table(side: int) -> None:
+    """Of a table, and of a staircase in its box, both by the sampler that devices run."""
+    one = measure_policy(side, tables=False)
+    noise, generator = one.measure_tables[0].noise, np.random.default_rng(11)
+    state = side * side // 2
+    centre = one.coordinates[state]
+
+    def below(most: int) -> int:
+        return int(generator.integers(most))
+
+    if isinstance(noise, StaircaseNoise):
+        drawn = [noise.draw(centre, below) for _ in range(20_000)]
+    else:
+        drawn = [noise.points[noise.draw(state, below(1 << 32))] for _ in range(20_000)]
+    cells, law = point_cells(drawn, noise, state, centre)
+    assert law.sum() == pytest.approx(1, abs=1e-9)
+    assert names(cells, law) == set()
+    other = one.coordinates[state + 1]
+    assert "frequencies" in names(*point_cells(drawn, noise, state + 1, other))
+
+
+def audited(
+    fugu: Fugu, folder: Path, broker: Mosquitto, one: Any, fault: str, draws: int, counts: int = 100
+) -> tuple[int, Any]:
+    (folder / "policy.json").write_text(one.to_json())
+    command = f"env PYTHONPATH={ROOT} {sys.executable} -m tests.support.broken_agent {fault}"
+    words = ("--broker", f"127.0.0.1:{broker.port}", "--command", command, "--draws", draws, "--period", 3e-4)
+    done = fugu("audit", "device", folder / "policy.json", *words, "--counts", counts, "--json")
+    assert done.err == ""
+    return done.code, done.json()
+
+
+def failed(told: Any) -> set[str]:
+    return {alarm["test"] for one in told["tests"] for alarm in one["alarms"]}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("fault", "found"), [("honest", set()), ("reused-block", {"streams"})])
+def test_a_device_is_judged_by_its_bytes(
+    fugu: Fugu, broker: Mosquitto, tmp_path: Path, fault: str, found: set[str]
+) -> None:
+    code, told = audited(fugu, tmp_path, broker, planned(epsilon=8.0), fault, 4000)
+    assert code == (1 if found else 0)
+    assert found <= failed(told)
+    assert bool(found) or not failed(told)
+    assert [one["draws"] >= 4000 for one in told["tests"][:2]] == [True, True]
+    assert told["problem"] == ""
+
+
+@pytest.mark.long
+def test_counts_of_a_device_are_judged_too(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
+    windows = (Window(name="high", length=20, stride=10, states=(1,), scale="400"),)
+    code, told = audited(fugu, tmp_path, broker, planned(windows=windows), "honest", 1000, 100)
+    assert (code, failed(told)) == (0, set())
+    assert [one["of"] for one in told["tests"]] == [
+        "symbols of level 0",
+        "symbols of level 1",
+        "window high of level 0",
+        "window high of level 1",
+    ]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("fault", "found", "draws"),
+    [
+        ("honest", "", 100_000),
+        ("stuck-bit", "frequencies", 100_000),
+        ("sixteen-bits", "repeats", 100_000),
+        ("reused-block", "streams", 100_000),
+        ("rounded", "frequencies", 1_000_000),
+        ("weakened", "frequencies", 1_000_000),
+    ],
+)
+def test_real_agents_with_faults_are_found(
+    fugu: Fugu, broker: Mosquitto, tmp_path: Path, fault: str, found: str, draws: int
+) -> None:
+    """A hundredth of a flip of .48, and two decimals of .7206 and .2095, are errors above the .0032 that are found."""
+    one = policy() if fault == "rounded" else planned()
+    code, told = audited(fugu, tmp_path, broker, one, fault, draws)
+    assert code == bool(found)
+    assert found in {*failed(told), ""}
+
+
+@pytest.mark.soak
+def test_points_of_a_real_agent(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
+    for side in (3, 11):
+        code, told = audited(fugu, tmp_path, broker, measure_policy(side), "honest", 20_000)
+        assert (code, failed(told)) == (0, set())
+
+
+def test_an_agent_that_ends_is_one_line(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
+    (tmp_path / "policy.json").write_text(planned().to_json())
+    words = ("--broker", f"127.0.0.1:{broker.port}", "--command", "echo no agent")
+    done = fugu("audit", "device", tmp_path / "policy.json", *words)
+    assert done.code == 1
+    assert "the agent has ended, after 0 draws of a state: no agent" in done.err

@@ -1,0 +1,317 @@
+"""The second certificate: against the first, against enumeration, and from both sides of a claim."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from decimal import Context, Decimal
+from fractions import Fraction
+from itertools import product
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains, BoundedChains, FiniteChains, JointChains, Shown
+from contract.guarantee import Adversary, lasting_ratios, ratio_loss, shown_loss
+from contract.measure_table import StaircaseNoise, TimedTable, decoded_table, encoded_table
+from contract.noise_table import NoiseTable
+from contract.windows import Window
+from gateway.exact import NotRecomputed, binary, points, recompute, stream_loss
+from gateway.exact.numbers import exp_up, log_up, sqrt_up, up
+from gateway.privacy.randomised_response import calibrate
+from tests.support.audited import CHAINS, WINDOWS, planned
+from tests.support.measured import measure_policy
+from tests.support.oracle import worst_loss
+from tests.support.scenes import policy
+
+ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)
+PRECISE = Context(prec=90)
+
+
+def read(document: Any) -> Any:
+    """A document as the second implementation gets it."""
+    return json.loads(document.model_dump_json())
+
+
+def true_value(text: str, x: Fraction) -> Fraction:
+    """A function of a fraction, to 80 digits."""
+    given = PRECISE.divide(Decimal(x.numerator), Decimal(x.denominator))
+    return Fraction(getattr(PRECISE, text)(given))
+
+
+@pytest.mark.parametrize("x", [Fraction(1), Fraction(9, 8), Fraction(10, 7), Fraction(2), Fraction(10**30, 7)])
+def test_numbers_are_rounded_outward_and_hardly(x: Fraction) -> None:
+    for rounded, name, most in ((log_up, "ln", 20), (exp_up, "exp", 3), (sqrt_up, "sqrt", 10**40)):
+        at = min(x, Fraction(most)) if name == "exp" else x
+        above = rounded(at) - true_value(name, at)
+        assert -Fraction(1, 10**80) * rounded(at) <= above <= Fraction(1, 10**48) * rounded(at) + Fraction(1, 10**48)
+    assert 0 <= up(x) - x <= x / 2**191
+    assert up(x, 8) >= x
+
+
+def test_a_loss_that_no_tick_has_is_not_recomputed() -> None:
+    with pytest.raises(NotRecomputed):
+        exp_up(Fraction(10_001))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_two_states_are_what_devices_derive(seed: int) -> None:
+    """Never above the first implementation, whose rounding is the coarser, and no more than 1e-12 below."""
+    generator = np.random.default_rng(seed)
+    q, r = generator.uniform(0.002, 0.6, 2).tolist()
+    wider = 1.0 + 0.3 * float(generator.integers(2))
+    chains = BinaryChains(q=(q, min(q * wider, 0.99)), r=(r, min(r * wider, 0.99)))
+    ratios = (Fraction(1 + 3 * generator.random()), Fraction(1 + 3 * generator.random()))
+    for adversary in ADVERSARIES:
+        first = ratio_loss(chains, *lasting_ratios(chains, *ratios), adversary).epsilon
+        second, sharp = stream_loss(read(chains), ratios, adversary)
+        assert second <= Fraction(first) if sharp else second >= Fraction(first)
+        assert first - second < 1e-12
+        assert sharp or chains.q[1] + chains.r[1] > 1
+
+
+@pytest.mark.parametrize("ratios", [(Fraction(3), Fraction(6, 5)), (Fraction(6, 5), Fraction(3))])
+def test_where_chains_may_alternate_both_directions_are_held_to_the_larger_ratio(
+    ratios: tuple[Fraction, Fraction],
+) -> None:
+    chains = BinaryChains(q=(0.02, 0.7), r=(0.4, 0.4))
+    first = ratio_loss(chains, *lasting_ratios(chains, *ratios), "informed").epsilon
+    second, sharp = stream_loss(read(chains), ratios, "informed")
+    assert sharp
+    assert 0 <= first - second < 1e-12
+
+
+def test_a_known_state_counts_as_in_the_smallest_counterexample() -> None:
+    """q = r = 7/20, flips 1/10: five ticks with both ends known lose log(106929/3721); a stream loses no less."""
+    chains = BinaryChains(q=(0.35, 0.35), r=(0.35, 0.35))
+    ignorant, informed = (stream_loss(read(chains), (Fraction(9), Fraction(9)), who)[0] for who in ADVERSARIES[:2])
+    assert float(ignorant) == pytest.approx(3.276704055359, abs=1e-12)
+    assert informed > math.log(Fraction(106929, 3721)) > ignorant
+
+
+def test_a_chain_that_forgets_too_slowly_is_not_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
+    chains, ratios = {"kind": "binary", "q": [1e-3] * 2, "r": [1e-3] * 2}, (Fraction(1.001),) * 2
+    assert stream_loss(chains, ratios, "informed")[1]
+    monkeypatch.setattr(binary, "_MOST_TICKS", 1000)
+    with pytest.raises(NotRecomputed, match="after 1000 ticks"):
+        stream_loss(chains, ratios, "informed")
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_bounded_classes_are_what_devices_derive(adversary: Adversary) -> None:
+    chains, ratio = BoundedChains(states=4, odds_ratio=9.7), Fraction(7, 4)
+    first = ratio_loss(chains, ratio, ratio, adversary).epsilon
+    second, sharp = stream_loss(read(chains), (ratio, ratio), adversary)
+    assert sharp
+    assert 0 <= first - second < 1e-12
+
+
+def random_chain(seed: int, k: int) -> list[list[float]]:
+    generator = np.random.default_rng(seed)
+    rows = 0.6 * np.eye(k) + 0.4 * generator.dirichlet(np.ones(k), size=k)
+    return [[float(p) for p in row] for row in rows]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_known_chains_are_what_devices_derive(k: int) -> None:
+    """The first implementation settles for the limit of its recursion plus a millionth."""
+    chains = FiniteChains(transitions=tuple(tuple(map(tuple, random_chain(seed, k))) for seed in (1, 2)))
+    ratio = Fraction(5, 4)
+    first = ratio_loss(chains, ratio, ratio, "ignorant").epsilon
+    second, sharp = stream_loss(read(chains), (ratio, ratio), "ignorant")
+    assert sharp
+    assert 0 <= first - second < 2e-6 * first
+
+
+@pytest.mark.long
+def test_no_enumerated_stream_of_a_known_chain_loses_more() -> None:
+    rows = random_chain(7, 3)
+    table = NoiseTable.randomised_response(3, 1 << 30)
+    chains = FiniteChains(transitions=(tuple(map(tuple, rows)),))
+    ratio = Fraction(2)
+    law = np.linalg.matrix_power(np.array(rows), 200)[0]
+    truth = worst_loss(law, [np.array(rows)] * 4, np.array(table.weights()) / 2**32, informed=False).max()
+    loss, _ = stream_loss(read(chains), (ratio, ratio), "ignorant")
+    assert 1.1 * math.log(2) < truth <= loss
+    assert loss < 2 * truth
+
+
+def test_an_informed_adversary_of_three_states_is_bounded_by_odds_or_not_at_all() -> None:
+    sticky = tuple(tuple(8 / 9 if x == y else 1 / 18 for y in range(3)) for x in range(3))
+    chains = FiniteChains(transitions=(sticky,))
+    found = calibrate(chains, 1.0, "informed")
+    given = read(policy(table=found.table, chains=chains))
+    given["guarantee"] = {"epsilon": 1.0, "adversary": "informed"}
+    (claim,) = recompute(given)
+    assert claim.loss is not None
+    assert 1 - 1e-6 < claim.loss <= 1
+    given["guarantee"]["epsilon"] = 0.9
+    (claim,) = recompute(given)
+    assert claim.loss is None
+    assert claim.why.startswith("only that it is at most 1")
+    impossible = {"kind": "finite", "transitions": [[[0.5, 0.5, 0.0], [0.2, 0.5, 0.3], [0.0, 0.5, 0.5]]]}
+    (claim,) = recompute({**given, "chains": impossible})
+    assert claim.loss is None
+    assert "impossible steps" in claim.why
+
+
+CLASSES = (
+    (CHAINS, "informed"),
+    (CHAINS, "ignorant"),
+    (BoundedChains(states=2, odds_ratio=13.5), "universal"),
+    (BoundedChains(states=3, odds_ratio=9.0), "universal"),
+)
+
+
+@pytest.mark.parametrize(("chains", "adversary"), CLASSES)
+@pytest.mark.parametrize("windows", [(), WINDOWS])
+def test_what_is_planned_is_confirmed_and_a_millionth_less_is_not(
+    chains: Any, adversary: Adversary, windows: tuple[Window, ...]
+) -> None:
+    one = planned(chains, adversary, windows)
+    for claim in recompute(json.loads(one.to_json())):
+        assert claim.loss is not None
+        assert 0 <= claim.stated - claim.loss < 1e-6
+    for name in ("guarantee", *(["windows_guarantee"] if windows else [])):
+        told = json.loads(one.to_json())
+        told[name]["epsilon"] -= 1e-6
+        assert sum(claim.loss > claim.stated for claim in recompute(told)) == 1
+
+
+def test_windows_alone_are_counted_with_all_that_overlap() -> None:
+    given = json.loads(planned(windows=WINDOWS).to_json())
+    del given["table"]
+    given["windows"][0]["stride"] = 7
+    told = recompute(given)
+    assert [claim.of for claim in told] == ["windows"]
+    rate = Fraction(3, 400) + 2 * Fraction(3, 700)
+    want, _ = stream_loss(given["chains"], (exp_up(rate),) * 2, "informed")
+    assert told[0].loss == want
+
+
+JOINT: Mapping[str, Any] = {
+    "streams": (Shown(name="hr", states=2, rate=0.3), Shown(name="steps", states=2, rate=0.2)),
+    "period_us": 1_000_000,
+    "shows": ((0, 0), (0, 1), (1, 0), (1, 1)),
+}
+
+
+@pytest.mark.long
+def test_streams_that_move_together_are_what_devices_derive() -> None:
+    rows = tuple(map(tuple, random_chain(3, 4)))
+    for chains, adversary in (
+        (JointChains(**JOINT, transitions=(rows,)), "ignorant"),
+        (JointChains(**JOINT, odds_ratio=11.0), "universal"),
+    ):
+        first = shown_loss(chains, adversary).epsilon
+        second, sharp = stream_loss(read(chains), (Fraction(1), Fraction(1)), adversary)
+        assert sharp
+        assert 0 <= first - second < 2e-6 * first
+
+
+def test_a_stream_that_tells_more_than_its_joint_class_allows_is_found() -> None:
+    given = read(policy(chains=JointChains(**JOINT, odds_ratio=2.0)))
+    (_, tick) = recompute(given)
+    assert tick.of == "a tick of the stream"
+    assert tick.loss > tick.stated == Fraction(0.3)
+
+
+GRAPHS: tuple[Mapping[str, Any], ...] = (
+    {"radius": 1.0},
+    {"complete": True},
+    {"transition": True},
+    {"categories": [x // 3 for x in range(9)]},
+    {"edges": [(0, 1), (4, 5)]},
+)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_points_are_confirmed_and_a_millionth_less_is_not(graph: dict[str, Any]) -> None:
+    one = measure_policy(3, graph=graph)
+    one.verify(math.inf)
+    near, far = recompute(json.loads(one.to_json()))
+    assert 0 <= near.stated - near.loss < 1e-6
+    assert far.loss <= far.stated == 4
+    told = json.loads(one.to_json())
+    told["epsilon"] -= 1e-6
+    near, _ = recompute(told)
+    assert near.loss > near.stated
+
+
+def changed(text: str, row: int) -> str:
+    """A table as a policy carries it, with a threshold moved so far that a cell is nearly empty."""
+    table = decoded_table(text)
+    assert isinstance(table.noise, NoiseTable)
+    rows = [list(one) for one in table.noise.rows]
+    rows[row][3] = rows[row][4] - 1
+    noise = NoiseTable(tuple(map(tuple, rows)), table.noise.points)
+    return encoded_table(TimedTable(table.policy_version, table.number, table.constraint, 0, table.until, noise))
+
+
+@pytest.mark.parametrize(("number", "state"), [(0, 4), (1, 4), (1, 8)])
+def test_a_threshold_that_was_moved_is_found(number: int, state: int) -> None:
+    """Also of a state without neighbours in the graph, which is hidden together with another."""
+    given = json.loads(measure_policy(3, graph={"edges": [(0, 1), (3, 4)]}).to_json())
+    tables = [given["fallback"], *given["tables"]]
+    tables[number] = changed(tables[number], state)
+    given["fallback"], given["tables"] = tables[0], tables[1:]
+    near, _ = recompute(given)
+    assert near.loss > near.stated
+
+
+def test_a_fallback_hides_every_pair_whatever_the_graph_joins() -> None:
+    """Two groups of states, alike inside and not with each other: every state has a partner, and the table is wrong."""
+    given = json.loads(measure_policy(3, graph={"edges": [(0, 1)]}, tables=False).to_json())
+    near, _ = recompute(given)
+    assert 0 <= near.stated - near.loss < 1e-6
+    table = decoded_table(given["fallback"])
+    rows = [(1 << 30,)] * 4 + [(3 << 30,)] * 5
+    noise = NoiseTable(tuple(rows), ((0, 0), (2, 2)))
+    given["fallback"] = encoded_table(TimedTable(table.policy_version, 0, 0, 0, table.until, noise))
+    near, _ = recompute(given)
+    assert float(near.loss) == pytest.approx(math.log(3))
+    assert near.loss > near.stated
+
+
+@pytest.mark.long
+def test_a_staircase_is_as_steep_as_its_hull_says() -> None:
+    """The likelihoods of points around two centres, by the sampler's own facets, against the gauge."""
+    given = json.loads(measure_policy(11, tables=False).to_json())
+    table = decoded_table(given["fallback"])
+    assert isinstance(table.noise, StaircaseNoise)
+    noise, at = table.noise.noise, given["coordinates"]
+    facets, kept = noise.facets(), (1 << len(at)) - 1
+    kept_bytes = kept.to_bytes(-(-len(at) // 8), "little")
+    ratio = points._staircase(at, [kept_bytes, [list(v) for v in noise.vertices], *noise.ratio.as_integer_ratio()])
+
+    def shell(x: int, y: int) -> int:
+        return max(-(-(a * x + b * y) // offset) for (a, b), offset in facets)
+
+    around = list(product(range(-14, 15), repeat=2))
+    for other in (1, 12, 40, 60, 120):
+        dx, dy = at[other][0] - at[0][0], at[other][1] - at[0][1]
+        told = max(abs(shell(x, y) - shell(x - dx, y - dy)) for x, y in around)
+        assert ratio(0, other) == (1 / noise.ratio) ** told
+    near, far = recompute(given)
+    assert near.loss == far.loss <= near.stated
+    given["epsilon"] -= 1e-6
+    assert recompute(given)[0].loss > Fraction(given["epsilon"])
+
+
+def test_a_hull_that_is_none_is_not_recomputed() -> None:
+    for corners in ([[1, 0], [-1, 1]], [[2, 0], [1, 0], [-2, 0], [-1, 0]], [[1, 0], [0, -1], [-1, 0], [0, 1]]):
+        with pytest.raises(NotRecomputed, match="hull"):
+            points._gauges(corners, (1, 1))
+    with pytest.raises(NotRecomputed, match="flat"):
+        points._gauges([[1, 0], [-1, 0]], (1, 1))
+
+
+def test_the_whole_stream_of_points_is_not_recomputed() -> None:
+    given = json.loads(measure_policy(3).to_json())
+    given["stream_loss"] = {"epsilon": 9.0, "adversary": "ignorant", "start": "any"}
+    claim = recompute(given)[-1]
+    assert (claim.of, claim.loss) == ("all points", None)
+    assert claim.why

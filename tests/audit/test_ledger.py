@@ -1,0 +1,206 @@
+"""The audit of a ledger: what the worst tick has lost, never less than what an enumeration finds; and every change."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains, ChainClass
+from contract.guarantee import Adversary
+from contract.mechanisms import Mechanism
+from contract.noise_table import SCALE, NoiseTable
+from gateway.audit.ledger import LedgerAudit, audit_ledger
+from gateway.deployment.accounts import Account
+from gateway.deployment.broker_files import Settings, create_broker
+from gateway.privacy.accountant import ChainAccountant
+from gateway.release.allowance import allowance, joint_charge, joint_loss
+from gateway.release.amplification import smallest_scale
+from gateway.release.charges import PER_NAT
+from gateway.release.entries import Allowance
+from gateway.release.ledger import Ledger
+from tests.support.command import Fugu
+from tests.support.ledgers import key, release, reserve
+from tests.support.release_scenes import Bench, scheduled
+from tests.support.sanitised_counts import stationary, worst_loss
+from tests.support.scenes import frames
+
+Q, R = 0.1, 0.4
+CHAIN = BinaryChains(q=(Q, Q), r=(R, R))
+TABLE = NoiseTable.binary(SCALE // 100, SCALE // 100)
+
+
+def granted(
+    ledger: Ledger,
+    epsilon: float = 1.0,
+    adversary: Adversary = "ignorant",
+    chains: ChainClass = CHAIN,
+    mechanism: Mechanism = "chain",
+    base: int = 0,
+    audience: str = "public",
+) -> int:
+    """Open the account of `watch`, and what it allows."""
+    allowed = allowance(chains, epsilon, adversary, mechanism)
+    one = Allowance(key(audience=audience), allowed, base, epsilon, adversary, mechanism, (chains,))
+    ledger.set_allowances([one], time_us=1)
+    return allowed
+
+
+def only(audit: LedgerAudit) -> tuple[float | None, str]:
+    """The bound of the one stream, and how it was found."""
+    (stream,) = audit.streams
+    return stream.epsilon, stream.by
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "l.sqlite")
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed"])
+def test_no_enumerated_loss_is_above_the_bound(ledger: Ledger, adversary: Adversary) -> None:
+    allowed = granted(ledger, 1.0, adversary)
+    n, transition = 4, np.array([[1 - Q, Q], [R, 1 - R]])
+    reserve(ledger, release(0, n - 1, allowed))
+    scale = float(smallest_scale([TABLE], 1, allowed))
+    informed = adversary == "informed"
+    real = worst_loss(stationary(transition), transition, np.array([0.01, 0.99]), n, [scale], informed=informed)
+    audit = audit_ledger(ledger)
+    epsilon, _ = only(audit)
+    assert epsilon is not None
+    assert real <= epsilon < 1.0
+    assert audit.streams[0].charge == allowed
+    if informed:  # states that are known before and after the release count, too
+        beside = np.pad(np.full(n, allowed / PER_NAT), 4)
+        assert real < ChainAccountant(CHAIN).schedule_loss(beside, "informed").epsilon <= epsilon
+    else:  # four ticks say less than the endless stream that is promised
+        assert only(audit)[1] == "every tick"
+        assert epsilon < 0.9
+        assert audit.streams[0].tick in (1, 2)
+
+
+@pytest.mark.parametrize("mechanism", ["chain", "mqm-exact", "mqm-approx", "group"])
+def test_a_profile_at_the_allowance_is_within_the_promise(ledger: Ledger, mechanism: Mechanism) -> None:
+    allowed = granted(ledger, mechanism=mechanism)
+    last = 9 if mechanism == "group" else 9999  # too many to follow one by one
+    reserve(ledger, release(0, last, allowed, mechanism=mechanism))
+    (stream,) = audit_ledger(ledger).streams
+    assert not stream.wrong
+    assert stream.by == ("one release" if mechanism == "group" else "constant charge")
+    if mechanism in ("chain", "mqm-exact"):
+        assert stream.epsilon == pytest.approx(1.0, abs=1e-6)
+
+
+def test_quilts_follow_charges_tick_by_tick(ledger: Ledger) -> None:
+    allowed = granted(ledger, mechanism="mqm-exact")
+    reserve(ledger, release(100, 102, allowed, mechanism="mqm-exact"))
+    audit = audit_ledger(ledger)
+    assert only(audit) == (pytest.approx(3 * allowed / PER_NAT, rel=1e-6), "every tick")
+    assert 100 <= audit.streams[0].tick <= 102
+
+
+def test_a_second_release_of_what_does_not_compose_has_no_bound(ledger: Ledger) -> None:
+    allowed = granted(ledger, mechanism="group")
+    reserve(ledger, release(0, 9, allowed, mechanism="group"))
+    charged(ledger, 2 * allowed)
+    assert only(audit_ledger(ledger)) == (None, "one release")
+
+
+def charged(ledger: Ledger, units: int) -> None:
+    """Charge every release other than it was, so that everything adds up."""
+    ledger._db.execute("UPDATE members SET charge=?", (units,))
+    ledger._db.execute("UPDATE runs SET charge=?", (units,))
+
+
+def test_one_unit_above_the_allowance_is_found(ledger: Ledger) -> None:
+    allowed = granted(ledger)
+    reserve(ledger, release(0, 9999, allowed))
+    before = audit_ledger(ledger).problems
+    assert not any("reached" in problem for problem in before)
+    charged(ledger, allowed + 1)
+    more = set(audit_ledger(ledger).problems) - set(before)
+    assert len(more) == 1
+    assert "ticks 0..9999 reached" in more.pop()
+
+
+def test_a_tick_that_lost_more_than_is_promised_is_named(ledger: Ledger) -> None:
+    allowed = granted(ledger)
+    reserve(ledger, release(0, 99, allowed))
+    reserve(ledger, release(100, 139, allowed))
+    ledger._db.execute("UPDATE entries SET first=80 WHERE number=2")
+    audit = audit_ledger(ledger)
+    (stream,) = audit.streams
+    assert stream.wrong
+    assert 80 < stream.tick < 99  # inside the stretch of two charges
+    assert any(f"tick {stream.tick} may have lost" in problem for problem in audit.problems)
+
+
+def test_what_devices_release_themselves_counts(ledger: Ledger) -> None:
+    granted(ledger, base=1)
+    reserve(ledger, release(0, 9, 5))
+    assert (only(audit_ledger(ledger))[1], audit_ledger(ledger).streams[0].charge) == ("constant charge", 6)
+
+
+@pytest.fixture
+def honest(tmp_path: Path) -> Bench:
+    """A ledger with four releases that a gateway made."""
+    bench = Bench(tmp_path, scheduled(devices=["watch"]))
+    bench.scene.record(*frames([10] * 8, seed=1), device="watch")
+    bench.now += 10**6
+    bench.work()
+    return bench
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("DELETE FROM runs", "its charges are not those of its entries"),
+        ("UPDATE members SET charge=charge/2", "its release states another charge"),
+        ("UPDATE allowances SET allowance=2*allowance", "mechanism chain allows"),
+        ("UPDATE allowances SET epsilon=2*epsilon", "states another promise than its audience has"),
+        ("UPDATE allowances SET epsilon=0", "tick 0 may have lost"),
+        ("UPDATE members SET charge=1000*charge", "may have lost "),
+        ("DELETE FROM entries WHERE number=2", "entry 2: is missing"),
+        (
+            "INSERT INTO allowances (account, allowance, base, epsilon, adversary, mechanism, class, after_entry, "
+            "time_us) SELECT account, allowance, base, 2*epsilon, adversary, mechanism, class, 1, 1 FROM allowances",
+            "audience public: was promised different things",
+        ),
+        ("UPDATE classes SET chains='[]'", "may have lost without bound"),
+    ],
+)
+def test_a_change_is_found(honest: Bench, change: str, problem: str) -> None:
+    before = audit_ledger(honest.ledger)
+    assert (before.problems, len(before.streams)) == ((), 1)
+    assert before.entries > 2
+    assert not before.streams[0].wrong
+    honest.ledger._db.execute(change)
+    problems = audit_ledger(honest.ledger).problems
+    assert any(problem in found for found in problems), problems
+
+
+@pytest.mark.long
+def test_what_a_reader_of_two_audiences_was_told_is_computed_at_once(
+    fugu: Fugu, ledger: Ledger, tmp_path: Path
+) -> None:
+    base = 10**9
+    allowed = [granted(ledger, 0.5, audience=audience, base=base) for audience in ("public", "press")]
+    for audience, units in zip(("public", "press"), allowed, strict=True):
+        reserve(ledger, release(0, 99, units - base, audience=audience))
+    made = create_broker(
+        tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC)
+    )
+    for name, audiences, limit in (("anna", ("public",), 0.5), ("both", ("public", "press"), 0.9)):
+        reader = Account(name=name, role="reader", audiences=audiences, epsilon=limit, adversary="ignorant")
+        made.add(reader, datetime.now(UTC))
+    done = fugu("audit", "ledger", "--ledger", tmp_path / "l.sqlite", "--broker", tmp_path / "broker", "--json")
+    anna, both = json.loads(done.out)["readers"]
+    assert done.code == 1
+    assert (anna["reader"], both["reader"]) == ("anna", "both")
+    assert anna["epsilon"] <= 0.5
+    assert both["epsilon"] == joint_loss(CHAIN, joint_charge(allowed, base), "ignorant") > 0.9
+    assert sum("account both: may have been told" in one for one in done.json()["problems"]) == 1
+    assert not any("account anna" in one for one in done.json()["problems"])

@@ -1,0 +1,257 @@
+"""`fugu audit policy`: what it states of a policy, and what it finds wrong with one that was tampered with."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from contract.chains import BinaryChains, BoundedChains
+from contract.envelope import decode_envelope
+from contract.pins import SymbolPins, pins_of
+from contract.policy import Policy
+from gateway.audit import policy_statement
+from gateway.audit.access import may_read, read_access
+from gateway.deployment.accounts import Account
+from gateway.deployment.broker_files import Settings, create_broker
+from gateway.fleet.keystore import new_key_folder, write_key
+from tests.support.audited import CHAINS, WINDOWS, planned
+from tests.support.command import Fugu
+from tests.support.measured import measure_policy
+from tests.support.signing import Keys
+
+
+def audited(fugu: Fugu, folder: Path, policy: Any, *words: object) -> tuple[int, Any]:
+    """The exit code and the statement of a policy, or of its JSON after a change."""
+    file = folder / "policy.json"
+    file.write_text(policy.to_json() if not isinstance(policy, dict) else json.dumps(policy))
+    done = fugu("audit", "policy", file, *words, "--json")
+    assert done.err == ""
+    return done.code, done.json()
+
+
+def names(statement: Any) -> list[str]:
+    return [finding["name"] for finding in statement["findings"]]
+
+
+def changed(policy: Policy, **fields: Any) -> dict[str, Any]:
+    """The JSON of a policy with other fields."""
+    return {**json.loads(policy.to_json()), **fields}
+
+
+def test_an_honest_policy_is_confirmed(fugu: Fugu, tmp_path: Path) -> None:
+    code, told = audited(fugu, tmp_path, planned(windows=WINDOWS))
+    assert (code, names(told), told["confirmed"]) == (0, [], True)
+    assert [one["topic"] for one in told["outputs"]] == [
+        "fugu/2/home/watch/symbols/hr",
+        "fugu/2/home/watch/window/hr",
+        "fugu/2/home/count/watch/hr",
+        "fugu/2/home/estimate/watch/hr",
+        "fugu/2/home/description/watch/hr",
+    ]
+    every, alone = told["claims"]
+    assert every["epsilon"] - 1e-6 < every["recomputed"] <= every["epsilon"] == 1
+    assert alone["recomputed"] == alone["epsilon"]
+    ignorant, informed, universal = (one["epsilon"] for one in told["adversaries"])
+    assert ignorant <= informed == every["recomputed"] <= universal
+    others = {one["truth"].split()[0]: one["epsilon"] for one in told["alternatives"]}
+    assert others["independent"] < 1 < others["a"] < others["longer"]
+    assert others["any"] is None
+    assert SymbolPins.model_validate_json(json.dumps(told["pins"])) == pins_of(planned(windows=WINDOWS))
+    assert len(told["assumptions"]) == 6
+    text = fugu("audit", "policy", tmp_path / "policy.json").out
+    assert "fugu/2/home/watch/symbols/hr" in text
+    assert text.endswith("Every epsilon that is stated was computed again, and holds.\n")
+
+
+@pytest.mark.parametrize("name", ["guarantee", "windows_guarantee"])
+def test_an_epsilon_that_is_misstated_by_a_millionth_is_found(fugu: Fugu, tmp_path: Path, name: str) -> None:
+    policy = planned(windows=WINDOWS)
+    stated = getattr(policy, name)
+    less = {"epsilon": stated.epsilon - 1e-6, "adversary": stated.adversary}
+    code, told = audited(fugu, tmp_path, changed(policy, **{name: less}))
+    assert (code, told["confirmed"]) == (1, False)
+    assert names(told)[0] == "epsilon-understated"
+
+
+def test_a_class_that_is_too_wide_for_the_table_is_found(fugu: Fugu, tmp_path: Path) -> None:
+    wide = BinaryChains(q=(0.049, 0.1), r=(0.06, 0.2))
+    code, told = audited(fugu, tmp_path, changed(planned(), chains=wide.model_dump(mode="json")))
+    assert (code, names(told)) == (1, ["epsilon-understated"])
+
+
+@pytest.mark.parametrize(
+    ("chains", "narrow"),
+    [
+        (CHAINS, {"kind": "binary", "q": [0.06, 0.1], "r": [0.07, 0.2]}),
+        (BoundedChains(states=2, odds_ratio=13.5), {"kind": "bounded", "states": 2, "odds_ratio": 9.0}),
+    ],
+)
+def test_a_class_that_is_narrower_than_the_table_allows_is_named(
+    fugu: Fugu, tmp_path: Path, chains: Any, narrow: dict[str, Any]
+) -> None:
+    """What is stated is true of it, so it is a note; an owner's pins make it wrong."""
+    policy = planned(chains, "universal")
+    given = changed(policy, chains=narrow)
+    code, told = audited(fugu, tmp_path, given)
+    assert (code, names(told)) == (0, ["class-narrower-than-noise-allows"])
+    assert audited(fugu, tmp_path, policy)[1]["findings"] == []
+    enrolment = Keys().enrolment(pins={policy.stream: pins_of(policy)})
+    (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
+    code, told = audited(fugu, tmp_path, given, "--enrolment", tmp_path / "enrolment.json")
+    assert code == 1
+    assert "class-narrower-than-pinned" in names(told)
+    code, told = audited(fugu, tmp_path, policy, "--enrolment", tmp_path / "enrolment.json")
+    assert (code, names(told)) == (0, [])
+
+
+def test_windows_that_overlap_beyond_the_allowance_are_found(fugu: Fugu, tmp_path: Path) -> None:
+    given = changed(planned(windows=WINDOWS))
+    given["windows"][0]["stride"] = 4
+    code, told = audited(fugu, tmp_path, given)
+    assert (code, names(told)) == (1, ["epsilon-understated", "windows-overlap"] * 2)
+    every, alone = (one["about"] for one in told["findings"][1::2])
+    assert "high 5, bars 1" in every
+    added, allowed = (float(alone.split(f" {word} ")[1].split()[0]) for word in ("add", "and"))
+    assert added == pytest.approx(5 / 400 + 2 * 3 / 700, rel=1e-5)
+    assert allowed == pytest.approx(2 / 400 + 2 * 3 / 700, rel=1e-5)
+
+
+def test_what_an_owner_does_not_accept_is_found(fugu: Fugu, tmp_path: Path) -> None:
+    file = tmp_path / "enrolment.json"
+    keys = Keys()
+    other = pins_of(planned(BinaryChains(q=(0.2, 0.3), r=(0.2, 0.3))))
+    for fields, wanted in (
+        ({"ceiling": 0.5}, ["above-ceiling"]),
+        ({"adversaries": ("universal",)}, ["adversary-not-accepted"]),
+        ({"pins": {"steps": pins_of(planned())}}, ["not-pinned"]),
+        (
+            {"pins": {"hr": other.model_copy(update={"period_us": 7_000})}},
+            ["class-narrower-than-pinned", "pins-violated"],
+        ),
+    ):
+        file.write_text(keys.enrolment(**fields).model_dump_json())
+        code, told = audited(fugu, tmp_path, planned(), "--enrolment", file)
+        assert code == 1
+        assert sorted(set(names(told))) == wanted
+    code, told = audited(fugu, tmp_path, measure_policy(3), "--enrolment", file)
+    assert code == 1
+    assert "above-ceiling" in names(told)
+
+
+def test_what_is_not_recomputed_is_never_taken_for_fine(fugu: Fugu, tmp_path: Path) -> None:
+    given = json.loads(measure_policy(3).to_json())
+    assert audited(fugu, tmp_path, given)[0] == 0
+    given["stream_loss"] = {"epsilon": 40.0, "adversary": "ignorant", "start": "any"}
+    code, told = audited(fugu, tmp_path, given)
+    assert (code, names(told), told["confirmed"]) == (1, ["not-recomputed"], False)
+    assert told["claims"][-1]["recomputed"] is None
+    done = fugu("audit", "policy", tmp_path / "policy.json")
+    assert done.code == 1
+    assert "NOT RECOMPUTED" in done.out
+    assert "holds" not in done.out
+
+
+def test_certificates_that_disagree_are_found(fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the second one takes a looser view than devices, somebody has to look."""
+    given = changed(planned(), guarantee={"epsilon": 0.9, "adversary": "informed"})
+    monkeypatch.setattr("gateway.exact.claims.binary_loss", lambda *_: (Fraction(1), True))
+    code, told = audited(fugu, tmp_path, given)
+    assert code == 1
+    assert names(told) == ["devices-refuse"]
+
+
+SUBSCRIBER = Account(name="weather", role="reader", audiences=("public",), epsilon=0.1, adversary="informed")
+
+
+def site(folder: Path) -> Path:
+    """A broker's folder with accounts of every kind."""
+    made = create_broker(folder, Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC))
+    for account in (
+        Account(name="gateway", role="gateway"),
+        Account(name="watch", role="device", streams=("hr",)),
+        Account(name="screen", role="site"),
+        Account(name="ha", role="home-assistant"),
+        Account(name="anna", role="operator"),
+        SUBSCRIBER,
+    ):
+        made.add(account, datetime.now(UTC))
+    return folder
+
+
+@pytest.mark.long
+def test_a_public_account_that_reads_the_sites_releases_is_found(fugu: Fugu, tmp_path: Path) -> None:
+    broker = site(tmp_path / "broker")
+    code, told = audited(fugu, tmp_path, planned(), "--broker", broker)
+    assert (code, names(told)) == (0, [])
+    readers = {one["topic"].split("/")[3]: set(one["readers"]) for one in told["outputs"]}
+    assert readers["watch"] == {"gateway", "screen"}
+    assert readers["estimate"] == {"screen", "ha"}
+    access = broker / "access.acl"
+    honest = access.read_text()
+    for line, found in (
+        ("user weather\ntopic read fugu/2/home/release/site/+", "fugu/2/home/release/site/any"),
+        ("user weather\ntopic readwrite fugu/2/home/+/symbols/#", "fugu/2/home/watch/symbols/hr"),
+        ("user nobody\ntopic fugu/2/home/estimate/+/+", "fugu/2/home/estimate/watch/hr"),
+        ("pattern read fugu/2/home/watch/window/+", "fugu/2/home/watch/window/hr"),
+    ):
+        access.write_text(f"{honest}\n{line}\n")
+        code, told = audited(fugu, tmp_path, planned(), "--broker", broker)
+        assert code == 1
+        assert set(names(told)) == {"reads-the-site"}
+        assert all(found in one["about"] for one in told["findings"])
+    access.write_text(f"topic read #\n{honest}")
+    code, told = audited(fugu, tmp_path, planned(), "--broker", broker)
+    assert code == 1
+    assert all("whoever gives no name" in one["about"] for one in told["findings"])
+
+
+def test_what_is_denied_goes_before_what_is_granted() -> None:
+    rules = read_access(
+        "topic read open\nuser a\ntopic x/y\ntopic deny x/#\ntopic read z/+/w\npattern read %u/c\n# user b\n"
+    )
+    readable = {
+        (user, topic)
+        for user in ("", "a", "b")
+        for topic in ("open", "x/y", "z/1/w", "z/1/2/w", "a/c", "b/c")
+        if may_read(rules, user, topic)
+    }
+    assert readable == {("", "open"), ("a", "z/1/w"), ("a", "a/c"), ("b", "b/c")}
+    assert not may_read(read_access("user a\ntopic write x\n"), "a", "x")
+    assert may_read(read_access("user a\ntopic read #\n"), "a", "x/y")
+
+
+def test_a_statement_is_signed_and_says_the_same(fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUGU_PASSPHRASE", "a long passphrase")
+    key = Ed25519PrivateKey.generate()
+    file = write_key(new_key_folder(tmp_path / "keys"), "policy", key, "a long passphrase")
+    out = tmp_path / "statement.envelope"
+    _, told = audited(fugu, tmp_path, planned(), "--sign", file, "-o", out)
+    envelope = decode_envelope(out.read_bytes())
+    assert envelope.kind == "statement"
+    key.public_key().verify(envelope.signatures[0].signature, envelope.message)
+    with pytest.raises(InvalidSignature):
+        key.public_key().verify(envelope.signatures[0].signature, envelope.message + b" ")
+    assert json.loads(envelope.payload) == told
+    assert told["policy_sha256"] == policy_statement((tmp_path / "policy.json").read_bytes()).digest
+
+
+def test_what_cannot_be_done_is_one_line(fugu: Fugu, tmp_path: Path) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text(planned().to_json())
+    assert fugu("audit", "policy", file, "--sign", tmp_path / "key").code == 2
+    new_key_folder(tmp_path / "keys")
+    done = fugu("audit", "policy", file, "--sign", tmp_path / "keys" / "other.key", "-o", tmp_path / "out")
+    assert done.code == 1
+    assert "no file of a key" in done.err
+    assert fugu("audit", "policy", file, "--broker", tmp_path).code == 1
+    file.write_text("{}")
+    done = fugu("audit", "policy", file)
+    assert done.code == 1
+    assert done.err.startswith(f"fugu: {file}: ")

@@ -1,0 +1,175 @@
+"""`fugu audit stream`: real bytes of honest and of leaking devices, attacked with the truth at hand."""
+
+from __future__ import annotations
+
+import csv
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains
+from contract.frames import SymbolFrame, encode_symbols
+from contract.policy import Policy
+from contract.topics import symbols_topic, window_topic
+from contract.window_frames import WindowFrame, encode_window
+from contract.windows import Window
+from mqtt_link import Link
+from tests.support.audited import planned
+from tests.support.brokers import Mosquitto
+from tests.support.command import Fugu
+
+CHAINS = BinaryChains(q=(0.2, 0.2), r=(0.3, 0.3))
+WINDOW = Window(name="high", length=10, stride=10, states=(1,), scale="100")
+TICKS = 2400
+NAME = ("home", "watch", "hr")
+
+
+def path(seed: int) -> np.ndarray:
+    """States of a chain of the class."""
+    generator = np.random.default_rng(seed)
+    states = [0]
+    for draw in generator.random(TICKS - 1):
+        states.append(1 - states[-1] if draw < (0.2, 0.3)[states[-1]] else states[-1])
+    return np.array(states)
+
+
+def symbol_lines(policy: Policy, states: np.ndarray, *, leak: float = 0.0, first: int = 0) -> list[tuple[str, bytes]]:
+    """Frames of a device; with a leak so many symbols are the states."""
+    generator = np.random.default_rng(2)
+    assert policy.table is not None
+    words = generator.integers(1 << 32, size=states.size)
+    drawn = [policy.table.draw(int(state), int(word)) for state, word in zip(states, words, strict=True)]
+    symbols = np.where(generator.random(states.size) < leak, states, drawn).astype(np.uint8)
+    found = []
+    for at in range(0, TICKS, 100):
+        frame = SymbolFrame(1, first + at - 1, first + at, symbols[at : at + 100].tobytes())
+        found.append((symbols_topic(*NAME), encode_symbols(frame)))
+    return found
+
+
+def window_lines(states: np.ndarray, scale: float) -> list[tuple[str, bytes]]:
+    """Counts with noise of a scale."""
+    generator = np.random.default_rng(3)
+    found = []
+    for index in range(TICKS // 10):
+        one, two = generator.geometric(-np.expm1(-1 / scale), 2)
+        count = int(states[index * 10 : index * 10 + 10].sum() + one - two)
+        frame = WindowFrame(1, "high", index - 1, index, index * 10, 10, 10, (count,))
+        found.append((window_topic(*NAME), encode_window(frame)))
+    return found
+
+
+def audited(
+    fugu: Fugu, folder: Path, policy: Policy, states: np.ndarray, messages: list[tuple[str, bytes]], *words: object
+) -> tuple[int, Any]:
+    (folder / "policy.json").write_text(policy.to_json())
+    write_truth(folder / "truth.csv", states)
+    lines = (f"{topic} {payload.hex()}" for topic, payload in messages)
+    (folder / "heard.txt").write_text("\n".join(lines) + "\n")
+    given = (folder / "policy.json", folder / "truth.csv", "--column", "value", "--recording", folder / "heard.txt")
+    done = fugu("audit", "stream", *given, *words, "--json")
+    assert done.err == ""
+    return done.code, done.json()
+
+
+def write_truth(file: Path, states: np.ndarray) -> None:
+    with file.open("w", newline="") as text:
+        csv.writer(text).writerows([["value"], *([2.0 * state] for state in states)])
+
+
+def least(trial: Any) -> float:
+    return max(one["epsilon_low"] for one in trial["attacks"])
+
+
+@pytest.mark.long
+def test_an_honest_stream_is_not_refuted_and_one_that_leaks_is(fugu: Fugu, tmp_path: Path) -> None:
+    policy, states = planned(CHAINS), path(1)
+    code, told = audited(fugu, tmp_path, policy, states, symbol_lines(policy, states))
+    assert (code, told["confirmed"]) == (0, True)
+    assert [trial["released"] for trial in told["trials"]] == ["symbols"]
+    assert 0 < least(told["trials"][0]) <= 1
+    code, told = audited(fugu, tmp_path, policy, states, symbol_lines(policy, states, leak=0.6))
+    assert (code, told["confirmed"]) == (1, False)
+    assert least(told["trials"][0]) > 1
+    given = (tmp_path / "policy.json", tmp_path / "truth.csv", "--recording", tmp_path / "heard.txt")
+    assert "WRONG epsilon-refuted: symbols: epsilon 1 is promised" in fugu("audit", "stream", *given).out
+
+
+@pytest.mark.long
+def test_everything_that_was_heard_is_attacked_together(fugu: Fugu, tmp_path: Path) -> None:
+    policy, states = planned(CHAINS, windows=(WINDOW,)), path(4)
+    symbols = symbol_lines(policy, states)
+    code, told = audited(fugu, tmp_path, policy, states, [*symbols, *window_lines(states, 100.0)])
+    assert code == 0
+    assert [trial["released"] for trial in told["trials"]] == ["symbols", "window high", "symbols, high"]
+    assert policy.windows_guarantee is not None
+    assert [trial["epsilon"] for trial in told["trials"]] == [1, policy.windows_guarantee.epsilon, 1]
+    code, told = audited(fugu, tmp_path, policy, states, [*symbols, *window_lines(states, 0.2)])
+    assert code == 1
+    reached = {trial["released"]: least(trial) for trial in told["trials"]}
+    assert reached["symbols"] <= 1
+    assert reached["window high"] > policy.windows_guarantee.epsilon
+    code, told = audited(fugu, tmp_path, policy, states, window_lines(states, 100.0))
+    assert [trial["released"] for trial in told["trials"]] == ["window high"]
+
+
+@pytest.mark.soak
+def test_a_truth_that_begins_anew_is_followed(fugu: Fugu, tmp_path: Path) -> None:
+    policy, states = planned(CHAINS), path(1)
+    lines = symbol_lines(policy, states, leak=0.6, first=5 * TICKS)
+    assert audited(fugu, tmp_path, policy, states, lines, "--loop")[0] == 1
+    shifted = symbol_lines(policy, states, leak=0.6, first=5 * TICKS + 1000)
+    assert audited(fugu, tmp_path, policy, states, shifted, "--loop")[0] == 0
+
+
+@pytest.mark.soak
+def test_a_live_stream_is_attacked(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
+    policy, states = planned(CHAINS), path(1)
+    (tmp_path / "policy.json").write_text(policy.to_json())
+    write_truth(tmp_path / "truth.csv", states)
+    lines, over = symbol_lines(policy, states, leak=0.6), threading.Event()
+    link = Link(broker.broker, "device")
+    link.start()
+
+    def publish() -> None:
+        while not over.wait(0.05):
+            for topic, payload in lines:
+                link.publish(topic, payload)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        given = (tmp_path / "policy.json", tmp_path / "truth.csv", "--live", 4, "--json")
+        done = fugu("audit", "stream", *given, "--broker", f"127.0.0.1:{broker.port}")
+    finally:
+        over.set()
+        thread.join()
+        link.stop()
+    assert done.code == 1
+    assert least(done.json()["trials"][0]) > 1
+
+
+def test_what_cannot_be_attacked_is_one_line(fugu: Fugu, tmp_path: Path) -> None:
+    policy, states = planned(CHAINS), path(1)
+    (tmp_path / "policy.json").write_text(policy.to_json())
+    write_truth(tmp_path / "truth.csv", states[:50])
+    heard, given = tmp_path / "heard.txt", (tmp_path / "policy.json", tmp_path / "truth.csv")
+    assert fugu("audit", "stream", *given).code == 2
+    topic = symbols_topic(*NAME)
+    far = symbol_lines(policy, states, first=1000)[0][1]
+    for text, said in (
+        (f"{topic} xyz", "line 1 is no topic with a payload"),
+        (f"{topic} 01", topic),
+        ("other/topic 00", "nothing in the recording is of the policy's stream"),
+        (f"{topic} {far.hex()}", "does it --loop?"),
+    ):
+        heard.write_text(text + "\n")
+        done = fugu("audit", "stream", *given, "--recording", heard)
+        assert done.code == 1
+        assert said in done.err
+        assert done.err.count("\n") == 1
+    done = fugu("audit", "stream", *given, "--live", 0.1, "--broker", "127.0.0.1:1")
+    assert done.code == 1

@@ -1,0 +1,200 @@
+"""The files for several machines: they parse, they confine what they start, and `fugu` knows each command in them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from fugu.app import load
+from gateway.location import Server, store_location
+from gateway.service.ownership import Role
+from tests.support.documents import ROOT
+from tests.support.ray_nodes import SYSTEM_CONFIG
+
+yaml = pytest.importorskip("yaml")  # comes with the embedded broker of the demo, and with Ray
+
+CLUSTER = ROOT / "deploy" / "cluster"
+UNIT = CLUSTER / "fugu-shard@.service"
+PROGRAM = "/opt/fugu-edge/bin/fugu"
+
+
+def given(words: Sequence[str]) -> dict[str, Any]:
+    """The values of a command's options, as `fugu` itself reads them; nothing is run."""
+    assert words[0] in (PROGRAM, "fugu"), words
+    command, rest = load(words[1]), list(words[2:])
+    context = command.make_context(words[1], rest, resilient_parsing=True)
+    while (commands := getattr(command, "commands", None)) is not None:
+        command, rest = commands[rest[0]], rest[1:]
+        context = command.make_context(command.name, rest)
+    found: dict[str, Any] = context.params
+    return found
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """A text with the values of variables, as a shell, systemd or Kubernetes would have it."""
+    return re.sub(r"\$\$?(?:\((\w+)\)|\{(\w+)\}|(\w+))", lambda found: values[found[1] or found[2] or found[3]], text)
+
+
+def piped(line: str) -> list[str]:
+    """The words of a shell's line up to a pipe."""
+    return shlex.split(line.removeprefix("exec ").partition(" | ")[0])
+
+
+def check(words: Sequence[str], role: str) -> None:
+    """See that a command serves one role of a fleet, with a store on a server."""
+    found = given(words)
+    store = store_location(found["store"])
+    assert isinstance(store, Server)
+    assert Role.parse(found["shard"]) == Role.parse(role)
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    """The compose file."""
+    found: dict[str, Any] = yaml.safe_load((CLUSTER / "compose.yaml").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def manifests() -> dict[str, dict[str, Any]]:
+    """The objects for Kubernetes, by name."""
+    text = (CLUSTER / "kubernetes.yaml").read_text()
+    return {f"{one['kind']}/{one['metadata']['name']}": one for one in yaml.safe_load_all(text)}
+
+
+def test_a_command_that_fugu_does_not_know_is_noticed() -> None:
+    words = [PROGRAM, "gateway", "run", "--fleet", "home", "--store", "home.db"]
+    assert given(words)["fleet"] == "home"
+    for wrong in ([*words, "--shrad", "0/2"], words[:4]):
+        with pytest.raises(typer.BadParameter.__mro__[1]):
+            given(wrong)
+
+
+def test_the_compose_file_starts_each_part_once_and_confines_it(compose: dict[str, Any]) -> None:
+    environment = {"FUGU_FLEET": "home", "FUGU_BROKER": "broker:8883", "FUGU_MORE": ""}
+    roles = []
+    for name, service in compose["services"].items():
+        assert service["user"].startswith("${FUGU_USER:?")
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert re.fullmatch(r"\d+[mg]", service["mem_limit"])
+        assert ("ports" in service) == (name == "broker")
+        if "FUGU_SHARD" in service.get("environment", {}):
+            role = service["environment"]["FUGU_SHARD"]
+            (line,) = service["command"]
+            check(piped(filled(line, environment | service["environment"])), role)
+            assert name == ("fleet" if (shard := Role.parse(role).shard) is None else f"shard-{shard.index}")
+            roles.append(role)
+    count = Role.parse(roles[0]).shards
+    assert sorted(roles) == sorted(["fleet/3", *(f"{index}/{count}" for index in range(count))])
+    assert compose["networks"]["database"] == {"internal": True}
+    assert [name for name, one in compose["services"].items() if "database" in one["networks"]] == [
+        name for name in compose["services"] if name != "broker"
+    ]
+
+
+def test_docker_accepts_the_compose_file(tmp_path: Path) -> None:
+    docker = shutil.which("docker")
+    if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True).returncode != 0:
+        pytest.skip("docker compose is missing")
+    (tmp_path / "gateway").mkdir()
+    (tmp_path / "gateway" / "gateway.env").write_text("FUGU_FLEET=home\n")
+    digests = dict.fromkeys(("PYTHON_DIGEST", "MOSQUITTO_DIGEST", "POSTGRES_DIGEST"), f"sha256:{'0' * 64}")
+    environment = {"FUGU_FOLDER": str(tmp_path), "FUGU_USER": "1000:1000", "PATH": "/usr/bin:/usr/local/bin"}
+    command = [docker, "compose", "-f", CLUSTER / "compose.yaml", "config", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment | digests)
+    assert done.returncode == 0, done.stderr
+
+
+def containers(manifests: dict[str, dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
+    """Role, container and environment of every pod of Kubernetes."""
+    settings = manifests["ConfigMap/fugu-gateway"]["data"]
+    for name in ("StatefulSet/fugu-shard", "StatefulSet/fugu-fleet"):
+        spec = manifests[name]["spec"]
+        (container,) = spec["template"]["spec"]["containers"]
+        (which,) = container["env"]
+        for index in range(spec["replicas"]):
+            value = which.get("value", str(index))
+            yield f"{value}/{settings['FUGU_SHARDS']}", container, settings | {"FUGU_SHARD": value}
+
+
+def test_kubernetes_starts_each_part_once_and_asks_each_whether_it_answers(
+    manifests: dict[str, dict[str, Any]],
+) -> None:
+    roles = []
+    for role, container, environment in containers(manifests):
+        check([PROGRAM, *(filled(one, environment) for one in container["args"])], role)
+        for probe in ("startupProbe", "livenessProbe"):
+            shell, option, line = container[probe]["exec"]["command"]
+            assert (shell, option) == ("/bin/sh", "-c")
+            asked = given(piped(filled(line, environment)))
+            assert (asked["store"], asked["as_json"]) == (environment["FUGU_STORE"], True)
+        roles.append(role)
+    count = int(manifests["ConfigMap/fugu-gateway"]["data"]["FUGU_SHARDS"])
+    assert roles == [*(f"{index}/{count}" for index in range(count)), f"fleet/{count}"]
+    by = manifests["StatefulSet/fugu-shard"]["spec"]["template"]["spec"]["containers"][0]["env"][0]["valueFrom"]
+    assert by == {"fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}}
+
+
+def test_pods_are_alike_but_for_their_part_and_confined(manifests: dict[str, dict[str, Any]]) -> None:
+    shard, fleet = (manifests[f"StatefulSet/fugu-{part}"] for part in ("shard", "fleet"))
+    told = yaml.safe_dump(shard).replace("fugu-shard", "fugu-fleet").replace("replicas: 4", "replicas: 1")
+    other = yaml.safe_load(told)
+    other["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "FUGU_SHARD", "value": "fleet"}]
+    assert other == fleet
+    pod = shard["spec"]["template"]["spec"]
+    assert shard["spec"]["selector"]["matchLabels"] == shard["spec"]["template"]["metadata"]["labels"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["automountServiceAccountToken"] is False
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    mounted = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    assert mounted.keys() == {one["name"] for one in pod["volumes"]}
+    words = " ".join(container["args"]) + manifests["ConfigMap/fugu-gateway"]["data"]["FUGU_STORE"]
+    for path in re.findall(r"=(/[^\s&]+)", words):
+        assert any(path.startswith(one) for one in mounted.values()), path
+
+
+def test_the_commands_of_the_manual_that_no_test_can_run_are_known_to_ray_and_to_fugu() -> None:
+    cli = pytest.importorskip("ray.scripts.scripts").cli
+    text = (ROOT / "docs" / "cluster.md").read_text()
+    known = [shlex.split(line) for line in re.findall("^    ((?:ray|fugu) .*)$", text, re.MULTILINE)]
+    started = [cli.commands["start"].make_context("start", words[2:]).params for words in known if words[0] == "ray"]
+    assert [one["head"] for one in started] == [True, False]
+    assert started[0]["system_config"] == SYSTEM_CONFIG
+    (found,) = [given(words) for words in known if words[0] == "fugu"]
+    assert isinstance(store_location(found["store"]), Server)
+
+
+def test_the_unit_of_a_shard_is_confined_as_the_gateway_s_and_its_command_is_one(tmp_path: Path) -> None:
+    text = UNIT.read_text()
+    of_gateway = (ROOT / "deploy" / "systemd" / "fugu-gateway.service").read_text()
+    assert text.partition("\nDynamicUser=yes\n")[2] == of_gateway.partition("\nDynamicUser=yes\n")[2] != ""
+    command = re.search(r"^ExecStart=(.*)$", text.replace("\\\n", " "), re.MULTILINE)
+    assert command is not None
+    values = {"FUGU_SHARDS": "4", "FUGU_FLEET": "home", "FUGU_BROKER": "gw.example:8883", "FUGU_MORE": ""}
+    (store,) = re.findall(r"^#     FUGU_STORE=(.*)$", text, re.MULTILINE)
+    for instance in ("3", "fleet"):
+        line = filled(command[1].replace("%i", instance), values | {"FUGU_STORE": store})
+        check(shlex.split(line), f"{instance}/4")
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("systemd-analyze is missing")
+    (tmp_path / "fugu-shard@.service").write_text(text.replace(PROGRAM, "/bin/true"))
+    done = subprocess.run(
+        [analyze, "verify", tmp_path / "fugu-shard@fleet.service"], capture_output=True, text=True, check=False
+    )
+    assert [line for line in done.stderr.splitlines() if "fugu" in line] == []

@@ -1,0 +1,232 @@
+"""Shards at the shipped broker, which gives every account one connection: each has an account of its own."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from contract.frames import Status, decode_committed, encode_status, encode_symbols
+from contract.topics import committed_topic
+from gateway.deployment.broker_files import open_broker
+from gateway.deployment.doctor import examine, installed
+from gateway.service import Gateway, GatewaySettings
+from gateway.service.ownership import owner
+from gateway.service.process import start_shards
+from gateway.service.retired_shards import RetiredShards
+from gateway.service.store import Store
+from gateway.shard_accounts import ShardAccountError, shard_account
+from mqtt_link import Broker, Link
+from tests.support.brokers import wait_until
+from tests.support.command import Fugu
+from tests.support.scenes import frames, policy, write_policies
+from tests.support.shipped import Shipped
+
+NAMES = ("sensor-0", "sensor-2")
+
+
+@pytest.fixture(params=["passwords", "certificates"], scope="module")
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shipped:
+    """The folders of a broker with a device of each of two shards, and their gateway."""
+    broker = Shipped(tmp_path_factory.mktemp("fleet"), mutual=request.param == "certificates")
+    for name in NAMES:
+        broker.add("device", name)
+    broker.add("gateway", "gateway", "--rollout", "--shards", 2)
+    return broker
+
+
+@pytest.fixture
+def shipped(written: Shipped) -> Iterator[Shipped]:
+    """The same, running and without memories."""
+    for name in ("mosquitto.db", "mosquitto.log"):
+        (written.folder / name).unlink(missing_ok=True)
+    with written:
+        yield written
+
+
+def connections(log: Path) -> list[str]:
+    """The accounts of the gateway's connections that the broker has taken."""
+    return re.findall(r"New client connected .* as (gateway\S*) ", log.read_text())
+
+
+class Sender:
+    """A device's connection: what it sends, and how far that is durable.
+
+    Attributes:
+        through: of each answer, the last tick that is durable.
+    """
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self.through: list[int] = []
+        self._name = name
+        subscriptions = (committed_topic("home", name),)
+        self._link = Link(broker, client_id=name, subscriptions=subscriptions, on_message=self._heard)
+        self._link.start()
+
+    def publish(self, kind: str, payload: bytes, *, retain: bool = False) -> None:
+        """Publish on one of its topics, as soon as there is a connection."""
+
+        def done() -> bool:
+            self._link.maintain()
+            return self._link.publish(f"fugu/2/home/{self._name}/{kind}", payload, retain=retain) is not None
+
+        wait_until(done, "a publication")
+
+    def stop(self) -> None:
+        """Disconnect."""
+        self._link.stop()
+
+    def _heard(self, _topic: str, payload: bytes, _retained: bool) -> None:
+        self.through.append(max((one.through for one in decode_committed(payload).streams), default=-1))
+
+
+@pytest.mark.long
+def test_frames_of_all_shards_become_durable_and_none_takes_another_s_connection(
+    shipped: Shipped, tmp_path: Path
+) -> None:
+    assert sorted(owner(name, 2) for name in NAMES) == [0, 1]
+    policies = write_policies(tmp_path / "policies", [policy(1, device=name) for name in NAMES])
+    settings = GatewaySettings("home", shipped.address("gateway"), tmp_path / "s.sqlite", policies, shards=2)
+    gateway, log = Gateway(settings, start_shards(settings)), shipped.folder / "mosquitto.log"
+
+    def so_far(condition: Callable[[], bool]) -> bool:
+        assert "already connected" not in log.read_text()
+        return condition()
+
+    gateway.start()
+    with ExitStack() as ending:
+        ending.callback(gateway.stop)
+        wait_until(lambda: so_far(lambda: len(connections(log)) == 3), "a connection of each process")
+        senders = [Sender(shipped.address(name), name) for name in NAMES]
+        for one in senders:
+            ending.callback(one.stop)
+            one.publish("status", encode_status(Status(True, "1", 0, (), ())), retain=True)
+        wait_until(lambda: so_far(lambda: all(one.through for one in senders)), "an answer of each shard")
+        (frame,) = frames([10])
+        for one in senders:
+            one.publish("symbols/hr", encode_symbols(frame))
+        wait_until(lambda: so_far(lambda: all(one.through[-1] == frame.last for one in senders)), "durable frames")
+    assert so_far(lambda: not gateway.failed.is_set())
+    assert sorted(connections(log)) == ["gateway", "gateway-0", "gateway-1"]
+    assert "denied" not in log.read_text().lower()
+
+
+def test_a_shard_reads_what_devices_send_and_nothing_that_the_fleet_has_once(shipped: Shipped) -> None:
+    with (
+        shipped.client("gateway-1") as shard,
+        shipped.client("sensor-0") as device,
+        shipped.client("gateway") as gateway,
+        shipped.client("gateway-rollout") as operator,
+    ):
+        shard.subscribe("#")
+        for client, kind in (
+            *((device, f"sensor-0/{kind}") for kind in ("policy/status", "symbols/hr", "window/hr")),
+            *((gateway, kind) for kind in ("description/sensor-0/hr", "health", "release/site/a", "estimate/s/hr")),
+            (operator, "sensor-0/policy/set"),
+            (device, "sensor-0/status"),
+        ):
+            assert client.publish(f"fugu/2/home/{kind}") == 0
+        shard.wait_for("fugu/2/home/sensor-0/status", b"x")
+        heard = {topic.removeprefix("fugu/2/home/sensor-0/") for topic, _ in shard.received}
+        assert heard == {"symbols/hr", "window/hr", "status"}
+
+
+def test_the_session_of_a_shard_that_there_is_no_more_is_ended_with_its_account(
+    shipped: Shipped, tmp_path: Path
+) -> None:
+    with shipped.client("gateway-1", durable=True) as shard:
+        shard.subscribe("fugu/2/home/sensor-0/symbols/hr")
+    with shipped.client("gateway") as gateway:
+        Store(store := tmp_path / "s-shard-1.sqlite").close()
+        retired = RetiredShards("home", shipped.address("gateway"), {1: store})
+
+        def ended() -> bool:
+            retired.pump()
+            return not store.exists()
+
+        wait_until(ended, "the end of a session")
+        with shipped.client("sensor-0") as device:
+            assert device.publish("fugu/2/home/sensor-0/symbols/hr", b"late") == 0
+        with shipped.client("gateway-1", durable=True) as shard:
+            shard.subscribe("fugu/2/home/sensor-0/status")
+            with shipped.client("sensor-0") as device:
+                assert device.publish("fugu/2/home/sensor-0/status", b"end") == 0
+            shard.wait_for("fugu/2/home/sensor-0/status", b"end")
+            assert len(shard.received) == 1
+        assert gateway.publish("fugu/2/home/health") == 0
+        assert gateway.lost == 0
+
+
+def test_a_gateway_that_is_there_gets_accounts_for_more_shards(fugu: Fugu, tmp_path: Path) -> None:
+    broker = tmp_path / "broker"
+    assert fugu("deploy", "broker", "--out", broker, "--fleet", "home", "--host", "h").code == 0
+    added = ("deploy", "gateway", "--broker", broker, "--out")
+    assert fugu(*added, tmp_path / "one").code == 0
+    assert not list((tmp_path / "one").glob("password-*"))
+    assert fugu(*added, tmp_path / "four", "--renew", "--shards", 4).code == 0
+    assert [one.name for one in open_broker(broker).settings.accounts] == [
+        "gateway",
+        *(f"gateway-{n}" for n in range(4)),
+    ]
+    unit = (tmp_path / "four" / "fugu-gateway.service").read_text()
+    for line in ("LoadCredential=password-3:/etc/fugu-gateway/password-3", "MemoryMax=8G", "TasksMax=256"):
+        assert f"\n{line}\n" in unit
+    assert "\nFUGU_MORE=--shards 4\n" in (tmp_path / "four" / "gateway.env").read_text()
+    taken = ("deploy", "operator", "--broker", broker, "--out", tmp_path / "o", "--name", "gateway-4")
+    assert fugu(*taken).code == 0
+    before = (broker / "passwords").read_bytes()
+    refused = fugu(*added, tmp_path / "five", "--renew", "--shards", 5)
+    assert refused.err == "fugu: the account gateway-4 exists, as operator\n"
+    assert (broker / "passwords").read_bytes() == before, "nothing is done by halves"
+
+
+def test_one_shard_without_an_account_is_refused_and_all_without_share_the_gateway_s(tmp_path: Path) -> None:
+    certificate, key = str(tmp_path / "client.pem"), str(tmp_path / "client.key")
+    both = Broker(username="gw", password_file=str(tmp_path / "secret.txt"), cert_file=certificate, key_file=key)
+    for plain in (Broker(), both):
+        assert shard_account(plain, 1, 2) == plain
+    for name in ("secret-1.txt", "client-1.pem", "client-1.key"):
+        assert shard_account(both, 1, 2) == both, f"{name} is missing"
+        (tmp_path / name).touch()
+    own = shard_account(both, 1, 2)
+    assert (own.username, Path(own.password_file or "").name) == ("gw-1", "secret-1.txt")
+    assert [Path(one or "").name for one in (own.cert_file, own.key_file)] == ["client-1.pem", "client-1.key"]
+    with pytest.raises(ShardAccountError, match="shard 0 has no account, and others have"):
+        shard_account(both, 0, 2)
+
+
+def test_the_doctor_knows_the_accounts_of_shards(shipped: Shipped, tmp_path: Path) -> None:
+    folder = tmp_path / "gateway"
+    shutil.copytree(shipped.root / "gateway", folder)
+
+    with shipped.client("sensor-0") as device:  # the doctor listens until it has heard of one
+        assert device.publish("fugu/2/home/sensor-0/status", retain=True) == 0
+
+    def findings() -> dict[str, str]:
+        return {one.check: one.verdict for one in examine(installed(folder, None))}
+
+    found = findings()
+    assert [found["shard 0"], found["shard 1"], found["access list"]] == ["ok"] * 3
+    secret = "client-1.key" if shipped.mutual else "password-1"
+    assert found[f"file {secret}"] == "ok"
+    assert not shipped.mutual or found["certificate of shard 1"] == "ok"
+    if not shipped.mutual:
+        password = (folder / "password-0").read_text()
+        (folder / "password-0").write_text("wrong\n")
+        assert findings()["shard 0"] == "FAIL"
+        (folder / "password-0").write_text(password)
+        assert findings()["shard 0"] == "ok"
+    access = shipped.folder / "access.acl"
+    before = access.read_text()
+    access.write_text(before.replace("user gateway-0\n", "user somebody\n"))
+    shipped.reload()
+    wait_until(lambda: findings()["shard 0"] == "FAIL", "the broker's new access list")
+    access.write_text(before)
+    (folder / secret).chmod(0o644)
+    assert findings()[f"file {secret}"] == "FAIL"
+    (folder / secret).unlink()
+    assert findings()["shard 1"] == "FAIL"

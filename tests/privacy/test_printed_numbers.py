@@ -1,0 +1,206 @@
+"""Numbers of the pages on privacy that no other test computes."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fugu.demo
+from contract.chains import BinaryChains
+from contract.guarantee import loss
+from contract.noise_table import SCALE, NoiseTable
+from fugu.demo.people import RECORDINGS
+from gateway.attack import success_bound
+from gateway.dphmm.hull import gauge, graph_hull
+from gateway.dphmm.tables import build_table, table_loss
+from gateway.planning.network_plan import plan_network
+from gateway.planning.network_spec import read_network
+from gateway.planning.recording import read_recording
+from gateway.planning.window_plan import plan_noise
+from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.chain_class import MarkovChain
+from gateway.privacy.composition_theorems import naive_counterexample
+from gateway.privacy.influence import influence_scale
+from gateway.privacy.randomised_response import calibrate
+from gateway.privacy.window_mechanisms import Mechanism, WindowRequest, window_noise
+from gateway.release.allowance import allowance, joint_charge, joint_loss
+from gateway.release.amplification import amplified_loss, charge
+from tests.support.dphmm_cases import GRAPH, VALUES, states
+from tests.support.proofs import ROOT, check_printed, last_digit
+
+STICKY = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4))
+CHAIN = ((0.9, 0.1), (0.4, 0.6))
+
+
+def point(q: float, r: float) -> BinaryChains:
+    return BinaryChains(q=(q, q), r=(r, r))
+
+
+def flips(rho0: float, rho1: float) -> NoiseTable:
+    return NoiseTable.binary(round(rho0 * SCALE), round(rho1 * SCALE))
+
+
+def scale(mechanism: Mechanism, length: int | None = None) -> float:
+    return window_noise(WindowRequest(STICKY, 1.0, length, "count", "ignorant"), mechanism).scale
+
+
+def test_ordinary_randomised_response() -> None:
+    ordinary = flips(1 / (1 + math.e), 1 / (1 + math.e))
+    check_printed(
+        "really has an epsilon of {} on a recorded heart rate (q = .0893, r = .1092 a beat), and of {} on whether "
+        "an office is occupied (q = .0036, r = .0120 a minute)",
+        loss(point(0.0893, 0.1092), ordinary, "informed").epsilon,
+        loss(point(0.0036, 0.0120), ordinary, "informed").epsilon,
+    )
+
+
+def test_theorem_1_as_it_is_used() -> None:
+    def real(q: float, r: float, nominal: float) -> float:
+        table = calibrate(point(q, r), nominal, "ignorant", "flips").table
+        return loss(point(q, r), table, "informed").epsilon
+
+    check_printed(
+        "(q = .0893, r = .1092) is really {}, at 1 on q = .01, r = .3 {}, and at 2 on q = .2, r = .35 {}, all",
+        real(0.0893, 0.1092, 4.0),
+        real(0.01, 0.3, 1.0),
+        real(0.2, 0.35, 2.0),
+    )
+
+
+def test_worst_corners() -> None:
+    table = flips(0.4242594, 2.02831e-5)
+    inside, low, high = (
+        loss(point(q, 0.9241383), table, "informed").epsilon_01 for q in (0.9938877, 0.9638877, 0.9997976)
+    )
+    check_printed(
+        "With rho = (.4242594, 2.02831e-5), r = .9241383 and q in [.9638877, .9997976], the chain q = .9938877 inside "
+        "the interval loses {} in one direction, and the corners {} and {}.",
+        inside,
+        low,
+        high,
+    )
+
+
+@pytest.mark.long
+def test_noise_of_every_mechanism() -> None:
+    check_printed("| chain accountant | {} | exact |", scale("chain"))
+    check_printed("| MQMExact | {} | quilt of 5 ticks", scale("mqm-exact"))
+    check_printed("| MQMApprox | {} | quilt of 11 and 10 ticks", scale("mqm-approx"))
+    check_printed("| GroupDP, 100 ticks | {} | all", scale("group", 100))
+    check_printed(
+        "| entry-DP | {} | its real epsilon is {}:", scale("entry"), ChainAccountant(STICKY).loss(1.0).epsilon
+    )
+    anywhere = WindowRequest((MarkovChain(np.array(CHAIN), None),), 1.0, 100, "count", "ignorant")
+    check_printed(
+        "epsilon 1, 100 ticks: {} instead of {})",
+        window_noise(anywhere, "mqm-exact").scale,
+        scale("mqm-exact", 100),
+    )
+    asked = WindowRequest((MarkovChain.stationary(CHAIN),), 1.0, None, "count", "ignorant", segments=8)
+    names: tuple[Mechanism, ...] = ("chain", "mqm-exact", "group")
+    check_printed("epsilon 1, N = 8: {}, {}, {})", *(plan_noise(asked, name, None).noise.scale for name in names))
+
+
+def test_influence_matrices() -> None:
+    chains = point(0.4, 0.4)
+    found = influence_scale(chains, None, 1.0)
+    check_printed(
+        "(q = r = .4: norm {}, scale {} at epsilon 1) the accountant needs less noise ({})",
+        found.norm,
+        found.scale,
+        1.0 / ChainAccountant(chains).allowance(1.0),
+    )
+
+
+def test_four_people_who_may_be_ill() -> None:
+    plan = plan_network(read_network(Path(fugu.demo.__file__).parent / "data" / "flu.toml", 1.0))
+    found = {noise.mechanism: noise.scale for noise in plan.found}
+    norm = re.search(r"is up to ([\d.]+)", plan.refused["gk16"])
+    assert norm is not None
+    check_printed(
+        "exact {}, Wasserstein {} (the paper's W), quilts {}, group {}; GK16 does not apply (norm {})",
+        *(found[name] for name in ("exact", "wasserstein", "mqm", "group")),
+        float(norm[1]),
+    )
+
+
+def test_releases_that_do_not_add_up() -> None:
+    example = naive_counterexample()
+    check_printed("q = .01, r = .4: {} together, 2 x {} apart", example.together, example.apart / 2)
+    table = flips(0.3, 0.1)
+    check_printed(
+        "two counts of scale 2 lose {} together and {} each", amplified_loss(table, 1.0), amplified_loss(table, 0.5)
+    )
+    more = max(charge(table, spread) / amplified_loss(table, spread) for spread in np.linspace(0.01, 3.0, 300))
+    check_printed("costs up to {} % more noise", 100 * (more - 1))
+
+
+@pytest.mark.parametrize("number", [8, 2])
+def test_accounts_of_several_audiences(number: int) -> None:
+    chains, epsilon = (point(0.0036, 0.012), 0.1) if number == 8 else (point(0.0893, 0.1092), 0.5)
+    allowed = allowance(chains, epsilon, "ignorant")
+    told = joint_loss(chains, joint_charge([allowed] * number, 0), "ignorant")
+    if number == 8:
+        check_printed("eight releases of epsilon .1 each lose {} together", told)
+    else:
+        check_printed("with q = .0893 and r = .1092 two of epsilon .5 lose {}", told)
+
+
+@pytest.mark.long
+def test_a_staircase_loses_whole_steps() -> None:
+    hull = graph_hull(VALUES, GRAPH)
+    lost = table_loss(build_table(hull, VALUES, states(6), 1).weights)
+    pairs = [(i, j) for i in range(6) for j in range(6) if 3 * gauge(hull, (VALUES[i] - VALUES[j]).tolist()) == 5]
+    check_printed("example loses {} on a pair of gauge 5/3", max(lost[pair] for pair in pairs))
+
+
+def test_what_epsilon_allows() -> None:
+    check_printed("where {} is what epsilon allows", float(success_bound([0.5, 0.5], 1.0)))
+    check_printed("where e^epsilon = {}; the largest", math.e)
+    check_printed("the share of heartbeats with more than {}:", math.e)
+
+
+def test_slow_regimes() -> None:
+    runs = []
+    for name in ("N07", "N10"):
+        night = read_recording(RECORDINGS / f"hr_sleep_{name}.csv.gz", "value", "mean").states
+        runs.append(float(np.diff(np.flatnonzero(np.diff(night))).max()))
+    check_printed("N07 and N10 have slow regimes (runs of {} and of {} equal states)", *runs)
+
+
+@pytest.mark.soak
+def test_the_tables_of_real_recordings() -> None:
+    """All rows, by the program that prints them."""
+    done = subprocess.run(
+        [sys.executable, "benchmarks/real.py"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    page = (ROOT / "docs" / "proofs" / "published-mechanisms.md").read_text()
+    titles = {"heart rate, 2": "**Heart rate", "activity, 4": "**Activity", "power, 43": "**Household power (43"}
+    kinds = {"hourly": "hourly, error", "whole": "everything once, error"}
+    recording = kind = ""
+    checked = 0
+    for row in re.findall(r"^\| (?:heart rate|activity|power|\|).*$", page, re.MULTILINE):
+        about, released, epsilon, *cells = (cell.strip() for cell in row.strip("|").split("|"))
+        recording, kind = about or recording, released or kind
+        told = done.partition(titles[recording])[2].partition("\n**")[0]
+        (line,) = re.findall(rf"^\| {kinds[kind]} \| {float(epsilon):g} \|(.*)\|$", told, re.MULTILINE)
+        for printed, real in zip(cells, (cell.strip() for cell in line.split("|")), strict=False):
+            if printed == "none":
+                assert real == "none"
+                continue
+            number = printed.removesuffix(" %")
+            assert abs(float(number) - float(real.removesuffix(" %").replace(",", ""))) <= last_digit(number), row
+            checked += 1
+    assert checked == 12 * 5 - 4
+    night = re.search(r"\*\*Heart rate.*?of ours is ([\d.]+)\.", done, re.DOTALL)
+    people = re.search(r"\*\*Activity.*?of ours is ([\d./ ]+)\.\n", done, re.DOTALL)
+    assert night is not None
+    assert people is not None
+    each = [float(number) for number in people[1].split(" / ")]
+    check_printed("is worth {} (heart rate), {} to {} (activity", float(night[1]), min(each), max(each))

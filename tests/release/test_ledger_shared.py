@@ -1,0 +1,164 @@
+"""A ledger that several processes use, or had: allowances hold for all, and who was thought dead reserves nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from gateway.database import Hold, postgresql
+from gateway.location import Location, Server
+from gateway.release.audit import verify_charges
+from gateway.release.charges import Run
+from gateway.release.entries import Drawn, LedgerError
+from gateway.release.ledger import Ledger
+from host.database import AwayError, DatabaseError
+from host.held_files import FileLostError
+from tests.support.brokers import wait_until
+from tests.support.ledgers import ALLOWED, drawn, key, open_ledger, release, reserve
+
+pytestmark = pytest.mark.processes
+ROOT = Path(__file__).parents[2]
+_PROGRAM = """
+import sys
+from gateway.location import store_location
+from gateway.release.entries import LedgerError
+from gateway.release.ledger import Ledger
+from tests.support.ledgers import ALLOWED, release, reserve
+ledger = Ledger(store_location(sys.argv[1]))
+print(flush=True)
+sys.stdin.readline()
+for number in range(30):
+    try:
+        reserve(ledger, release(0, 9, ALLOWED // 20), sys.argv[2].encode())
+    except LedgerError:
+        pass
+"""
+
+
+def named(location: Location) -> str:
+    return str(location) if isinstance(location, Path) else location.url
+
+
+@pytest.mark.long
+def test_two_processes_at_once_are_never_granted_more_than_is_allowed(location: Location) -> None:
+    with_account = open_ledger(location)
+    words = [sys.executable, "-c", _PROGRAM, named(location)]
+    some = [
+        subprocess.Popen([*words, name], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for name in ("a", "b")
+    ]
+    for process in some:
+        assert process.stdout is not None
+        process.stdout.readline()
+    for process in some:
+        process.communicate(b"\n")
+        assert process.returncode == 0
+    entries = with_account.entries()
+    assert [entry.number for entry in entries] == list(range(1, 21))
+    assert with_account.spent(key(), 0, 99) == [Run(0, 9, ALLOWED)]
+    assert verify_charges(with_account).problems == ()
+    with_account.close()
+
+
+@pytest.fixture
+def ledger(server: Server) -> Iterator[Ledger]:
+    """On a server, held."""
+    open_ledger(server).close()
+    opened = Ledger(server, hold=Hold("releases"))
+    yield opened
+    opened.close()
+
+
+def break_connections(server: Server) -> None:
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid<>pg_backend_pid()")
+
+
+def works(ledger: Ledger) -> bool:
+    """Whether there is a connection again."""
+    try:
+        return ledger.newest >= 0
+    except AwayError:
+        return False
+
+
+def test_a_connection_that_breaks_while_noise_is_drawn_charges_nothing(ledger: Ledger, server: Server) -> None:
+    def draw(_: int) -> Drawn:
+        break_connections(server)
+        return drawn(b"lost")
+
+    with pytest.raises(AwayError):
+        ledger.reserve(release(0, 9), draw, time_us=1, progress=10)
+    wait_until(lambda: works(ledger), "a connection")
+    assert ledger.spent(key(), 0, 99) == []
+    assert reserve(ledger, release(0, 9), b"told", progress=10).number == 1
+    assert verify_charges(ledger, {1: b"told"}).problems == ()
+
+
+def test_a_connection_that_breaks_after_the_commit_has_charged_and_the_window_is_released_once(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = postgresql.PostgresDatabase._run
+
+    def broken(self: postgresql.PostgresDatabase, query: str) -> object:
+        done = run(self, query)
+        if query == "COMMIT":
+            self._connection.close()
+            raise AwayError("the answer was lost")
+        return done
+
+    with monkeypatch.context() as patched:
+        patched.setattr(postgresql.PostgresDatabase, "_run", broken)
+        with pytest.raises(AwayError):
+            reserve(ledger, release(0, 9), b"first", progress=10)
+    wait_until(lambda: works(ledger), "a connection")
+    with pytest.raises(LedgerError, match="entry 1 has released the window that begins there"):
+        reserve(ledger, release(0, 9), b"second", progress=10)
+    assert [entry.payload for entry in ledger.pending()] == [b"first"]
+    assert ledger.progress("count") == 10
+    assert ledger.spent(key(), 0, 99) == [Run(0, 9, ALLOWED)]
+
+
+def test_another_process_is_refused_unless_it_takes_the_ledger(ledger: Ledger, server: Server) -> None:
+    with pytest.raises(LedgerError, match="another gateway runs with the ledger"):
+        Ledger(server, hold=Hold("releases"))
+    by_hand = Ledger(server)  # `fugu release` beside a gateway
+    assert reserve(by_hand, release(0, 9)).number == 1
+    by_hand.close()
+    assert reserve(ledger, release(10, 19)).number == 2
+
+
+@pytest.mark.parametrize("in_the_middle", [False, True])
+def test_a_process_that_was_thought_dead_reserves_nothing(ledger: Ledger, server: Server, in_the_middle: bool) -> None:
+    taken: list[Ledger] = []
+
+    def take() -> None:
+        taken.append(Ledger(server, hold=Hold("releases", take=True)))
+
+    def draw(_: int) -> Drawn:
+        take()  # this process was frozen here, and goes on
+        return drawn(b"of the dead")
+
+    def lost() -> bool:
+        try:
+            reserve(ledger, release(0, 9), b"of the dead")
+        except FileLostError:
+            return True
+        except AwayError:
+            return False
+        raise AssertionError("it was reserved")
+
+    if in_the_middle:
+        with pytest.raises(DatabaseError):
+            ledger.reserve(release(0, 9), draw, time_us=1)
+    else:
+        take()
+    wait_until(lost, "the refusal")
+    assert (taken[0].newest, taken[0].spent(key(), 0, 99)) == (0, [])
+    assert reserve(taken[0], release(0, 9), b"of the living").number == 1
+    assert verify_charges(taken[0], {1: b"of the living"}).problems == ()
+    taken[0].close()

@@ -1,0 +1,143 @@
+"""`fugu reproduce all --quick`: nothing differs without a reason, golden digits hold, the report stands alone."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fugu.main import main
+from gateway.reproduce.targets import TARGETS
+from tests.support.command import Fugu, runner
+from tests.support.proofs import errata, last_digit
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture
+def fugu(capsys: pytest.CaptureFixture[str]) -> Fugu:
+    return runner(capsys)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a quick run of everything writes."""
+    out = tmp_path_factory.mktemp("reproduction")
+    assert main(["reproduce", "all", "--quick", "-o", str(out)]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "rows.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.long
+def test_every_target_has_rows_and_none_differs_without_a_reason(rows: list[dict[str, str]]) -> None:
+    assert {row["target"] for row in rows} == set(TARGETS)
+    differ = [row for row in rows if row["status"] == "differs"]
+    assert [row for row in differ if not row["explanation"]] == []
+    assert {row["counterexample"] for row in rows} - {""} <= set(TARGETS)
+
+
+@pytest.mark.long
+def test_every_erratum_of_a_claim_is_shown_by_a_row_that_differs(rows: list[dict[str, str]]) -> None:
+    shown = {row["target"] for row in rows if row["status"] == "differs"}
+    few = {"erratum-bdp-section-4-3"}  # a quick run attacks too few draws
+    assert {name for name in TARGETS if name.startswith("erratum-")} - shown <= few
+
+
+@pytest.mark.long
+def test_golden_digits_hold(rows: list[dict[str, str]]) -> None:
+    golden = json.loads((GOLDEN / "bdp.json").read_text())
+    found = {
+        (row["target"], row["quantity"]): float(row["ours"]) for row in rows if row["target"] in ("bdp-2", "bdp-3")
+    }
+    checked = 0
+    for row in golden["figure2"]:
+        if (value := found.get(("bdp-2", f"theta {row['theta']:g}: success with all symbols"))) is not None:
+            assert value == pytest.approx(row["CA"], rel=1e-12)
+            checked += 1
+    names = {
+        "dp": "ordinary randomised response",
+        "T0": "theorem 1 (ignorant)",
+        "T1": "exact against who knows states (informed)",
+        "T2": "universal",
+        "cor2": "corollary 2",
+        "zhao6": "Zhao et al., eps_6",
+    }
+    for row in golden["figure3_theta0_35"]:
+        for key, name in names.items():
+            if (value := found.get(("bdp-3", f"epsilon {row['eps']:g}: flip probability, {name}"))) is not None:
+                assert value == pytest.approx(row[key], abs=1e-9)
+                checked += 1
+    assert checked == 3 + 9 * 6
+    assert any("106929/3721" in row["quantity"] for row in rows if row["target"] == "erratum-bdp-theorem-2")
+
+
+@pytest.mark.long
+def test_golden_scales_hold(rows: list[dict[str, str]]) -> None:
+    golden = json.loads((GOLDEN / "mqm.json").read_text())
+    found = {
+        (row["target"], row["quantity"]): float(row["ours"])
+        for row in rows
+        if row["target"].startswith("mqm-") and row["status"] != "no number" and row["ours"][0].isdigit()
+    }
+    for name, key in (("theta1", "th1"), ("theta2", "th2")):
+        for epsilon in ("0.2", "1.0", "5.0"):
+            scale = golden["3_wasserstein"][f"{key}|T=100|eps={epsilon}"]["mqm_literal"]
+            ours = found["mqm-examples", f"epsilon {float(epsilon):g}: MQMExact, {name}"]
+            assert ours == pytest.approx(scale, rel=2e-9)
+    for alpha in ("0.2", "0.4"):
+        scales = golden["9_synthetic"][f"{alpha}|1.0"]
+        for name, column in (("MQMExact", "exact_all"), ("MQMApprox", "approx_rev")):
+            ours = found["mqm-4", f"alpha {alpha}, epsilon 1: error of {name}"]
+            assert ours == pytest.approx(scales[column] / 100, rel=2e-9)
+
+
+@pytest.mark.long
+def test_every_number_about_an_erratum_is_one_of_its_target(rows: list[dict[str, str]]) -> None:
+    """On the page of errata: a value of a row, or an input, which rows say in words."""
+    for target, text in errata():
+        own = [row for row in rows if row["target"] == target]
+        words = " ".join(row["quantity"] + " " + row["explanation"] for row in own)
+        found = [row[side] for row in own for side in ("ours", "paper")]
+        values = [abs(float(value)) for value in found if re.fullmatch(r"-?[\d.e+-]+", value)]
+        for number in re.findall(r"(?<![\w/])(\d*\.\d+|\d{4,})(?![\w/])", re.sub(r"\*\*.*?\*\*|`.*?`", "", text)):
+            if len(number.replace(".", "").lstrip("0")) >= 3 and number not in words:
+                assert any(abs(float(number) - value) <= last_digit(number) for value in values), (target, number)
+
+
+@pytest.mark.long
+def test_the_report_needs_nothing_else(folder: Path, rows: list[dict[str, str]]) -> None:
+    text = (folder / "report.html").read_text()
+    assert len(text) < 2_000_000
+    assert not re.search(
+        r"<script|<link|<img|src=|@import|url\(|https?://", text.replace("http://www.w3.org/2000/svg", "")
+    )
+    assert "<svg" in text
+    said = html.unescape(text)
+    assert all(row["quantity"] in said for row in rows)
+    assert all(f'<h2 id="{name}">' in text for name in TARGETS)
+    assert not any(re.search(r"\bnan\b", path.read_text()) for path in folder.glob("*.csv"))
+
+
+def test_targets_are_named_by_name_and_by_group(fugu: Fugu, tmp_path: Path) -> None:
+    done = fugu("reproduce", "erratum-bdp-theorem-2", "erratum-bdp-equation-6", "--out", tmp_path / "some")
+    assert done.code == 0
+    with (tmp_path / "some" / "rows.csv").open(newline="") as file:
+        assert {row["target"] for row in csv.DictReader(file)} == {"erratum-bdp-theorem-2", "erratum-bdp-equation-6"}
+    listed = fugu("reproduce", "--list").out
+    assert all(name in listed for name in TARGETS)
+
+
+def test_what_cannot_be_reproduced(fugu: Fugu, tmp_path: Path) -> None:
+    for words in ((), ("fig-7",), ("bdp-",)):
+        done = fugu("reproduce", *words, "-o", tmp_path / "none")
+        assert (done.code, "--list" in done.err) == (2, True)
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,41 @@
+"""Policies whose promise is as tight as their noise, for audits."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+from contract.chains import BinaryChains, ChainClass
+from contract.exponential import exp_up
+from contract.guarantee import Adversary, Guarantee, ratio_loss
+from contract.policy import Policy
+from contract.windows import Window
+from gateway.privacy.randomised_response import calibrate
+from tests.support.scenes import policy
+
+__all__ = ["CHAINS", "WINDOWS", "planned"]
+
+CHAINS = BinaryChains(q=(0.05, 0.1), r=(0.06, 0.2))
+WINDOWS = (
+    Window(name="high", length=20, stride=10, states=(1,), scale="400"),
+    Window(name="bars", length=15, stride=15, states="histogram", scale="700/3"),
+)
+
+
+def planned(
+    chains: ChainClass = CHAINS,
+    adversary: Adversary = "informed",
+    windows: tuple[Window, ...] = (),
+    epsilon: float = 1.0,
+) -> Policy:
+    """A policy with the most telling table that keeps its guarantee beside its windows."""
+    beside = sum((window.rate for window in windows), Fraction(0))
+    one = policy(table=calibrate(chains, epsilon, adversary, beside=beside).table, chains=chains, windows=windows)
+    update: dict[str, Any] = {"guarantee": Guarantee(epsilon=epsilon, adversary=adversary)}
+    if windows:
+        alone = ratio_loss(chains, exp_up(beside), exp_up(beside), adversary).epsilon
+        update["windows_guarantee"] = Guarantee(epsilon=alone, adversary=adversary)
+    one = one.model_copy(update=update)
+    one.verify(math.inf)
+    return one

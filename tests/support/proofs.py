@@ -1,0 +1,58 @@
+"""The pages on privacy: their headings and links, and their numbers against those that tests compute."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PRIVACY = ROOT / "docs" / "privacy.md"
+PROOFS = sorted((ROOT / "docs" / "proofs").glob("*.md"))
+_NUMBER = r"(\d*\.?\d+)"
+
+
+def sentence_pattern(sentence: str) -> re.Pattern[str]:
+    """What finds a sentence, with a number in place of each {}, in text whose blanks are single."""
+    return re.compile(re.escape(sentence).replace(r"\{\}", _NUMBER))
+
+
+def one_line(page: Path) -> str:
+    """A page with single blanks."""
+    return " ".join(page.read_text().split())
+
+
+def last_digit(printed: str) -> float:
+    """The unit of the last digit of a number."""
+    return 10.0 ** -len(printed.partition(".")[2])
+
+
+def check_printed(sentence: str, *values: float) -> None:
+    """Assert that a sentence stands once on the pages on privacy, with these numbers, within a unit of the last digit.
+
+    Args:
+        sentence: a literal, since `test_proof_pages` reads it, with {} for each number that is computed.
+        values: in order.
+    """
+    found = [match for page in (PRIVACY, *PROOFS) for match in sentence_pattern(sentence).finditer(one_line(page))]
+    assert len(found) == 1, f"{len(found)} times on the pages: {sentence}"
+    for printed, value in zip(found[0].groups(), values, strict=True):
+        assert abs(float(printed) - value) <= last_digit(printed), f"{printed} is {value}: {sentence}"
+
+
+def headings(page: Path) -> list[str]:
+    """The headings of a page, outside blocks of code."""
+    return re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+
+
+def anchor(heading: str) -> str:
+    """What a link to a heading has after #."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def errata() -> Iterator[tuple[str, str]]:
+    """The targets that show an erratum by enumeration, each with the text about it."""
+    text = (ROOT / "docs" / "proofs" / "errata.md").read_text().partition("## Not errors")[0]
+    for item in re.findall(r"^\* (.*?)\n\n?(?=\*|#|\Z)", text, re.MULTILINE | re.DOTALL):
+        (target,) = re.findall(r"`(erratum-[\w-]+)`", item)
+        yield target, item

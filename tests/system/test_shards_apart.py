@@ -1,0 +1,166 @@
+"""Shards that are started one by one, with a store on a server: whatever is frozen, killed or replaced, all is once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.sql import SQL, Identifier
+
+from contract.frames import SymbolFrame
+from contract.release_frames import decode_release
+from gateway.location import Server
+from gateway.release.audit import verify
+from gateway.release.ledger import Ledger, ledger_beside
+from gateway.service.monitor import asked
+from gateway.service.ownership import owner
+from gateway.service.shard_stores import shard_store, store_of
+from gateway.service.store import Store
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.gateway_service import Device
+from tests.support.release_scenes import Public, scheduled, write_config
+from tests.support.scenes import frames, policy, write_policies
+
+NAMES = ("sensor-0", "sensor-2", "sensor-6")
+
+
+class Process:
+    """`fugu gateway run` with a role."""
+
+    def __init__(self, folder: Path, broker: Mosquitto, server: Server, role: str, name: str = "first") -> None:
+        self._log = folder / f"{role.replace('/', '-of-')}-{name}.log"
+        command = [sys.executable, "-m", "fugu", "gateway", "run", "--verbose", "--fleet", "home", "--shard", role]
+        command += ["--policies", str(folder / "policies"), "--releases", str(folder / "releases.toml")]
+        command += ["--store", server.url, "--broker", f"127.0.0.1:{broker.port}"]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    @property
+    def log(self) -> str:
+        """What it has printed."""
+        return self._log.read_text()
+
+    def send(self, number: signal.Signals) -> None:
+        """Freeze it, let it go on, or kill it."""
+        self._process.send_signal(number)
+
+    def ended(self) -> int:
+        """Wait until it has ended; returns its exit code."""
+        return self._process.wait(PATIENCE)
+
+
+def epochs(server: Server, shard: int) -> list[tuple[str, int]]:
+    """The epochs of all that a shard holds."""
+    found = []
+    with psycopg.connect(server.url) as connection:
+        (schema,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
+        for part, name in ((f"shard_{shard}", ""), ("shards", f"shard-{shard}"), ("shards", f"beats-{shard}")):
+            query = SQL("SELECT epoch FROM {} WHERE name=%s").format(Identifier(f"{schema}_{part}", "holders"))
+            found += [(f"{part} {name}", epoch) for (epoch,) in connection.execute(query, (name,))]
+    return found
+
+
+@pytest.mark.long
+def test_a_shard_that_was_frozen_writes_nothing_and_a_fleet_that_is_killed_releases_once(
+    broker: Mosquitto, server: Server, tmp_path: Path
+) -> None:
+    write_policies(tmp_path / "policies", [policy(1, device=name) for name in NAMES])
+    write_config(tmp_path, scheduled())
+    shards = [Process(tmp_path, broker, server, f"{index}/2") for index in range(2)]
+    wait_until(lambda: all("waits: devices are arranged for none" in one.log for one in shards), "shards that wait")
+    fleet = Process(tmp_path, broker, server, "fleet/2")
+    devices = {name: Device(broker, name) for name in NAMES}
+    sent: dict[str, list[SymbolFrame]] = {name: [] for name in NAMES}
+    public = Public(broker)
+
+    def send(*sizes: int) -> None:
+        for seed, (name, device) in enumerate(devices.items()):
+            mine = sent[name]
+            every = frames([*(len(frame.symbols) for frame in mine), *sizes], seed=seed)
+            device.send(every[len(mine) :])
+            mine[:] = every
+
+    def again() -> None:
+        for device in devices.values():
+            before = device.watermarks
+            device.say_birth()
+            wait_until(device.answered_after(before), "a watermark")
+            device.send_again()
+
+    def settled() -> bool:
+        return not any(device.outbox for device in devices.values())
+
+    again()
+    send(10, 5, 7)
+    wait_until(settled, "the first frames")
+    wait_until(lambda: len(set(public.payloads)) == 1, "a release")
+    wait_until(lambda: not asked(server)["shards"]["missing"], "word of each shard")
+    assert sorted(asked(server)["devices"]) == sorted(NAMES)
+
+    # A shard is frozen with frames on their way to it, and its place is taken.
+    frozen = owner(NAMES[0], 2)
+    old, before = shards[frozen], epochs(server, frozen)
+    old.send(signal.SIGSTOP)
+    send(4)
+    shards[frozen] = Process(tmp_path, broker, server, f"{frozen}/2", "again")
+    wait_until(lambda: "has started" in shards[frozen].log, "the one that takes its place")
+    again()
+    wait_until(settled, "frames that the frozen one never acknowledged")
+    taken = epochs(server, frozen)
+    assert [(name, epoch + 1) for name, epoch in before] == taken
+    old.send(signal.SIGCONT)
+    assert old.ended() == 1
+    assert "another process has taken" in old.log
+    assert epochs(server, frozen) == taken
+
+    # The process of the whole fleet is killed when a release has just been published, and nothing more of it is known.
+    killed = threading.Event()
+
+    def kill(_payload: bytes) -> None:
+        if not killed.is_set():
+            fleet.send(signal.SIGKILL)
+            killed.set()
+
+    witness = Public(broker, kill)
+    send(9, 9)
+    wait_until(killed.is_set, "the next release")
+    fleet.ended()
+    send(4)
+    wait_until(settled, "frames that come while there is no process of the whole fleet")
+    said = asked(server)  # by the shards of this machine
+    assert (said["shard"], sorted(said["devices"])) == ("0/2, 1/2", sorted(NAMES))
+    again_fleet = Process(tmp_path, broker, server, "fleet/2", "again")
+    wait_until(lambda: "has started" in again_fleet.log, "the process of the whole fleet")
+    send(20)
+    wait_until(lambda: len(set(public.payloads)) == 3, "the release after that")
+    assert asked(server)["shards"] == {"count": 2, "missing": []}
+    for shard in shards:
+        shard.send(signal.SIGTERM)
+        assert shard.ended() == 0
+    again_fleet.send(signal.SIGTERM)
+    assert again_fleet.ended() == 0
+
+    for name, some in sent.items():
+        assert store_of(server, name) == shard_store(server, owner(name, 2))
+        with closing(Store(store_of(server, name))) as store:
+            number = store.stream_id(name, "hr")
+            assert number is not None
+            stored = store.symbols.following(number, 0)
+            assert b"".join(one.symbols for one in stored) == b"".join(one.symbols for one in some)
+    payloads = list(dict.fromkeys(public.payloads))  # the newest is published again at every start
+    released = [decode_release(payload) for payload in payloads]
+    assert [(one.first, one.devices, one.observed) for one in released] == [(at, 3, 60) for at in (0, 20, 40)]
+    with closing(Ledger(ledger_beside(server))) as ledger:
+        assert len(ledger.entries()) == 3
+        published = {one.entry: payload for one, payload in zip(released, payloads, strict=True)}
+        assert verify(ledger, published).problems == ()
+    for link in (public.link, witness.link):
+        link.stop()
+    for device in devices.values():
+        device.stop()
