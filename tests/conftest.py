@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # How long one takes says nothing about the code: the machine may be busy.
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
+
+_LOG_CHARACTERS = 3000
 
 
 def pytest_configure() -> None:
@@ -50,6 +52,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if servers or _starts_processes(item.module.__name__):
             item.add_marker("processes")
     items.sort(key=lambda item: not item.nodeid.startswith("tests/system/"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows what its processes printed at last, which is gone with the machine that ran it."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        for folder in (thing for thing in item.funcargs.values() if isinstance(thing, Path)):
+            for log in sorted(folder.rglob("*.log")):
+                report.sections.append(
+                    (str(log.relative_to(folder)), log.read_text(errors="replace")[-_LOG_CHARACTERS:])
+                )
+    return report
 
 
 @cache
