@@ -6,6 +6,10 @@ state. With NUMBA_DISABLE_JIT=1 every kernel is the plain Python function it was
 Compiled kernels are kept on disk. Numba renews what it keeps when the kernel's own file changes, but not when a helper
 or a constant from another file does, which it has compiled in. So each kernel is kept in a folder that is named by a
 digest of all that it is made of.
+
+Numba writes which file holds the code for which types, and then that file, under a number. Two processes that compile
+one kernel at the same time, for different types, take the same number, and what is left may call one's code what is the
+other's. So the files of each process have names of their own; what is lost at worst is compiled again.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +26,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 
 __all__ = ["kernel", "operation"]
@@ -47,6 +53,7 @@ def kernel(function: AnyFunction) -> AnyFunction:
     try:
         with _kept_under(digest, Path(inspect.getfile(function))):
             compiled = numba.njit(nogil=True, error_model="numpy", cache=True)(function)
+            _name_apart(compiled)
     except RuntimeError:  # numba found no directory to write its cache to: a read-only installation
         compiled = numba.njit(nogil=True, error_model="numpy")(function)
     _digests[id(compiled)] = digest
@@ -92,6 +99,13 @@ def _digest(function: Callable[..., Any]) -> str:
 def _names(code: CodeType) -> set[str]:
     """Every global name that a function, or a function inside it, mentions."""
     return set(code.co_names).union(*(_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+
+
+def _name_apart(compiled: Any) -> None:
+    """Let what this process compiles of a kernel be kept in files that no other process writes."""
+    if isinstance(compiled, Dispatcher):  # else nothing is compiled
+        own: Any = compiled  # what numba's types do not name
+        own._cache._cache_file._data_name_pattern = f"{secrets.token_hex(8)}.{{number:d}}.nbc"
 
 
 @contextmanager

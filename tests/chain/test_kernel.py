@@ -59,6 +59,47 @@ def test_a_kernel_is_compiled_anew_when_a_helper_or_a_constant_in_another_file_c
     assert _run(tmp_path, step=2.0, added=1.0) == ["4.0", "1"]
 
 
+_TWICE = """
+from gateway.chain.kernel import kernel
+
+
+def twice(values):
+    return values[0] * 2
+
+
+one, other, later = (kernel(twice) for _ in range(3))
+"""
+_AT_THE_SAME_TIME = """
+import numpy as np
+from twice import later, one, other
+
+file = one._cache._cache_file
+save = file._save_data
+
+
+def late(name, data):
+    other(np.array([1.5]))
+    save(name, data)
+
+
+file._save_data = late
+other._cache._cache_file._load_index = dict  # it has read the index before the first one wrote it
+one(np.array([3]))
+print(later(np.array([1.5])), later(np.array([3])), sum(later.stats.cache_hits.values()))
+"""
+
+
+def test_what_two_processes_compile_at_the_same_time_is_not_taken_for_each_other_s(tmp_path: Path) -> None:
+    (tmp_path / "twice.py").write_text(_TWICE)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path.cwd())]),
+        "NUMBA_DISABLE_JIT": "0",
+    }
+    command = [sys.executable, "-B", "-c", _AT_THE_SAME_TIME]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["3.0", "6", "1"]
+
+
 def test_where_a_kernel_is_kept_depends_on_the_operations_that_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(a: tuple[float, ...]) -> float:
         return 2.0 * total(a)
