@@ -16,6 +16,7 @@ __all__ = ["FileLostError", "HeldFiles", "damage"]
 
 
 _ENDS = ("-wal", "-shm")
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
 
 
 class FileLostError(sqlite3.DatabaseError):
@@ -78,11 +79,14 @@ class _Look(NamedTuple):
 
 
 def damage(db: sqlite3.Connection, table: str = "") -> str:
-    """What is wrong with an open database, in a line, empty if nothing is; reads all of it or of a table, in order."""
+    """What is wrong with an open database, in a line; reads all of it or of a table, in order.
+
+    Empty if nothing is found, also because it could not be read now: somebody may hold it, or have interrupted this.
+    """
     try:
         (found,) = db.execute(f"PRAGMA quick_check({table or 1})").fetchone()
     except sqlite3.DatabaseError as error:
-        return str(error)
+        return str(error) if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED else ""
     return "" if found == "ok" else " ".join(found.split())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -75,12 +76,12 @@ def _stream(
                 person.device: policy_for(person, epoch=epoch, period_seconds=PERIOD_SECONDS, version=version)
                 for person in people
             }
-            processes = _start(attempt, people, policies, folder / str(version), out, port)
-            while time.time() < epoch and not observer.online(version) and not _over(observer, processes):
+            serving, processes = _start(attempt, people, policies, folder / str(version), out, port)
+            while time.time() < epoch and not observer.online(version) and not _over(observer, serving, processes):
                 observer.link.maintain()
                 time.sleep(0.02)
             if time.time() < epoch:
-                _watch(observer, processes, live, f"Three nights over {name}")
+                _watch(observer, serving, processes, live, f"Three nights over {name}")
                 return policies, name, time.time() - epoch
             attempt.close()
     raise DemoError(f"devices and gateway did not start within {_LEADS[-1]:.0f} s: see their logs in {out}")
@@ -88,35 +89,39 @@ def _stream(
 
 def _start(
     stack: ExitStack, people: Sequence[Person], policies: Mapping[str, Policy], folder: Path, out: Path, port: int
-) -> list[AgentProcess]:
+) -> tuple[subprocess.Popen[bytes], list[AgentProcess]]:
     """Start a gateway, and then the devices, which are not to send anything if they are late."""
     (folder / "policies").mkdir(parents=True)
     for device, policy in policies.items():
         (folder / "policies" / f"{device}.json").write_text(policy.to_json())
-    stack.enter_context(gateway(port, FLEET, folder, folder / "gateway.sqlite", out / "gateway.log"))
+    serving = stack.enter_context(gateway(port, FLEET, folder, folder / "gateway.sqlite", out / "gateway.log"))
     processes, broker, drain = [], Broker(port=port), _MOST_SECONDS
     for person in people:
         policy, place = policies[person.device], folder / person.device
         config = write_device(place, policy, person.recording, "value", broker, status_seconds=0.5, drain_seconds=drain)
         processes.append(AgentProcess(config, out / f"{person.device}.log"))
         stack.callback(processes[-1].kill)
-    return processes
+    return serving, processes
 
 
-def _over(observer: Observer, processes: Sequence[AgentProcess]) -> bool:
+def _over(observer: Observer, serving: subprocess.Popen[bytes], processes: Sequence[AgentProcess]) -> bool:
     """Whether all devices are through with their recordings."""
     codes = [process.process.poll() for process in processes]
     if any(codes):
         raise DemoError(f"a device has stopped: {observer.errors() or 'see its log'}")
+    if serving.poll() is not None:
+        raise DemoError("the gateway has ended: see gateway.log")
     return None not in codes
 
 
-def _watch(observer: Observer, processes: Sequence[AgentProcess], live: bool, title: str) -> None:
+def _watch(
+    observer: Observer, serving: subprocess.Popen[bytes], processes: Sequence[AgentProcess], live: bool, title: str
+) -> None:
     """Show what the observer sees until the recordings are over, and all that was released is durable."""
     end = time.monotonic() + _MOST_SECONDS
     with ExitStack() as stack:
         view = stack.enter_context(Live(console=console(), refresh_per_second=4)) if live else None
-        while not _over(observer, processes):
+        while not _over(observer, serving, processes):
             observer.link.maintain()
             if time.monotonic() > end:
                 raise DemoError(f"the nights were not over after {_MOST_SECONDS:.0f} s")

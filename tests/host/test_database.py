@@ -200,3 +200,11 @@ def test_a_file_that_is_lost_meanwhile_is_never_called_durable(path: Path, what:
         with closing(sqlite3.connect(path)) as other:
             assert damage(other)
     db.close()
+
+
+def test_a_file_that_cannot_be_read_now_is_not_called_damaged(path: Path) -> None:
+    with closing(opened(path)) as db:
+        db.set_progress_handler(lambda: 1, 1)  # interrupts every statement
+        with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+            db.execute("PRAGMA quick_check")
+        assert damage(db) == ""

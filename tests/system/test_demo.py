@@ -6,6 +6,8 @@ import io
 import json
 import math
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +23,7 @@ from contract.frames import Status, StreamStatus, encode_status
 from contract.policy import Policy
 from contract.topics import status_topic, window_topic
 from contract.window_frames import WindowFrame, encode_window
+from fugu.demo import session
 from fugu.demo.evaluation import PROMISE, DemoError, Night, evaluate, summary
 from fugu.demo.live import Observer
 from fugu.demo.people import BEATS, EPSILON, FLEET, Person, load_person, policy_for
@@ -201,3 +204,11 @@ def test_the_live_table_shows_how_far_the_nights_are_and_the_newest_share() -> N
     shown = printed(observer.table("title"))
     assert "watch-N05 1234 of 16859 5 50 % ██████······ 3" in " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_gateway_that_ends_ends_the_demo() -> None:
+    observer = Observer(Broker(), FLEET, {})
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as serving:
+        assert session._over(observer, serving, [])
+    with pytest.raises(DemoError, match="the gateway has ended"):
+        session._over(observer, serving, [])
