@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.brokers import Mosquitto
+from tests.support.brokers import PATIENCE, Mosquitto
 
 if TYPE_CHECKING:
     from gateway.service.store import Location, Server
@@ -27,12 +28,16 @@ if TYPE_CHECKING:
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
 
-_LOG_CHARACTERS = 3000
+_LOG_CHARACTERS = 8000
 
 
 def pytest_configure() -> None:
-    """Thousands of tests are made once and stay: looking for garbage among them takes as long as many of them run."""
+    """Thousands of tests are made once and stay: looking for garbage among them takes as long as many of them run.
+
+    Processes say where they are when they are aborted.
+    """
     gc.disable()
+    os.environ["PYTHONFAULTHANDLER"] = "1"
 
 
 def pytest_collection_finish() -> None:
@@ -56,9 +61,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that fails shows what its processes printed at last, which is gone with the machine that ran it."""
+    """A test that fails shows what its processes printed at last, and where they are: the machine may be gone soon."""
     report = yield
     if report.failed and isinstance(item, pytest.Function):
+        for child in _children():
+            if "python" in os.path.realpath(f"/proc/{child}/exe"):
+                _abort(child)
         for folder in (thing for thing in item.funcargs.values() if isinstance(thing, Path)):
             for log in sorted(folder.rglob("*.log")):
                 report.sections.append(
@@ -82,10 +90,27 @@ def _starts_processes(name: str) -> bool:
 def _no_process_outlives_its_test() -> Iterator[None]:
     """A test that fails half-way leaves agents and gateways behind; they end here."""
     yield
+    for child in _children():
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(child, signal.SIGKILL)
+
+
+def _children() -> list[int]:
+    """The processes that this one has started."""
+    found: list[int] = []
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread, or its child, has just ended
-            for child in (task / "children").read_text().split():
-                os.kill(int(child), signal.SIGKILL)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has just ended
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def _abort(process: int) -> None:
+    """End a process of Python, which writes first where it is, and wait until it has."""
+    with contextlib.suppress(OSError):  # it has just ended
+        ended = os.pidfd_open(process)
+        os.kill(process, signal.SIGABRT)
+        select.select([ended], [], [], PATIENCE)
+        os.close(ended)
 
 
 @pytest.fixture(scope="session")
