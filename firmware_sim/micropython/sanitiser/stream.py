@@ -1,0 +1,78 @@
+"""One stream: ticks and readings go in, frames come out. No I/O.
+
+What has to be durable before a tick may be drawn, and what a restart begins with, is `sanitiser.outbox`.
+"""
+
+from sanitiser.frames import symbol_frame, window_frame
+from sanitiser.noise import randomiser, uniform_below
+from sanitiser.states import Classifier
+from sanitiser.windows import Counter
+
+
+class Stream:
+    """A stream under a policy.
+
+    Args:
+        policy: verified.
+        entropy: fills a writable buffer with independent uniform bytes.
+        last_framed: last tick of the newest frame, -1 for none.
+        last_indices: by the name of a window, the index of the last one that was released.
+        since: no window that begins before this tick is counted.
+        shift: by how many ticks the numbers are ahead of the wall clock.
+        noise_entropy: for the noise of windows, if it is another; tests tell them apart.
+    """
+
+    def __init__(self, policy, entropy, last_framed=-1, last_indices=None, since=0, shift=0, noise_entropy=None):
+        self.policy = policy
+        self.shift = shift
+        self.last_framed = last_framed
+        self._classifier = Classifier(policy)
+        self._draw = randomiser(policy.rows, entropy) if policy.symbols else None
+        self._first = 0
+        self._symbols = bytearray()
+        draw = uniform_below(noise_entropy or entropy)
+        known = last_indices or {}
+        self.counters = [Counter(window, draw, known.get(window.name, -1), since) for window in policy.windows]
+
+    def prepare(self, tick: int) -> None:
+        """Draw the noise of windows that a coming tick begins, in good time."""
+        for counter in self.counters:
+            counter.prepare(tick)
+
+    def before(self, tick: int) -> list:
+        """Frames that end because a tick does not follow the one before: (sequence, previous, last, bytes) of each."""
+        if self._symbols and tick != self._first + len(self._symbols):
+            return self.close()
+        return []
+
+    def close(self) -> list:
+        """The frame under way as it is, if there is one."""
+        return [self._seal()] if self._symbols else []
+
+    def tick(self, tick: int, reading) -> list:
+        """Draw for a tick that is later than every one before; what this completes, as `before` has it."""
+        policy, done = self.policy, []
+        state = self._classifier.observe(tick, reading)
+        if self._draw is not None:
+            if not self._symbols:
+                self._first = tick
+            self._symbols.append(self._draw(state))
+            if len(self._symbols) >= policy.frame_ticks:
+                done.append(self._seal())
+        for counter in self.counters:
+            if not self._classifier.beginning:
+                counter.observe(tick, state)
+            for index, observed, counts in counter.close(tick):
+                name, previous = counter.window.name, counter.last_index
+                frame = window_frame(policy.version, self.shift, counter.window, previous, index, observed, counts)
+                counter.last_index = index
+                done.append((policy.stream + "/" + name, previous, index, frame))
+        return done
+
+    def _seal(self) -> tuple:
+        policy, previous = self.policy, self.last_framed
+        head = policy.version, self.shift, previous, self._first
+        frame = symbol_frame(*head, self._symbols, policy.frame_ticks, policy.bits)
+        self.last_framed = self._first + len(self._symbols) - 1
+        self._symbols = bytearray()
+        return policy.stream, previous, self.last_framed, frame

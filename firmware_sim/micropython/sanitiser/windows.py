@@ -1,0 +1,63 @@
+"""Counting states over windows of ticks, in memory, with the noise in the count from its first moment.
+
+The rules are the agent's (`edge_agent/window.py`): a count begins at its noise, so the true count is nowhere, and a
+window leaves at the first tick at or after its end.
+"""
+
+from sanitiser.noise import discrete_laplace
+from sanitiser.policy import NONE
+
+COUNT_LOW, COUNT_HIGH = -(1 << 63), (1 << 63) - 1
+
+
+class Counter:
+    """The windows of one definition that are under way.
+
+    Args:
+        window: of the policy.
+        draw: uniform integers below a number.
+        last_index: of the last window that was ever released, -1 for none.
+        since: no window that begins before this tick is counted.
+    """
+
+    def __init__(self, window, draw, last_index: int, since: int) -> None:
+        self.window = window
+        self.last_index = last_index
+        self._draw = draw
+        self._next = max(last_index + 1, window.first_from(since))
+        self._open = {}  # by index: the ticks observed, then the counts
+
+    def prepare(self, tick: int) -> None:
+        """Draw the noise of the windows that hold a tick; forget those that ended before it and observed nothing."""
+        window = self.window
+        for index in sorted(self._open):
+            if window.last(index) < tick and not self._open[index][0]:
+                del self._open[index]
+        for index in window.holding(tick):
+            if index >= self._next and index not in self._open:
+                counts = [0]
+                for _ in range(window.counts):
+                    counts.append(discrete_laplace(self._draw, window.numerator, window.denominator))
+                self._open[index] = counts
+
+    def observe(self, tick: int, state) -> None:
+        """Count a tick's state, or a tick without one, in every window that holds the tick."""
+        self.prepare(tick)
+        place = NONE if state is None else self.window.places[state]
+        for index in self.window.holding(tick):
+            counts = self._open.get(index)
+            if counts is not None:
+                counts[0] += 1
+                if place != NONE:
+                    counts[1 + place] += 1
+
+    def close(self, tick: int) -> list:
+        """The windows that end at a tick or before it, once: (index, ticks observed, noisy counts) of each."""
+        closed = []
+        for index in sorted(self._open):
+            if self.window.last(index) <= tick:
+                counts = self._open.pop(index)
+                self._next = index + 1
+                if counts[0]:
+                    closed.append((index, counts[0], [min(max(c, COUNT_LOW), COUNT_HIGH) for c in counts[1:]]))
+        return closed

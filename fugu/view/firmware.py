@@ -1,0 +1,30 @@
+"""An image that was built, as JSON or as lines of text."""
+
+from __future__ import annotations
+
+import hashlib
+
+from contract.exponential import log_up
+from firmware_sim.build import Image
+from fugu.view.terminal import show_table
+
+__all__ = ["image_document", "show_image"]
+
+
+def image_document(image: Image) -> dict[str, object]:
+    """What was built, as an object for JSON."""
+    return {
+        "folder": str(image.folder),
+        "epsilon": log_up(image.ratio),
+        "policy_bytes": len(image.compiled),
+        "policy_sha256": hashlib.sha256(image.compiled).hexdigest(),
+        "files": dict(image.sizes),
+        "bytes": image.size,
+    }
+
+
+def show_image(image: Image) -> None:
+    """Print what was built."""
+    show_table(f"{image.folder}: {image.size} bytes", ("file", "bytes"), [(n, str(s)) for n, s in image.sizes.items()])
+    print(f"The board derives that the stream loses at most epsilon {log_up(image.ratio):.6g}.")
+    print("Copy the files to the root of the board, beside a driver.py with a function read().")

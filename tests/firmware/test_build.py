@@ -1,0 +1,90 @@
+"""Images are built from policies that a board can run, and everything else is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.chains import BinaryChains
+from contract.discretisers import Baseline, Cells, Thresholds
+from contract.errors import FuguError, GuaranteeError
+from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
+from contract.policy import Clock, Policy
+from contract.windows import Window
+from firmware_sim.build import Burnt, build
+from firmware_sim.compiled_policy import FirmwareError, compile_policy
+from tests.support.command import runner
+
+POLICY = Policy(
+    fleet="home",
+    device="watch",
+    stream="hr",
+    version=1,
+    clock=Clock(epoch_us=0, period_us=1_000_000),
+    frame_ticks=10,
+    discretiser=Thresholds(edges=(72.5,), states=("low", "high")),
+    table=NoiseTable.binary(1_500_000_000, 1_500_000_000),
+    chains=BinaryChains(q=(0.2, 0.3), r=(0.3, 0.4)),
+    guarantee=Guarantee(epsilon=4.0, adversary="informed"),
+)
+MEAN = Baseline(baseline_ticks=100, lowest=0.0, highest=200.0)
+PLACES = Cells(origin=(0.0, 0.0), step=(1.0, 1.0), cells=((0, 0), (1, 0)), states=("west", "east"))
+LONG = Window(name="w", length=6000, stride=100, states="histogram", scale="9999999999")
+
+
+def test_an_image_has_the_sanitiser_and_what_is_burnt_into_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    fugu = runner(capsys)
+    (tmp_path / "policy.json").write_text(POLICY.to_json())
+    image = tmp_path / "image"
+    done = fugu("firmware", "build", str(tmp_path / "policy.json"), "--board", "unix", "-o", str(image), "--json")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert told["epsilon"] <= 4.0
+    assert told["bytes"] == sum(file.stat().st_size for file in image.rglob("*") if file.is_file()) < 60_000
+    burnt: dict[str, Any] = {}
+    exec((image / "image.py").read_text(), burnt)
+    assert burnt["POLICY"] == compile_policy(POLICY)
+    assert fugu("firmware", "build", str(tmp_path / "policy.json"), "-o", str(image)).out.endswith("function read().\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "unit", "why"),
+    [
+        ({"discretiser": PLACES}, "1", "no grids of places"),
+        ({"discretiser": MEAN}, "1/10", "exact in binary"),
+        ({"discretiser": MEAN.model_copy(update={"highest": 1e300})}, "1", "too large"),
+        ({}, "0", "not above 0"),
+        (
+            {"windows": (LONG,), "windows_guarantee": Guarantee(epsilon=4.0, adversary="informed"), "table": None},
+            "1",
+            "1024 counts",
+        ),
+        ({"guarantee": Guarantee(epsilon=2000.0, adversary="informed")}, "1", "at most 1000"),
+    ],
+)  # fmt: skip
+def test_what_the_firmware_does_not_do_is_refused(change: dict[str, Any], unit: str, why: str) -> None:
+    labels = tuple(str(i) for i in range(20))
+    wide = {"discretiser": Thresholds(edges=tuple(range(1, 20)), states=labels)} if "windows" in change else {}
+    with pytest.raises(FirmwareError, match=why) as caught:
+        compile_policy(POLICY.model_copy(update=wide | change), Fraction(unit))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_false_guarantee_a_low_ceiling_and_a_weak_generator_are_refused(tmp_path: Path) -> None:
+    false = POLICY.model_copy(update={"guarantee": Guarantee(epsilon=0.1, adversary="informed")})
+    refusals: list[tuple[Policy, Burnt, type[FuguError], str]] = [
+        (false, Burnt(), GuaranteeError, "above the 0.1 of its guarantee"),
+        (POLICY, Burnt(ceiling=3.0), GuaranteeError, "above this device's ceiling 3"),
+        (POLICY, Burnt(board="rp2040"), FirmwareError, "not of cryptographic grade"),
+    ]
+    for policy, burnt, kind, why in refusals:
+        with pytest.raises(kind, match=why):
+            build(policy, tmp_path / "image", burnt)
+    assert not (tmp_path / "image").exists()

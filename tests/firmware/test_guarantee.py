@@ -1,0 +1,137 @@
+"""The board derives guarantees in integers: what the agent proves it proves as well, and nothing that is smaller."""
+
+from __future__ import annotations
+
+import math
+import random
+from fractions import Fraction
+
+import pytest
+
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from contract.discretisers import Thresholds
+from contract.guarantee import Adversary, Guarantee
+from contract.noise_table import NoiseTable
+from contract.policy import Clock, Policy
+from contract.windows import Window
+from firmware_sim.board_code import board_module, check_on_board
+from firmware_sim.compiled_policy import FirmwareError, compile_policy, ratio_below
+
+WINDOW = Window(name="w", length=10, stride=5, states=(1,), scale="20")
+MOST = ratio_below(1000.0)
+
+
+def _policy(
+    table: NoiseTable, chains: ChainClass, adversary: Adversary, epsilon: float, windows: float | None = None
+) -> Policy:
+    states = table.states
+    return Policy(
+        *(), fleet="home", device="watch", stream="hr", version=1, clock=Clock(epoch_us=0, period_us=1_000_000),
+        discretiser=Thresholds(edges=tuple(float(e) for e in range(1, states)), states=tuple("abcdefgh"[:states])),
+        table=table, chains=chains, guarantee=Guarantee(epsilon=epsilon, adversary=adversary),
+        windows=() if windows is None else (WINDOW,),
+        windows_guarantee=None if windows is None else Guarantee(epsilon=windows, adversary=adversary),
+    )  # fmt: skip
+
+
+def _checked(policy: Policy, ceiling: int = MOST) -> float:
+    return math.log(Fraction(check_on_board(compile_policy(policy), ceiling), 1 << 128))
+
+
+def _refused(policy: Policy, ceiling: int = MOST) -> str:
+    with pytest.raises(Exception, match=r".") as caught:
+        _checked(policy, ceiling)
+    assert type(caught.value).__name__ == "GuaranteeError"
+    return str(caught.value)
+
+
+def _classes(generator: random.Random) -> ChainClass:
+    q, r = (sorted(generator.uniform(0.02, 0.5) for _ in range(2)) for _ in range(2))
+    if generator.random() < 0.3:
+        q, r = q[:1] * 2, r[:1] * 2
+    if generator.random() < 0.2:
+        return BoundedChains(states=2, odds_ratio=generator.uniform(1.0, 50.0))
+    return BinaryChains(q=(q[0], q[1]), r=(r[0], r[1]))
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
+@pytest.mark.parametrize("windows", [False, True])
+def test_a_claim_that_the_agent_proves_exactly_is_proven_and_a_smaller_one_is_not(
+    adversary: Adversary, windows: bool
+) -> None:
+    generator = random.Random(f"{adversary} {windows}")
+    for _ in range(25):
+        table = NoiseTable.binary(*(generator.randrange(1 << 29, (1 << 31) - 1000) for _ in range(2)))
+        chains = _classes(generator)
+        loose = _policy(table, chains, adversary, 900.0, 900.0 if windows else None)
+        exact = loose.verify(math.inf).epsilon
+        alone = loose.verify_windows()
+        least = None if alone is None else alone.epsilon
+        assert _checked(_policy(table, chains, adversary, exact, least)) <= exact * (1 + 1e-14)
+        assert "the stream loses" in _refused(_policy(table, chains, adversary, exact * (1 - 1e-11), least))
+        if least is not None:
+            assert "the windows lose" in _refused(_policy(table, chains, adversary, exact, least * (1 - 1e-11)))
+
+
+def test_more_states_and_the_ceiling_from_both_sides() -> None:
+    table = NoiseTable.randomised_response(4, 700_000_000)
+    chains = BoundedChains(states=4, odds_ratio=6.0)
+    exact = _policy(table, chains, "universal", 900.0).verify(math.inf).epsilon
+    policy = _policy(table, chains, "universal", exact)
+    assert _checked(policy, ratio_below(exact)) <= exact * (1 + 1e-14)
+    assert _refused(policy, ratio_below(exact * (1 - 1e-12))) == "above the ceiling"
+
+
+def test_chains_with_q_and_r_above_one_get_the_universal_bound() -> None:
+    table = NoiseTable.binary(1_500_000_000, 1_200_000_000)
+    chains = BinaryChains(q=(0.6, 0.7), r=(0.5, 0.8))
+    policy = _policy(table, chains, "informed", 900.0)
+    assert abs(_checked(policy) - policy.verify(math.inf).epsilon) < 1e-9
+
+
+def test_known_chains_are_checked_as_a_class_that_contains_them() -> None:
+    table = NoiseTable.binary(1_500_000_000, 1_500_000_000)
+    chains = FiniteChains(transitions=(((0.8, 0.2), (0.3, 0.7)),))
+    known = _policy(table, chains, "ignorant", 900.0)
+    boxed = _policy(table, BinaryChains(q=(0.2, 0.2), r=(0.3, 0.3)), "ignorant", 900.0)
+    assert abs(_checked(known) - _checked(boxed)) < 1e-12
+    three = FiniteChains(transitions=(((0.8, 0.1, 0.1), (0.1, 0.8, 0.1), (0.2, 0.2, 0.6)),))
+    policy = _policy(NoiseTable.randomised_response(3, 10**9), three, "universal", 900.0)
+    assert policy.verify(math.inf).epsilon <= _checked(policy) * (1 + 1e-9)
+    stuck = FiniteChains(transitions=(((0.5, 0.5, 0.0), (0.1, 0.8, 0.1), (0.2, 0.2, 0.6)),))
+    with pytest.raises(FirmwareError, match="impossible steps"):
+        compile_policy(_policy(NoiseTable.randomised_response(3, 10**9), stuck, "ignorant", 900.0))
+
+
+def test_the_exponential_is_rounded_up_and_close() -> None:
+    guarantee = board_module("guarantee")
+    for top, bottom in ((1, 3), (10**10, 7), (2, 10**9), (199, 1), (1, 10**10)):
+        if top > 200 * bottom:
+            with pytest.raises(guarantee.GuaranteeError):
+                guarantee._exp_up(top, bottom)
+            continue
+        got, below = guarantee._exp_up(top, bottom), ratio_below(top / bottom)
+        assert below * (1 - 1e-15) <= got
+        assert abs(math.log(Fraction(got, 1 << 128)) - top / bottom) <= 1e-13 * max(1, top / bottom)
+
+
+def test_what_came_first_is_pinned() -> None:
+    policy, keeps = board_module("policy").Policy, board_module("guarantee").keeps
+    table, chains = NoiseTable.binary(1_500_000_000, 1_500_000_000), BinaryChains(q=(0.2, 0.3), r=(0.3, 0.4))
+    first = _policy(table, chains, "informed", 50.0, 40.0)
+    pinned = policy(compile_policy(first))
+    promise = Guarantee(epsilon=50.0, adversary="ignorant")
+    wider = BinaryChains(q=(0.1, 0.3), r=(0.3, 0.5))
+    for kept in ({"version": 7}, {"chains": wider}, {"windows": (), "windows_guarantee": None}):
+        keeps(policy(compile_policy(first.model_copy(update=kept))), pinned)
+    weaker: dict[str, dict[str, object]] = {
+        "for somebody else": {"device": "ring"},
+        "another clock": {"clock": Clock(epoch_us=0, period_us=500_000)},
+        "another discretiser": {"discretiser": Thresholds(edges=(2.0,), states=("a", "b"))},
+        "another class of chains": {"chains": BinaryChains(q=(0.25, 0.3), r=(0.3, 0.4))},
+        "a weaker adversary": {"guarantee": promise},
+        "windows that lose more": {"windows_guarantee": Guarantee(epsilon=41.0, adversary="informed")},
+    }
+    for why, change in weaker.items():
+        with pytest.raises(Exception, match=why):
+            keeps(policy(compile_policy(first.model_copy(update=change))), pinned)

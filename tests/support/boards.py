@@ -1,0 +1,55 @@
+"""MicroPython's Unix port, and the sanitiser in it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+from firmware_sim.board_code import modules
+from firmware_sim.build import compile_module
+
+MICROPYTHON = (sys.executable, "-c", "import sys, micropython_unix; sys.exit(micropython_unix.main())")
+SUPPORT = Path(__file__).parent
+HEAP = "48k"
+
+
+@cache
+def library() -> Path:
+    """A folder with the compiled sanitiser, as an image has it."""
+    folder = Path(mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    (folder / "sanitiser").mkdir()
+    for source in modules():
+        compile_module(source, folder / "sanitiser" / f"{source.stem}.mpy")
+    return folder
+
+
+def micropython(script: Path, *words: object, heap: str = HEAP, seconds: float = 3000.0) -> str:
+    """Run a script with the sanitiser on its path and so much heap; what it has printed.
+
+    Raises:
+        AssertionError: it has failed.
+    """
+    command = [*MICROPYTHON, "-X", f"heapsize={heap}", str(script), *map(str, words)]
+    environment = {**os.environ, "MICROPYPATH": str(library())}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def written_frames(path: Path) -> Iterator[tuple[str, bytes]]:
+    """What `board_ticks.py` wrote: sequence and bytes of each frame."""
+    data, at = path.read_bytes(), 0
+    while at < len(data):
+        name, size = struct.unpack_from(">BH", data, at)
+        at += 3
+        yield data[at : at + name].decode(), data[at + name : at + name + size]
+        at += name + size
