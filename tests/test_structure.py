@@ -32,7 +32,7 @@ ROOMS = {
     "gateway.fleet": {"gateway.files", "gateway.planning", "gateway.privacy", "gateway.dphmm"},
     "gateway.database": {"gateway.location"},
     "gateway.deployment": {"gateway.files", "gateway.location", "gateway.service", "gateway.shard_accounts"},
-    "gateway.cluster": {"gateway.location", "gateway.service"},
+    "gateway.cluster": {"gateway.database", "gateway.location", "gateway.service"},
     "gateway.history": {
         *("gateway.chain", "gateway.privacy", "gateway.release", "gateway.service"),
         *("gateway.database", "gateway.location"),

@@ -41,7 +41,7 @@ class Cluster:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
         import ray
 
-        self._ray = ray
+        self._ray: Any = ray
         try:
             ray.init(address=address, namespace=f"fugu-{fleet}", log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
@@ -57,11 +57,20 @@ class Cluster:
         """The actors that there are."""
         return sorted(self._actors)
 
-    def make(self, name: str, given: Given) -> None:
-        """Make an actor on the node whose turn it is; Ray starts it again, there or elsewhere, when it has ended."""
+    @property
+    def nodes(self) -> int:
+        """How many there are that take actors."""
+        return sum(one["Alive"] and one["Resources"].get("CPU", 0) > 0 for one in self._ray.nodes())
+
+    def make(self, name: str, given: Given, own: str = "") -> None:
+        """Make an actor on the node whose turn it is; Ray starts it again, there or elsewhere, when it has ended.
+
+        Args:
+            own: the part that it claims if nobody has it.
+        """
         options: dict[str, Any] = {"lifetime": "detached", "max_restarts": -1, "scheduling_strategy": "SPREAD"}
         made = self._ray.remote(GatewayActor).options(name=name, num_cpus=_CPUS, **options)
-        self._actors[name] = made.remote(given)
+        self._actors[name] = made.remote(given, own)
 
     def states(self) -> dict[str, State]:
         """How each actor is that answers: one that is being started again does not, nor does one that is cut off."""

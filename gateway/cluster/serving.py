@@ -6,24 +6,23 @@ import hashlib
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
-from gateway.cluster.actor import Given
+from gateway.cluster.actor import FLEET, Given, all_parts
 from gateway.cluster.cluster import Cluster, ClusterError
 from gateway.location import Server
-from gateway.service import GatewaySettings, Role
+from gateway.service import GatewaySettings
 from host.logs import log_settings
 from host.systemd import Notifier
 from host.wake import Wake
 
-__all__ = ["run_cluster"]
+__all__ = ["run_cluster", "spares"]
 
 _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 1.0
-_FLEET = "fleet"
 
 
 def run_cluster(settings: GatewaySettings, address: str, started: Callable[[], None] = lambda: None) -> int:
@@ -47,75 +46,81 @@ def run_cluster(settings: GatewaySettings, address: str, started: Callable[[], N
         raise ClusterError(f"the store {settings.store.name} is a file: shards on several machines need a server")
     if isinstance(settings.ledger, Path):
         raise ClusterError("a ledger in a file is on one machine: without --ledger it is on the store's server")
-    parts = _parts(settings)
+    given = Given(settings, Path.cwd(), log_settings())
+    mark = f"-{hashlib.sha256(repr(given).encode()).hexdigest()[:8]}"
+    parts = all_parts(settings)
     with closing(Cluster(address, settings.fleet)) as cluster:
         wanted = Wake()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: wanted.set())
-        cluster.stop([name for name in cluster.names if name not in parts])
-        made = [name for name in parts if name not in cluster.names]
+        cluster.stop([name for name in cluster.names if not name.endswith(mark)])
+        made = {f"{part}{mark}": part for part in parts if f"{part}{mark}" not in cluster.names}
         try:
-            for name in made:
-                cluster.make(name, parts[name])
-            stopped = _wait(cluster, made, wanted)
+            for name, part in made.items():
+                cluster.make(name, given, part)
+            stopped = _wait(cluster, made, parts, wanted)
         except BaseException:
             cluster.stop([name for name in made if name in cluster.names])
             raise
         if not stopped:
+            for name in (f"spare-{number}{mark}" for number in range(spares(len(parts), cluster.nodes))):
+                if name not in cluster.names:
+                    cluster.make(name, given)
             _log.info("all parts of the gateway of fleet %s have started", settings.fleet)
             started()
             _look_after(cluster, wanted)
-        fleet = [name for name in cluster.names if name.startswith(_FLEET)]
-        cluster.stop(fleet)  # first, so that it misses no shard
-        cluster.stop(cluster.names)
+        _stop(cluster)
     return 0
 
 
-def _parts(settings: GatewaySettings) -> dict[str, Given]:
-    """What each actor is given, by its name; with other settings it has another one."""
-    names = [_FLEET, *map(str, range(settings.shards))]
-    roles = {name: Role.parse(f"{name}/{settings.shards}") for name in names}
-    found = {}
-    for name, role in roles.items():
-        metrics = settings.metrics if role.shard is None else None
-        given = Given(replace(settings, metrics=metrics, **role._asdict()), Path.cwd(), log_settings())
-        part = name if role.shard is None else f"shard-{name}"
-        found[f"{part}-{hashlib.sha256(repr(given).encode()).hexdigest()[:8]}"] = given
-    return found
+def spares(parts: int, nodes: int) -> int:
+    """How many processes without a part there are, so that what is on any one node is taken over by those on others.
+
+    Parts and spares are spread evenly over the nodes; at least one spare is for a process that ends by itself.
+    """
+    lost = ceil(parts / nodes)
+    return 1 if nodes == 1 else ceil(lost * nodes / (nodes - 1))
 
 
-def _wait(cluster: Cluster, made: list[str], wanted: Wake) -> bool:
-    """Wait until all actors serve; whether that is not wanted any more.
+def _wait(cluster: Cluster, made: Iterable[str], parts: Iterable[str], wanted: Wake) -> bool:
+    """Wait until all parts are served; whether that is not wanted any more.
 
     Raises:
-        ClusterError: one that was made here cannot start.
+        ClusterError: an actor that was made here cannot start.
     """
     while True:
         states = cluster.states()
         for name in made:
             if name in states and states[name].problem:
-                raise ClusterError(f"{_part(name)}: {states[name].problem}")
-        if all(name in states and states[name].started for name in cluster.names):
+                raise ClusterError(f"{states[name].part or name.rpartition('-')[0]}: {states[name].problem}")
+        if {state.part for state in states.values() if state.started}.issuperset(parts):
             return False
         if wanted.wait(_ROUND_SECONDS):
             return True
 
 
+def _stop(cluster: Cluster) -> None:
+    """Stop all: first whoever would take what ends, then the fleet's part, so that it misses no shard."""
+    for part in ("", FLEET):
+        cluster.stop([name for name, state in cluster.states().items() if state.part == part])
+    cluster.stop(cluster.names)
+
+
 def _look_after(cluster: Cluster, wanted: Wake) -> None:
-    """Say which actors were started again, until that is not wanted any more."""
+    """Say which parts have other processes now, until that is not wanted any more."""
     notifier = Notifier.of_process()
     notifier.ready()
-    known = cluster.states()
+    known: dict[str, int] = {}
+    problems: dict[str, str] = {}
     while not wanted.wait(_ROUND_SECONDS):
         notifier.alive(time.monotonic())
         for name, state in cluster.states().items():
-            if name in known and known[name].process != state.process:
-                _log.warning("%s was started again", _part(name))
-            if state.problem and known.get(name) != state:
-                _log.error("%s cannot start: %s", _part(name), state.problem)
-            known[name] = state
+            part = state.part or name.rpartition("-")[0]
+            if state.problem and problems.get(name) != state.problem:
+                _log.error("%s cannot start: %s", part, state.problem)
+            problems[name] = state.problem
+            if state.part and state.started:
+                if known.get(part, state.process) != state.process:
+                    _log.warning("%s was started again", part)
+                known[part] = state.process
     notifier.stopping()
-
-
-def _part(name: str) -> str:
-    return name.rpartition("-")[0]

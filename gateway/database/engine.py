@@ -62,10 +62,12 @@ class Hold:
         name: of the part; small letters, digits, spaces and dashes.
         take: whether it is taken from a process that has it, and has perhaps ended unnoticed: that one can write
             nothing from then on. Only on a server; a file is given back by the operating system.
+        silent: as `take`, but only if that process has said nothing to the server for so many seconds.
     """
 
     name: str = ""
     take: bool = False
+    silent: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse a name that would have to be quoted."""

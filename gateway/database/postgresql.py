@@ -54,6 +54,13 @@ _TAKE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
+_LOCKS = (
+    "FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype='advisory' AND granted AND objsubid=1 "
+    "AND database=(SELECT oid FROM pg_database WHERE datname=current_database())"
+)
+_KEY = "(classid::bigint << 32 | objid::bigint)"
+_SILENCE = "(CASE WHEN state LIKE 'idle%' THEN extract(epoch FROM clock_timestamp()-state_change) ELSE 0 END)::float8"
+"""Of a session, in seconds, by the server's clock; one that the server works for is not silent."""
 _CODES = {"53100": sqlite3.SQLITE_FULL, "XX001": sqlite3.SQLITE_CORRUPT, "XX002": sqlite3.SQLITE_CORRUPT}
 """Of conditions of PostgreSQL that `host.database` asks for: what SQLite calls the same."""
 
@@ -200,6 +207,15 @@ class PostgresDatabase:
         finally:
             self._roll_back()
 
+    def silence(self, names: Sequence[str]) -> dict[str, float]:
+        """For how many seconds who holds something has said nothing to the server; without what nobody holds.
+
+        Args:
+            names: of holds.
+        """
+        keys = {self._key(name): name for name in names}
+        return {keys[key]: s for key, s in self.execute(f"SELECT {_KEY}, {_SILENCE} {_LOCKS}") if key in keys}
+
     def check(self) -> None:
         """See whether what this process holds is still its own.
 
@@ -338,6 +354,8 @@ class PostgresDatabase:
         """Become the one that holds it; whether that could be."""
         if hold.take:
             self._new_epoch(hold)  # who had it can write nothing from here on
+        elif hold.silent is not None:
+            self._end_sessions(hold, hold.silent)
         if not self._locked(hold, time.monotonic() + (_TAKE_SECONDS if hold.take else _HOLD_SECONDS), end=hold.take):
             return False
         if not hold.take:
@@ -367,14 +385,10 @@ class PostgresDatabase:
             time.sleep(_POLL_SECONDS)
         return True
 
-    def _end_sessions(self, hold: Hold) -> None:
-        """End the session that has the lock."""
-        query = (
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype='advisory' AND granted AND objsubid=1 "
-            "AND database=(SELECT oid FROM pg_database WHERE datname=current_database()) "
-            "AND (classid::bigint << 32 | objid::bigint)=? AND pid<>pg_backend_pid()"
-        )
-        self.execute(query, (self._key(hold.name),)).fetchall()
+    def _end_sessions(self, hold: Hold, silent: float = 0.0) -> None:
+        """End the session that has the lock, if it has said nothing for so many seconds."""
+        query = f"SELECT pg_terminate_backend(pid) {_LOCKS} AND {_KEY}=? AND pid<>pg_backend_pid() AND {_SILENCE}>=?"
+        self.execute(query, (self._key(hold.name), silent)).fetchall()
 
     def _begin(self, lock: str = "write") -> None:
         """Begin to write: nobody else does, and what this process holds is still its own."""

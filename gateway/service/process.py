@@ -12,17 +12,19 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from contract.errors import FuguError
+from gateway.dphmm.tracking import warm as warm_points
 from gateway.location import Server
 from gateway.service.service import IDLE_SECONDS, STUCK_SECONDS, Gateway, NotArrangedError
 from gateway.service.settings import GatewaySettings, SettingsError
 from gateway.service.shard_stores import stores
 from gateway.service.shards import Shards
 from gateway.service.store import Location
+from gateway.service.symbols.warming import warm
 from host.logs import LogSettings, log_to_stderr
 from host.systemd import Notifier
 from host.wake import Wake
 
-__all__ = ["run", "serve", "start_shards"]
+__all__ = ["prepare", "run", "serve", "start_shards"]
 
 _log = logging.getLogger(__name__)
 _SWITCH_SECONDS = 1e-4
@@ -58,6 +60,12 @@ def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None) -
     code = serve(gateway, wanted, serves, notifier=notifier)
     _log.info("gateway has stopped: %s", " ".join(f"{name}={n}" for name, n in sorted(gateway.counters.items())))
     return code
+
+
+def prepare() -> None:
+    """Load what a gateway computes with, of any fleet, and compile it if need be: one that starts then does at once."""
+    warm()
+    warm_points()
 
 
 def serve(

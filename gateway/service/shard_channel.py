@@ -25,7 +25,7 @@ from gateway.release.question import canonical
 from host.database import SHARDS, DatabaseError
 from host.held_files import FileLostError
 
-__all__ = ["Asked", "Beat", "ShardChannel", "ShardChannelError"]
+__all__ = ["KIND", "Asked", "Beat", "ShardChannel", "ShardChannelError"]
 
 _SCHEMA = """
 CREATE TABLE layout (shards INTEGER NOT NULL, known INTEGER NOT NULL);
@@ -43,7 +43,7 @@ class ShardChannelError(FuguError):
 
 
 # What is lost with the power is asked and answered again: no need to wait for the disk.
-_KIND = Kind(SHARDS, _SCHEMA, ShardChannelError, durable=False)
+KIND = Kind(SHARDS, _SCHEMA, ShardChannelError, durable=False)
 
 
 class Asked(NamedTuple):
@@ -71,7 +71,7 @@ class ShardChannel:
     """
 
     def __init__(self, location: Location, hold: Hold | None = None) -> None:
-        self._db = open_engine(location, _KIND, hold=hold)
+        self._db = open_engine(location, KIND, hold=hold)
 
     def close(self) -> None:
         """Close it, and let others say what this process did."""

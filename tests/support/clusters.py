@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -35,6 +37,7 @@ __all__ = ["Fleet", "check_store", "lose_nodes"]
 
 _STARTED = "all parts of the gateway"
 _WINDOW = 200
+_EVENTS = re.compile(r"^(\S+ \S+) INFO (it has claimed )?(fleet|shard-\d+)(?: has started)?$", re.MULTILINE)
 
 
 class Fleet:
@@ -111,8 +114,8 @@ def lose_nodes(folder: Path, *, shards: int = 6, devices: int = 60) -> dict[str,
     """Kill a node of three under load, freeze and thaw another one; measure, and check what was stored and released.
 
     Returns:
-        Seconds until what was on the node serves again, until each of its devices has a watermark for a frame that it
-        has made since, and counts.
+        Seconds from the loss of a node until what was on it has been claimed, serves again, and has said of each of its
+        devices that it has stored a frame that was made since; and counts.
     """
     names = [f"sensor-{index}" for index in range(devices)]
     figures: dict[str, float] = {}
@@ -129,14 +132,17 @@ def lose_nodes(folder: Path, *, shards: int = 6, devices: int = 60) -> dict[str,
         cluster = running.enter_context(closing(Cluster(nodes.address, "home")))
         crowd = running.enter_context(Crowd(broker, names))
         wait_until(lambda: all(crowd.stored_again(name, 0.0) for name in names), "the first frames")
+        spares = [state.process for state in _states(cluster).values() if not state.part]
+        figures["spare processes"] = len(spares)
+        figures["MB of memory of a spare"] = max(map(_megabytes, spares))
 
         killed = _busiest(cluster, nodes.nodes[1:])
-        figures |= _lost(fleet, cluster, crowd, killed, killed.kill, "killed")
+        figures |= _lost(fleet, cluster, crowd, nodes, killed, killed.kill, "killed")
         added = nodes.add()
         wait_until(lambda: added.joined, "the new node")
         frozen = _busiest(cluster, [node for node in nodes.nodes[1:] if node is not killed])
         zombies = _on(cluster, frozen)
-        figures |= _lost(fleet, cluster, crowd, frozen, lambda: frozen.send(signal.SIGSTOP), "frozen")
+        figures |= _lost(fleet, cluster, crowd, nodes, frozen, lambda: frozen.send(signal.SIGSTOP), "frozen")
 
         epochs = fleet.epochs()
         for process in zombies.values():
@@ -154,6 +160,7 @@ def lose_nodes(folder: Path, *, shards: int = 6, devices: int = 60) -> dict[str,
         sent = crowd.sent
         complete = min(frames[-1].last + 1 for frames in sent.values()) // _WINDOW
         wait_until(lambda: len(set(public.payloads)) >= complete, "a release of every window")
+        assert fleet.epochs() == epochs, "a part was taken from a process that lived"
         assert fleet.stop() == 0, fleet.log
         figures["frames"] = sum(map(len, sent.values()))
         figures["ticks stored, each once"] = check_store(fleet, sent)
@@ -161,21 +168,22 @@ def lose_nodes(folder: Path, *, shards: int = 6, devices: int = 60) -> dict[str,
     return figures
 
 
-def _on(cluster: Cluster, node: Node) -> dict[str, int]:
-    """The parts whose processes are on a node, and these."""
+def _states(cluster: Cluster) -> dict[str, State]:
+    """How all actors are, once each serves its part or waits for one."""
     states: dict[str, State] = {}
 
-    def all_answer() -> bool:
+    def all_well() -> bool:
         states.update(cluster.states())
-        return states.keys() == set(cluster.names)
+        return states.keys() == set(cluster.names) and all(state.started for state in states.values())
 
-    wait_until(all_answer, "every part")
+    wait_until(all_well, "every part and spare")
+    return states
+
+
+def _on(cluster: Cluster, node: Node) -> dict[str, int]:
+    """The parts whose processes are on a node, and these."""
     mine = node.processes().keys()
-    return {_part(name): state.process for name, state in states.items() if state.process in mine}
-
-
-def _part(name: str) -> str:
-    return name.rpartition("-")[0]
+    return {one.part: one.process for one in _states(cluster).values() if one.part and one.process in mine}
 
 
 def _busiest(cluster: Cluster, some: Sequence[Node]) -> Node:
@@ -185,31 +193,59 @@ def _busiest(cluster: Cluster, some: Sequence[Node]) -> Node:
 
 
 def _lost(
-    fleet: Fleet, cluster: Cluster, crowd: Crowd, node: Node, lose: Callable[[], None], how: str
+    fleet: Fleet, cluster: Cluster, crowd: Crowd, nodes: Nodes, node: Node, lose: Callable[[], None], how: str
 ) -> dict[str, float]:
     """Lose a node, and wait until what was on it serves elsewhere."""
     lost, epochs = _on(cluster, node), fleet.epochs()
     devices = [name for name in crowd.sent if f"shard-{owner(name, fleet.shards)}" in lost]
     assert devices, "a node without shards shows nothing"
-    since = time.monotonic()
+    others = [one for one in nodes.nodes if one is not node]
+    load, worked = os.getloadavg()[0], _worked(others)
+    since, wall = time.monotonic(), time.time()
     lose()
-    serving: dict[str, float] = {}
-
-    def serve() -> bool:
-        for name, state in cluster.states().items():
-            if state.started and state.process != lost.get(_part(name)):
-                serving.setdefault(_part(name), time.monotonic() - since)
-        return lost.keys() <= serving.keys()
-
-    wait_until(serve, f"the parts of a node that was {how}")
     wait_until(lambda: all(crowd.stored_again(name, since) for name in devices), "their devices")
-    assert {part for part, epoch in fleet.epochs().items() if epoch != epochs[part]} == lost.keys()
     stored = max(crowd.stored_again(name, since) or 0.0 for name in devices) - since
+    claimed = dict[str, float]()
+    started = dict[str, float]()
+
+    def all_started() -> bool:
+        for one in others:
+            for file in one.folder.glob("session_2*/logs/worker-*.err"):
+                for when, what, part in _EVENTS.findall(file.read_text()):
+                    after = datetime.strptime(when, "%Y-%m-%d %H:%M:%S,%f").timestamp() - wall
+                    if part in lost and after > 0.0:
+                        (claimed if what else started)[part] = after
+        return lost.keys() <= started.keys()
+
+    wait_until(all_started, f"the parts of a node that was {how}")
+    worked = _worked(others) - worked
+    assert {part for part, epoch in fleet.epochs().items() if epoch != epochs[part]} == lost.keys()
     return {
-        f"parts on the node that was {how}": len(lost),
-        f"s until they serve, node {how}": max(serving[part] for part in lost),
-        f"s until each of their devices' new frames are stored, node {how}": stored,
+        f"node {how}: processes that wanted a core in the minute before (load)": load,
+        f"node {how}: parts on it": len(lost),
+        f"node {how}: s until the first of them is claimed": min(claimed.values()),
+        f"node {how}: s until the last of them is claimed": max(claimed.values()),
+        f"node {how}: s from the claim of a part until it serves, at most": max(started[p] - claimed[p] for p in lost),
+        f"node {how}: s until all of them serve": max(started.values()),
+        f"node {how}: s until new frames of all of their devices are stored": stored,
+        f"node {how}: s of processor time of the other nodes meanwhile": worked,
     }
+
+
+def _worked(nodes: Sequence[Node]) -> float:
+    """Seconds of processor time of all processes of nodes that there are."""
+    ticks = 0
+    for process in (process for node in nodes for process in node.processes()):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _megabytes(process: int) -> float:
+    """Of memory that a process has, of what it shares with others its part."""
+    (line,) = (one for one in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines() if one.startswith("Pss:"))
+    return int(line.split()[1]) / 1024
 
 
 def _said(node: Node, process: int) -> str:

@@ -19,10 +19,9 @@ from tests.support.brokers import free_port, wait_until
 __all__ = ["SYSTEM_CONFIG", "Node", "Nodes"]
 
 SYSTEM_CONFIG = {
-    "health_check_initial_delay_ms": 1000,
-    "health_check_period_ms": 500,
-    "health_check_timeout_ms": 1000,
-    "health_check_failure_threshold": 4,
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 2000,
+    "health_check_failure_threshold": 5,
     "worker_niceness": 0,
 }
 """Those of docs/cluster.md."""

@@ -1,0 +1,185 @@
+"""Parts of a fleet's gateway whose processes are gone or frozen are claimed by one process that waits, and only one."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from multiprocessing.connection import Connection
+
+import psycopg
+import pytest
+
+from gateway.cluster.claims import Claim, Vacancies
+from gateway.database import Hold
+from gateway.database.postgresql import PostgresDatabase
+from gateway.location import Server
+from gateway.service.shard_channel import KIND, ShardChannelError
+from gateway.service.shard_stores import channel_of, shard_store
+from gateway.service.store import Store
+from host.database import AwayError
+from host.held_files import FileLostError
+from tests.support.brokers import wait_until
+
+pytestmark = pytest.mark.processes
+
+PARTS = ("fleet", "shard-0", "shard-1")
+LONG = 1000.0
+"""Seconds, of a clock that these tests say."""
+
+
+@pytest.fixture
+def channel(server: Server) -> Server:
+    """Of a fleet's shards."""
+    found = channel_of(server)
+    assert isinstance(found, Server)
+    return found
+
+
+@pytest.fixture
+def vacancies(channel: Server) -> Iterator[Vacancies]:
+    """What a process sees that waits for a part."""
+    with closing(Vacancies(channel, PARTS)) as opened:
+        yield opened
+
+
+def test_a_part_is_vacant_when_nobody_has_had_it_for_a_while(channel: Server, vacancies: Vacancies) -> None:
+    assert vacancies.look(0.0) == []
+    assert vacancies.look(1.9) == []
+    assert vacancies.look(2.0) == [*PARTS]
+    with closing(Claim(channel, "shard-0")):
+        assert vacancies.unclaimed() == {"fleet", "shard-1"}
+        assert vacancies.look(3.0) == ["fleet", "shard-1"]
+        with pytest.raises(ShardChannelError, match="another gateway runs"):
+            Claim(channel, "shard-0")
+        assert vacancies.claim(["shard-0"]) is None
+    assert vacancies.look(4.0) == ["fleet", "shard-1"]  # it was somebody's a moment ago
+    assert vacancies.look(6.0) == [*PARTS]
+
+
+def test_of_several_that_want_a_part_one_gets_it(channel: Server) -> None:
+    with closing(Vacancies(channel, PARTS)):
+        pass  # the channel is there
+    claims: list[Claim] = []
+
+    def want() -> None:
+        with closing(Vacancies(channel, PARTS)) as mine:
+            if (claim := mine.claim(["shard-0"])) is not None:
+                claims.append(claim)
+
+    threads = [threading.Thread(target=want) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [claim.part for claim in claims] == ["shard-0"]
+    claims[0].close()
+
+
+@pytest.mark.long
+def test_where_a_session_ends_that_its_process_makes_again_nothing_is_vacant(
+    channel: Server, vacancies: Vacancies
+) -> None:
+    """As when the server was started again: those that live are not robbed of their parts."""
+    with closing(Claim(channel, "shard-0")), closing(Claim(channel, "shard-1")):
+        assert vacancies.look(0.0) == []
+        assert vacancies.look(LONG) == ["fleet"]
+        with psycopg.connect(channel.url, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name='fugu-gateway'"
+            )
+        assert vacancies.look(LONG + 1) == []  # its own session has ended, too
+
+        def others_are_back() -> bool:
+            try:
+                return vacancies.unclaimed() == {"fleet"}
+            except AwayError:
+                return False
+
+        wait_until(others_are_back, "the connections")
+        assert vacancies.look(LONG + 2) == []
+        assert vacancies.look(LONG + 7.9) == []
+        assert vacancies.look(LONG + 8.0) == ["fleet"]
+
+
+@pytest.mark.long
+def test_who_says_nothing_loses_a_part_and_who_lives_keeps_it(channel: Server, vacancies: Vacancies) -> None:
+    """The first one is as a process that is frozen: its session is there, and silent."""
+    frozen = PostgresDatabase(channel, KIND, hold=Hold("part shard-0"))
+    with closing(frozen), closing(Claim(channel, "shard-1")), closing(Claim(channel, "fleet")):
+        assert vacancies.look(0.0) == []
+        assert vacancies.claim(["shard-0"]) is None
+        clock = itertools.count(1.0, 2.0)
+        found: list[str] = []
+        wait_until(lambda: found.extend(vacancies.look(next(clock))) or found, "the silence of the one that is frozen")
+        assert found == ["shard-0"]
+        with closing(Vacancies(channel, PARTS)) as others:
+            claims = [one for one in (vacancies.claim([*PARTS]), others.claim([*PARTS])) if one is not None]
+            assert [one.part for one in claims] == ["shard-0"]
+        with closing(claims[0]):
+            refused(frozen.check)
+
+
+def refused(ask: Callable[[], None]) -> None:
+    """See that another process has what was held: first because the session has gone, then for good."""
+
+    def answered() -> bool:
+        try:
+            ask()
+        except AwayError:
+            return False
+        return True
+
+    with pytest.raises(FileLostError, match="another process has taken"):
+        wait_until(answered, "the answer")
+
+
+def hold_shard(server: Server, told: Connection) -> None:
+    """As a shard's process: claim it, take its store, and store what it is told to, or say why not."""
+    channel = channel_of(server)
+    assert isinstance(channel, Server)
+    with closing(Claim(channel, "shard-0")), closing(Store(shard_store(server, 0), hold=Hold(take=True))) as store:
+        told.send("")
+        while document := told.recv():
+            try:
+                store.add_policy(1, len(document), document)
+            except (AwayError, FileLostError) as error:
+                told.send(type(error).__name__)
+            else:
+                told.send("")
+
+
+@pytest.mark.long
+def test_a_process_that_is_frozen_and_goes_on_writes_nothing_after_another_has_its_part(
+    server: Server, channel: Server, vacancies: Vacancies
+) -> None:
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=hold_shard, args=(server, theirs))
+    process.start()
+    theirs.close()
+    assert process.pid is not None
+    assert ours.recv() == ""
+
+    def said(document: str) -> str:
+        ours.send(document)
+        return str(ours.recv())
+
+    assert said("before") == ""
+    os.kill(process.pid, signal.SIGSTOP)
+    wait_until(lambda: "shard-0" in vacancies.look(time.monotonic()), "its silence")
+    claim = vacancies.claim(["shard-0"])
+    assert claim is not None
+    with closing(claim), closing(Store(shard_store(server, 0), hold=Hold(take=True))) as store:
+        store.add_policy(1, 2, "of the one that has it now")
+        os.kill(process.pid, signal.SIGCONT)
+        answers = {said("too late")}
+        wait_until(lambda: answers.add(said("too late")) or "FileLostError" in answers, "the answer for good")
+        assert answers <= {"AwayError", "FileLostError"}
+        assert sorted(store.policy_documents()) == ["before", "of the one that has it now"]
+    ours.send("")
+    process.join()
