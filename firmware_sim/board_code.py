@@ -39,4 +39,4 @@ def check_on_board(compiled: bytes, ceiling: int) -> int:
     Raises:
         Exception: the board's `PolicyError` or `GuaranteeError`.
     """
-    return int(board_module("guarantee").check(board_module("policy").Policy(compiled), ceiling))
+    return int(board_module("guarantee").check(board_module("compiled").read_policy(compiled), ceiling))

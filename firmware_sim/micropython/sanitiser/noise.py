@@ -6,7 +6,7 @@ and 2, as in the agent's `contract.discrete_laplace`: from the same random bytes
 
 import struct
 
-BLOCK_WORDS = 64
+BLOCK_WORDS = 16
 
 
 def randomiser(rows, entropy):

@@ -34,6 +34,11 @@ class Stream:
         known = last_indices or {}
         self.counters = [Counter(window, draw, known.get(window.name, -1), since) for window in policy.windows]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no frame is under way."""
+        return not self._symbols
+
     def prepare(self, tick: int) -> None:
         """Draw the noise of windows that a coming tick begins, in good time."""
         for counter in self.counters:

@@ -1,0 +1,164 @@
+"""Statuses and watermarks: the little of msgpack that they need, and HMAC-SHA256."""
+
+import hashlib
+import struct
+
+VERSION = "micropython-1"
+MAX_TICK = 1 << 53
+
+
+class MessageError(Exception):
+    """The bytes are not what their schema says."""
+
+
+def pack(value) -> bytes:
+    """A boolean, an integer, a string of up to 255 bytes, or a list of up to 15 of them, in the shortest form."""
+    if value is True or value is False:
+        return b"\xc3" if value else b"\xc2"
+    if isinstance(value, str):
+        text = value.encode()
+        return (bytes([0xA0 | len(text)]) if len(text) < 32 else bytes([0xD9, len(text)])) + text
+    if isinstance(value, list):
+        return bytes([0x90 | len(value)]) + b"".join([pack(one) for one in value])
+    if value < 128:
+        return bytes([value])
+    for code, form, size in ((0xCC, ">BB", 8), (0xCD, ">BH", 16), (0xCE, ">BI", 32), (0xCF, ">BQ", 64)):
+        if value < 1 << size:
+            return struct.pack(form, code, value)
+    raise MessageError("a number that is too large")
+
+
+_NUMBERS = {0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
+
+
+class Unpacker:
+    """Reads msgpack; whatever else there is, is refused."""
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self._data = data
+        self.at = at
+
+    def take(self, size: int) -> bytes:
+        """The next bytes."""
+        end = self.at + size
+        if end > len(self._data):
+            raise MessageError("cut short")
+        taken = self._data[self.at : end]
+        self.at = end
+        return taken
+
+    def number(self, low: int, high: int) -> int:
+        """An integer."""
+        code = self.take(1)[0]
+        if code < 0x80:
+            value = code
+        elif code >= 0xE0:
+            value = code - 256
+        elif code in _NUMBERS:
+            form = _NUMBERS[code]
+            value = struct.unpack(form, self.take(struct.calcsize(form)))[0]
+        else:
+            raise MessageError("no integer")
+        if not low <= value <= high:
+            raise MessageError("a number is out of range")
+        return value
+
+    def array(self, most: int) -> int:
+        """The length of an array, whose items follow."""
+        code = self.take(1)[0]
+        if code & 0xF0 == 0x90:
+            size = code & 15
+        elif code == 0xDC:
+            size = struct.unpack(">H", self.take(2))[0]
+        else:
+            raise MessageError("no array")
+        if size > most:
+            raise MessageError("an array is too long")
+        return size
+
+    def text(self, most: int) -> str:
+        """A string."""
+        code = self.take(1)[0]
+        if code & 0xE0 == 0xA0:
+            size = code & 31
+        elif code == 0xD9:
+            size = self.take(1)[0]
+        else:
+            raise MessageError("no string")
+        if size > most:
+            raise MessageError("a string is too long")
+        try:
+            return self.take(size).decode()
+        except UnicodeError:
+            raise MessageError("no text") from None
+
+    def binary(self, most: int) -> bytes:
+        """A byte string."""
+        code = self.take(1)[0]
+        if code == 0xC4:
+            size = self.take(1)[0]
+        elif code == 0xC5:
+            size = struct.unpack(">H", self.take(2))[0]
+        else:
+            raise MessageError("no byte string")
+        if size > most:
+            raise MessageError("a byte string is too long")
+        return self.take(size)
+
+
+def status(online: bool, depth: int, codes: list, streams: list) -> bytes:
+    """A device's status: streams are [stream, policy version, next tick]."""
+    return b"\x03" + pack([online, VERSION, depth, codes, streams])
+
+
+def committed(payload: bytes, key: bytes, fleet: str, device: str) -> tuple:
+    """The counter of a watermark that the holder of the key has said, and (sequence, through, gaps) of each stream.
+
+    Raises:
+        MessageError: it is none, or somebody else has said it.
+    """
+    if payload[:1] != b"\x02":
+        raise MessageError("another schema")
+    read = Unpacker(payload, 1)
+    if read.array(3) != 3:
+        raise MessageError("another number of fields")
+    counter, tag, begin = read.number(0, (1 << 64) - 1), read.binary(32), 0
+    begin, commits = read.at, []
+    for _ in range(read.array(64)):
+        if read.array(3) != 3:
+            raise MessageError("a stream of another form")
+        name, through, gaps = read.text(97), read.number(-1, MAX_TICK), []
+        for _ in range(read.array(32)):
+            if read.array(2) != 2:
+                raise MessageError("a gap of another form")
+            low, high = read.number(-1, MAX_TICK), read.number(0, MAX_TICK)
+            if low >= high:
+                raise MessageError("an empty gap")
+            gaps.append((low, high))
+        commits.append((name, through, gaps))
+    if read.at != len(payload):
+        raise MessageError("bytes follow the end")
+    head = b"fugu/2 committed\0" + fleet.encode() + b"\0" + device.encode() + b"\0" + struct.pack(">Q", counter)
+    if not same(hmac(key, head + payload[begin:]), tag):
+        raise MessageError("somebody else has said it")
+    return counter, commits
+
+
+def hmac(key: bytes, message: bytes) -> bytes:
+    """HMAC-SHA256 under a key of at most 64 bytes."""
+    key = key + bytes(64 - len(key))
+    inner = hashlib.sha256(bytes([byte ^ 0x36 for byte in key]))
+    inner.update(message)
+    outer = hashlib.sha256(bytes([byte ^ 0x5C for byte in key]))
+    outer.update(inner.digest())
+    return outer.digest()
+
+
+def same(one: bytes, other: bytes) -> bool:
+    """Whether two byte strings are equal; takes as long either way."""
+    if len(one) != len(other):
+        return False
+    differs = 0
+    for a, b in zip(one, other):
+        differs |= a ^ b
+    return not differs

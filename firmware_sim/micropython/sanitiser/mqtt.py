@@ -1,0 +1,189 @@
+"""MQTT 3.1.1 for a board: one connection that comes back by itself, QoS 1 with one message under way, a last will.
+
+A client of our own, because it is a fifth of the size of the usual one and does what is needed here: docs/firmware.md
+has the comparison.
+"""
+
+import asyncio
+import random
+import struct
+
+_CONNECT, _CONNACK, _PUBLISH, _PUBACK, _SUBSCRIBE, _SUBACK, _PING, _PONG = 1, 2, 3, 4, 8, 9, 12, 13
+MOST_BYTES = 20480
+_PATIENCE = 15
+_MOST_WAIT = 60
+
+
+class LinkError(Exception):
+    """The broker says no, or something that is no MQTT."""
+
+
+def _text(text) -> bytes:
+    data = text if isinstance(text, bytes) else text.encode()
+    return struct.pack(">H", len(data)) + data
+
+
+def _packet(kind: int, body: bytes) -> bytes:
+    head, rest = bytearray([kind]), len(body)
+    while True:
+        byte, rest = rest & 127, rest >> 7
+        head.append(byte | (128 if rest else 0))
+        if not rest:
+            return bytes(head) + body
+
+
+class Link:
+    """A connection to a broker.
+
+    Args:
+        at: host and port.
+        client_id: names the session.
+        account: user name and password; both empty for none.
+        context: of TLS, or none.
+        will: topic and bytes that the broker publishes, retained, when the connection dies.
+        subscriptions: topics.
+        on_message: called with topic and bytes.
+        keep_alive: seconds.
+
+    Attributes:
+        connected: whether the broker has accepted the connection and the subscriptions.
+        connections: how many there have been.
+    """
+
+    def __init__(self, at, client_id, account, context, will, subscriptions, on_message, keep_alive=30) -> None:
+        self._at, self._id, self._account, self._context = at, client_id, account, context
+        self._will, self._subscriptions, self._on_message, self._keep_alive = (
+            will,
+            subscriptions,
+            on_message,
+            keep_alive,
+        )
+        self._writer = None
+        self._answered = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._waits_for = None
+        self._number = 0
+        self.connected = False
+        self.connections = 0
+
+    async def run(self) -> None:
+        """Keep the connection, for ever."""
+        wait = 1
+        while True:
+            try:
+                await self._session()
+            except Exception:  # whatever it is, the next connection may go better
+                pass
+            if self.connected:
+                wait = 1
+            self._lost()
+            await asyncio.sleep_ms(500 * wait + random.getrandbits(9) * wait)
+            wait = min(2 * wait, _MOST_WAIT)
+
+    async def publish(self, topic: str, payload: bytes, retain: bool = False) -> bool:
+        """Publish a message; whether the broker has acknowledged it."""
+        if not self.connected:
+            return False
+        self._number = self._number % 65535 + 1
+        number, writer = self._number, self._writer
+        self._waits_for = number
+        self._answered.clear()
+        try:
+            await asyncio.wait_for(
+                self._write(writer, _packet(0x32 | retain, _text(topic) + struct.pack(">H", number) + payload)),
+                _PATIENCE,
+            )
+            await asyncio.wait_for(self._answered.wait(), _PATIENCE)
+        except (OSError, asyncio.TimeoutError):
+            self._lost()
+            return False
+        return self.connected and writer is self._writer
+
+    async def close(self) -> None:
+        """Disconnect in order: the broker forgets the will."""
+        if self._writer is not None:
+            await self._write(self._writer, b"\xe0\x00")
+            self._lost()
+
+    async def _write(self, writer, data: bytes) -> None:
+        """One task after the other: a stream of MicroPython takes no two at a time."""
+        async with self._writing:
+            writer.write(data)
+            await writer.drain()
+
+    def _lost(self) -> None:
+        self.connected = False
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+        self._answered.set()
+
+    async def _session(self) -> None:
+        opening = asyncio.open_connection(self._at[0], self._at[1], ssl=self._context, server_hostname=self._at[0])
+        reader, self._writer = await asyncio.wait_for(opening, _PATIENCE)
+        user, password = self._account
+        flags = 0x2E | (0xC0 if user else 0)  # a clean session, and a will of QoS 1 that is retained
+        body = _text("MQTT") + struct.pack(">BBH", 4, flags, self._keep_alive) + _text(self._id)
+        body += _text(self._will[0]) + _text(self._will[1])
+        if user:
+            body += _text(user) + _text(password)
+        await self._write(self._writer, _packet(0x10, body))
+        kind, answer = await asyncio.wait_for(self._receive(reader), _PATIENCE)
+        if kind >> 4 != _CONNACK or len(answer) != 2 or answer[1]:
+            raise LinkError("refused")
+        if self._subscriptions:
+            body = b"".join([_text(topic) + b"\x01" for topic in self._subscriptions])
+            await self._write(self._writer, _packet(0x82, b"\x00\x01" + body))
+            while kind >> 4 != _SUBACK:
+                kind, answer = await asyncio.wait_for(self._receive(reader), _PATIENCE)
+                await self._take(kind, answer)
+        self._number = 1
+        self.connections += 1
+        self.connected = True
+        silent = False
+        while True:
+            try:
+                kind, answer = await asyncio.wait_for(self._receive(reader), self._keep_alive // 2)
+            except asyncio.TimeoutError:
+                if silent:
+                    raise
+                silent = True
+                await self._write(self._writer, b"\xc0\x00")
+                continue
+            silent = False
+            await self._take(kind, answer)
+
+    async def _receive(self, reader) -> tuple:
+        kind = (await reader.readexactly(1))[0]
+        size = shift = 0
+        while True:
+            byte = (await reader.readexactly(1))[0]
+            size |= (byte & 127) << shift
+            shift += 7
+            if not byte & 128:
+                break
+            if shift > 21:
+                raise LinkError("a length that is none")
+        if size > MOST_BYTES:
+            raise LinkError("a packet that is too large")
+        return kind, await reader.readexactly(size) if size else b""
+
+    async def _take(self, kind: int, body: bytes) -> None:
+        what = kind >> 4
+        if what == _PUBACK:
+            if len(body) >= 2 and struct.unpack_from(">H", body)[0] == self._waits_for:
+                self._answered.set()
+        elif what == _PUBLISH:
+            end = 2 + struct.unpack_from(">H", body)[0] if len(body) >= 2 else 0
+            quality = kind >> 1 & 3
+            if not end or quality > 1 or len(body) < end + 2 * quality:
+                raise LinkError("a message that is none")
+            if quality:
+                await self._write(self._writer, b"\x40\x02" + body[end : end + 2])
+            try:
+                topic = body[2:end].decode()
+            except UnicodeError:
+                raise LinkError("a topic that is none") from None
+            self._on_message(topic, body[end + 2 * quality :])
+        elif what == _SUBACK and any(code > 2 for code in body[2:]):
+            raise LinkError("a subscription is refused")

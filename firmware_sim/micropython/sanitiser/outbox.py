@@ -1,0 +1,216 @@
+"""What must outlast a power cut, in sealed segments: files written once, whole, and deleted when they are safe.
+
+A segment holds the frames that ended at one tick and all that a restart has to know: which ticks may have been drawn,
+the last tick and window that were framed, the shift of the clock, the counter of the newest watermark. littlefs takes a
+file at one moment, when it is closed; other file systems are told apart by a checksum. So a power cut leaves a segment
+or none, and the newest that is whole says what was reserved: no tick at or below that is ever drawn again.
+
+A frame is one segment, its last write also reserves the ticks of the next. The newest segment stays, even if all its
+frames are safe elsewhere.
+"""
+
+import hashlib
+import os
+import struct
+
+_MAGIC = b"FGS\x01"
+_HEAD = ">4sIqqqqqqQB"
+_CHECK = 16
+_SPARE_BLOCKS = 4
+
+
+class OutboxError(Exception):
+    """The outbox belongs to another stream, or has no room."""
+
+
+class Outbox:
+    """The segments of one stream.
+
+    Args:
+        folder: made if it is not there.
+        policy: whose stream it is.
+
+    Attributes:
+        reserved: no tick above it may have been drawn.
+        last_framed: the last tick of the newest frame.
+        indices: by the name of a window, the index of the last one that was released.
+        shift, since: by how many ticks the numbers are ahead of the wall clock, from which tick on.
+        counter: of the newest watermark that was taken.
+        newest: id of the newest segment, 0 for none.
+
+    Raises:
+        OutboxError: what is there has another clock.
+    """
+
+    def __init__(self, folder: str, policy) -> None:
+        self._folder = folder
+        self._clock = policy.epoch_us, policy.period_us
+        self._frame_bytes = 256 + policy.frame_ticks * policy.bits // 8
+        self.reserved = self.last_framed = -1
+        self.indices = {}
+        self.shift = self.since = self.counter = self.newest = self._spent = 0
+        self._waiting = []
+        self._covered = {}
+        try:
+            os.mkdir(folder)
+        except OSError:
+            pass  # it is there, or writing will say what is wrong
+        ids = sorted(int(entry[0], 16) for entry in os.ilistdir(folder))
+        while ids and self._read(ids[-1]) is None:  # cut off while it was written
+            os.remove(self._path(ids.pop()))
+        self.oldest = ids[0] if ids else 1
+        if ids:
+            self.newest = ids[-1]
+            self._restore(self._read(self.newest))
+
+    @property
+    def depth(self) -> int:
+        """Segments whose frames are not known to be safe elsewhere, roughly."""
+        return self.newest - self.oldest + 1
+
+    def has_room(self) -> bool:
+        """Whether the file system has room for another segment."""
+        block, _, _, free = os.statvfs(self._folder)[:4]
+        return free >= _SPARE_BLOCKS + self._frame_bytes // block
+
+    def reserve(self, through: int) -> None:
+        """Make sure, before they are drawn, that ticks up to this one are never drawn again.
+
+        Raises:
+            OSError: they must not be drawn.
+        """
+        if through > self.reserved or self._waiting:
+            self.seal([], through)
+
+    def set_shift(self, shift: int, since: int) -> None:
+        """Let the next tick be one of another shift."""
+        if (shift, since) != (self.shift, self.since):
+            self.seal([], self.reserved, shift, since)
+
+    def seal(self, frames: list, reserved: int, shift=None, since=None) -> None:
+        """Write frames that have ended, and what is reserved from now on: one file, closed once.
+
+        Args:
+            frames: (sequence, previous, last, bytes) of each.
+
+        Raises:
+            OSError: not written; they stay in memory, and go with the next. Nothing may be drawn until then.
+        """
+        self._waiting += frames
+        if shift is None:
+            shift, since = self.shift, self.since
+        last_framed, indices = self.last_framed, dict(self.indices)
+        for name, _, last, _ in self._waiting:
+            window = name.partition("/")[2]
+            if window:
+                indices[window] = last
+            else:
+                last_framed = last
+        reserved = max(reserved, self.reserved, last_framed)
+        one = self.newest + 1
+        epoch_us, period_us = self._clock
+        state = (_MAGIC, one, epoch_us, period_us, reserved, last_framed, shift, since, self.counter, len(indices))
+        data = bytearray(struct.pack(_HEAD, *state))
+        for window in sorted(indices):
+            data += struct.pack(">Bq", len(window), indices[window]) + window.encode()
+        data += bytes([len(self._waiting)])
+        for name, previous, last, frame in self._waiting:
+            data += struct.pack(">BqqH", len(name), previous, last, len(frame)) + name.encode() + frame
+        data += hashlib.sha256(data).digest()[:_CHECK]
+        with open(self._path(one), "wb") as file:
+            file.write(data)
+        self._waiting = []
+        if self._spent:
+            self._remove(self._spent)
+            self._spent = 0
+        self.newest, self.reserved, self.last_framed, self.indices = one, reserved, last_framed, indices
+        self.shift, self.since = shift, since
+
+    def next(self, after: int):
+        """The id of the next segment with frames that are not known to be safe, and those; none if there is none."""
+        one = max(after + 1, self.oldest)
+        while one <= self.newest:
+            data = self._read(one)
+            if data is not None:
+                frames = [frame for frame in self._frames(data) if not self._is_covered(*frame[:3])]
+                if frames:
+                    return one, frames
+            one += 1
+        return None
+
+    def forget(self, one: int) -> None:
+        """Forget the oldest segment, or an older one: the broker has it."""
+        if one >= self.oldest:
+            self._drop(one)
+
+    def forget_committed(self, commits: list, sent: int) -> bool:
+        """Forget what is durable elsewhere: (sequence, through, gaps) of each; of what was sent, up to a segment.
+
+        Returns:
+            Whether the oldest that is left is missed there, though later ones have arrived.
+        """
+        for name, through, gaps in commits:
+            self._covered[name] = through, gaps
+        while self.oldest <= min(sent, self.newest):
+            data = self._read(self.oldest)
+            frames = [] if data is None else self._frames(data)
+            if not all(self._is_covered(*frame[:3]) for frame in frames):
+                return any(last <= self._covered.get(name, (-1, []))[0] for name, _, last, _ in frames)
+            self._drop(self.oldest)
+        return False
+
+    def _is_covered(self, name: str, previous: int, last: int) -> bool:
+        through, gaps = self._covered.get(name, (-1, []))
+        return last <= through and not any(previous < high and last > low for low, high in gaps)
+
+    def _drop(self, one: int) -> None:
+        while self.oldest <= one:
+            if self.oldest == self.newest:
+                self._spent = self.newest  # it goes when there is a newer one
+            else:
+                self._remove(self.oldest)
+            self.oldest += 1
+
+    def _remove(self, one: int) -> None:
+        try:
+            os.remove(self._path(one))
+        except OSError:
+            pass  # one that never was, or it is found at the next start
+
+    def _path(self, one: int) -> str:
+        return "%s/%08x" % (self._folder, one)
+
+    def _read(self, one: int):
+        """The bytes of a segment; none if it is not there, or not whole."""
+        try:
+            with open(self._path(one), "rb") as file:
+                data = file.read()
+        except OSError:
+            return None
+        whole = len(data) > _CHECK and hashlib.sha256(data[:-_CHECK]).digest()[:_CHECK] == data[-_CHECK:]
+        return data if whole and data[:4] == _MAGIC else None
+
+    def _restore(self, data: bytes) -> None:
+        _, _, *clock, reserved, last_framed, shift, since, counter, windows = struct.unpack_from(_HEAD, data)
+        if tuple(clock) != self._clock:
+            raise OutboxError("another clock")
+        self.reserved, self.last_framed, self.shift, self.since = reserved, last_framed, shift, since
+        self.counter = counter
+        at = struct.calcsize(_HEAD)
+        for _ in range(windows):
+            size, index = struct.unpack_from(">Bq", data, at)
+            self.indices[data[at + 9 : at + 9 + size].decode()] = index
+            at += 9 + size
+
+    def _frames(self, data: bytes) -> list:
+        at = struct.calcsize(_HEAD)
+        for _ in range(data[at - 1]):
+            at += 9 + data[at]
+        count, at = data[at], at + 1
+        frames = []
+        for _ in range(count):
+            name, previous, last, size = struct.unpack_from(">BqqH", data, at)
+            at += 19
+            frames.append((data[at : at + name].decode(), previous, last, data[at + name : at + name + size]))
+            at += name + size
+        return frames

@@ -1,0 +1,25 @@
+"""A power cut after any write to the flash memory loses no sealed frame, and no tick is drawn twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contract.windows import Window
+from firmware_sim.compiled_policy import compile_policy
+from tests.support.board_policies import board_policy
+from tests.support.boards import SUPPORT, micropython
+
+SIX = Window(name="six", length=6, stride=6, states=(1,), scale="20")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("windows", [(), (SIX,)])
+def test_power_is_cut_at_every_write(windows: tuple[Window, ...], tmp_path: Path) -> None:
+    (tmp_path / "policy.bin").write_bytes(compile_policy(board_policy(*windows, frame_ticks=4)))
+    told = micropython(SUPPORT / "board_power.py", tmp_path / "policy.bin", heap="4M")
+    cuts, writes, ticks = map(int, told.splitlines()[-1].split())
+    print(f"{cuts} cuts, {writes} writes for {ticks} ticks")
+    assert cuts == 2 * (writes + 1)
+    assert writes > ticks

@@ -1,0 +1,30 @@
+"""Policies for boards."""
+
+from __future__ import annotations
+
+from contract.chains import BinaryChains
+from contract.discretisers import Thresholds
+from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
+from contract.policy import Clock, Policy
+from contract.windows import Window
+
+PROMISE = Guarantee(epsilon=4.0, adversary="informed")
+
+
+def board_policy(*windows: Window, frame_ticks: int = 10, period_us: int = 1_000_000, version: int = 1) -> Policy:
+    """A policy that a board can run."""
+    return Policy(
+        fleet="home",
+        device="watch",
+        stream="hr",
+        version=version,
+        clock=Clock(epoch_us=0, period_us=period_us),
+        frame_ticks=frame_ticks,
+        discretiser=Thresholds(edges=(72.5,), states=("low", "high")),
+        table=NoiseTable.binary(1_500_000_000, 1_500_000_000),
+        chains=BinaryChains(q=(0.2, 0.3), r=(0.3, 0.4)),
+        guarantee=PROMISE,
+        windows=windows,
+        windows_guarantee=PROMISE if windows else None,
+    )

@@ -1,0 +1,190 @@
+"""Runs under MicroPython: power is cut at every write of a flash memory with littlefs, and the board starts again.
+
+Argument: the compiled policy. Prints how many cuts there were, and the writes of one frame.
+"""
+
+import os
+import struct
+import sys
+
+import vfs
+
+from sanitiser.compiled import read_policy
+from sanitiser.outbox import Outbox
+from sanitiser.stream import Stream
+from sanitiser.ticks import Anchored, Ticker
+
+BLOCK, BLOCKS, TICKS, MORE = 512, 96, 34, 14
+
+
+class Flash:
+    """A block device in memory that stops after some writes; the last of them may be torn."""
+
+    def __init__(self, data, most, torn):
+        self.data, self.left, self.torn, self.writes = data, most, torn, 0
+
+    def _spend(self):
+        self.writes += 1
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(5)
+
+    def readblocks(self, block, buffer, offset=0):
+        at = block * BLOCK + offset
+        buffer[:] = self.data[at : at + len(buffer)]
+
+    def writeblocks(self, block, buffer, offset=0):
+        at = block * BLOCK + offset
+        if self.left == 0 and self.torn:
+            half = len(buffer) // 2
+            self.data[at : at + half] = buffer[:half]
+        self._spend()
+        self.data[at : at + len(buffer)] = buffer
+
+    def ioctl(self, operation, argument):
+        if operation == 4:
+            return BLOCKS
+        if operation == 5:
+            return BLOCK
+        if operation == 6:
+            self._spend()
+            at = argument * BLOCK
+            self.data[at : at + BLOCK] = b"\xff" * BLOCK
+        return 0
+
+
+class Clock:
+    def __init__(self, now):
+        self.now = now
+
+    def now_us(self):
+        return self.now + 1_000_000_000_000
+
+    def elapsed_us(self):
+        return self.now
+
+
+def entropy(buffer):
+    buffer[:] = os.urandom(len(buffer))
+
+
+class Life:
+    """A board from its start to the next cut."""
+
+    def __init__(self, policy, drawn, begin):
+        self.clock = Clock(begin)
+        self.outbox = Outbox("/flash/outbox", policy)
+        self.sealed = []
+        seal = self.outbox.seal
+
+        def sealing(frames, *rest):
+            before = list(self.outbox._waiting) + list(frames)
+            seal(frames, *rest)
+            self.sealed.extend(before)
+
+        self.outbox.seal = sealing
+        anchored = Anchored(self.clock, 0)
+        anchored.follow()
+
+        def stream(outbox):
+            made = Stream(policy, entropy, outbox.last_framed, outbox.indices, outbox.since, outbox.shift)
+            draw = made.tick
+
+            def tick(tick, reading):
+                drawn.append(tick)
+                return draw(tick, reading)
+
+            made.tick = tick
+            return made
+
+        def read():
+            return 70 + len(drawn) % 5
+
+        self.ticker = Ticker(policy, anchored, self.outbox, stream, read)
+        self.policy = policy
+
+    def go_on(self, ticks, forgotten):
+        """Some ticks, until the power goes; now and then, if asked for, a watermark covers all but the newest frame."""
+        for count in range(ticks):
+            self.clock.now += self.policy.period_us
+            self.ticker.step()
+            if self.ticker.trouble:
+                return False
+            if forgotten is not None and count % 11 == 10:
+                known = {}
+                for frame in self.sealed[:-1]:
+                    known[frame[0]] = frame[2]
+                forgotten.update(known)
+                self.outbox.forget_committed([(name, last, []) for name, last in known.items()], self.outbox.newest)
+        return True
+
+
+def kept(outbox):
+    found, one = [], 0
+    while True:
+        more = outbox.next(one)
+        if more is None:
+            return found
+        one = more[0]
+        found += more[1]
+
+
+def ticks_of(frame):
+    first = struct.unpack_from(">q", frame, 26)[0]
+    return range(first, first + struct.unpack_from(">H", frame, 37)[0])
+
+
+def check(before, after, forgotten, drawn_before, drawn_after):
+    found = {(name, last): frame for name, _, last, frame in after}
+    for name, _, last, frame in before:
+        if last > forgotten.get(name, -1):
+            assert found.get((name, last)) == frame, "a sealed frame is lost, or another"
+    assert not set(drawn_before) & set(drawn_after), "a tick was drawn twice"
+    seen = {}
+    for name, previous, last, frame in before + after:
+        assert previous < last
+        if "/" in name:
+            assert seen.setdefault((name, last), frame) == frame, "a window was released twice"
+            continue
+        for tick in ticks_of(frame):
+            assert seen.setdefault(tick, frame) == frame, "a tick is in two frames"
+
+
+def main(path):
+    with open(path, "rb") as file:
+        policy = read_policy(file.read())
+    fresh = bytearray(BLOCK * BLOCKS)
+    vfs.VfsLfs2.mkfs(Flash(fresh, 1 << 30, False), progsize=16, readsize=16)
+    cuts, n, writes = 0, 0, 0
+    while True:
+        whole = False
+        for torn in (False, True):
+            flash = Flash(bytearray(fresh), n, torn)
+            drawn, again, forgotten = [], [], {}
+            life = None
+            vfs.mount(vfs.VfsLfs2(flash, progsize=16, readsize=16), "/flash")
+            begin = 5_000_000_000
+            try:
+                life = Life(policy, drawn, begin)
+                whole = life.go_on(TICKS, forgotten) and flash.left >= 0
+                begin = life.clock.now - 3 * policy.period_us  # a clock that comes back a little early
+                writes = flash.writes
+            except OSError:
+                pass  # at the very start
+            vfs.umount("/flash")
+            flash.left = 1 << 30
+            vfs.mount(vfs.VfsLfs2(flash, progsize=16, readsize=16), "/flash")
+            second = Life(policy, again, begin)
+            assert second.go_on(MORE, None), "it does not go on"
+            second.ticker.close()
+            assert len(again) > MORE - 8
+            check(life.sealed if life else [], kept(second.outbox), forgotten, drawn, again)
+            vfs.umount("/flash")
+            cuts += 1
+        if whole:
+            break
+        n += 1
+    print(cuts, writes, TICKS)
+
+
+main(*sys.argv[1:])
