@@ -32,6 +32,7 @@ bench:
 	deploy/bootstrap.sh bench mosquitto=mosquitto pg_createcluster=postgresql
 	.venv/bin/python benchmarks/edge.py
 	.venv/bin/python benchmarks/wear.py
+	.venv/bin/python benchmarks/firmware.py
 	.venv/bin/python benchmarks/latency.py
 	.venv/bin/python benchmarks/estimates.py
 	.venv/bin/python benchmarks/ingest.py

@@ -6,26 +6,29 @@ discretiser, clock and class of chains, and keep to the ceiling.
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from contract.envelope import decode_envelope
 from contract.errors import GuaranteeError
-from contract.fleet_documents import Enrolment
+from contract.fleet_documents import Enrolment, RootDocument, read_document
 from contract.pins import violations
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 from firmware_sim.board_code import check_on_board, modules
 from firmware_sim.compiled_policy import FRACTION_BITS, FirmwareError, compile_policy, ratio_below
 
-__all__ = ["BOARDS", "Board", "Burnt", "Image", "build", "compile_module", "enrolled"]
+__all__ = ["BOARDS", "Board", "Burnt", "Image", "build", "compile_module", "enrolled", "signed"]
 
 Board = Literal["esp32", "rp2350", "rp2040", "unix"]
+_DOMAIN = b"fugu-edge/2/compiled\0"
 _MAIN = """from driver import read
 from sanitiser.start import run
 
@@ -43,6 +46,7 @@ class Burnt:
         ceiling: largest epsilon that it accepts; the policy's own if there is none.
         key: by which it knows the gateway's watermarks; empty if its frames are forgotten once the broker has them.
         host, port: of the broker.
+        signers: public keys of those who may sign later policies, so many of whom have to; without any there is none.
         not_before_us: a moment that has passed, in microseconds of Unix time: a clock that says less is wrong.
         ca: the certificate authority's certificate, PEM; with one, TLS is on.
     """
@@ -55,6 +59,8 @@ class Burnt:
     username: str = ""
     password: str = ""
     ca: bytes = b""
+    signers: tuple[bytes, ...] = ()
+    threshold: int = 1
     not_before_us: int = field(default_factory=lambda: time.time_ns() // 1000)
 
 
@@ -124,7 +130,20 @@ def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy) -> Burnt:
     if pins is not None and (found := violations(policy, pins)):
         raise FirmwareError(f"stream {policy.stream}: {found[0]}")
     ceiling = enrolment.ceiling if burnt.ceiling is None else min(burnt.ceiling, enrolment.ceiling)
-    return replace(burnt, key=bytes.fromhex(enrolment.key or ""), ceiling=ceiling)
+    root = read_document(RootDocument, decode_envelope(bytes.fromhex(enrolment.root)).payload)
+    signers = tuple(bytes.fromhex(root.keys[name]) for name in root.policy.keys)
+    key = bytes.fromhex(enrolment.key or "")
+    return replace(burnt, key=key, ceiling=ceiling, signers=signers, threshold=root.policy.threshold)
+
+
+def signed(compiled: bytes, keys: Sequence[Ed25519PrivateKey]) -> bytes:
+    """A compiled policy for boards that are out already: their file `policy.signed`.
+
+    Args:
+        keys: of those who may sign policies, as many as the fleet's root wants.
+    """
+    made = [key.public_key().public_bytes_raw() + key.sign(_DOMAIN + compiled) for key in keys]
+    return bytes([len(made)]) + b"".join(made) + compiled
 
 
 def compile_module(source: Path, file: Path) -> None:
@@ -171,8 +190,9 @@ def _burnt(burnt: Burnt, ceiling: int, compiled: bytes) -> str:
         "USERNAME": burnt.username,
         "PASSWORD": burnt.password,
         "CA": burnt.ca,
+        "SIGNERS": burnt.signers,
+        "THRESHOLD": burnt.threshold,
         "POLICY": compiled,
-        "DIGEST": hashlib.sha256(compiled).digest(),
     }
     lines = ['"""What is burnt into this image."""', "", *(f"{name} = {value!r}" for name, value in values.items())]
     return "\n".join(lines) + "\n"

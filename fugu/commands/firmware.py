@@ -11,9 +11,11 @@ import typer
 from contract.errors import PolicyError, UsageError
 from contract.fleet_documents import read_enrolment
 from contract.policies import read_policy
-from firmware_sim.build import BOARDS, Burnt, build, enrolled
+from firmware_sim.build import BOARDS, Burnt, build, enrolled, signed
+from firmware_sim.compiled_policy import compile_policy
 from fugu.commands.arguments import one_of, positive
 from fugu.commands.options import JsonOption, command_group
+from fugu.errors import CommandError
 from fugu.view.firmware import image_document, show_image
 from fugu.view.terminal import answer
 from mqtt_link import Broker
@@ -72,3 +74,36 @@ def _fraction(text: str) -> Fraction:
         return Fraction(text)
     except (ValueError, ZeroDivisionError):
         raise UsageError(f"unit {text!r} is no number: write 1 or 1/10") from None
+
+
+@app.command("sign")
+def sign_policy(
+    file: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy in its JSON form.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")],
+    key: Annotated[list[Path], typer.Option("--key", help="A fleet's policy key; again for more.")],
+    unit: Annotated[str, typer.Option(help="As the image was built with.")] = "1",
+    passphrase_file: Annotated[list[Path] | None, typer.Option(help="Its first line is a passphrase.")] = None,
+) -> None:
+    """Sign a policy for boards that are out already.
+
+    Copied to a board as policy.signed, it is judged at the next start: by its signatures, by what is pinned in the
+    image, and by its guarantee, derived anew.
+
+    \b
+    examples:
+      fugu firmware sign policy.json --key keys/policy-1.pem -o policy.signed
+    """
+    try:
+        policy = read_policy(file.read_bytes())
+    except PolicyError as error:
+        raise PolicyError(f"{file}: {error}") from None
+    from fugu.commands.fleet_options import at_hand
+    from gateway.fleet.keystore import key_files, unlock
+
+    passphrases = at_hand(passphrase_file)
+    found = [one for path in key for one in key_files([path.parent]) if one.path == path]
+    if len(found) != len(key):
+        raise CommandError("a key is no file as 'fugu fleet init' writes them")
+    keys = [unlock(one, passphrases) for one in found]
+    output.write_bytes(signed(compile_policy(policy, _fraction(unit)), keys))
+    print(f"{output}: {len(keys)} signatures")

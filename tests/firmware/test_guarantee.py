@@ -60,7 +60,7 @@ def test_a_claim_that_the_agent_proves_exactly_is_proven_and_a_smaller_one_is_no
     adversary: Adversary, windows: bool
 ) -> None:
     generator = random.Random(f"{adversary} {windows}")
-    for _ in range(25):
+    for _ in range(8):
         table = NoiseTable.binary(*(generator.randrange(1 << 29, (1 << 31) - 1000) for _ in range(2)))
         chains = _classes(generator)
         loose = _policy(table, chains, adversary, 900.0, 900.0 if windows else None)

@@ -21,6 +21,7 @@ from gateway.release.ledger import Ledger, ledger_beside
 from gateway.service.monitor import NotRunningError, asked
 from gateway.service.store import Store
 from mqtt_link import Broker
+from tests.support.board_policies import board_policy
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
 from tests.support.documents import ROOT, Page
 from tests.support.histories import fill_store
@@ -44,6 +45,13 @@ def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
     assert "paho-mqtt" in listed
     assert not re.search(r"^(numpy|numba|scipy|typer|rich|amqtt)\b", listed, re.MULTILINE)
     assert len(list((tmp_path / "edge").rglob("gateway/deployment/systemd/fugu-*.service"))) == 3
+
+
+def test_building_firmware(tmp_path: Path) -> None:
+    (tmp_path / "policy.json").write_text(board_policy().to_json())
+    with Page("docs/firmware.md", tmp_path, {}) as page:
+        assert page.run() == 1
+    assert (tmp_path / "image/main.py").exists()
 
 
 def test_operating(tmp_path: Path) -> None:
@@ -158,6 +166,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
     elif Path(name).stem not in (
         "audit",
         "deploy",
+        "firmware",
         "fleet",
         "history",
         "home-assistant",

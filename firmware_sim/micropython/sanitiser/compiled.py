@@ -107,7 +107,10 @@ def _discretiser(policy, read: _Reader) -> None:
     if policy.kind == CATEGORIES:
         policy.categories = {}
         for _ in range(read.number(2, 1, 1024)):
-            name = read.take(read.number(1, 0, 255)).decode()
+            try:
+                name = read.take(read.number(1, 0, 255)).decode()
+            except UnicodeError:
+                raise PolicyError("a category that is no text") from None
             policy.categories[name] = read.number(1, 0, policy.states - 1)
         return
     edges = policy.states - 1

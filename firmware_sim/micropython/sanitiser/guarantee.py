@@ -51,6 +51,11 @@ def keeps(policy, pinned) -> None:
         raise GuaranteeError("another class of chains")
     if policy.guarantee[0] < pinned.guarantee[0]:
         raise GuaranteeError("a weaker adversary")
+    ticks = {window.name: (window.start, window.length, window.stride) for window in pinned.windows}
+    for window in policy.windows:
+        known = ticks.get(window.name)
+        if known is not None and known != (window.start, window.length, window.stride):
+            raise GuaranteeError("a window of the same name with other ticks")
     mine, theirs = _alone(policy), _alone(pinned)
     if mine and theirs and (mine[0] < theirs[0] or mine[1] > theirs[1]):
         raise GuaranteeError("windows that lose more")

@@ -1,0 +1,160 @@
+"""What the firmware costs on MicroPython's Unix port: memory, size, time per reading, start, and a signature.
+
+Usage: python benchmarks/firmware.py [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from figures import show
+
+from contract.chains import BinaryChains
+from contract.guarantee import Guarantee
+from contract.noise_table import NoiseTable
+from contract.policy import Clock, Policy, Thresholds
+from contract.windows import Window
+from firmware_sim.build import Burnt, build
+
+READINGS = 20_000
+ROUNDS = 5
+_MICROPYTHON = (sys.executable, "-c", "import sys, micropython_unix; sys.exit(micropython_unix.main())")
+_STREAM = """
+import gc, sys, time
+sys.path.insert(0, {folder!r})
+import image
+from sanitiser.start import accepted
+policy = accepted(image)
+from sanitiser.entropy import system_entropy
+from sanitiser.stream import Stream
+stream = Stream(policy, system_entropy("unix"))
+frames = 0
+begin = time.ticks_us()
+for tick in range({readings}):
+    stream.before(tick)
+    frames += len(stream.tick(tick, 60 + tick % 30))
+print(time.ticks_diff(time.ticks_us(), begin) / {readings}, frames)
+"""
+_START = """
+import sys
+sys.path.insert(0, {folder!r})
+import os
+os.chdir({folder!r})
+import image
+from sanitiser.start import accepted
+policy = accepted(image)
+import asyncio
+from sanitiser.board import Board
+board = Board(image, policy, lambda: 70)
+async def main():
+    task = asyncio.create_task(board.run())
+    while board.outbox.newest < 2:
+        await asyncio.sleep_ms(1)
+    task.cancel()
+asyncio.run(main())
+"""
+_VERIFY = """
+import sys, time
+sys.path.insert(0, {folder!r})
+from sanitiser.ed25519 import verify
+begin = time.ticks_us()
+assert verify({key!r}, {message!r}, {signature!r})
+print(time.ticks_diff(time.ticks_us(), begin) / 1000)
+"""
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        show(_figures(Path(folder)), as_json=options.json)
+    return 0
+
+
+def _figures(folder: Path) -> dict[str, float | str]:
+    image = build(_policy(frame_ticks=60, period_us=1_000_000), folder / "stream", Burnt())
+    fast = build(_policy(frame_ticks=1, period_us=10_000), folder / "start", Burnt())
+    stream = _STREAM.format(folder=str(image.folder), readings=READINGS)
+    key = Ed25519PrivateKey.generate()
+    signed = {"key": key.public_key().public_bytes_raw(), "signature": key.sign(image.compiled)}
+    verify = _VERIFY.format(folder=str(image.folder), message=image.compiled, **signed)
+    starts = []
+    for _ in range(ROUNDS):
+        begin = time.monotonic()
+        _run(folder, _START.format(folder=str(fast.folder)), 128)
+        starts.append(time.monotonic() - begin)
+    return {
+        "image, bytes": image.size,
+        "sanitiser's bytecode, bytes": sum(size for name, size in image.sizes.items() if name.endswith(".mpy")),
+        "compiled policy, bytes": len(image.compiled),
+        "least heap of a stream with two windows and its code, kB": _least(folder, stream, 16, 96),
+        "least heap of the whole board with its code, kB": _least(
+            folder, _START.format(folder=str(fast.folder)), 40, 160
+        ),
+        "microseconds a reading, two windows": statistics.median(
+            float(_run(folder, stream, 64).split()[0]) for _ in range(ROUNDS)
+        ),
+        "start of the process to the first sealed frame, s": statistics.median(starts),
+        "Ed25519 verification, ms": statistics.median(float(_run(folder, verify, 64)) for _ in range(ROUNDS)),
+    }
+
+
+def _policy(frame_ticks: int, period_us: int) -> Policy:
+    promise = Guarantee(epsilon=4.0, adversary="informed")
+    windows = (
+        Window(name="hour", length=600, stride=600, states=(1,), scale="20"),
+        Window(name="shares", length=100, stride=100, states="histogram", scale="40"),
+    )
+    return Policy(
+        fleet="home",
+        device="watch",
+        stream="hr",
+        version=1,
+        clock=Clock(epoch_us=0, period_us=period_us),
+        frame_ticks=frame_ticks,
+        discretiser=Thresholds(edges=(72.5,), states=("low", "high")),
+        table=NoiseTable.binary(1_500_000_000, 1_500_000_000),
+        chains=BinaryChains(q=(0.2, 0.3), r=(0.3, 0.4)),
+        guarantee=promise,
+        windows=windows,
+        windows_guarantee=promise,
+    )
+
+
+def _try(folder: Path, code: str, heap: int) -> subprocess.CompletedProcess[str]:
+    script = folder / "script.py"
+    script.write_text(code)
+    command = [*_MICROPYTHON, "-X", f"heapsize={heap}k", str(script)]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MICROPYPATH": ".frozen"})
+
+
+def _run(folder: Path, code: str, heap: int) -> str:
+    done = _try(folder, code, heap)
+    if done.returncode:
+        raise RuntimeError(done.stdout + done.stderr)
+    return done.stdout
+
+
+def _least(folder: Path, code: str, low: int, high: int) -> int:
+    """The least heap with which a script runs, in kB, to 2 kB."""
+    while high - low > 2:
+        middle = (low + high) // 2
+        if _try(folder, code, middle).returncode:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+if __name__ == "__main__":
+    sys.exit(main())
