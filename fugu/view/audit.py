@@ -47,8 +47,7 @@ def show_statement(statement: Statement) -> None:
         print(f"  {assumption}")
     for finding in statement.findings:
         say(f"{'WRONG' if finding.wrong else 'NOTE'} {finding.name}: {finding.about}", style="bold")
-    if statement.confirmed:
-        say("Every epsilon that is stated was computed again, and holds.", style="bold")
+    say(statement.summary, style="bold")
 
 
 def _show_bounds(title: str, bounds: Sequence[Bound]) -> None:

@@ -42,7 +42,9 @@ def line_chart(chart: Chart) -> str:
     ]
     for number, line in enumerate(lines):
         colour, down = _COLOURS[number % len(_COLOURS)], bottom + _ROW * (number + 1) - 5
-        parts.append(_drawn(line, xs, ys, colour, ' stroke-dasharray="6 3"' if number >= len(_COLOURS) else ""))
+        later = sum(not one.joined for one in lines[number + 1 :])  # whose spots are smaller, so that all are seen
+        dash = ' stroke-dasharray="6 3"' if number >= len(_COLOURS) else ""
+        parts.append(_drawn(line, xs, ys, colour, dash, 5 + 4 * min(later, 3)))
         parts.append(f'<path d="M{_LEFT} {down - 4}h22" stroke="{colour}" stroke-width="3"/>')
         parts.append(f'<text x="{_LEFT + 28}" y="{down}">{escape(line.name)}</text>')
     return "".join([*parts, "</svg>"])
@@ -127,10 +129,10 @@ def _thinned(line: Line) -> Line:
     return line._replace(x=tuple(line.x[at] for at in chosen), y=tuple(line.y[at] for at in chosen))
 
 
-def _drawn(line: Line, xs: Axis, ys: Axis, colour: str, dash: str) -> str:
+def _drawn(line: Line, xs: Axis, ys: Axis, colour: str, dash: str, wide: int) -> str:
     shown = [(x, y) for x, y in zip(line.x, line.y, strict=True) if math.isfinite(x) and math.isfinite(y)]
     places = [f"{xs.place(x):.1f},{ys.place(y):.1f}" for x, y in shown]
     if line.joined and len(places) > 1:
         return f'<polyline points="{" ".join(places)}" fill="none" stroke="{colour}" stroke-width="1.8"{dash}/>'
     spots = "".join(f"M{place}h0" for place in places)
-    return f'<path d="{spots}" stroke="{colour}" stroke-width="5" stroke-linecap="round"/>'
+    return f'<path d="{spots}" stroke="{colour}" stroke-width="{wide}" stroke-linecap="round"/>'

@@ -21,14 +21,26 @@ from gateway.reproduce.targets import TARGETS
 __all__ = ["chosen_targets", "csv_files", "html_report", "list_targets", "reproduce"]
 
 _STYLE = """
-body{font:15px/1.45 system-ui,sans-serif;max-width:1080px;margin:1.5em auto;padding:0 1em;color:#222;background:#fff}
+:root{color-scheme:light dark}
+body{font:15px/1.45 system-ui,sans-serif;max-width:1080px;margin:1.5em auto;padding:0 1em;color:#222;background:#fff;
+overflow-wrap:break-word}
 h1{font-size:1.4em}h2{font-size:1.15em;margin-top:2em}table{border-collapse:collapse;width:100%;font-size:.92em}
 th,td{text-align:left;vertical-align:top;padding:.25em .6em;border-bottom:1px solid #e2e2e2}
-td.number{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+th.number,td.number{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+td .small{display:block}
 tr.differs td:nth-child(4){color:#b83227;font-weight:600}.small{color:#555;font-size:.9em}
 figure{display:inline-block;width:min(100%,520px);margin:1em .5em 0 0;vertical-align:top}
 figcaption{font-weight:600;margin-bottom:.3em}svg{width:100%;height:auto}svg text{font:12px system-ui,sans-serif}
-code{background:#f2f4f5;padding:0 .2em}nav a{margin-right:.7em}
+svg text{fill:currentColor}code{background:#f2f4f5;padding:0 .2em}nav a{display:inline-block;margin-right:.7em}
+@media(max-width:720px){figure{margin:1em 0 0}tr:first-child{display:none}
+table,tbody,tr,td,td.number{display:block;text-align:left;white-space:normal}
+tr{border-bottom:1px solid #e2e2e2;padding:.4em 0}td{border:0;padding:0}td:first-child{font-weight:600}
+td:nth-child(2):not(:empty)::before{content:"paper: "}td:nth-child(3):not(:empty)::before{content:"ours: "}
+td .small{display:inline}}
+@media(prefers-color-scheme:dark){body{color:#ddd;background:#16191c}.small{color:#aaa}code{background:#2a2f33}
+th,td,tr{border-color:#3a3f44}a{color:#7fb2f0}tr.differs td:nth-child(4){color:#ff8d80}
+[stroke="#e4e4e4"]{stroke:#34393e}[stroke="#222222"]{stroke:#ddd}[stroke="#2b5c9e"]{stroke:#6aa3ee}
+[stroke="#6b4c9a"]{stroke:#a98be0}[stroke="#0a7d5a"]{stroke:#2bb98a}[stroke="#b83227"]{stroke:#ef6a5e}}
 """
 _HEAD = (
     "The paper's number, ours, and why they differ. Agreement is within the paper's own error: half a unit of its last "
@@ -121,7 +133,8 @@ def html_report(found: Mapping[str, tuple[Target, Found]], setting: str) -> str:
         parts += [f'<p class="small">{escape(note)}</p>' for note in result.notes]
         if result.rows:
             parts.append(
-                "<table><tr><th>quantity</th><th>paper</th><th>ours</th><th></th><th>why they differ</th></tr>"
+                '<table><tr><th>quantity</th><th class="number">paper</th><th class="number">ours</th><th></th>'
+                "<th>why they differ</th></tr>"
             )
             parts += [_row(row) for row in result.rows]
             parts.append("</table>")
@@ -154,15 +167,20 @@ def _row(row: Row) -> str:
     about = f' <span class="small">({escape(", ".join(words))})</span>' if words else ""
     ours = _shown(row.ours)
     if row.interval is not None:
-        ours += f'<br><span class="small">{row.interval[0]:.4g} to {row.interval[1]:.4g}</span>'
+        ours += f' <span class="small">{row.interval[0]:.4g} to {row.interval[1]:.4g}</span>'
     why = "" if row.status == "agrees" else escape(row.why)
     if row.status == "differs" and row.counterexample:
         why += f" <code>fugu reproduce {escape(row.counterexample)}</code>"
     status = "" if row.status == "no number" else row.status
     return (
         f'<tr class="{row.status.replace(" ", "-")}"><td>{escape(row.quantity)}</td>'
-        f'<td class="number">{paper}{about}</td><td class="number">{ours}</td><td>{status}</td><td>{why}</td></tr>'
+        f"<td{_aligned(row.paper)}>{paper}{about}</td><td{_aligned(row.ours)}>{ours}</td>"
+        f"<td>{status}</td><td>{why}</td></tr>"
     )
+
+
+def _aligned(value: Value | None) -> str:
+    return "" if isinstance(value, str) else ' class="number"'
 
 
 def _shown(value: Value) -> str:

@@ -18,6 +18,7 @@ from gateway.exact.numbers import exp_up
 
 __all__ = ["Finding", "against_owner", "judged", "other_certificate", "room"]
 
+_SUSPECT = 1.1
 _WIDEST = 64.0
 _SEARCHES = 10
 _HALVINGS = 20
@@ -87,7 +88,7 @@ def other_certificate(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Fi
 
 
 def room(given: Mapping[str, Any]) -> Iterator[Finding]:
-    """Whether the noise would do for a wider class than the policy names."""
+    """Whether the noise would do for a wider class than the policy names; if by more than a tenth, that is wrong."""
     if given.get("kind") == "points" or not _wider_holds(given, 1.01):
         return
     low, high = 1.01, _WIDEST
@@ -99,7 +100,7 @@ def room(given: Mapping[str, Any]) -> Iterator[Finding]:
     limits = {name: wider[name] for name in ("q", "r", "odds_ratio") if wider.get(name) is not None}
     told = ", ".join(f"{name} {_rounded(value)}" for name, value in limits.items())
     about = f"the class is narrower than its noise allows: every epsilon also holds for {told}"
-    yield Finding("class-narrower-than-noise-allows", about, wrong=False)
+    yield Finding("class-narrower-than-noise-allows", about, wrong=_wider_holds(given, _SUSPECT))
 
 
 def _rounded(value: float | tuple[float, float]) -> str:

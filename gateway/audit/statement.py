@@ -92,6 +92,17 @@ class Statement(NamedTuple):
         """Whether everything that is claimed was recomputed, and nothing is wrong."""
         return not any(finding.wrong for finding in self.findings)
 
+    @property
+    def summary(self) -> str:
+        """What to make of it, in a line: no reader may miss what was not recomputed."""
+        missing = [one.of for one in self.claims if one.recomputed is None]
+        if self.confirmed:
+            return "Every epsilon that is stated was computed again, and holds."
+        count = f"NOT CONFIRMED: {sum(finding.wrong for finding in self.findings)} wrong"
+        if missing:
+            count += f"; NOT RECOMPUTED, so that only the first certificate vouches for it: {', '.join(missing)}"
+        return f"{count}."
+
     def document(self) -> dict[str, Any]:
         """The statement as an object for JSON."""
         policy = self.policy
@@ -114,7 +125,9 @@ class Statement(NamedTuple):
             "assumptions": list(ASSUMPTIONS),
             "alternatives": [one._asdict() for one in self.others],
             "findings": [one._asdict() for one in self.findings],
+            "not_recomputed": [one.of for one in self.claims if one.recomputed is None],
             "confirmed": self.confirmed,
+            "summary": self.summary,
         }
 
 

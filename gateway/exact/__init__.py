@@ -1,7 +1,4 @@
-"""The certificate of a policy, computed a second time: in exact fractions, without any other code of this project.
-
-Begin with `claims`, which reads a policy's JSON; `numbers` rounds outward. It is meant to be read in an hour.
-"""
+"""The certificate of a policy, computed again in exact fractions, without other code of this project. Read `claims`."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -35,24 +36,23 @@ def recompute(policy: Mapping[str, Any]) -> list[Claim]:
         claims = [
             _claim("a point, of joined states", near, "any", lambda: (log_up(point_losses(policy)[0]), True)),
             _claim("a point, of two possible states", far, "any", lambda: (log_up(point_losses(policy)[1]), True)),
+            Claim(
+                "all points",
+                Fraction(whole["epsilon"] or 0),
+                whole["adversary"],
+                None,
+                "no bound here for all tables that may come",
+            ),
         ]
-        if whole["epsilon"] is not None:
-            why = "all points of a stream together, whichever tables come"
-            claims.append(Claim("all points", Fraction(whole["epsilon"]), whole["adversary"], None, why))
-        return claims
+        return claims if whole["epsilon"] is not None else claims[:2]
     outputs = [name for name, key in (("symbols", "table"), ("windows", "windows")) if policy.get(key)]
     asked = [(" and ".join(outputs), policy["guarantee"], most := tick_ratios(policy))]
     if len(outputs) == 2:
         asked.append(("windows alone", policy["windows_guarantee"], (exp_up(window_rate(policy)),) * 2))
-    claims = [
-        _claim(
-            of,
-            stated["epsilon"],
-            stated["adversary"],
-            partial(stream_loss, policy["chains"], ratios, stated["adversary"]),
-        )
-        for of, stated, ratios in asked
-    ]
+    claims = []
+    for of, stated, ratios in asked:
+        loss = partial(stream_loss, policy["chains"], ratios, stated["adversary"])
+        claims.append(_claim(of, stated["epsilon"], stated["adversary"], loss))
     if policy["chains"]["kind"] == "joint":
         names = (policy["stream"], f"{policy['device']}/{policy['stream']}")
         (own,) = (one["rate"] for one in policy["chains"]["streams"] if one["name"] in names)
@@ -65,16 +65,14 @@ def _claim(of: str, stated: float, adversary: str, loss: Callable[[], tuple[Frac
         found, sharp = loss()
     except NotRecomputed as error:
         return Claim(of, Fraction(stated), adversary, None, str(error))
-    if found > stated and not sharp:
-        return Claim(of, Fraction(stated), adversary, None, f"only that it is at most {float(found):.6g}")
-    return Claim(of, Fraction(stated), adversary, found)
+    why = "" if sharp or found <= stated else f"only that it is at most {float(found):.6g}"
+    return Claim(of, Fraction(stated), adversary, None if why else found, why)
 
 
 def tick_ratios(policy: Mapping[str, Any]) -> Ratios:
     """max over z of B[x][z] / B[x'][z], B the differences of cumulative thresholds, times e^rate of the windows."""
     beside = exp_up(window_rate(policy))
-    if not (table := policy.get("table")):
-        return beside, beside
+    table = policy.get("table") or {"rows": [[], []]}  # windows alone
     rows = [[b - a for a, b in pairwise([0, *row, 1 << 32])] for row in table["rows"]]
     told = [[beside * max(Fraction(a, b) for a, b in zip(x, y, strict=True)) for y in rows] for x in rows]
     return (told[0][1], told[1][0]) if len(rows) == 2 else (max(map(max, told)),) * 2
@@ -87,17 +85,10 @@ def window_rate(policy: Mapping[str, Any]) -> Fraction:
 
 
 def stream_loss(chains: Mapping[str, Any], most: Ratios, adversary: str) -> tuple[Fraction, bool]:
-    """At least the loss of an endless stream, in nats, and whether it is the least bound that is proven anywhere.
-
-    Args:
-        chains: a class of chains, as in a policy; joint ones for all their streams, at the rates that they state.
-        most: the largest ratios of a tick's outputs; not of joint chains.
-        adversary: ignorant, informed or universal.
-    """
+    """At least the loss of an endless stream (of joint chains all), in nats; and whether no lower bound is proven."""
     if chains["kind"] == "binary":
         (q, p), (r, s) = (map(Fraction, chains[name]) for name in "qr")
-        ratio, sharp = binary_loss((q, p), (r, s), most, adversary)
-        return log_up(ratio), sharp
+        return log_up(binary_loss((q, p), (r, s), most, adversary)), True
     if chains["kind"] == "joint":
         shows, rates = chains["shows"], [Fraction(stream["rate"]) for stream in chains["streams"]]
         sums = [[sum(s for s, a, b in zip(rates, x, y, strict=True) if a != b) for y in shows] for x in shows]
@@ -110,8 +101,9 @@ def stream_loss(chains: Mapping[str, Any], most: Ratios, adversary: str) -> tupl
         tick = [[max(most) if x != y else Fraction(1) for y in range(len(known[0]))] for x in range(len(known[0]))]
     odds = [one for chain in known if (one := known_odds(chain))]
     found = [odds_ratio_loss(max(odds), max(most))] if len(odds) == len(known) else []
-    if adversary == "ignorant":
-        found.append(max(known_loss(chain, tick) for chain in known))
+    if adversary != "universal":
+        with suppress(NotRecomputed) if found else nullcontext():
+            found.append(max(known_loss(chain, tick, adversary) for chain in known))
     elif not found:
-        raise NotRecomputed(f"known chains with impossible steps, and the {adversary} adversary")
-    return log_up(min(found)), adversary == "ignorant" or (adversary == "universal" and chains["kind"] == "finite")
+        raise NotRecomputed("known chains with impossible steps, and the universal adversary")
+    return log_up(min(found)), adversary == "ignorant" or chains["kind"] == "finite"

@@ -56,15 +56,7 @@ def _weights(_coordinates: list[Any], body: list[Any]) -> Ratio:
     rows = [[packed[i * size + j : i * size + j + 4] for j in range(0, size, 4)] for i in range(count)]
     weights = [[b - a for a, b in pairwise([0, *(int.from_bytes(t, "big") for t in row), 1 << 32])] for row in rows]
 
-    @cache
-    def ratio(x: int, y: int) -> Fraction:
-        most, least = 1, 1
-        for a, b in zip(weights[x], weights[y], strict=True):
-            if max(a, b) * least > most * min(a, b):
-                most, least = max(a, b), min(a, b)
-        return Fraction(most, least)
-
-    return ratio
+    return lambda x, y: max(Fraction(max(pair), min(pair)) for pair in zip(weights[x], weights[y], strict=True))
 
 
 def _staircase(coordinates: list[Any], body: list[Any]) -> Ratio:
@@ -72,11 +64,9 @@ def _staircase(coordinates: list[Any], body: list[Any]) -> Ratio:
     kept, corners, p, r, *_ = body
     nearest = [min((sum(v * v for v in _minus(x, coordinates[k])), k) for k in _members(kept))[1] for x in coordinates]
 
-    @cache
-    def power(difference: tuple[int, ...]) -> Fraction:
-        return Fraction(r, p) ** max(-(-top // bottom) for top, bottom in _gauges(corners, difference))
-
-    return lambda x, y: power(_minus(coordinates[nearest[x]], coordinates[nearest[y]]))
+    at = [coordinates[k] for k in nearest]
+    power = cache(lambda v: Fraction(r, p) ** max(-(-top // low) for top, low in _gauges(corners, v)))
+    return lambda x, y: power(_minus(at[x], at[y]))
 
 
 def _gauges(corners: list[Any], v: tuple[int, ...]) -> list[tuple[int, int]]:

@@ -96,11 +96,12 @@ def test_a_class_that_is_too_wide_for_the_table_is_found(fugu: Fugu, tmp_path: P
 def test_a_class_that_is_narrower_than_the_table_allows_is_named(
     fugu: Fugu, tmp_path: Path, chains: Any, narrow: dict[str, Any]
 ) -> None:
-    """What is stated is true of it, so it is a note; an owner's pins make it wrong."""
+    """More than a tenth: what is stated is true of it, but nobody plans so; an owner's pins say the same."""
     policy = planned(chains, "universal")
     given = changed(policy, chains=narrow)
     code, told = audited(fugu, tmp_path, given)
-    assert (code, names(told)) == (0, ["class-narrower-than-noise-allows"])
+    assert (code, names(told), told["confirmed"]) == (1, ["class-narrower-than-noise-allows"], False)
+    assert "NOT CONFIRMED: 1 wrong." in fugu("audit", "policy", tmp_path / "policy.json").out
     assert audited(fugu, tmp_path, policy)[1]["findings"] == []
     enrolment = Keys().enrolment(pins={policy.stream: pins_of(policy)})
     (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
@@ -109,6 +110,18 @@ def test_a_class_that_is_narrower_than_the_table_allows_is_named(
     assert "class-narrower-than-pinned" in names(told)
     code, told = audited(fugu, tmp_path, policy, "--enrolment", tmp_path / "enrolment.json")
     assert (code, names(told)) == (0, [])
+
+
+@pytest.mark.parametrize(("less", "found"), [(1.05, (0, False)), (1.2, (1, True))])
+def test_a_class_that_is_hardly_narrower_is_a_note(
+    fugu: Fugu, tmp_path: Path, less: float, found: tuple[int, bool]
+) -> None:
+    """Noise is rounded, and epsilon may be: up to a tenth of the class is left to that."""
+    given = changed(planned(), chains={"kind": "binary", "q": [0.05 * less, 0.1], "r": [0.06 * less, 0.2]})
+    code, told = audited(fugu, tmp_path, given)
+    (finding,) = told["findings"]
+    assert finding["name"] == "class-narrower-than-noise-allows"
+    assert (code, finding["wrong"]) == found
 
 
 def test_windows_that_overlap_beyond_the_allowance_are_found(fugu: Fugu, tmp_path: Path) -> None:
@@ -152,16 +165,18 @@ def test_what_is_not_recomputed_is_never_taken_for_fine(fugu: Fugu, tmp_path: Pa
     code, told = audited(fugu, tmp_path, given)
     assert (code, names(told), told["confirmed"]) == (1, ["not-recomputed"], False)
     assert told["claims"][-1]["recomputed"] is None
+    assert told["not_recomputed"] == ["all points"]
     done = fugu("audit", "policy", tmp_path / "policy.json")
     assert done.code == 1
     assert "NOT RECOMPUTED" in done.out
     assert "holds" not in done.out
+    assert done.out.splitlines()[-1].endswith("only the first certificate vouches for it: all points.")
 
 
 def test_certificates_that_disagree_are_found(fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the second one takes a looser view than devices, somebody has to look."""
     given = changed(planned(), guarantee={"epsilon": 0.9, "adversary": "informed"})
-    monkeypatch.setattr("gateway.exact.claims.binary_loss", lambda *_: (Fraction(1), True))
+    monkeypatch.setattr("gateway.exact.claims.binary_loss", lambda *_: Fraction(1))
     code, told = audited(fugu, tmp_path, given)
     assert code == 1
     assert names(told) == ["devices-refuse"]
