@@ -14,10 +14,12 @@ from contract.policies import read_policy
 from firmware_sim.build import BOARDS, Burnt, build, enrolled, signed
 from firmware_sim.compiled_policy import compile_policy
 from fugu.commands.arguments import one_of, positive
+from fugu.commands.fleet_options import PassphraseFiles, at_hand
 from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandError
 from fugu.view.firmware import image_document, show_image
 from fugu.view.terminal import answer
+from gateway.fleet.keystore import key_files, unlock
 from mqtt_link import Broker
 
 __all__ = ["app"]
@@ -82,7 +84,7 @@ def sign_policy(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")],
     key: Annotated[list[Path], typer.Option("--key", help="A fleet's policy key; again for more.")],
     unit: Annotated[str, typer.Option(help="As the image was built with.")] = "1",
-    passphrase_file: Annotated[list[Path] | None, typer.Option(help="Its first line is a passphrase.")] = None,
+    passphrase_file: PassphraseFiles = None,
 ) -> None:
     """Sign a policy for boards that are out already.
 
@@ -97,9 +99,6 @@ def sign_policy(
         policy = read_policy(file.read_bytes())
     except PolicyError as error:
         raise PolicyError(f"{file}: {error}") from None
-    from fugu.commands.fleet_options import at_hand
-    from gateway.fleet.keystore import key_files, unlock
-
     passphrases = at_hand(passphrase_file)
     found = [one for path in key for one in key_files([path.parent]) if one.path == path]
     if len(found) != len(key):
