@@ -39,7 +39,7 @@ ROOMS = {
     },
     "gateway.audit": {
         *("gateway.attack", "gateway.chain", "gateway.planning", "gateway.privacy", "gateway.release"),
-        *("gateway.exact", "gateway.deployment", "gateway.files"),
+        *("gateway.exact", "gateway.deployment", "gateway.files", "gateway.service"),
     },
     "gateway.service": {
         *("gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.release", "gateway.fleet"),

@@ -14,31 +14,32 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from contract.errors import PolicyError
 from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
-from contract.topics import symbols_topic, window_topic
 from firmware_sim.constant import parts, run_constant
 from fugu.commands.arguments import positive
 from fugu.commands.fleet_options import PassphraseFiles, at_hand, owners
 from fugu.commands.ledger import LedgerOption, ledger_location
 from fugu.commands.options import ConnectionOptions, JsonOption, command_group, grouped
 from fugu.errors import CommandError, CommandLineError
-from fugu.view.attack import trial_document
 from fugu.view.audit import (
     ledger_document,
-    show_attacked,
     show_ledger_audit,
     show_statement,
+    show_stream,
     show_tested,
+    stream_document,
     tested_document,
 )
 from fugu.view.terminal import answer, working
 from gateway.audit import policy_statement, signed_statement
+from gateway.audit.access import audiences, listed, planned_audiences
 from gateway.audit.device import device_tests
-from gateway.audit.stream import attack_stream, read_messages, refuted
+from gateway.audit.stream import audit_stream, heard_topics, not_listed, read_messages
 from gateway.files import write_public
 from gateway.fleet.keystore import key_files, unlock
 from gateway.location import store_location
 from gateway.planning.readings import read_readings
 from gateway.release.ledger import Ledger
+from gateway.service.release_config import load_releases
 from mqtt_link.listening import listen
 
 if TYPE_CHECKING:
@@ -151,8 +152,16 @@ def device(
 @grouped
 def stream(
     file: Annotated[Path, typer.Argument(metavar="POLICY", help="The policy of the stream, in its JSON form.")],
-    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="What was read, a row a tick: CSV or NPZ.")],
     connection: ConnectionOptions,
+    truth: Annotated[
+        Path | None, typer.Argument(metavar="[TRUTH]", help="What was read, a row a tick: CSV or NPZ.")
+    ] = None,
+    releases: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The gateway's configuration of releases.")
+    ] = None,
+    access: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the broker: who may read what by its access list.")
+    ] = None,
     recording: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Lines of a topic, a space and the payload in hex.")
     ] = None,
@@ -163,36 +172,50 @@ def stream(
     known: Annotated[
         int | None, typer.Option(metavar="N", min=2, help="Attackers are told every N-th state; 2: both neighbours.")
     ] = None,
+    trials: Annotated[int, typer.Option(metavar="N", min=1000, help="Simulated, of each of two states.")] = 20_000,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is simulated.")] = 1,
     as_json: JsonOption = False,
 ) -> int:
-    """Attack what was really published of a stream.
+    """Attack all that each audience may read of a stream.
 
-    The truth is known to you, and not to the attackers: they have everything that an account could read. What they
-    reach shows an epsilon that the stream has at least, at a confidence of 95 %.
+    What an audience may read is attacked as it is configured, by simulation. What was heard is held against that, and
+    attacked too if its truth is given. What attackers reach shows an epsilon that there is at least, at a confidence
+    of 95 %.
 
-    Exit code 1 if that is above what is promised.
+    Exit code 1 if that is above what is promised, or something that was heard is not as it is stated.
 
     \b
     examples:
+      fugu audit stream policy.json --releases releases.toml --access broker
       fugu audit stream policy.json night.csv --recording heard.txt
       fugu audit stream policy.json night.csv --loop --live 600 --username screen --password-file password
     """
-    if (recording is None) == (live is None):
+    if recording is not None and live is not None:
         raise CommandLineError("give either --recording or --live")
+    if truth is not None and recording is None and live is None:
+        raise CommandLineError("what was read is of use beside --recording or --live")
     policy = _policy(file)
     if not isinstance(policy, Policy):
         raise PolicyError(f"{file}: measured points are not attacked by this command")
+    config = load_releases(releases) if releases is not None else None
+    list_ = listed(access) if access is not None else None
+    told = planned_audiences(config) if list_ is None else audiences(list_, policy, config)
     with working("listening and attacking"):
+        messages, account = None, connection.username or ""
         if recording is not None:
             messages = read_messages(recording)
-        else:
-            topics = [make(policy.fleet, policy.device, policy.stream) for make in (symbols_topic, window_topic)]
-            messages = listen(connection.broker(broker), topics, positive(live or 0.0, "live"))
-        trials = attack_stream(policy, messages, read_readings(truth, column), loop=loop, known=known)
-    wrong = refuted(trials)
-    told = {"confirmed": not wrong, "trials": [trial_document(trial) for trial in trials]}
-    answer(as_json, lambda: told, lambda: show_attacked(trials, wrong))
-    return 1 if wrong else 0
+        elif live is not None:
+            topics = heard_topics(policy)
+            messages = listen(connection.broker(broker), topics, positive(live, "live"))
+        readings = read_readings(truth, column) if truth is not None else None
+        found = audit_stream(
+            policy, told, config,
+            messages=messages, readings=readings, loop=loop, known=known, trials=trials, seed=seed,
+        )  # fmt: skip
+    if list_ is not None and live is not None:
+        found = found._replace(findings=(*not_listed(list_, account, messages or ()), *found.findings))
+    answer(as_json, lambda: stream_document(found), lambda: show_stream(found))
+    return 1 if found.findings else 0
 
 
 def _policy(file: Path) -> AnyPolicy:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contract.policy import Policy
 from contract.sentences import class_sentence, protected_sentence
-from fugu.view.attack import show_trials
+from fugu.view.attack import show_trials, trial_document
 from fugu.view.terminal import say, show_table
 from gateway.release.charges import nats
 
@@ -16,9 +17,17 @@ if TYPE_CHECKING:
     from gateway.audit.draws import Tested
     from gateway.audit.ledger import LedgerAudit
     from gateway.audit.statement import Statement
-    from gateway.planning.attacked import Trial
+    from gateway.audit.stream import StreamAudit
 
-__all__ = ["ledger_document", "show_attacked", "show_ledger_audit", "show_statement", "show_tested", "tested_document"]
+__all__ = [
+    "ledger_document",
+    "show_ledger_audit",
+    "show_statement",
+    "show_stream",
+    "show_tested",
+    "stream_document",
+    "tested_document",
+]
 
 _MOST_ALARMS = 20
 
@@ -89,19 +98,44 @@ def show_tested(tested: Sequence[Tested], problem: str, rate: float) -> None:
         say("Nothing is wrong that so many draws could show.", style="bold")
 
 
-def show_attacked(trials: Sequence[Trial], wrong: Sequence[Trial]) -> None:
-    """Print what attackers reached on a stream.
+def stream_document(audit: StreamAudit) -> dict[str, Any]:
+    """What was found of a stream, as an object for JSON."""
+    finite = [
+        {**one._asdict(), "certified": one.certified if math.isfinite(one.certified) else None, "refuted": one.refuted}
+        for one in audit.audiences
+    ]
+    return {
+        "confirmed": not audit.findings,
+        "audiences": finite,
+        "trials": [trial_document(trial) for trial in audit.trials],
+        "findings": [one._asdict() for one in audit.findings],
+        "not_attacked": list(audit.left),
+    }
 
-    Args:
-        trials: all of them.
-        wrong: those that refute the promised epsilon.
-    """
-    show_trials(trials)
-    for trial in wrong:
-        least = max(one.epsilon_low for one in trial.attacks)
-        about = f"{trial.released}: epsilon {trial.epsilon:g} is promised, and it is at least {least:.3g}"
-        say(f"WRONG epsilon-refuted: {about}", style="bold")
-    if not wrong:
+
+def show_stream(audit: StreamAudit) -> None:
+    """Print what attackers reached, audience by audience, and on what was published."""
+    rows = [
+        (
+            *(one.audience, one.heard, one.draws, f"{one.promised:.6g}", f"{one.certified:.6g}"),
+            *(f"{one.least:.4g}", "-" if one.extended is None else f"{one.extended:.4g}"),
+            f"{one.hits} and {one.alarms} of {one.trials}",
+        )
+        for one in audit.audiences
+    ]
+    titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "happened")
+    show_table("Epsilon of all that an audience may read", titles, rows)
+    say(
+        "at least: of an event that tells two states of a tick apart, by how often it happened under each, at a "
+        "confidence of 95 % for the table. extended: what single draws show of all outputs, if draws are independent."
+    )
+    if audit.trials:
+        show_trials(audit.trials)
+    for one in audit.left:
+        say(f"NOTE not-attacked: {one}")
+    for finding in audit.findings:
+        say(f"WRONG {finding.name}: {finding.about}", style="bold")
+    if not audit.findings:
         say("No attacker refutes what is promised.", style="bold")
 
 

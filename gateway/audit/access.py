@@ -1,4 +1,7 @@
-"""Who may read a topic at the broker, by its access list as Mosquitto takes it: what is denied, and what is granted."""
+"""Who may read a topic at the broker, by its access list as Mosquitto takes it: what is denied, and what is granted.
+
+An audience is those accounts that may read the same and are promised the same.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,27 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from contract.guarantee import Adversary
+from contract.policy_header import PolicyHeader
+from contract.topics import count_topic, estimate_topic, release_topic, symbols_topic, window_topic
 from gateway.deployment.broker_files import open_broker
 from gateway.files import read_text
+from gateway.service.release_config import ReleaseConfig
 
-__all__ = ["Listed", "Rule", "listed", "matches", "may_read", "read_access"]
+__all__ = [
+    "Audience",
+    "Listed",
+    "Rule",
+    "audiences",
+    "listed",
+    "matches",
+    "may_read",
+    "planned_audiences",
+    "read_access",
+]
 
 _ANONYMOUS = ""
-_SITE = ("gateway", "site", "home-assistant")
+_SITE = ("gateway", "shard", "site", "home-assistant")
 """Roles that are told what the site is told."""
 _PERMITS = ("read", "readwrite")
 _WORDS = ("read", "write", "readwrite", "deny")
@@ -37,10 +54,12 @@ class Listed(NamedTuple):
 
     Attributes:
         roles: of accounts, by name; of those that `fugu deploy` does not know, empty.
+        limits: of readers, by name: the most that they may be told, in nats, and what they may know.
     """
 
     rules: tuple[Rule, ...]
     roles: dict[str, str]
+    limits: dict[str, tuple[float, Adversary]]
 
     def readers(self, topic: str) -> tuple[str, ...]:
         """The accounts that may read a topic."""
@@ -53,6 +72,63 @@ class Listed(NamedTuple):
         return [f"account {n} ({self.roles[n] or unknown})" if n else "whoever gives no name" for n in told]
 
 
+class Audience(NamedTuple):
+    """Accounts that may read the same of a stream.
+
+    Attributes:
+        name: of the audience, or of the accounts.
+        site: whether it is promised what the site is, the stream's own guarantee.
+        epsilon: what it is promised otherwise; 0 for those who should be told nothing.
+        adversary: what it may know, if it is not the site.
+        symbols: whether it may read symbols, or estimates, which are made of every symbol.
+        windows: whether it may read the counts of the device, or the gateway's reports of them.
+        releases: names of the configured releases that it may read.
+    """
+
+    name: str
+    site: bool
+    epsilon: float
+    adversary: Adversary
+    symbols: bool
+    windows: bool
+    releases: tuple[str, ...]
+
+
+def planned_audiences(config: ReleaseConfig | None) -> tuple[Audience, ...]:
+    """The site, and each audience of a configuration of releases, as they are meant to be."""
+    releases = config.releases if config is not None else ()
+    every = tuple(one.name for one in releases)
+    found = [Audience("site", True, 0.0, "ignorant", True, True, every)]
+    for name, promise in config.audiences.items() if config is not None else ():
+        mine = tuple(one.name for one in releases if one.audience == name)
+        found.append(Audience(name, False, promise.epsilon, promise.adversary, False, False, mine))
+    return tuple(found)
+
+
+def audiences(known: Listed, policy: PolicyHeader, config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
+    """Who may read what of a stream, by the access list; accounts that may read nothing of it are left out."""
+    name = (policy.fleet, policy.device, policy.stream)
+    releases = config.releases if config is not None else ()
+    found: dict[Audience, list[str]] = {}
+    for account, role in known.roles.items():
+
+        def reads(*topics: str, account: str = account) -> bool:
+            return any(may_read(known.rules, account, topic) for topic in topics)
+
+        told = []
+        for one in releases:
+            called = f"{one.name}-{policy.device}" if one.per_device else one.name
+            if reads(release_topic(policy.fleet, one.audience, called)):
+                told.append(one.name)
+        symbols = reads(symbols_topic(*name), estimate_topic(*name))
+        windows = reads(window_topic(*name), count_topic(*name))
+        site, (limit, adversary) = role in _SITE, known.limits.get(account, (0.0, "ignorant"))
+        if symbols or windows or told:
+            same = Audience("", site, limit, adversary, symbols, windows, tuple(told))
+            found.setdefault(same, []).append(account or "(anybody)")
+    return tuple(one._replace(name=" ".join(accounts)) for one, accounts in found.items())
+
+
 def listed(broker: Path) -> Listed:
     """The access list in a broker's folder.
 
@@ -62,7 +138,9 @@ def listed(broker: Path) -> Listed:
     accounts = open_broker(broker).settings.accounts
     rules = read_access(read_text(broker / "access.acl", "the access list"))
     named = [rule.user for rule in rules if rule.user is not None]
-    return Listed(rules, dict.fromkeys(sorted({_ANONYMOUS, *named}), "") | {one.name: one.role for one in accounts})
+    roles = dict.fromkeys(sorted({_ANONYMOUS, *named}), "") | {one.name: one.role for one in accounts}
+    limits = {a.name: (a.epsilon, a.adversary) for a in accounts if a.epsilon is not None and a.adversary is not None}
+    return Listed(rules, roles, limits)
 
 
 def read_access(text: str) -> tuple[Rule, ...]:

@@ -116,6 +116,25 @@ def test_everything_that_was_heard_is_attacked_together(fugu: Fugu, tmp_path: Pa
     assert [trial["released"] for trial in told["trials"]] == ["window high"]
 
 
+@pytest.mark.long
+def test_without_truth_what_was_heard_is_held_against_the_configuration(fugu: Fugu, tmp_path: Path) -> None:
+    policy, states = planned(CHAINS), path(1)
+    (tmp_path / "policy.json").write_text(policy.to_json())
+    done = fugu("audit", "stream", tmp_path / "policy.json", "--trials", 2000, "--json")
+    told = done.json()
+    assert (done.code, told["confirmed"], told["trials"]) == (0, True, [])
+    ((site, draws),) = {(one["audience"], one["draws"]) for one in told["audiences"]}
+    assert (site, draws) == ("site", "simulated")
+    for leak, code in ((0.0, 0), (1.0, 1)):
+        slow = np.repeat(states[: TICKS // 60], 60)
+        lines = symbol_lines(policy, slow if leak else states, leak=leak)
+        (tmp_path / "heard.txt").write_text("".join(f"{topic} {payload.hex()}\n" for topic, payload in lines))
+        given = ("--recording", tmp_path / "heard.txt", "--trials", 2000, "--json")
+        done = fugu("audit", "stream", tmp_path / "policy.json", *given)
+        assert done.code == code
+        assert [one["name"] for one in done.json()["findings"]] == ["class-contradicted"][: bool(leak)]
+
+
 @pytest.mark.soak
 def test_a_truth_that_begins_anew_is_followed(fugu: Fugu, tmp_path: Path) -> None:
     policy, states = planned(CHAINS), path(1)

@@ -1,0 +1,248 @@
+"""Attacks on all that an audience may read: exact likelihoods, claims that are false by construction, and true ones."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains
+from contract.exponential import exp_up
+from contract.guarantee import Guarantee, ratio_loss
+from contract.noise_table import NoiseTable
+from contract.policy import Policy
+from contract.topics import symbols_topic
+from contract.window_frames import WindowFrame
+from contract.windows import Window
+from gateway.audit.access import Audience, Listed, Rule, audiences, planned_audiences, read_access
+from gateway.audit.audiences import Attacked, attack_audiences, simulated
+from gateway.audit.extended import largest_scale, symbol_bounds
+from gateway.audit.lower_bound import least_epsilon
+from gateway.audit.outputs import Counted, Heard, Mechanism, log_likelihoods
+from gateway.audit.recorded import Recorded, law_problems, window_noise
+from gateway.audit.stream import audit_stream, heard_topics, not_listed
+from gateway.audit.told import released, windows
+from gateway.deployment.accounts import Account, access_list
+from gateway.privacy.chain_class import MarkovChain
+from gateway.service.release_config import ReleaseConfig
+from tests.support.audited import planned
+from tests.support.scenes import policy as scene
+
+CHAINS = BinaryChains(q=(0.2, 0.2), r=(0.3, 0.3))
+ONE = Window(name="high", length=6, stride=6, states=(1,), scale="20")
+SITE = planned_audiences(None)
+PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
+
+
+def attacked(policy: Policy, who: tuple[Audience, ...] = SITE, seed: int = 1, trials: int = 3000) -> list[Attacked]:
+    return list(attack_audiences(policy, who, windows(policy), seed=seed, trials=trials))
+
+
+def promised(policy: Policy, epsilon: float) -> Policy:
+    """The same mechanism, with another promise."""
+    return policy.model_copy(update={"guarantee": Guarantee(epsilon=epsilon, adversary=policy.guarantee.adversary)})
+
+
+def releases() -> ReleaseConfig:
+    """A count of symbols for an audience of epsilon .5, and one of the site."""
+    walk = {"name": "walk", "audience": "street", "share": 1.0}
+    common = {"stream": "hr", "query": "count", "states": ("level 1",), "length": 6}
+    own = {"name": "plain", "audience": "site", "scale": "1/10"}
+    return ReleaseConfig.model_validate(
+        {
+            "audiences": {"street": {"epsilon": 0.5, "adversary": "informed"}},
+            "releases": ({**common, **walk}, {**common, **own}),
+        }
+    )
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_the_likelihood_is_that_of_every_path_and_every_symbol(heard: bool) -> None:
+    table = NoiseTable.binary(1_200_000_000, 900_000_000)
+    chain = MarkovChain.stationary([[0.7, 0.3], [0.2, 0.8]])
+    counts = (
+        Counted("a", 0, 3, (1,), False, Fraction(2)),
+        Counted("a", 2, 3, (1,), False, Fraction(3, 2)),
+        Counted("b", 1, 3, (0,), True, Fraction(1)),
+        Counted("c", 1, 2, (0,), True, Fraction(1, 2), terms=2),
+    )
+    made = Mechanism(5, 2, 2, table, heard, counts)
+    generator = np.random.default_rng(5)
+    told = Heard(generator.integers(0, 2, (3, 5)) if heard else np.full((3, 5), -1), generator.integers(-2, 6, (3, 4)))
+    found = log_likelihoods(made, chain, told)
+    law, emission = chain.initial, made.emission
+    assert law is not None
+
+    @cache
+    def noise(one: Counted, distance: int) -> float:
+        def single(n: int) -> float:
+            return math.exp(-abs(n) / float(one.scale))
+
+        return single(distance) if one.terms == 1 else sum(single(n) * single(distance - n) for n in range(-40, 41))
+
+    for trial in range(3):
+        total = [0.0, 0.0]
+        for path in product((0, 1), repeat=5):
+            weight = law[path[0]] * math.prod(chain.transition[a, b] for a, b in pairwise(path))
+            for symbols in [tuple(told.symbols[trial])] if heard else product((0, 1), repeat=5):
+                each = weight * math.prod(emission[x, z] for x, z in zip(path, symbols, strict=True))
+                for n, one in enumerate(counts):
+                    of = (symbols if one.symbols else path)[one.first : one.first + one.length]
+                    if not (heard and one.symbols):
+                        each *= noise(one, int(told.counts[trial, n]) - sum(z in one.members for z in of))
+                total[path[2]] += each
+        exact = math.log(total[1] / law[1]) - math.log(total[0] / law[0])
+        assert found[trial, 1] - found[trial, 0] == pytest.approx(exact, abs=1e-9)
+
+
+def test_bounds_are_wrong_no_more_often_than_they_say() -> None:
+    generator, level, runs = np.random.default_rng(1), 0.05, 400
+    hits, alarms = generator.binomial(500, 0.4, runs), generator.binomial(500, 0.4 / math.e, runs)
+    wrong = sum(least_epsilon(int(a), 500, int(b), 500, level) > 1 for a, b in zip(hits, alarms, strict=True))
+    assert wrong <= runs * level
+    assert np.mean([least_epsilon(int(a), 500, int(b), 500, level) for a, b in zip(hits, alarms, strict=True)]) > 0.6
+    for scale in (0.7, 5.0, 90.0):
+        up, down = generator.geometric(-math.expm1(-1 / scale), (2, runs, 100))
+        found = np.array([largest_scale(own, level) for own in up - down])
+        assert (found < scale).mean() <= level
+        assert np.median(found) < 1.5 * scale
+    drawn = [(generator.random((200, 300)) < share).astype(np.int64) for share in (0.2, 0.6)]
+    outside = 0
+    for own in zip(*drawn, strict=True):
+        low, high = symbol_bounds(own, level)
+        outside += not (low[0, 1] <= 0.2 <= high[0, 1] and low[1, 1] <= 0.6 <= high[1, 1])
+    assert outside <= 200 * level
+
+
+@pytest.mark.long
+def test_true_claims_are_not_refuted_more_often_than_stated() -> None:
+    policy = planned(CHAINS, "ignorant")
+    runs = [attacked(policy, seed=seed, trials=1000)[0] for seed in range(200)]
+    assert sum(one.refuted for one in runs) <= 10
+    assert np.mean([one.least for one in runs]) > 0.1
+    assert np.mean([one.extended or 0.0 for one in runs]) > 0.8
+
+
+@pytest.mark.long
+def test_a_table_weaker_than_its_statement_and_windows_beyond_the_allowance_are_found() -> None:
+    honest = planned(CHAINS, epsilon=2.0)
+    (one,) = attacked(honest, trials=10_000)
+    assert not one.refuted
+    assert one.certified == pytest.approx(2.0, rel=1e-6)
+    (weak,) = attacked(promised(honest, 1.0), trials=10_000)
+    assert weak.least > 1.0
+    assert weak.refuted
+    apart = planned(CHAINS, windows=(ONE,))
+    assert not attacked(apart)[0].refuted
+    overlapping = apart.model_copy(update={"windows": (ONE.model_copy(update={"stride": 2}),)})
+    (found,) = attacked(overlapping)
+    assert found.certified > 1.0
+    assert found.refuted
+
+
+@pytest.mark.long
+def test_a_public_account_that_reads_the_site_is_found_and_agrees_with_the_policy_audit() -> None:
+    policy, config = planned(CHAINS), releases()
+    rules = read_access(
+        access_list(
+            "home",
+            [
+                Account(name="site", role="site"),
+                Account(name="shard", role="shard"),
+                Account(name="street", role="reader", audiences=("street",), epsilon=0.5, adversary="informed"),
+            ],
+        )
+    )
+    roles = {"": "", "site": "site", "shard": "shard", "street": "reader"}
+    right = Listed(rules, roles, {"street": (0.5, "informed")})
+    assert audiences(right, policy, config) == (
+        Audience("site", True, 0.0, "ignorant", True, True, ("walk", "plain")),
+        Audience("shard", True, 0.0, "ignorant", True, True, ()),
+        Audience("street", False, 0.5, "informed", False, False, ("walk",)),
+    )
+    assert right.strangers(symbols_topic("home", "watch", "hr")) == []
+    found = audit_stream(policy, audiences(right, policy, config), config, trials=3000)
+    assert not found.findings
+    open_ = right._replace(rules=(*rules, Rule("street", "read", "fugu/2/home/release/site/+")))
+    found = audit_stream(policy, audiences(open_, policy, config), config, trials=3000)
+    assert [one.name for one in found.findings] == ["epsilon-refuted"]
+    assert found.findings[0].about.startswith("street: walk, plain (simulated draws): epsilon 0.5 is promised")
+    assert open_.strangers("fugu/2/home/release/site/plain") == ["account street (reader)"]
+    everybody = right._replace(rules=(*rules, Rule("", "read", symbols_topic("home", "watch", "hr"))))
+    found = audit_stream(policy, audiences(everybody, policy, config), config, trials=3000)
+    assert "(anybody): symbols (simulated draws): nothing should be told" in found.findings[0].about
+    heard = [(topic.replace("+", "x"), b"") for topic in heard_topics(policy)]
+    assert not_listed(right, "site", heard) == []
+    assert len(not_listed(right, "street", heard)) == 5
+    granted = [("fugu/2/home/release/street/walk", b"")]
+    assert not_listed(right, "street", granted) == []
+
+
+@pytest.mark.parametrize(("scale", "wrong"), [(5.0, False), (2.5, True)])
+def test_noise_that_was_halved_is_found_in_what_was_published(scale: float, wrong: bool) -> None:
+    window = Window(name="high", length=4, stride=2, states=(1,), scale="5")
+    beside = exp_up(window.rate)
+    loss = ratio_loss(CHAINS, beside, beside, "informed").epsilon
+    policy = Policy.model_validate(
+        {
+            **scene(table=NoiseTable.binary(1, 1), chains=CHAINS, windows=(window,)).model_dump(),
+            **{"table": None, "frame_ticks": 1, "windows_guarantee": None},
+            "guarantee": {"epsilon": loss, "adversary": "informed"},
+        }
+    )
+    generator = np.random.default_rng(2)
+    states = (generator.random(4004) < 0.4).astype(np.int64)
+    up, down = generator.geometric(-math.expm1(-1 / scale), (2, 2000))
+    frames = [
+        WindowFrame(1, "high", n - 1, n, 2 * n, 4, 4, (int(states[2 * n : 2 * n + 4].sum() + up[n] - down[n]),))
+        for n in range(2000)
+    ]
+    (definition,) = windows(policy)
+    noise = window_noise(definition, frames, states, 0)
+    assert np.array_equal(noise["window high 0"], up - down)
+    assert bool(law_problems(noise, [definition])) is wrong
+    recorded = Recorded([np.zeros(0, np.int64)] * 2, noise)
+    (found,) = attack_audiences(policy, SITE, windows(policy), seed=1, trials=10**9, recorded=recorded)
+    assert found.draws == "recorded"
+    assert found.refuted is wrong
+    assert 0 < found.trials <= 1000
+
+
+@pytest.mark.long
+def test_recorded_draws_attack_as_simulated_ones_do() -> None:
+    """Draws of a weaker table refute what the policy promises; those of its own table do not."""
+    policy = planned(CHAINS)
+    weaker = planned(CHAINS, epsilon=2.5)
+    for source, wrong in ((policy, False), (weaker, True)):
+        drawn = simulated(source, (), np.random.default_rng(7), 30_000)
+        (found,) = attack_audiences(policy, SITE, (), seed=3, trials=10**9, recorded=drawn)
+        assert found.refuted is wrong
+        assert (found.least > 1.0) is wrong
+        assert (found.extended or 0.0) > (1.5 if wrong else 0.8)
+        assert found.trials > 1000
+
+
+@pytest.mark.long
+def test_how_near_bounds_come_is_what_the_page_says() -> None:
+    """Bounds over what is certified, for each kind of audience."""
+    config = releases()
+    rows = []
+    for words, policy, who in (
+        ("the site: symbols of two states, epsilon 1", planned(CHAINS), planned_audiences(None)),
+        ("the site: the same, epsilon 4", planned(CHAINS, epsilon=4.0), planned_audiences(None)),
+        ("the site: symbols and a window", planned(CHAINS, windows=(ONE,)), planned_audiences(None)),
+        ("readers: a count of symbols", planned(CHAINS), planned_audiences(config)[1:]),
+    ):
+        made = (*windows(policy), *released(policy, config if "readers" in words else None)[0])
+        (one,) = attack_audiences(policy, who, made, seed=1, trials=20_000)
+        assert one.extended is not None
+        assert one.certified == pytest.approx(one.promised, rel=1e-5)
+        rows.append(f"| {words} | {one.least / one.certified:.2f} | {one.extended / one.certified:.2f} |")
+        assert 0.85 < one.extended / one.certified <= 1
+    text = PAGE.read_text()
+    assert [row for row in rows if row not in text] == []
