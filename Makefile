@@ -61,4 +61,4 @@ setup-demo:
 
 setup-test:
 	deploy/bootstrap.sh dev mosquitto=mosquitto mosquitto_sub=mosquitto-clients faketime=faketime \
-	    pg_createcluster=postgresql
+	    pg_createcluster=postgresql chromium=chromium chromedriver=chromium-driver

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(sys.prefix) / "javascript"
-PACKAGES = ("mqtt@5", "@msgpack/msgpack@3", "@asyncapi/specs@6")
+PACKAGES = ("mqtt@5", "@msgpack/msgpack@3", "@asyncapi/specs@6", "axe-core@4")
 
 
 def node() -> str:

@@ -1,0 +1,292 @@
+"""The page's web server: a few files, and one stream of events for each tab. It answers GET, and POST for the login."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from contract.errors import TopicError
+from gateway.dashboard.feed import Feed
+from gateway.dashboard.fleet_view import CONDITIONS, FleetQuery
+from gateway.dashboard.login import Login
+
+__all__ = ["application"]
+
+COOKIE = "fugu_session"
+FLEET_SECONDS, DEVICE_SECONDS, QUIET_SECONDS = 0.5, 0.015, 5.0
+_MOST_TABS = 200
+_MOST_FORM = 8192
+_PATIENCE = 0.5
+_HEADERS = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        b"base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
+_PUBLIC = {"/login", "/assets/login.html", "/assets/page.css", "/assets/icon.svg"}
+
+
+def application(feed: Feed, *, login: Login | None, hosts: Sequence[str], secure: bool, stop: asyncio.Event) -> ASGIApp:
+    """The page as an ASGI application.
+
+    Args:
+        feed: what it shows.
+        login: who may look; none for whoever can connect.
+        hosts: names under which it may be asked, against other pages that point their own name here; empty for all.
+        secure: whether it is served over TLS.
+        stop: set when open streams are to end.
+    """
+    assets = {one.name: one.read_bytes() for one in (files("gateway.dashboard") / "assets").iterdir() if one.is_file()}
+    tabs = _Tabs(feed, login, stop)
+
+    async def asset(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in assets:
+            return PlainTextResponse("not found", 404)
+        # The package may be another one tomorrow under the same address.
+        return Response(assets[name], media_type=_KINDS[name.rpartition(".")[2]], headers={"cache-control": "no-cache"})
+
+    async def page(_request: Request) -> Response:
+        return Response(assets["index.html"], media_type="text/html", headers={"cache-control": "no-store"})
+
+    async def enter(request: Request) -> Response:
+        if login is None:
+            return RedirectResponse("/", 303)
+        if request.method == "GET":
+            return Response(assets["login.html"], media_type="text/html", headers={"cache-control": "no-store"})
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return PlainTextResponse("from another page", 403)
+        async with attempt:  # one at a time: a hash takes 16 MB
+            if seconds := login.wait_seconds():
+                headers = {"retry-after": str(int(seconds) + 1)}
+                return RedirectResponse("/login#wait", 303, headers) if _browses(request) else _refused(429, headers)
+            session = await asyncio.to_thread(login.enter, await _password(request))
+        if session is None:
+            return RedirectResponse("/login#wrong", 303) if _browses(request) else _refused(403, {})
+        found = RedirectResponse("/", 303)
+        age = int(login.session_seconds) or 1
+        found.set_cookie(COOKIE, session, max_age=age, httponly=True, samesite="strict", secure=secure)
+        return found
+
+    async def leave(request: Request) -> Response:
+        if login is not None and request.headers.get("sec-fetch-site", "same-origin") == "same-origin":
+            login.end(request.cookies.get(COOKIE, ""))
+        found = RedirectResponse("/login", 303)
+        found.delete_cookie(COOKIE)
+        return found
+
+    attempt = asyncio.Lock()
+    pages = ("/", "/device/{name}", "/releases")
+    routes = [
+        *(Route(path, page) for path in pages),
+        Route("/login", enter, methods=["GET", "POST"]),
+        Route("/logout", leave, methods=["POST"]),
+        Route("/assets/{name}", asset),
+        Route("/events/{what}", tabs),
+        Route("/events/device/{device}", tabs),
+    ]
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(feed.run())
+        yield
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    return _Guard(Starlette(routes=routes, lifespan=lifespan), login, hosts)
+
+
+def _refused(status: int, headers: dict[str, str]) -> Response:
+    return JSONResponse({"error": "refused"}, status, headers)
+
+
+def _browses(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "")
+
+
+async def _password(request: Request) -> str:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MOST_FORM:
+            return ""
+    return parse_qs(body.decode("utf-8", "replace")).get("password", [""])[0]
+
+
+class _Guard:
+    """Headers on every answer; no answer to whoever is not logged in, or asks under another name."""
+
+    def __init__(self, app: ASGIApp, login: Login | None, hosts: Sequence[str]) -> None:
+        self._app = app
+        self._login = login
+        self._hosts = set(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        await (self._refusal(Request(scope)) or self._app)(scope, receive, with_headers)
+
+    def _refusal(self, request: Request) -> Response | None:
+        host = request.headers.get("host", "")
+        if self._hosts and host not in self._hosts:
+            return PlainTextResponse("not a name of this page", 421)
+        if self._login is None or request.url.path in _PUBLIC or self._login.knows(request.cookies.get(COOKIE, "")):
+            return None
+        return RedirectResponse("/login", 303) if _browses(request) else _refused(401, {})
+
+
+class _Tabs:
+    """Streams of events, as an endpoint."""
+
+    def __init__(self, feed: Feed, login: Login | None, stop: asyncio.Event) -> None:
+        self._feed = feed
+        self._login = login
+        self._stop = stop
+        self._open = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        if self._open >= _MOST_TABS:
+            await PlainTextResponse("too many pages are open", 503)(scope, receive, send)
+            return
+        try:
+            events = self._events(request)
+        except TopicError:
+            await PlainTextResponse("not found", 404)(scope, receive, send)
+            return
+        if events is None:
+            await PlainTextResponse("not found", 404)(scope, receive, send)
+            return
+        self._open += 1
+        try:
+            await self._tell(request, events, receive, send)
+        finally:
+            self._open -= 1
+            await events.aclose()
+
+    def _events(self, request: Request) -> Any:
+        match request.path_params:
+            case {"device": device}:
+                self._feed._topics(device)
+                return self._device(device)
+            case {"what": "fleet"}:
+                return self._fleet(_query(request))
+            case {"what": "releases"}:
+                return self._changing(1, lambda: {"releases": self._feed.releases()})
+        return None
+
+    async def _tell(self, request: Request, events: Any, receive: Receive, send: Send) -> None:
+        headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        gone = asyncio.create_task(_disconnected(receive))
+        try:
+            async for text in events:
+                if gone.done() or self._stop.is_set():
+                    break
+                if self._login is not None and not self._login.knows(request.cookies.get(COOKIE, "")):
+                    await _say(send, "event: expired\ndata: {}\n\n")
+                    break
+                if text:
+                    await _say(send, text)
+        except OSError:
+            pass
+        finally:
+            gone.cancel()
+            with suppress(OSError):
+                await send({"type": "http.response.body", "body": b""})
+
+    def _about(self) -> dict[str, Any]:
+        feed = self._feed
+        return {"fleet": feed.fleet, "account": feed.account, **feed.connection}
+
+    async def _fleet(self, query: FleetQuery) -> AsyncIterator[str]:
+        async for text in self._changing(0, lambda: self._feed.fleet_page(query)):
+            yield text
+
+    async def _changing(self, which: int, made: Callable[[], dict[str, Any]]) -> AsyncIterator[str]:
+        """The whole again whenever something has changed, twice a second at most."""
+        told: object = None
+        said = 0.0
+        while True:
+            now, state = time.monotonic(), (self._feed.changes[which], self._about())
+            if state != told:
+                told, said = state, now
+                yield _event("all", {**made(), "about": state[1]})
+            elif now - said > QUIET_SECONDS:
+                said = now
+                yield ": \n\n"
+            else:
+                yield ""
+            await asyncio.sleep(FLEET_SECONDS)
+
+    async def _device(self, device: str) -> AsyncIterator[str]:
+        """What comes, at once: everything that waits in one event."""
+        watcher = self._feed.watch(device)
+        told: object = None
+        said = looked = 0.0
+        try:
+            while True:
+                now, texts = time.monotonic(), []
+                if now - looked > FLEET_SECONDS:
+                    looked = now
+                    state = {"member": self._feed.member(device), "about": self._about()}
+                    if state != told:
+                        told = state
+                        texts.append(_event("state", state))
+                if watcher.waiting:
+                    news = [watcher.waiting.popleft() for _ in range(len(watcher.waiting))]
+                    texts.append(_event("news", news))
+                if not texts and now - said > QUIET_SECONDS:
+                    texts.append(": \n\n")
+                if texts:
+                    said = now
+                yield "".join(texts)
+                await asyncio.sleep(DEVICE_SECONDS)
+        finally:
+            self._feed.leave(watcher)
+
+
+def _query(request: Request) -> FleetQuery:
+    asked = request.query_params
+    page, condition = asked.get("page", "0"), asked.get("condition", "")
+    number = int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 0
+    return FleetQuery(asked.get("search", "")[:64], condition if condition in CONDITIONS else "", number)
+
+
+def _event(name: str, data: object) -> str:
+    return f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
+
+
+async def _say(send: Send, text: str) -> None:
+    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

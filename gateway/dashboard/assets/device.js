@@ -1,0 +1,223 @@
+// A device: what left it, beside what can be concluded from that.
+
+import { clock, day, draw, make, mark, number, percent, put } from "./dom.js";
+
+const FRAMES = 6;
+const POINTS = 300;
+const ADVERSARIES = {
+  ignorant: "somebody who knows nothing else of the readings",
+  informed: "somebody who knows all other readings",
+  universal: "whoever knows any of the other readings",
+};
+
+export function device(main, listen, name) {
+  const condition = make("span", {}, "");
+  const facts = make("p", { class: "quiet small" }, "waiting for what the device says …");
+  const streams = new Map();
+  main.append(make("h1", {}, name), make("p", {}, condition), facts);
+  listen(`/events/device/${encodeURIComponent(name)}`, { state, news });
+
+  function state({ member }) {
+    if (!member) return put(facts, "This account has heard nothing of the device itself.");
+    condition.replaceChildren(mark(member.condition));
+    const wrong = [...member.codes, member.refusal].filter(Boolean);
+    put(facts, [...wrong, `agent ${member.agent}`, `frames unsent: ${number(member.outbox)}`].join(" · "));
+  }
+
+  function news(all) {
+    for (const one of all) {
+      if (!streams.has(one.stream)) {
+        streams.set(one.stream, new Stream(one.stream));
+        main.append(streams.get(one.stream).root);
+      }
+      streams.get(one.stream).take(one);
+    }
+  }
+}
+
+class Stream {
+  constructor(name) {
+    this.described = null;
+    this.waiting = [];
+    this.sent = 0;
+    this.bytes = 0;
+    this.times = [];
+    this.shares = [];
+    this.newest = null;
+    this.frames = make("ol", { class: "frames" });
+    this.total = make("p", { class: "quiet small" }, "nothing has come since this page was opened");
+    this.class = make("p", { class: "quiet small" });
+    this.now = make("div", { class: "now" }, make("span", { class: "quiet" }, "waiting for an estimate …"));
+    this.chart = make("div", { class: "chart", role: "img", "aria-label": "Probability over time" });
+    this.who = make("p", { class: "small quiet" });
+    this.shared = make("div", {});
+    this.counted = make("div", {});
+    this.promise = make("div", {}, make("p", { class: "quiet" }, "not described yet"));
+    this.root = make("section", { class: "stream", "aria-label": `Stream ${name}` },
+      make("h2", {}, name), this.class,
+      make("div", { class: "sides" },
+        make("div", { class: "card" }, make("h3", {}, "What left this device"), this.total, this.frames),
+        make("div", { class: "card" }, make("h3", {}, "What an observer makes of it"), this.now, this.chart, this.who),
+        make("div", { class: "card" }, make("h3", {}, "What a subscriber gets"), this.shared, this.counted),
+        make("div", { class: "card" }, make("h3", {}, "What is promised"), this.promise)));
+  }
+
+  take(one) {
+    if (one.kind === "description") this.describe(one);
+    else if (one.kind === "estimate") this.estimate(one);
+    else if (one.kind === "count") this.count(one);
+    else this.waiting.push(one);
+    if (!this.drawing) this.drawing = requestAnimationFrame(() => this.draw());
+  }
+
+  describe(told) {
+    this.described = told;
+    put(this.class, `A tick every ${duration(told.period_seconds)}, ${number(told.frame_ticks)} to a message; policy ${told.version}.`);
+    const { epsilon, adversary, stretches } = told.guarantee;
+    const facts = [];
+    if (epsilon !== null) {
+      facts.push(["epsilon of a tick", round(epsilon)]);
+      facts.push(["against", ADVERSARIES[adversary]]);
+      facts.push(["so", `odds of what was true at a tick change by a factor of at most ${round(Math.exp(epsilon))}: from 50 % to at most ${percent(1 / (1 + Math.exp(-epsilon)))}`]);
+    }
+    if (told.point_epsilon !== null) facts.push(["epsilon of a point", round(told.point_epsilon)]);
+    for (const one of stretches.slice(1)) facts.push([one.name, one.epsilon === null ? "no bound" : `epsilon ${round(one.epsilon)}${one.protected ? "" : ", not protected"}`]);
+    facts.push(["for", told.chain_class]);
+    this.promise.replaceChildren(make("p", {}, told.protects), make("p", { class: "bad" }, told.does_not_protect),
+      make("dl", {}, ...facts.flatMap(([term, text]) => [make("dt", {}, term), make("dd", {}, text)])));
+    const bounds = told.bounds;
+    put(this.who, bounds
+      ? `The observer reads all messages and knows a chain of the class. Whatever comes, the promise keeps the probability of “${bounds.state}” between ${percent(bounds.low)} and ${percent(bounds.high)} (shaded) for ${ADVERSARIES.ignorant}.`
+      : "The observer is the gateway: it reads all messages and knows the policy.");
+    this.plot?.destroy();
+    this.plot = null;
+  }
+
+  estimate(one) {
+    this.newest = one;
+    if (!("state" in one)) return;
+    const states = this.described?.states ?? Object.keys(one).filter((key) => key.startsWith("share_")).map((key) => key.slice(6));
+    this.states = states.slice(0, 8);
+    const shown = states.length === 2 ? [states[1]] : this.states;
+    this.times.push(Date.parse(one.time) / 1000);
+    this.shares.push(shown.map((state) => one[`share_${state}`]));
+    if (this.times.length > POINTS) { this.times.shift(); this.shares.shift(); }
+  }
+
+  count(one) {
+    const numbers = one.states.map((state) => [state, one[`value_${state}`], one[`low_${state}`], one[`high_${state}`]]).filter(([, value]) => value !== undefined);
+    if (one.value !== undefined) numbers.push([one.states.join(" or "), one.value, one.low, one.high]);
+    this.counted.replaceChildren(make("p", { class: "small quiet" }, `Window ${one.window}, ${day(one.since)} to ${day(one.time)}, with ${percent(one.confidence)} intervals:`),
+      make("dl", {}, ...numbers.flatMap(([state, value, low, high]) => [make("dt", {}, state), make("dd", {}, `${round(value)} ticks (${round(low)} to ${round(high)})`)])));
+  }
+
+  draw() {
+    this.drawing = 0;
+    this.drawFrames();
+    const one = this.newest;
+    if (!one) return;
+    if ("state" in one) this.drawStates(one);
+    else if ("latitude" in one) this.drawPlace(one);
+    else this.drawValues(one);
+  }
+
+  drawFrames() {
+    if (!this.waiting.length) return;
+    this.sent += this.waiting.length;
+    this.bytes += this.waiting.reduce((sum, one) => sum + one.size, 0);
+    put(this.total, `${number(this.sent)} messages, ${number(this.bytes)} bytes: every one of them randomised on the device`);
+    const quick = this.waiting.length > 1;
+    for (const one of this.waiting.splice(0).slice(-FRAMES)) this.frames.prepend(this.frame(one, quick));
+    while (this.frames.children.length > FRAMES) this.frames.lastChild.remove();
+  }
+
+  frame(one, quick) {
+    const when = one.time ? clock(one.time) : `tick ${number(one.first)}`;
+    const bytes = make("details", {}, make("summary", {}, `${one.size} bytes`), make("code", {}, one.bytes.replace(/../g, "$& ")));
+    const [what, body] = this.content(one);
+    return make("li", { class: quick ? "" : "new" }, make("div", { class: "top" }, make("span", {}, when), make("span", {}, what)), body, bytes);
+  }
+
+  content(one) {
+    if (one.kind === "frame") {
+      const { symbols } = one;
+      const top = Math.max(1, (this.described?.labels.length ?? 2) - 1);
+      const bars = symbols.map((symbol, x) => {
+        const height = 3 + (17 * symbol) / top;
+        return draw("rect", { x: x + 0.08, y: 22 - height, width: 0.84, height, class: symbol ? "one" : "" });
+      });
+      const label = `symbols ${symbols.slice(0, 60).map((symbol) => this.described?.labels[symbol] ?? symbol).join(", ")}`;
+      return [`${symbols.length} symbols`, draw("svg", { viewBox: `0 0 ${symbols.length} 22`, preserveAspectRatio: "none", role: "img", "aria-label": label }, ...bars)];
+    }
+    if (one.kind === "points") return [`${one.points.length} points`, make("p", { class: "small" }, one.points.slice(-3).map((point) => `(${point.map(round).join(", ")})`).join(" "))];
+    return [`window ${one.window}`, make("p", { class: "small" }, `noisy count ${one.counts.join(", ")} of ${number(one.observed)} ticks`)];
+  }
+
+  drawStates(one) {
+    this.now.replaceChildren(make("strong", {}, one.state), make("span", { class: "quiet" }, `with probability ${percent(one.probability)}, at ${clock(one.time)}`));
+    const shares = this.states.map((state) => share(state, one[`share_${state}`]));
+    this.shared.replaceChildren(make("p", { class: "small quiet" }, `Shares of the states, ${clock(one.since)} to ${clock(one.time)}${one.useful ? "" : "; maybe no better than a guess"}:`), ...shares);
+    const bounds = this.described?.bounds;
+    const constant = (value) => this.times.map(() => value);
+    const lines = this.shares[0].map((_, i) => this.shares.map((row) => row[i]));
+    const data = [this.times, ...(bounds ? [constant(bounds.low), constant(bounds.high)] : []), ...lines];
+    if (!this.plot) this.plot = plot(this.chart, data, this.states.length === 2 ? [this.states[1]] : this.states, bounds);
+    else this.plot.setData(data);
+    this.chart.setAttribute("aria-label", `Probability of ${this.states.at(-1)} over time, now ${percent(one[`share_${this.states.at(-1)}`])}`);
+  }
+
+  drawPlace(one) {
+    this.now.replaceChildren(make("strong", {}, `${one.latitude.toFixed(5)}°, ${one.longitude.toFixed(5)}°`),
+      make("span", { class: "quiet" }, `within ${number(Math.round(one.accuracy))} m, hidden among ${one.protection}, at ${clock(one.time)}`));
+    const place = this.described?.place;
+    if (!place) return;
+    const rows = place.cells.map(([, row]) => row);
+    const columns = place.cells.map(([column]) => column);
+    const [west, east, south, north] = [Math.min(...columns), Math.max(...columns) + 1, Math.min(...rows), Math.max(...rows) + 1];
+    const narrow = Math.cos((one.latitude * Math.PI) / 180);
+    const [width, height] = [place.step[1] * narrow * 111320, place.step[0] * 111320];
+    const x = ((one.longitude - place.origin[1]) / place.step[1] - west) * width;
+    const y = (north - (one.latitude - place.origin[0]) / place.step[0]) * height;
+    const cells = place.cells.map(([column, row]) => draw("rect", { class: "cell", x: (column - west) * width, y: (north - row - 1) * height, width, height }));
+    const wide = (east - west) * width;
+    this.chart.replaceChildren(draw("svg", { class: "map", viewBox: `0 0 ${wide} ${(north - south) * height}` }, ...cells,
+      draw("circle", { class: "where", cx: x, cy: y, r: one.accuracy }), draw("circle", { class: "middle", cx: x, cy: y, r: wide / 90 })));
+    this.chart.setAttribute("aria-label", `Map of ${place.cells.length} cells with the estimated place and the circle that holds it with 95 %`);
+    put(this.shared, "The same place, with its accuracy.");
+  }
+
+  drawValues(one) {
+    const values = Object.keys(one).filter((key) => key.startsWith("value")).map((key) => key.slice(5));
+    const text = (end) => `${round(one[`value${end}`])} (${round(one[`low${end}`])} to ${round(one[`high${end}`])})${one.unit ? ` ${one.unit}` : ""}`;
+    this.now.replaceChildren(make("strong", {}, values.map((end) => round(one[`value${end}`])).join(", ")), make("span", { class: "quiet" }, one.unit ?? ""));
+    put(this.shared, `Means with 95 % intervals: ${values.map(text).join("; ")}`);
+  }
+}
+
+function share(state, value) {
+  return make("div", { class: "share" }, make("span", {}, state),
+    draw("svg", { viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" }, draw("rect", { width: 100 * value, height: 12 })),
+    make("span", {}, percent(value)));
+}
+
+function plot(element, data, names, bounds) {
+  element.replaceChildren();
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const dashes = [[], [6, 4], [2, 3], [10, 3, 2, 3]];
+  const series = names.map((label, i) => ({ label, stroke: colour(i % 2 ? "--quiet" : "--main"), width: 2, dash: dashes[i % 4], points: { show: false } }));
+  const edge = (label) => ({ label, stroke: colour("--quiet"), width: 1, dash: [3, 3], points: { show: false } });
+  const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+  const options = {
+    width: Math.max(200, element.clientWidth), height: 190, legend: { show: names.length > 1 }, cursor: { show: false },
+    scales: { y: { range: [0, 1] } },
+    series: [{}, ...(bounds ? [edge("least"), edge("most")] : []), ...series],
+    bands: bounds ? [{ series: [2, 1], fill: colour("--main-soft") }] : [],
+    axes: [{ ...axis, values: (_, times) => times.map((time) => clock(time * 1000)), space: 90 }, { ...axis, values: (_, shares) => shares.map(percent), size: 52 }],
+  };
+  const made = new uPlot(options, data, element);
+  new ResizeObserver(() => { if (element.clientWidth > 0) made.setSize({ width: element.clientWidth, height: 190 }); }).observe(element);
+  return made;
+}
+
+const round = (value) => String(Number(Number(value).toPrecision(3)));
+const duration = (seconds) => seconds >= 3600 ? `${round(seconds / 3600)} h` : seconds >= 60 ? `${round(seconds / 60)} min` : seconds >= 1 ? `${round(seconds)} s` : `${round(seconds * 1000)} ms`;

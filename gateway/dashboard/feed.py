@@ -1,0 +1,183 @@
+"""From the broker to whoever looks: one connection, one account; what nobody looks at is not subscribed to."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from contract.errors import FuguError
+from contract.release_frames import decode_release, release_fields
+from contract.topics import (
+    Topic,
+    count_topic,
+    description_topic,
+    estimate_topic,
+    health_topic,
+    parse_topic,
+    policy_set_topic,
+    policy_status_topic,
+    release_topic,
+    status_topic,
+    symbols_topic,
+    window_topic,
+)
+from gateway.dashboard.device_view import DeviceView
+from gateway.dashboard.fleet_view import FleetQuery, FleetView
+from mqtt_link import Broker, Link
+from mqtt_link.packets import Message
+
+__all__ = ["Feed", "Watcher"]
+
+_POLL_SECONDS = 0.2
+_MOST_WAITING = 500
+_MOST_RELEASES = 500
+_OF_THE_FLEET = {"status", "policy_status", "policy_set", "health"}
+
+
+class Watcher:
+    """A tab that looks at a device: what it has not been told; the oldest goes if it does not keep up."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
+
+
+class Feed:
+    """What the page knows, and who looks at which device.
+
+    Messages are read in the network thread, which keeps the broker waiting while too much comes; everything else runs
+    in an event loop. A lock holds them apart.
+
+    Args:
+        fleet: its name.
+        broker: where it is, and as which account.
+    """
+
+    def __init__(self, fleet: str, broker: Broker) -> None:
+        self.fleet = fleet
+        self.account = broker.username
+        self._lock = threading.Lock()
+        self._view = FleetView()
+        self._devices: dict[str, DeviceView] = {}
+        self._watchers: dict[str, list[Watcher]] = {}
+        self._releases: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self._release_changes = 0
+        device = [make(fleet, "+") for make in (status_topic, policy_status_topic, policy_set_topic)]
+        self.link = Link(
+            broker,
+            client_id=f"page-{secrets.token_hex(6)}",
+            subscriptions=(*device, health_topic(fleet), release_topic(fleet, "+", "+")),
+            on_messages=self._received,
+        )
+
+    async def run(self) -> None:
+        """Keep the connection until cancelled.
+
+        Raises:
+            LinkError: TLS or password files cannot be read.
+        """
+        self.link.start()
+        try:
+            while True:
+                await asyncio.sleep(_POLL_SECONDS)
+                if self.link.falls_back:
+                    await asyncio.to_thread(self.link.maintain)
+        finally:
+            await asyncio.to_thread(self.link.stop)
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """Whether there is one to the broker, and what is wrong."""
+        return {"connected": self.link.connected, "error": self.link.last_error}
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """Grow when something changes: in the fleet, and among the releases."""
+        return self._view.changes, self._release_changes
+
+    def fleet_page(self, query: FleetQuery) -> dict[str, Any]:
+        """What the page of the fleet shows."""
+        with self._lock:
+            return self._view.page(query)
+
+    def member(self, device: str) -> dict[str, Any] | None:
+        """How a device is."""
+        with self._lock:
+            return self._view.member(device)
+
+    def releases(self) -> list[dict[str, Any]]:
+        """The newest releases, the newest first."""
+        with self._lock:
+            return list(self._releases.values())[::-1]
+
+    def watch(self, device: str) -> Watcher:
+        """Begin to look at a device; what is known of it waits for the watcher.
+
+        Raises:
+            TopicError: it is no name of a device.
+        """
+        topics = self._topics(device)
+        watcher = Watcher(device)
+        with self._lock:
+            watchers = self._watchers.setdefault(device, [])
+            first = not watchers
+            watchers.append(watcher)
+            view = self._devices.setdefault(device, DeviceView())
+            watcher.waiting.extend(view)
+        if first:
+            self.link.subscribe(topics)
+        return watcher
+
+    def leave(self, watcher: Watcher) -> None:
+        """Look no longer."""
+        with self._lock:
+            watchers = self._watchers[watcher.device]
+            watchers.remove(watcher)
+            last = not watchers
+            if last:
+                del self._watchers[watcher.device], self._devices[watcher.device]
+        if last:
+            self.link.unsubscribe(self._topics(watcher.device))
+
+    def _topics(self, device: str) -> list[str]:
+        made = (description_topic, symbols_topic, window_topic, estimate_topic, count_topic)
+        return [make(self.fleet, device, "+") for make in made]
+
+    def _received(self, messages: list[Message]) -> None:
+        now = time.time()
+        with self._lock:
+            for name, payload, _ in messages:
+                try:
+                    topic = parse_topic(name)
+                    if topic.kind in _OF_THE_FLEET:
+                        self._view.take(topic, payload, now)
+                    elif topic.kind == "release":
+                        self._take_release(payload)
+                    elif topic.device in self._devices:
+                        self._tell(topic, payload)
+                except FuguError:
+                    self._view.left_out += 1
+
+    def _tell(self, topic: Topic, payload: bytes) -> None:
+        news = self._devices[topic.device].take(topic, payload)
+        if news is not None:
+            for watcher in self._watchers[topic.device]:
+                watcher.waiting.append(news)
+
+    def _take_release(self, payload: bytes) -> None:
+        if not payload:
+            return
+        frame = decode_release(payload)
+        fields = {name: str(value) if name in ("time", "since") else value
+                  for name, value in release_fields(frame).items()}  # fmt: skip
+        numbers = {"values": frame.values, "low_values": frame.low, "high_values": frame.high}
+        key = (frame.audience, frame.name, frame.entry)
+        self._releases.pop(key, None)
+        self._releases[key] = fields | numbers
+        if len(self._releases) > _MOST_RELEASES:
+            del self._releases[next(iter(self._releases))]
+        self._release_changes += 1

@@ -1,0 +1,129 @@
+"""The page in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from contract.errors import FuguError
+from gateway.dashboard.application import application
+from gateway.dashboard.feed import Feed
+from gateway.dashboard.login import SESSION_SECONDS, Login
+from mqtt_link import Broker
+
+__all__ = ["PageError", "PageSettings", "serve"]
+
+_MOST_CONNECTIONS = 400
+
+
+class PageError(FuguError):
+    """The page cannot be served as it is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageSettings:
+    """What is served to whom.
+
+    Attributes:
+        listen: host and port.
+        password: file with the hash of the password; none to serve whoever can connect, on loopback only.
+        certificate, key: files of TLS; needed where others than this machine can connect.
+        session_seconds: how long a login lasts.
+    """
+
+    fleet: str
+    broker: Broker
+    listen: tuple[str, int]
+    password: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    session_seconds: float = SESSION_SECONDS
+
+    def __post_init__(self) -> None:
+        """Refuse what would show the fleet to others, or a password to the network.
+
+        Raises:
+            PageError: it says what is missing.
+        """
+        if (self.certificate is None) != (self.key is None):
+            raise PageError("TLS needs a certificate and its key")
+        if not _loopback(self.listen[0]):
+            if self.password is None:
+                raise PageError("the page can be reached from other machines: it needs a password")
+            if self.certificate is None:
+                raise PageError("the page can be reached from other machines: it needs a certificate and its key")
+
+    @property
+    def address(self) -> str:
+        """Where it is, for a browser."""
+        host, port = self.listen
+        scheme = "http" if self.certificate is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def serve(settings: PageSettings) -> None:
+    """Serve the page until SIGTERM or SIGINT.
+
+    Raises:
+        FuguError: a file cannot be read, or nobody can listen there.
+    """
+    asyncio.run(_serve(settings))
+
+
+async def _serve(settings: PageSettings) -> None:
+    host, port = settings.listen
+    login = None if settings.password is None else Login(settings.password, settings.session_seconds)
+    names = {host, "localhost", "127.0.0.1", "[::1]"} if login is None else set[str]()
+    stop = asyncio.Event()
+    app = application(
+        Feed(settings.fleet, settings.broker),
+        login=login,
+        hosts=[f"{name}:{port}" for name in names],
+        secure=settings.certificate is not None,
+        stop=stop,
+    )
+    tls: dict[str, Any] = {}
+    if settings.certificate is not None:
+        tls = {"ssl_certfile": settings.certificate, "ssl_keyfile": settings.key}
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_graceful_shutdown=2,
+        **tls,
+    )
+    server = uvicorn.Server(config)
+
+    def end() -> None:
+        stop.set()
+        server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end)
+    try:
+        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        await server._serve()
+    except SystemExit:
+        raise PageError(f"nobody can listen at {settings.address}") from None
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,67 @@
+"""What the page says of devices, from the messages that devices, operators and gateways publish."""
+
+from __future__ import annotations
+
+import hashlib
+
+from contract.envelope import Envelope, encode_envelope
+from contract.errors import StatusCode
+from contract.fleet_frames import PolicyStatus, encode_policy_status
+from contract.frames import Status, encode_status
+from contract.health import AlarmCode, Health, HealthAlarm, encode_health
+from contract.topics import health_topic, parse_topic, policy_set_topic, policy_status_topic, status_topic
+from gateway.dashboard.fleet_view import FleetQuery, FleetView
+
+
+def take(view: FleetView, topic: str, payload: bytes) -> None:
+    view.take(parse_topic(topic), payload, 5.0)
+
+
+def status(view: FleetView, name: str, *codes: StatusCode, online: bool = True) -> None:
+    take(view, status_topic("home", name), encode_status(Status(online, "1.0", 3, codes, ())))
+
+
+def conditions(view: FleetView, **asked: object) -> dict[str, str]:
+    return {row["name"]: row["condition"] for row in view.page(FleetQuery(**asked))["rows"]}  # type: ignore[arg-type]
+
+
+def test_the_sick_come_first_whatever_makes_them_sick() -> None:
+    view = FleetView()
+    for name in ("a", "b", "c", "d", "e"):
+        status(view, name)
+    status(view, "b", StatusCode.CONNECTION_LOST, online=False)
+    status(view, "c", StatusCode.STORAGE)
+    refused = PolicyStatus(1, b"", "ceiling", "too much", 1, False)
+    take(view, policy_status_topic("home", "d"), encode_policy_status(refused))
+    alarm = HealthAlarm(AlarmCode.CONFLICT, 1, 1, ("e",), 0, "look")
+    take(view, health_topic("home"), encode_health(Health(True, alarms=(alarm,))))
+    assert list(conditions(view).items()) == [("c", "sick"), ("d", "sick"), ("e", "sick"), ("b", "away"), ("a", "well")]
+    assert conditions(view, condition="away") == {"b": "away"}
+    assert view.page(FleetQuery())["counts"] == {"sick": 3, "away": 1, "well": 1}
+    take(view, status_topic("home", "c"), b"")
+    assert "c" not in conditions(view)
+
+
+def test_a_document_that_was_sent_is_waited_for_until_it_is_judged() -> None:
+    view = FleetView()
+    status(view, "a")
+    sent = encode_envelope(Envelope("policy", b"{}", ()))
+    take(view, policy_set_topic("home", "a"), sent)
+    assert view.page(FleetQuery())["waiting"] == 0  # this account cannot know
+    take(view, policy_status_topic("home", "a"), encode_policy_status(PolicyStatus(1, b"", "", "", 0, False)))
+    assert view.page(FleetQuery())["waiting"] == 1
+    judged = hashlib.sha256(sent).digest()[:8]
+    take(view, policy_status_topic("home", "a"), encode_policy_status(PolicyStatus(2, judged, "", "", 0, False)))
+    page = view.page(FleetQuery())
+    assert (page["waiting"], page["policies"]) == (0, [{"version": 2, "devices": 1}])
+
+
+def test_pages_and_what_is_no_message() -> None:
+    view = FleetView()
+    for number in range(120):
+        status(view, f"d{number:03}")
+    page = view.page(FleetQuery(page=9))
+    assert (page["page"], page["pages"], len(page["rows"])) == (2, 3, 20)
+    assert conditions(view, search="D11") == {f"d11{i}": "well" for i in range(10)}
+    take(view, status_topic("home", "d000"), b"\x03\x00")
+    assert view.left_out == 1

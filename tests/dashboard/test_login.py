@@ -1,0 +1,76 @@
+"""Who may look at the page, against those who guess, and on a clock of the test's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.dashboard.login import Login, PasswordError, password_line
+from gateway.dashboard.server import PageError, PageSettings
+from mqtt_link import Broker
+
+PASSWORD = "correct horse battery"
+
+
+class Clock:
+    """Stands where it is put."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        """The moment."""
+        return self.now
+
+
+def login(folder: Path, clock: Clock) -> Login:
+    (folder / "login").write_text(password_line(PASSWORD))
+    return Login(folder / "login", 60.0, clock)
+
+
+def test_a_session_ends_after_its_time_or_when_it_is_ended(tmp_path: Path) -> None:
+    clock = Clock()
+    some = login(tmp_path, clock)
+    first, second = some.enter(PASSWORD), some.enter(PASSWORD)
+    assert first is not None
+    assert second is not None
+    assert first != second
+    some.end(second)
+    assert (some.knows(first), some.knows(second), some.knows(""), some.knows("x")) == (True, False, False, False)
+    clock.now += 60.0
+    assert not some.knows(first)
+
+
+def test_five_failures_a_minute_and_no_more(tmp_path: Path) -> None:
+    clock = Clock()
+    some = login(tmp_path, clock)
+    for _ in range(5):
+        assert some.wait_seconds() == 0.0
+        assert some.enter("wrong horse") is None
+        clock.now += 1.0
+    assert some.wait_seconds() == 55.0
+    assert some.enter(PASSWORD) is None
+    clock.now += 55.0
+    assert some.enter(PASSWORD) is not None
+
+
+def test_the_file_has_no_password_and_one_without_a_hash_is_refused(tmp_path: Path) -> None:
+    assert PASSWORD not in password_line(PASSWORD)
+    assert password_line(PASSWORD) != password_line(PASSWORD)
+    for text in ("", "x", PASSWORD, "scrypt$$", "scrypt$AAAA$AAAA", "argon$AAAA$" + "A" * 88):
+        (tmp_path / "login").write_text(text)
+        with pytest.raises(PasswordError):
+            Login(tmp_path / "login")
+    with pytest.raises(PasswordError, match="10 to 1024"):
+        password_line("short one")
+
+
+def test_other_machines_get_in_with_a_password_over_tls_only(tmp_path: Path) -> None:
+    here, broker = tmp_path / "file", Broker()
+    for host in ("0.0.0.0", "192.168.1.2", "::", "page.example"):
+        for given in ({}, {"password": here}, {"certificate": here, "key": here}, {"password": here, "key": here}):
+            with pytest.raises(PageError):
+                PageSettings("home", broker, (host, 8443), **given)
+        PageSettings("home", broker, (host, 8443), password=here, certificate=here, key=here)
+    for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost"):
+        PageSettings("home", broker, (host, 8080))

@@ -1,0 +1,95 @@
+"""Debian's Chromium, driven by selenium."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+
+from tests.support.javascript import installed
+
+_ARGUMENTS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1200,900"),
+)
+_AXE = """
+const done = arguments[arguments.length - 1];
+axe.run().then((found) => done(found.violations.map((one) => one.id + ": " + one.nodes.map((node) => node.html))));
+"""
+
+
+class Browser:
+    """A window.
+
+    Args:
+        driver: of selenium.
+    """
+
+    def __init__(self, driver: Chrome) -> None:
+        self.driver = driver
+
+    def open(self, address: str) -> None:
+        """Go there."""
+        self.driver.get(address)
+
+    def text(self, selector: str = "body") -> str:
+        """What is to be read of the first element that fits; nothing if there is none."""
+        return str(self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
+
+    def count(self, selector: str) -> int:
+        """How many elements fit."""
+        return int(self.run("return document.querySelectorAll(arguments[0]).length", selector))
+
+    def click(self, selector: str) -> None:
+        """Click on the first element that fits."""
+        self.driver.find_element(By.CSS_SELECTOR, selector).click()
+
+    def type(self, selector: str, text: str) -> None:
+        """Type into the first element that fits; `\\n` is Enter."""
+        self.driver.find_element(By.CSS_SELECTOR, selector).send_keys(text)
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """Run a script in the page."""
+        return self.driver.execute_script(script, *arguments)
+
+    def look(self, width: int, *, dark: bool) -> None:
+        """Change the width of the window, in pixels, and the colours that a page is asked for."""
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme, still]})
+
+    def violations(self) -> list[str]:
+        """What axe-core has against the page."""
+        self.run((installed() / "node_modules/axe-core/axe.min.js").read_text())
+        return list(self.driver.execute_async_script(_AXE))
+
+    def complaints(self) -> list[str]:
+        """Errors of scripts, and what the content security policy has refused, since it was asked last."""
+        return [str(entry["message"]) for entry in self.driver.get_log("browser")]
+
+
+@contextmanager
+def chromium(profile: Path) -> Iterator[Browser]:
+    """A browser with a profile of its own."""
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("chromium is not installed (Debian: chromium, chromium-driver)")
+    options = ChromeOptions()
+    options.binary_location = program
+    for word in (*_ARGUMENTS, f"--user-data-dir={profile}"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    made = Chrome(options=options, service=Service(driver))
+    try:
+        yield Browser(made)
+    finally:
+        made.quit()

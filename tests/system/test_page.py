@@ -1,0 +1,265 @@
+"""The live page in a real browser, of a real gateway and a real device."""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import cycle, islice
+from pathlib import Path
+
+import pytest
+
+from contract.descriptions import describe, encode_description
+from contract.frames import Status, StreamStatus, encode_status
+from contract.policy import Categories
+from contract.topics import description_topic, status_topic
+from firmware_sim.devices import AgentProcess, write_device
+from gateway.dashboard.login import password_line
+from mqtt_link import Broker, Link
+from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
+from tests.support.browser import Browser, chromium
+from tests.support.documents import Page
+from tests.support.processes import GatewayProcess, policy
+from tests.support.whole_fleet import Everything
+
+pytestmark = pytest.mark.long
+DEVICES = 2000
+LOW, HIGH = "0.30211947", "0.70211947"
+CANARY = "0211947"
+PASSWORD = "correct horse battery"
+EVIL = "<img src=x onerror=document.title=1>"
+PATHS = ("/", "/device/watch", "/releases", "/events/fleet", "/events/releases", "/events/device/watch")
+ASSETS = tuple(
+    f"/assets/{one.name}" for one in (Path(__file__).parents[2] / "gateway/dashboard/assets").iterdir() if one.is_file()
+)
+
+
+class ServedPage:
+    """`fugu dashboard` in a process of its own.
+
+    Args:
+        words: more of the command.
+    """
+
+    def __init__(self, folder: Path, port: int, *words: str) -> None:
+        self.port = free_port()
+        self.address = f"http://127.0.0.1:{self.port}"
+        command = [sys.executable, "-m", "fugu", "dashboard", "--fleet", "home", "--broker", f"127.0.0.1:{port}"]
+        command += ["--listen", f"127.0.0.1:{self.port}", *words]
+        with (folder / "page.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        wait_until(self._answers, "the page")
+
+    def ask(self, path: str, method: str = "GET", body: str = "", **headers: str) -> tuple[int, bytes]:
+        """Status and body of an answer; of a stream of events the first, or two of a device."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        try:
+            connection.request(method, path, body, given)
+            found = connection.getresponse()
+            if found.getheader("content-type", "").startswith("text/event-stream"):
+                lines, end = list[bytes](), 2 if "device" in path else 1
+                while sum(line.startswith(b"data:") for line in lines) < end:
+                    lines.append(found.fp.readline())
+                return found.status, b"".join(lines)
+            return found.status, found.read()
+        finally:
+            connection.close()
+
+    def stop(self) -> int:
+        """End it in order; returns its exit code."""
+        self.process.terminate()
+        return self.process.wait(PATIENCE)
+
+    def _answers(self) -> bool:
+        assert self.process.poll() is None
+        try:
+            return self.ask("/login")[0] < 500
+        except OSError:
+            return False
+
+
+class Fleet:
+    """A broker, a gateway, a device that runs, and the statuses of many."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.broker = Mosquitto(folder).start()
+        device = policy(epoch_us=0, period_us=20_000)
+        (folder / "policies").mkdir()
+        (folder / "policies" / "watch.json").write_text(device.to_json())
+        (folder / "night.csv").write_text("\n".join(["value", *islice(cycle([LOW, LOW, HIGH]), 600)]) + "\n")
+        self.gateway = GatewayProcess(folder, self.broker.port)
+        address = Broker(port=self.broker.port, max_backoff=1)
+        config = write_device(folder / "watch", device, folder / "night.csv", "value", address, loop=True)
+        self.agent = AgentProcess(config, folder / "agent.log")
+        self.link = Link(address, client_id="crowd")
+        self.link.start()
+        for number in range(DEVICES):
+            codes = ("clock",) if number == 1234 else ()
+            self.say(
+                status_topic("home", f"ring-{number:04}"),
+                encode_status(Status(number % 100 != 0, "1.0", 0, codes, (StreamStatus("hr", 1, 5),))),  # type: ignore[arg-type]
+            )
+
+    def say(self, topic: str, payload: bytes) -> None:
+        """Publish, retained."""
+        wait_until(lambda: self.link.publish(topic, payload, retain=True) is not None, "room for a message")
+
+    def stop(self) -> None:
+        """End all of it."""
+        self.link.stop()
+        self.agent.kill()
+        self.gateway.kill()
+        self.broker.stop()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_process_outlives_its_test() -> None:
+    """Here they outlive it: a fleet and a browser serve all tests, and are ended by their own fixtures."""
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    made = Fleet(tmp_path_factory.mktemp("fleet"))
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with chromium(tmp_path_factory.mktemp("profile")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def page(fleet: Fleet) -> Iterator[ServedPage]:
+    made = ServedPage(fleet.folder, fleet.broker.port, "--no-login")
+    try:
+        yield made
+    finally:
+        code = made.stop()
+    assert code == 0
+
+
+def test_a_device_is_found_among_thousands(page: ServedPage, browser: Browser) -> None:
+    browser.open(page.address)
+    wait_until(lambda: browser.text(".tiles strong") == "2,001", "all devices")
+    assert browser.text("tbody tr td:nth-child(3)") == "clock"  # the only sick one is the first of all
+    assert browser.count("tbody tr") == 50
+    browser.click(".bar button:last-child")
+    wait_until(lambda: "51–100 of 2,001" in browser.text())
+    browser.type("#search", "ring-0777")
+    wait_until(lambda: browser.count("tbody tr") == 1)
+    assert "ring-0777" in browser.text("tbody")
+    browser.click("tbody a")
+    wait_until(lambda: browser.text("h1") == "ring-0777")
+    browser.run("history.back()")
+    wait_until(lambda: browser.text("h1") == "Fleet")
+    assert browser.complaints() == []
+
+
+def test_the_bytes_that_are_shown_are_those_that_left(fleet: Fleet, page: ServedPage, browser: Browser) -> None:
+    heard = Everything(fleet.broker)
+    try:
+        browser.open(f"{page.address}/device/watch")
+        wait_until(lambda: "with probability" in browser.text(".now"), "an estimate")
+        wait_until(lambda: browser.count(".chart canvas") == 1)
+        wait_until(lambda: browser.count(".frames code") > 3)
+        script = "return [...document.querySelectorAll('.frames code')].map((one) => one.textContent)"
+        shown = {bytes.fromhex(one) for one in browser.run(script)}
+        sent = {payload for topic, payload in list(heard.messages) if "/symbols/" in topic}
+        assert len(shown & sent) > 1, (shown, sent)
+    finally:
+        heard.link.stop()
+    wait_until(
+        lambda: "between 17 % and 61 %" in browser.text(".stream"), "the description"
+    )  # q = 0.2, r = 0.35, epsilon = 1
+    assert browser.complaints() == []
+
+
+def test_a_broker_that_dies_and_returns(fleet: Fleet, page: ServedPage, browser: Browser) -> None:
+    browser.open(f"{page.address}/device/watch")
+    wait_until(lambda: browser.count(".frames li") > 0, "a frame")
+    fleet.broker.kill()
+    wait_until(lambda: "No connection to the broker" in browser.text("#view"), "a word about the broker")
+    fleet.broker.start()
+    wait_until(lambda: "live" in browser.text("#view"), "the connection")
+    before = browser.text(".frames")
+    wait_until(lambda: browser.text(".frames") != before, "a new frame")
+
+
+def test_whatever_a_device_is_called_is_text(fleet: Fleet, page: ServedPage, browser: Browser) -> None:
+    named = Categories(categories={"a": 0, "b": 1}, states=(EVIL, "</script><b>"))
+    told = describe(policy(epoch_us=0, period_us=20_000, device="evil").model_copy(update={"discretiser": named}))
+    fleet.say(description_topic("home", "evil", "hr"), encode_description(told))
+    browser.open(f"{page.address}/device/evil")
+    wait_until(lambda: "</script><b>" in browser.text(".stream"), "the description")
+    browser.open(f"{page.address}/device/%3Cimg%20src=x%20onerror=document.title=1%3E")
+    wait_until(lambda: browser.text("h1") == EVIL)
+    assert browser.count("main img") == browser.count("main b") == 0
+    assert browser.run("return document.title") != "1"
+    assert page.ask("/events/device/%3Cb%3E")[0] == 404
+    browser.complaints()
+
+
+def test_nothing_is_in_the_way_of_anybody(page: ServedPage, browser: Browser) -> None:
+    """Neither axe-core nor a narrow window finds anything wrong, in light and in dark."""
+    wide, narrow = ("/device/watch", "/releases"), ("/", "/device/watch")
+    for width, dark, paths in ((1200, False, wide), (390, True, narrow)):
+        browser.look(width, dark=dark)
+        for path in paths:
+            browser.open(page.address + path)
+            wait_until(lambda: "live" in browser.text("#view"))
+            wait_until(lambda path=path: path != "/device/watch" or browser.count(".chart canvas") == 1)  # type: ignore[misc]
+            assert browser.violations() == []
+            assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_no_answer_holds_a_reading(page: ServedPage) -> None:
+    for path in (*PATHS, *ASSETS, "/login", "/nothing"):
+        status, body = page.ask(path)
+        assert CANARY.encode() not in body
+        assert status in (200, 303, 404), path
+
+
+def test_another_name_for_this_machine_is_refused(page: ServedPage) -> None:
+    """A page elsewhere may let its own name point here."""
+    assert page.ask("/", Host=f"evil.example:{page.port}")[0] == 421
+    assert page.ask("/", Host=f"localhost:{page.port}")[0] == 200
+
+
+def test_who_has_no_password_sees_nothing(fleet: Fleet, browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "login").write_text(password_line(PASSWORD))
+    words = ("--login-file", str(tmp_path / "login"), "--session-seconds", "4")
+    page = ServedPage(fleet.folder, fleet.broker.port, *words)
+    try:
+        for path in (*PATHS, "/assets/main.js"):
+            assert page.ask(path) == (401, b'{"error":"refused"}'), path
+            assert page.ask(path, Cookie="fugu_session=x")[0] == 401
+        browser.open(page.address)
+        wait_until(lambda: browser.count("#password") == 1)
+        assert browser.violations() == []
+        browser.type("#password", "wrong horse battery\n")
+        wait_until(lambda: "not the password" in browser.text())
+        browser.type("#password", PASSWORD + "\n")
+        wait_until(lambda: browser.text("h1") == "Fleet")
+        assert browser.run("return document.cookie") == ""
+        wait_until(lambda: "session is over" in browser.text(), "the end of the session")
+        assert page.ask("/login", "POST", f"password={PASSWORD}", Sec_Fetch_Site="cross-site")[0] == 403
+        answers = [page.ask("/login", "POST", "password=wrong")[0] for _ in range(5)]
+        assert answers == [403, 403, 403, 403, 429]  # the first was typed above
+        assert page.ask("/login", "POST", f"password={PASSWORD}")[0] == 429
+    finally:
+        assert page.stop() == 0
+
+
+def test_what_the_manual_says(fleet: Fleet, tmp_path: Path) -> None:
+    port = free_port()
+    with Page("docs/page.md", tmp_path, {"1883": str(fleet.broker.port), "8080": str(port)}) as manual:
+        assert manual.run() == 2
+    assert (tmp_path / "page.login").stat().st_mode & 0o777 == 0o600
