@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from contract.chains import JointChains
-from contract.discretisers import Baseline
+from contract.chains import BoundedChains, JointChains
+from contract.discretisers import Baseline, Categories
 from contract.errors import FuguError
 from contract.frames import MAX_FRAME_TICKS, SYMBOLS, SymbolFrame, decode_symbols
 from contract.measure_frames import MAX_MEASURE_TICKS, Point, decode_measure
@@ -104,12 +104,8 @@ def run_constant(
         patience: seconds after which nothing new is an error.
 
     Raises:
-        ConstantError: the readings of a state cannot stay the same, or the agent has ended or gone silent too early.
+        ConstantError: the agent has ended or gone silent too early.
     """
-    if isinstance(policy.discretiser, Baseline):
-        raise ConstantError("readings that stay the same have one state only, with a running mean")
-    if isinstance(policy, Policy) and isinstance(policy.chains, JointChains):
-        raise ConstantError("the class names its streams: audit each with a class of its own")
     count = len(policy.discretiser.states)
     states = tuple(sorted({index * (count - 1) // (_MOST_STATES - 1) for index in range(_MOST_STATES)}))
     period_us *= len(states)
@@ -141,9 +137,23 @@ def run_constant(
 
 
 def _stream(policy: AnyPolicy, state: int, period_us: int) -> AnyPolicy:
-    """The policy for one state: a stream of its own, fast ticks, and windows of a tick."""
+    """The policy for one state: a stream of its own, fast ticks, and windows of a tick.
+
+    What is drawn for a state depends on neither the class nor on how readings become states. Joint chains name their
+    streams, and one with a running mean leaves its state when readings stay the same: here each has another instead.
+    """
     clock = Clock(epoch_us=time.time_ns() // 1000, period_us=period_us)
     update: dict[str, Any] = {"stream": f"state{state}", "clock": clock, "valid_from": 0, "valid_until": None}
+    if isinstance(policy.discretiser, Baseline):
+        names, missing = policy.discretiser.states, policy.discretiser.missing
+        update["discretiser"] = Categories(
+            categories={name: number for number, name in enumerate(names) if name != missing},
+            states=names,
+            missing=missing,
+        )
+    if isinstance(policy, Policy) and isinstance(policy.chains, JointChains):
+        update["chains"] = BoundedChains(states=len(policy.discretiser.states), odds_ratio=1.0)
+        update["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
     if not isinstance(policy, Policy):
         update["clock"] = clock.model_copy(update={"period_us": max(period_us, _POINT_PERIOD_US)})
         return policy.model_copy(update={**update, "frame_ticks": MAX_MEASURE_TICKS})
@@ -155,9 +165,9 @@ def _stream(policy: AnyPolicy, state: int, period_us: int) -> AnyPolicy:
         for number, one in enumerate(policy.windows)
         for copy in range(MAX_WINDOWS // len(policy.windows))
     )
-    guarantee = policy.guarantee.model_copy(update={"epsilon": _CEILING})
+    update["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
     update["clock"] = clock.model_copy(update={"period_us": max(period_us, _WINDOW_PERIOD_US)})
-    return policy.model_copy(update={**update, "windows": windows, "guarantee": guarantee})
+    return policy.model_copy(update={**update, "windows": windows})
 
 
 def _configuration(folder: Path, streams: dict[str, AnyPolicy], broker: Broker) -> Path:

@@ -88,6 +88,7 @@ def run(
     leak: str = "",
     discretiser: Discretiser | None = None,
     longer: bool = False,
+    side: int = 3,
 ) -> Seen:
     """Run the agent once, with the same random bits and the same clock as in every other run.
 
@@ -96,9 +97,11 @@ def run(
         places: categories that the measured stream reads.
         discretiser: of the stream `hr`, if another.
         longer: whether the chain of `hr` is of order 2, and the steps between places change over a cycle.
+        side: of the grid of places; 3 has tables of points, 11 draws from a staircase.
     """
     folder.mkdir()
-    names = Categories(categories={name: x for x, name in enumerate(PLACES)}, states=PLACES)
+    cells = tuple(f"c{x}" for x in range(side * side))
+    names = Categories(categories={name: x for x, name in enumerate(cells)}, states=cells)
     heart = policy(windows=WINDOWS)
     if discretiser is not None:
         windows = (Window(name="high", length=20, stride=10, states=(discretiser.states[1],), scale="20"), WINDOWS[1])
@@ -109,7 +112,7 @@ def run(
         anywhere = sparse_rows([[1 / len(PLACES)] * len(PLACES)] * len(PLACES))
         steps = {"cycle": 6, "changes": ({"tick": 3, "transition": anywhere},)}
     (folder / "hr.json").write_text(heart.to_json())
-    (folder / "place.json").write_text(measure_policy(3, discretiser=names, **steps).to_json())
+    (folder / "place.json").write_text(measure_policy(side, discretiser=names, **steps).to_json())
     (folder / "places.csv").write_text("\n".join(["value", *places]) + "\n")
     if source.kind == "replay":
         (folder / "hr.csv").write_text(source.text)

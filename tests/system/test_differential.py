@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from contract.discretisers import Baseline
+from contract.measure_table import StaircaseNoise
 from tests.support.brokers import Mosquitto
 from tests.support.differential import PLACES, Seen, Source, run
+from tests.support.measured import measure_policy
 from tests.support.virtual_agent import LEAKS
 
 HERE, THERE, NOWHERE = ["c0"], [*PLACES[::-1]], ["c99", "", "c1", "\u00e9" * 300]
@@ -117,6 +119,20 @@ def test_chains_of_pairs_and_steps_that_change_show_no_more(broker: Mosquitto, t
     assert difference(one, other) == ""
     assert one.covered != other.covered
     unusable = run(broker, tmp_path / "unusable", UNUSABLE["replay"], NOWHERE, longer=True)
+    assert difference_of_missing(one, unusable) == ""
+
+
+def test_points_of_a_staircase_show_no_more(broker: Mosquitto, tmp_path: Path) -> None:
+    """As many random bits wherever the device is, at the border of the box too."""
+    noise = measure_policy(11).measure_tables[0].noise
+    assert isinstance(noise, StaircaseNoise)
+    first, _ = USABLE["replay"]
+    one = run(broker, tmp_path / "one", first, ["c60"], side=11)
+    assert one.code == 0, (tmp_path / "one" / "agent.log").read_text()
+    other = run(broker, tmp_path / "other", first, ["c61", "c0", "c120"], side=11)
+    assert difference(one, other) == ""
+    assert one.covered != other.covered
+    unusable = run(broker, tmp_path / "unusable", first, ["c999", ""], side=11)
     assert difference_of_missing(one, unusable) == ""
 
 
