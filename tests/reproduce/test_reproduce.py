@@ -46,6 +46,33 @@ def test_every_target_has_rows_and_none_differs_without_a_reason(rows: list[dict
 
 
 @pytest.mark.long
+def test_every_correction_names_code_that_ran_and_shows_it(rows: list[dict[str, str]]) -> None:
+    """A row that differs is of an erratum, or names one, which has a row of its own that differs; or is no paper's."""
+    shown = {row["target"] for row in rows if row["status"] == "differs"}
+    few = {"erratum-bdp-section-4-3"}  # a quick run attacks too few draws
+    for row in rows:
+        if row["status"] == "differs" and not row["target"].startswith("ours-"):
+            by = row["counterexample"] or row["target"]
+            assert by.startswith("erratum-"), row
+            assert by in shown | few, row
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("table", ["mqm-table-1", "mqm-table-3"])
+def test_every_mechanism_of_the_tables_in_kind_is_judged_by_drawn_trials(
+    rows: list[dict[str, str]], table: str
+) -> None:
+    own = [row for row in rows if row["target"] == table]
+    drawn = [row for row in own if "drawn trials" in row["quantity"]]
+    assert all(float(row["low"]) < float(row["ours"]) < float(row["high"]) for row in drawn)
+    assert {row["status"] for row in drawn} == {"agrees"}
+    names = {row["quantity"].rpartition(": ")[2] for row in own if row["basis"] == "ours"}
+    applied = {row["quantity"].rpartition(": ")[2].partition(",")[0] for row in drawn}
+    assert {"GroupDP", "MQMExact"} <= applied
+    assert applied <= names
+
+
+@pytest.mark.long
 def test_every_erratum_of_a_claim_is_shown_by_a_row_that_differs(rows: list[dict[str, str]]) -> None:
     shown = {row["target"] for row in rows if row["status"] == "differs"}
     few = {"erratum-bdp-section-4-3"}  # a quick run attacks too few draws
