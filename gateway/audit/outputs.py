@@ -123,7 +123,7 @@ class Simulated:
 
     def symbols(self, states: Ints, table: NoiseTable) -> Ints:
         """A symbol for each state, in the same shape."""
-        limits = np.cumsum(np.array(table.weights(), dtype=np.int64), axis=1)
+        limits = np.cumsum(np.array(table.weights(), dtype=np.int64), axis=1)[:, :-1]
         words = self._generator.integers(SCALE, size=states.shape)
         return np.asarray((words[..., None] >= limits[states]).sum(axis=-1), dtype=np.int64)
 
