@@ -11,6 +11,10 @@ import typer
 from fugu.commands.options import ConnectionOptions, grouped
 from fugu.errors import CommandLineError
 from fugu.view.terminal import say
+from gateway.dashboard.login import password_line
+from gateway.dashboard.server import PageError, PageSettings, serve
+from gateway.files import write_secret
+from mqtt_link import Broker
 
 __all__ = ["dashboard"]
 
@@ -49,9 +53,6 @@ def show(
       fugu dashboard --fleet home --login-file page.login --username site --password-file site.password
     """
     if new_login is not None:
-        from gateway.dashboard.login import password_line
-        from gateway.files import write_secret
-
         terminal = sys.stdin.isatty()
         password = typer.prompt("password", hide_input=True) if terminal else sys.stdin.readline().rstrip("\n")
         write_secret(new_login, password_line(password) + "\n")
@@ -60,9 +61,6 @@ def show(
         raise CommandLineError("which fleet: give --fleet")
     if (login_file is None) != no_login:
         raise CommandLineError("give either --login-file or --no-login")
-    from gateway.dashboard.server import PageError, PageSettings, serve
-    from mqtt_link import Broker
-
     found = Broker.parse(listen)
     if not session_seconds > 0.0:
         raise PageError("a session lasts more than 0 seconds")

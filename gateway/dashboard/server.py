@@ -9,11 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 from contract.errors import FuguError
-from gateway.dashboard.application import application
-from gateway.dashboard.feed import Feed
 from gateway.dashboard.login import SESSION_SECONDS, Login
 from mqtt_link import Broker
 
@@ -77,6 +73,12 @@ def serve(settings: PageSettings) -> None:
 
 
 async def _serve(settings: PageSettings) -> None:
+    # Not at the top: the command explains itself where the web server is not installed.
+    import uvicorn
+
+    from gateway.dashboard.application import application
+    from gateway.dashboard.feed import Feed
+
     host, port = settings.listen
     login = None if settings.password is None else Login(settings.password, settings.session_seconds)
     names = {host, "localhost", "127.0.0.1", "[::1]"} if login is None else set[str]()
