@@ -1,6 +1,7 @@
-"""A fleet's shards on several machines: thin actors of Ray, each of which runs the same gateway as `--shard i/N`.
+"""A fleet's gateway on several machines: an actor of Ray on each, and each part in a process as of `--shard i/N`.
 
-Ray knows the machines, places the actors, and starts them again here or elsewhere. Who may write, the store decides.
+Ray knows the machines, and starts the actors again. Which part nobody has the sessions at the database say; who may
+write, the store decides.
 """
 
 from __future__ import annotations

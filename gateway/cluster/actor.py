@@ -1,156 +1,159 @@
-"""What runs in each process that Ray starts for a fleet.
+"""The actor that Ray runs on each node for a fleet: it looks for parts of the fleet's gateway that nobody has.
 
-It loads what a gateway computes with, waits for a part of the fleet's gateway that nobody has, claims it, and serves it
-until it is told to stop or its gateway ends by itself.
+It serves each in a process of its own, forked from one that has loaded all that a gateway needs; never from its own,
+which has threads of Ray's.
 """
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import threading
 import time
-from contextlib import closing
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import NamedTuple
 
 from contract.errors import FuguError
-from gateway.cluster.claims import Claim, Vacancies
-from gateway.location import Server
-from gateway.service import Gateway, GatewaySettings, Role
-from gateway.service.process import prepare, serve
-from gateway.service.service import STUCK_SECONDS
-from gateway.service.shard_stores import channel_of
-from host.logs import LogSettings, log_to_stderr
-from host.wake import Wake
+from gateway.cluster.claims import Vacancies
+from gateway.cluster.part import FLEET, Given, all_parts, serve_part
+from host.logs import log_to_stderr
 
-__all__ = ["FLEET", "GatewayActor", "Given", "State", "all_parts"]
+__all__ = ["HostActor", "State", "served"]
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 2.0
 _LOOK_SECONDS = 0.5
-_SHARD = "shard-"
-FLEET = "fleet"
-"""The part that a fleet has once."""
-
-
-def all_parts(settings: GatewaySettings) -> list[str]:
-    """The names of the parts that a fleet's gateway has."""
-    return [FLEET, *(f"{_SHARD}{index}" for index in range(settings.shards))]
-
-
-class Given(NamedTuple):
-    """What an actor is made with.
-
-    Attributes:
-        settings: of the whole fleet, whose store is on a server.
-        folder: where paths begin that are not absolute; on every node.
-    """
-
-    settings: GatewaySettings
-    folder: Path
-    logs: LogSettings
+_MORE_SECONDS = 1.0
+_STOP_SECONDS = 20.0
+_LOADED = ["gateway.cluster.prepared", "ray"]  # each forked process reads the main module, which imports Ray
 
 
 class State(NamedTuple):
     """How an actor is.
 
     Attributes:
-        process: its number; another one after it was started again.
-        part: what it has; empty while it has nothing.
-        started: whether its gateway serves, or without a part, whether it waits for one.
-        problem: why it does not, in a line.
+        ready: whether it can serve parts.
+        parts: those that it serves, by name, and their processes.
+        problem: why it is not ready, or a part cannot start, in a line.
     """
 
-    process: int
-    part: str
-    started: bool
+    ready: bool
+    parts: dict[str, int]
     problem: str
 
 
-class GatewayActor:
+def served(states: Iterable[State]) -> dict[str, int]:
+    """The parts that actors serve, and their processes."""
+    return {part: process for state in states for part, process in state.parts.items()}
+
+
+@dataclass(slots=True)
+class _Running:
+    """A process that serves a part, is about to, or has lost it and will find that out."""
+
+    part: str
+    process: BaseProcess
+    pipe: Connection
+    started: bool = False
+
+
+class HostActor:
     """Ray makes it in a process of its own, and again, with the same arguments, where that process has ended.
 
-    So the process ends when its gateway does. An error in this constructor would end the actor for good, and so would
-    Ray's own way to leave: the gateway runs in a thread, and its process ends at once.
+    An error in this constructor would end the actor for good: what works is a thread.
+
+    Args:
+        share: how many parts it takes before it leaves others to those who have less, for a second.
+        begun: whether it may take parts at once, else after `begin`.
     """
 
-    def __init__(self, given: Given, own: str = "") -> None:
-        """Begin.
-
-        Args:
-            own: the part that it claims at once, if nobody has it; else it waits until it is sure that one is vacant.
-        """
+    def __init__(self, given: Given, share: int, *, begun: bool) -> None:
         self._given = given
-        self._own = own
-        self._part = ""
-        self._started = self._stopping = False
-        self._alive = 0.0
+        self._share = share
+        self._begun = begun
+        self._ready = False
         self._problem = ""
-        self._wanted = Wake()
-        self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
+        self._running: list[_Running] = []
+        self._resting = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="host", daemon=True)
         self._thread.start()
+
+    def begin(self) -> None:
+        """Take parts from now on: those who share them are ready."""
+        self._begun = True
 
     def state(self) -> State:
         """How it is now."""
-        return State(os.getpid(), self._part, self._started, self._problem)
+        serving = {one.part: one.process.pid or 0 for one in self._running if one.started}
+        return State(self._ready, serving, self._problem)
+
+    def rest(self) -> None:
+        """Take no more parts, and end what the fleet has once."""
+        self._resting.set()
+        self._thread.join()
+        self._end([one for one in self._running if one.part == FLEET])
 
     def stop(self) -> None:
-        """Store and acknowledge what has arrived; the actor stays, and does nothing any more."""
-        self._stopping = True
-        self._wanted.set()
-        self._thread.join()
+        """Store and acknowledge what has arrived; after `rest`."""
+        self._end(self._running)
 
     def _run(self) -> None:
+        log_to_stderr(self._given.logs.log_format, verbose=self._given.logs.verbose)
         try:
-            log_to_stderr(self._given.logs.log_format, verbose=self._given.logs.verbose)
-            os.chdir(self._given.folder)
-            prepare()
-            if (claim := self._claim()) is not None:
-                with closing(claim):
-                    self._serve(claim.part)
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload(_LOADED)
+            first = context.Process(target=os.getpid)
+            first.start()
+            first.join()  # it is forked when all has been loaded
+            with closing(Vacancies(self._given.channel, all_parts(self._given.settings))) as vacancies:
+                while not self._resting.wait(_LOOK_SECONDS):
+                    self._see()
+                    self._take(vacancies)
+                    self._ready = True
         except Exception as error:
             self._problem = str(error) if isinstance(error, FuguError | OSError) else type(error).__name__
-            _log.critical("the gateway has ended: %s", self._problem)
-            self._wanted.wait(_PAUSE_SECONDS)
-        if not self._stopping:
-            os._exit(1)
+            _log.critical("it cannot serve: %s", self._problem)
+            self._resting.wait(_PAUSE_SECONDS)
+            if not self._resting.is_set():
+                os._exit(1)  # Ray starts it again
 
-    def _claim(self) -> Claim | None:
-        """Wait for a part and claim it; none if that is not wanted any more."""
-        store = channel_of(self._given.settings.store)
-        assert isinstance(store, Server)
-        with closing(Vacancies(store, all_parts(self._given.settings))) as vacancies:
-            vacant = sorted({self._own} & vacancies.unclaimed())
-            while (claim := vacancies.claim(vacant)) is None:
-                if not self._started:
-                    _log.info("it waits for a part")
-                self._started = True
-                if self._wanted.wait(_LOOK_SECONDS):
-                    return None
-                vacant = vacancies.look(time.monotonic())
-        return claim
+    def _take(self, vacancies: Vacancies) -> None:
+        """Start a process for some of the parts that nobody has: half of what is left of the share, at least one."""
+        left = self._share - len({one.part for one in self._running})
+        vacant = vacancies.look(time.monotonic(), 0.0 if left > 0 else _MORE_SECONDS)
+        starting = {one.part for one in self._running if not one.started}
+        vacant = [part for part in vacant if part not in starting] if self._begun else []
+        first = os.getpid() % max(len(vacant), 1)  # so that those who look at the same time want different ones
+        context = multiprocessing.get_context("forkserver")
+        for part in [*vacant[first:], *vacant[:first]][: max((left + 1) // 2, 1)]:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=serve_part, args=(self._given, part, theirs), name=part)
+            process.start()
+            theirs.close()  # so that its end is seen when it is gone
+            self._running.append(_Running(part, process, ours))
 
-    def _serve(self, part: str) -> None:
-        self._started, self._part = False, part
-        _log.info("it has claimed %s", part)
-        settings = self._given.settings
-        role = Role.parse(f"{part.removeprefix(_SHARD)}/{settings.shards}")
-        metrics = settings.metrics if role.shard is None else None
-        gateway = Gateway(replace(settings, metrics=metrics, **role._asdict()))
-        serve(gateway, self._wanted, self._serves, lambda: self._works(gateway))
+    def _see(self) -> None:
+        """Take note of what the processes say, and of those that have ended: others may take their parts."""
+        for one in self._running:
+            with suppress(EOFError, OSError):
+                while one.pipe.poll():
+                    problem = one.pipe.recv()
+                    one.started = not problem
+                    self._problem = f"{one.part}: {problem}" if problem else ""
+        self._running = [one for one in self._running if one.process.is_alive()]
 
-    def _serves(self) -> None:
-        self._started, self._alive = True, time.monotonic()
-        _log.info("%s has started", self._part)
-
-    def _works(self, gateway: Gateway) -> bool:
-        """Whether the gateway has done something of late; else its process ends, because it cannot be stopped."""
-        now = time.monotonic()
-        if gateway.is_alive or not self._started:
-            self._alive = now
-        elif now - self._alive > STUCK_SECONDS:
-            _log.critical("the gateway has done nothing for %g s: its process ends", STUCK_SECONDS)
-            os._exit(1)
-        return True
+    def _end(self, ending: list[_Running]) -> None:
+        for one in ending:
+            one.process.terminate()
+        deadline = time.monotonic() + _STOP_SECONDS
+        for one in ending:
+            one.process.join(max(deadline - time.monotonic(), 0.0))
+            if one.process.is_alive():
+                _log.error("%s does not stop: it is killed", one.part)
+                one.process.kill()
+        self._running = [one for one in self._running if one.process.is_alive()]

@@ -1,8 +1,8 @@
-"""Which parts of a fleet's gateway have nobody: processes that are alike look for one, and each claims at most one.
+"""Which parts of a fleet's gateway nobody has: a host on each node looks for them, and a process claims each.
 
 A claim is a hold in the shards' channel, by a session that says something to the server twice a second. When a process
-is killed the server closes its session at once; when it is frozen or cut off, its session is silent. So whoever waits
-for a part sees both long before anything that asks machines how they are.
+is killed the server closes its session at once; when it is frozen or cut off, its session is silent. So all others see
+both long before anything that asks machines how they are.
 
 A claim only says who has a part at present. It keeps nobody from writing: that does the store, whose newest holder has
 it. A claim on what a living process has, by mistake, costs that process its part and the devices a few seconds.
@@ -11,14 +11,13 @@ it. A claim on what a living process has, by mistake, costs that process its par
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Sequence
 
 from gateway.database import Hold
 from gateway.database.postgresql import PostgresDatabase
 from gateway.location import Server
-from gateway.service.shard_channel import KIND, ShardChannelError
+from gateway.service.shard_channel import KIND
 from host.database import DatabaseError
 from host.held_files import FileLostError
 
@@ -47,7 +46,6 @@ class Vacancies:
     """
 
     def __init__(self, channel: Server, parts: Sequence[str]) -> None:
-        self._channel = channel
         self._parts = parts
         self._db = PostgresDatabase(channel, KIND, create=True)
         self._since: dict[str, float] = {}
@@ -57,42 +55,21 @@ class Vacancies:
         """Look no more."""
         self._db.close()
 
-    def unclaimed(self) -> set[str]:
-        """The parts that nobody has a claim on now.
-
-        Raises:
-            DatabaseError: the server does not say.
-        """
-        return set(self._parts) - self._silence().keys()
-
-    def look(self, now: float) -> list[str]:
+    def look(self, now: float, more: float = 0.0) -> list[str]:
         """Look once; the parts that are vacant.
 
         Args:
             now: seconds of a steady clock, from before the call.
+            more: seconds for which they must have been vacant.
         """
         try:
-            silence = self._silence()
+            silence = self._db.silence([_hold(part).name for part in self._parts])
         except DatabaseError:
             self._since, self._not_before = {}, now + _AGAIN_SECONDS
             return []
-        quiet = [part for part in self._parts if silence.get(part, _SILENT_SECONDS) >= _SILENT_SECONDS]
+        quiet = [part for part in self._parts if silence.get(_hold(part).name, _SILENT_SECONDS) >= _SILENT_SECONDS]
         self._since = {part: self._since.get(part, now) for part in quiet}
-        return [part for part in quiet if now - self._since[part] >= _SURE_SECONDS and now >= self._not_before]
-
-    def claim(self, parts: Sequence[str]) -> Claim | None:
-        """Claim one of some parts, none if others have been faster with all of them."""
-        first = os.getpid() % max(len(parts), 1)  # so that those who look at the same time want different ones first
-        for part in (*parts[first:], *parts[:first]):
-            try:
-                return Claim(self._channel, part)
-            except ShardChannelError:
-                continue
-        return None
-
-    def _silence(self) -> dict[str, float]:
-        silence = self._db.silence([_hold(part).name for part in self._parts])
-        return {part: silence[name] for part in self._parts if (name := _hold(part).name) in silence}
+        return [part for part in quiet if now - self._since[part] >= _SURE_SECONDS + more and now >= self._not_before]
 
 
 class Claim:
@@ -103,7 +80,7 @@ class Claim:
         part: its name.
 
     Raises:
-        FuguError: a process has it that says so, or the server is away.
+        ShardChannelError: another process has it and says so, or the server is away.
     """
 
     def __init__(self, channel: Server, part: str) -> None:

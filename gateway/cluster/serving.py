@@ -6,20 +6,21 @@ import hashlib
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
 from math import ceil
 from pathlib import Path
 
-from gateway.cluster.actor import FLEET, Given, all_parts
+from gateway.cluster.actor import State, served
 from gateway.cluster.cluster import Cluster, ClusterError
+from gateway.cluster.part import Given, all_parts
 from gateway.location import Server
 from gateway.service import GatewaySettings
 from host.logs import log_settings
 from host.systemd import Notifier
 from host.wake import Wake
 
-__all__ = ["run_cluster", "spares"]
+__all__ = ["run_cluster"]
 
 _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 1.0
@@ -54,73 +55,57 @@ def run_cluster(settings: GatewaySettings, address: str, started: Callable[[], N
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: wanted.set())
         cluster.stop([name for name in cluster.names if not name.endswith(mark)])
-        made = {f"{part}{mark}": part for part in parts if f"{part}{mark}" not in cluster.names}
+        nodes = cluster.nodes
+        share = ceil(len(parts) / max(len(nodes), 1))
+        made = [cluster.make(node, mark, given, share) for node in nodes if f"{node}{mark}" not in cluster.names]
         try:
-            for name, part in made.items():
-                cluster.make(name, given, part)
-            stopped = _wait(cluster, made, parts, wanted)
+            stopped = _wait(cluster, made, lambda states: all(state.ready for state in states), wanted)
+            cluster.begin(cluster.names)
+            stopped = stopped or _wait(cluster, made, lambda states: served(states).keys() >= set(parts), wanted)
         except BaseException:
-            cluster.stop([name for name in made if name in cluster.names])
+            cluster.stop(made)
             raise
         if not stopped:
-            for name in (f"spare-{number}{mark}" for number in range(spares(len(parts), cluster.nodes))):
-                if name not in cluster.names:
-                    cluster.make(name, given)
             _log.info("all parts of the gateway of fleet %s have started", settings.fleet)
             started()
-            _look_after(cluster, wanted)
-        _stop(cluster)
+            _look_after(cluster, lambda node: cluster.make(node, mark, given, share), wanted)
+        cluster.stop(cluster.names)
     return 0
 
 
-def spares(parts: int, nodes: int) -> int:
-    """How many processes without a part there are, so that what is on any one node is taken over by those on others.
-
-    Parts and spares are spread evenly over the nodes; at least one spare is for a process that ends by itself.
-    """
-    lost = ceil(parts / nodes)
-    return 1 if nodes == 1 else ceil(lost * nodes / (nodes - 1))
-
-
-def _wait(cluster: Cluster, made: Iterable[str], parts: Iterable[str], wanted: Wake) -> bool:
-    """Wait until all parts are served; whether that is not wanted any more.
+def _wait(cluster: Cluster, made: Iterable[str], enough: Callable[[Collection[State]], bool], wanted: Wake) -> bool:
+    """Wait until the actors on all nodes have come far enough; whether that is not wanted any more.
 
     Raises:
-        ClusterError: an actor that was made here cannot start.
+        ClusterError: one that was made here cannot serve.
     """
     while True:
         states = cluster.states()
         for name in made:
             if name in states and states[name].problem:
-                raise ClusterError(f"{states[name].part or name.rpartition('-')[0]}: {states[name].problem}")
-        if {state.part for state in states.values() if state.started}.issuperset(parts):
+                raise ClusterError(states[name].problem)
+        if len(states) >= len(cluster.nodes) > 0 and enough(states.values()):
             return False
         if wanted.wait(_ROUND_SECONDS):
             return True
 
 
-def _stop(cluster: Cluster) -> None:
-    """Stop all: first whoever would take what ends, then the fleet's part, so that it misses no shard."""
-    for part in ("", FLEET):
-        cluster.stop([name for name, state in cluster.states().items() if state.part == part])
-    cluster.stop(cluster.names)
-
-
-def _look_after(cluster: Cluster, wanted: Wake) -> None:
-    """Say which parts have other processes now, until that is not wanted any more."""
+def _look_after(cluster: Cluster, make: Callable[[str], str], wanted: Wake) -> None:
+    """Say which parts have other processes now, and make actors on new nodes, until that is not wanted any more."""
     notifier = Notifier.of_process()
     notifier.ready()
     known: dict[str, int] = {}
-    problems: dict[str, str] = {}
+    problems: set[str] = set()
     while not wanted.wait(_ROUND_SECONDS):
         notifier.alive(time.monotonic())
-        for name, state in cluster.states().items():
-            part = state.part or name.rpartition("-")[0]
-            if state.problem and problems.get(name) != state.problem:
-                _log.error("%s cannot start: %s", part, state.problem)
-            problems[name] = state.problem
-            if state.part and state.started:
-                if known.get(part, state.process) != state.process:
-                    _log.warning("%s was started again", part)
-                known[part] = state.process
+        hosted = {name.partition("-")[0] for name in cluster.names}
+        cluster.begin([make(node) for node in cluster.nodes if node not in hosted])
+        states = cluster.states().values()
+        for part, process in served(states).items():
+            if known.get(part, process) != process:
+                _log.warning("%s was started again", part)
+            known[part] = process
+        for problem in {state.problem for state in states} - problems - {""}:
+            _log.error("a part cannot start: %s", problem)
+        problems = {state.problem for state in states}
     notifier.stopping()

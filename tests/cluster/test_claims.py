@@ -48,29 +48,34 @@ def vacancies(channel: Server) -> Iterator[Vacancies]:
         yield opened
 
 
+def claimed(channel: Server, part: str) -> Claim | None:
+    """A claim on a part, none if another process has it."""
+    try:
+        return Claim(channel, part)
+    except ShardChannelError:
+        return None
+
+
 def test_a_part_is_vacant_when_nobody_has_had_it_for_a_while(channel: Server, vacancies: Vacancies) -> None:
     assert vacancies.look(0.0) == []
     assert vacancies.look(1.9) == []
     assert vacancies.look(2.0) == [*PARTS]
     with closing(Claim(channel, "shard-0")):
-        assert vacancies.unclaimed() == {"fleet", "shard-1"}
         assert vacancies.look(3.0) == ["fleet", "shard-1"]
         with pytest.raises(ShardChannelError, match="another gateway runs"):
             Claim(channel, "shard-0")
-        assert vacancies.claim(["shard-0"]) is None
     assert vacancies.look(4.0) == ["fleet", "shard-1"]  # it was somebody's a moment ago
     assert vacancies.look(6.0) == [*PARTS]
+    assert vacancies.look(6.0, more=1.0) == ["fleet", "shard-1"]
 
 
 def test_of_several_that_want_a_part_one_gets_it(channel: Server) -> None:
-    with closing(Vacancies(channel, PARTS)):
-        pass  # the channel is there
+    Vacancies(channel, PARTS).close()  # the channel is there
     claims: list[Claim] = []
 
     def want() -> None:
-        with closing(Vacancies(channel, PARTS)) as mine:
-            if (claim := mine.claim(["shard-0"])) is not None:
-                claims.append(claim)
+        if (one := claimed(channel, "shard-0")) is not None:
+            claims.append(one)
 
     threads = [threading.Thread(target=want) for _ in range(6)]
     for thread in threads:
@@ -95,16 +100,14 @@ def test_where_a_session_ends_that_its_process_makes_again_nothing_is_vacant(
             )
         assert vacancies.look(LONG + 1) == []  # its own session has ended, too
 
-        def others_are_back() -> bool:
-            try:
-                return vacancies.unclaimed() == {"fleet"}
-            except AwayError:
-                return False
-
-        wait_until(others_are_back, "the connections")
-        assert vacancies.look(LONG + 2) == []
-        assert vacancies.look(LONG + 7.9) == []
-        assert vacancies.look(LONG + 8.0) == ["fleet"]
+        with closing(PostgresDatabase(channel, KIND)) as asking:
+            names = ["part shard-0", "part shard-1"]
+            wait_until(lambda: len(asking.silence(names)) == 2, "the sessions of the others")
+        clock = itertools.count(LONG + 2)
+        seen: list[float] = []
+        wait_until(lambda: seen.append(next(clock)) or vacancies.look(seen[-1]), "its own")
+        assert len(seen) >= 7
+        assert vacancies.look(seen[-1]) == ["fleet"]
 
 
 @pytest.mark.long
@@ -113,14 +116,13 @@ def test_who_says_nothing_loses_a_part_and_who_lives_keeps_it(channel: Server, v
     frozen = PostgresDatabase(channel, KIND, hold=Hold("part shard-0"))
     with closing(frozen), closing(Claim(channel, "shard-1")), closing(Claim(channel, "fleet")):
         assert vacancies.look(0.0) == []
-        assert vacancies.claim(["shard-0"]) is None
+        assert claimed(channel, "shard-0") is None
         clock = itertools.count(1.0, 2.0)
         found: list[str] = []
         wait_until(lambda: found.extend(vacancies.look(next(clock))) or found, "the silence of the one that is frozen")
         assert found == ["shard-0"]
-        with closing(Vacancies(channel, PARTS)) as others:
-            claims = [one for one in (vacancies.claim([*PARTS]), others.claim([*PARTS])) if one is not None]
-            assert [one.part for one in claims] == ["shard-0"]
+        claims = [claim for claim in (claimed(channel, part) for part in (*PARTS, *PARTS)) if claim is not None]
+        assert [one.part for one in claims] == ["shard-0"]
         with closing(claims[0]):
             refused(frozen.check)
 
@@ -172,9 +174,7 @@ def test_a_process_that_is_frozen_and_goes_on_writes_nothing_after_another_has_i
     assert said("before") == ""
     os.kill(process.pid, signal.SIGSTOP)
     wait_until(lambda: "shard-0" in vacancies.look(time.monotonic()), "its silence")
-    claim = vacancies.claim(["shard-0"])
-    assert claim is not None
-    with closing(claim), closing(Store(shard_store(server, 0), hold=Hold(take=True))) as store:
+    with closing(Claim(channel, "shard-0")), closing(Store(shard_store(server, 0), hold=Hold(take=True))) as store:
         store.add_policy(1, 2, "of the one that has it now")
         os.kill(process.pid, signal.SIGCONT)
         answers = {said("too late")}

@@ -19,7 +19,7 @@ from psycopg.sql import SQL, Identifier
 
 from contract.frames import SymbolFrame
 from contract.release_frames import decode_release
-from gateway.cluster.actor import State
+from gateway.cluster.actor import served
 from gateway.cluster.cluster import Cluster
 from gateway.location import Server, part_of
 from gateway.release.audit import verify
@@ -37,7 +37,7 @@ __all__ = ["Fleet", "check_store", "lose_nodes"]
 
 _STARTED = "all parts of the gateway"
 _WINDOW = 200
-_EVENTS = re.compile(r"^(\S+ \S+) INFO (it has claimed )?(fleet|shard-\d+)(?: has started)?$", re.MULTILINE)
+_EVENTS = re.compile(r"^(\S+ \S+) INFO (fleet|shard-\d+) (is claimed|has started)$", re.MULTILINE)
 
 
 class Fleet:
@@ -132,28 +132,25 @@ def lose_nodes(folder: Path, *, shards: int = 6, devices: int = 60) -> dict[str,
         cluster = running.enter_context(closing(Cluster(nodes.address, "home")))
         crowd = running.enter_context(Crowd(broker, names))
         wait_until(lambda: all(crowd.stored_again(name, 0.0) for name in names), "the first frames")
-        spares = [state.process for state in _states(cluster).values() if not state.part]
-        figures["spare processes"] = len(spares)
-        figures["MB of memory of a spare"] = max(map(_megabytes, spares))
+        figures["MB of memory of all processes of a node for it"] = max(map(_megabytes, nodes.nodes))
 
-        killed = _busiest(cluster, nodes.nodes[1:])
+        killed = _busiest(cluster, shards, nodes.nodes[1:])
         figures |= _lost(fleet, cluster, crowd, nodes, killed, killed.kill, "killed")
         added = nodes.add()
         wait_until(lambda: added.joined, "the new node")
-        frozen = _busiest(cluster, [node for node in nodes.nodes[1:] if node is not killed])
-        zombies = _on(cluster, frozen)
+        frozen = _busiest(cluster, shards, [node for node in nodes.nodes[1:] if node is not killed])
+        zombies = _on(cluster, shards, frozen)
         figures |= _lost(fleet, cluster, crowd, nodes, frozen, lambda: frozen.send(signal.SIGSTOP), "frozen")
 
         epochs = fleet.epochs()
         for process in zombies.values():
             os.kill(process, signal.SIGCONT)  # not yet what would end them
         wait_until(lambda: not set(zombies.values()) & frozen.processes().keys(), "the end of who was thought dead")
-        said = [_said(frozen, process) for process in zombies.values()]
-        figures["parts that were thought dead and went on"] = len(said)
-        figures["of these refused by the store"] = sum("another process has taken" in one for one in said)
+        figures["parts that were thought dead and went on"] = len(zombies)
+        figures["of these refused by the store"] = _said(frozen).count("the gateway ends: another process has taken")
         assert fleet.epochs() == epochs
         frozen.send(signal.SIGCONT)
-        wait_until(lambda: "raylet" not in " ".join(frozen.processes().values()), "the end of the node")
+        _parts(cluster, shards)  # the node is one of them again, or has ended, if Ray has missed it
 
         crowd.finish()
         wait_until(lambda: crowd.settled, "every frame")
@@ -168,35 +165,38 @@ def lose_nodes(folder: Path, *, shards: int = 6, devices: int = 60) -> dict[str,
     return figures
 
 
-def _states(cluster: Cluster) -> dict[str, State]:
-    """How all actors are, once each serves its part or waits for one."""
-    states: dict[str, State] = {}
+def _parts(cluster: Cluster, shards: int) -> dict[str, int]:
+    """The parts and their processes, once all are served and the actors on all nodes are ready for more."""
+    parts: dict[str, int] = {}
 
     def all_well() -> bool:
-        states.update(cluster.states())
-        return states.keys() == set(cluster.names) and all(state.started for state in states.values())
+        cluster.find()  # that of a new node the command has made
+        states = cluster.states().values()
+        parts.clear()
+        parts.update(served(states))
+        return len(parts) == shards + 1 and len(states) == len(cluster.nodes) and all(one.ready for one in states)
 
-    wait_until(all_well, "every part and spare")
-    return states
+    wait_until(all_well, "every part and actor")
+    return parts
 
 
-def _on(cluster: Cluster, node: Node) -> dict[str, int]:
+def _on(cluster: Cluster, shards: int, node: Node) -> dict[str, int]:
     """The parts whose processes are on a node, and these."""
     mine = node.processes().keys()
-    return {one.part: one.process for one in _states(cluster).values() if one.part and one.process in mine}
+    return {part: process for part, process in _parts(cluster, shards).items() if process in mine}
 
 
-def _busiest(cluster: Cluster, some: Sequence[Node]) -> Node:
-    """The node that is to be lost: with the part of the fleet, if it is on one of them, else with most shards."""
-    held = {node: _on(cluster, node) for node in some}
-    return max(some, key=lambda node: ("fleet" in held[node], len(held[node])))
+def _busiest(cluster: Cluster, shards: int, some: Sequence[Node]) -> Node:
+    """The node that is to be lost: with the part of the fleet and a shard, if it is on one of them, else with most."""
+    held = {node: _on(cluster, shards, node) for node in some}
+    return max(some, key=lambda node: ("fleet" in held[node] and len(held[node]) > 1, len(held[node])))
 
 
 def _lost(
     fleet: Fleet, cluster: Cluster, crowd: Crowd, nodes: Nodes, node: Node, lose: Callable[[], None], how: str
 ) -> dict[str, float]:
     """Lose a node, and wait until what was on it serves elsewhere."""
-    lost, epochs = _on(cluster, node), fleet.epochs()
+    lost, epochs = _on(cluster, fleet.shards, node), fleet.epochs()
     devices = [name for name in crowd.sent if f"shard-{owner(name, fleet.shards)}" in lost]
     assert devices, "a node without shards shows nothing"
     others = [one for one in nodes.nodes if one is not node]
@@ -210,11 +210,10 @@ def _lost(
 
     def all_started() -> bool:
         for one in others:
-            for file in one.folder.glob("session_2*/logs/worker-*.err"):
-                for when, what, part in _EVENTS.findall(file.read_text()):
-                    after = datetime.strptime(when, "%Y-%m-%d %H:%M:%S,%f").timestamp() - wall
-                    if part in lost and after > 0.0:
-                        (claimed if what else started)[part] = after
+            for when, part, what in _EVENTS.findall(_said(one)):
+                after = datetime.strptime(when, "%Y-%m-%d %H:%M:%S,%f").timestamp() - wall
+                if part in lost and after > 0.0:
+                    (claimed if what == "is claimed" else started)[part] = after
         return lost.keys() <= started.keys()
 
     wait_until(all_started, f"the parts of a node that was {how}")
@@ -242,15 +241,19 @@ def _worked(nodes: Sequence[Node]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _megabytes(process: int) -> float:
-    """Of memory that a process has, of what it shares with others its part."""
-    (line,) = (one for one in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines() if one.startswith("Pss:"))
-    return int(line.split()[1]) / 1024
+def _megabytes(node: Node) -> float:
+    """Of memory that the processes have that a node has for a fleet; what they share counts once."""
+    found = 0
+    for process, command in node.processes().items():
+        if "ray::" in command or "multiprocessing" in command:
+            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+            found += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return found / 1024
 
 
-def _said(node: Node, process: int) -> str:
-    """The log of an actor's process."""
-    return "".join(file.read_text() for file in node.folder.glob(f"session_2*/logs/worker-*-{process}.err"))
+def _said(node: Node) -> str:
+    """The logs of all actors of a node."""
+    return "".join(file.read_text() for file in node.folder.glob("session_2*/logs/worker-*.err"))
 
 
 def _check_releases(fleet: Fleet, public: Public) -> int:

@@ -48,12 +48,13 @@ class Node:
         return "Ray runtime started" in self._log.read_text()
 
     def processes(self) -> dict[int, str]:
-        """All of them that there are, and their command lines."""
+        """All of them that have not ended, and their command lines."""
         found, left = {}, [self._process.pid]
         while left:
             one = left.pop()
             with suppress(FileNotFoundError, ProcessLookupError):
-                found[one] = Path(f"/proc/{one}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+                if command := Path(f"/proc/{one}/cmdline").read_bytes():
+                    found[one] = command.replace(b"\0", b" ").decode().strip()
                 for task in Path(f"/proc/{one}/task").iterdir():
                     left += map(int, (task / "children").read_text().split())
         return found

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from gateway.cluster.actor import State
+from gateway.cluster.actor import served
 from gateway.cluster.cluster import Cluster
 from gateway.database import Hold
 from gateway.database.postgresql import PostgresDatabase
@@ -36,27 +36,19 @@ def test_what_ends_is_started_again_and_goes_on_without_the_command_that_made_it
         fleet.start()
         with closing(Cluster(nodes.address, "home")) as cluster:
             wait_until(lambda: all(crowd.stored_again(name, 0.0) for name in NAMES), "the first frames")
-            wait_until(lambda: len(started(cluster)) == 4, "a spare")
             fleet.kill()
-            before = started(cluster)
+            before = served(cluster.states().values())
             since = time.monotonic()
             cut_off(server)
             wait_until(lambda: all(crowd.stored_again(name, since) for name in NAMES), "frames by new connections")
-            assert started(cluster) == before
-            parts = {state.part: state.process for state in before.values()}
-            steal_claim(server, "shard-0")  # a spare thinks that it is dead: its gateway ends by itself
-            os.kill(parts["shard-1"], signal.SIGKILL)
-
-            def others_serve() -> bool:
-                now = {state.part: state.process for state in started(cluster).values()}
-                return all(now.get(part, parts[part]) != parts[part] for part in ("shard-0", "shard-1"))
-
-            wait_until(others_serve, "their successors")
+            assert served(cluster.states().values()) == before
+            steal_claim(server, "shard-0")  # it is thought dead, and lives: its gateway ends by itself
+            os.kill(before["shard-1"], signal.SIGKILL)
+            after = wait_for_others(cluster, before, {"shard-0", "shard-1"})
+            assert after["fleet"] == before["fleet"]
+            os.kill(actor_of(after["fleet"]), signal.SIGKILL)
+            wait_for_others(cluster, after, {*after})
             fleet.start()
-            wait_until(lambda: len(started(cluster)) == 4, "a spare")
-            after = {state.part: state.process for state in started(cluster).values()}
-            assert after["fleet"] == parts["fleet"]
-            assert parts["shard-0"] not in after.values()
             crowd.finish()
             wait_until(lambda: crowd.settled, "every frame")
             assert fleet.stop() == 0
@@ -64,9 +56,24 @@ def test_what_ends_is_started_again_and_goes_on_without_the_command_that_made_it
         assert check_store(fleet, crowd.sent) > 0
 
 
-def started(cluster: Cluster) -> dict[str, State]:
-    """The actors that serve or wait for a part."""
-    return {name: state for name, state in cluster.states().items() if state.started}
+def wait_for_others(cluster: Cluster, before: dict[str, int], parts: set[str]) -> dict[str, int]:
+    """Wait until other processes serve some parts, and return who serves what."""
+    now: dict[str, int] = {}
+
+    def others_serve() -> bool:
+        now.update(served(cluster.states().values()))
+        return all(now[part] != before[part] for part in parts)
+
+    now.update(before)
+    wait_until(others_serve, "their successors")
+    return now
+
+
+def actor_of(process: int) -> int:
+    """The process of the actor that serves a part: the one that has started the one that this was forked from."""
+    for _ in range(2):
+        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return process
 
 
 def steal_claim(server: Server, part: str) -> None:
