@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -233,8 +234,15 @@ def test_the_gateways_noise_is_known_where_symbols_are_heard(part: float) -> Non
     for n in range(500):
         count = int(symbols[6 * n : 6 * n + 6].sum() + up[n] - down[n])
         one = (rule.a * count + rule.b * 6,)
-        told = {"query": "count", "states": ("level 1",), "devices": 1, "first": 6 * n, "length": 6, "observed": 6}
-        numbers = {"values": one, "low": one, "high": one, "standard_errors": (1.0,)}
+        told: dict[str, Any] = {
+            "query": "count",
+            "states": ("level 1",),
+            "devices": 1,
+            "first": 6 * n,
+            "length": 6,
+            "observed": 6,
+        }
+        numbers: dict[str, Any] = {"values": one, "low": one, "high": one, "standard_errors": (1.0,)}
         frame = replace(RELEASE_FRAME, name="walk", entry=n + 1, **told, **numbers)
         heard.append((release_topic("home", "street", "walk"), encode_release(frame)))
     found = audit_stream(policy, planned_audiences(config)[1:], config, messages=heard, trials=1000)

@@ -113,13 +113,13 @@ def test_auditing(broker: Mosquitto, tmp_path: Path) -> None:
     Ledger(ledger_beside(tmp_path / "home.db")).close()
     create_broker(tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC))
     with Page("docs/audit.md", tmp_path, {"1883": str(broker.port), "20000": "2000", "--live 10": "--live 6"}) as page:
-        assert page.run() == 9
+        assert page.run() == 10
     assert "refused" not in (tmp_path / "background.log").read_text()
 
 
 def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
     with Page("docs/measure.md", tmp_path, {"1883": str(broker.port)}) as page:
-        assert page.run() == 10
+        assert page.run() == 9
     assert "exposure" not in (tmp_path / "background.log").read_text()
 
 
@@ -137,7 +137,7 @@ def test_planning_from_a_recording(tmp_path: Path) -> None:
 
 def test_fleet_pages(broker: Mosquitto, tmp_path: Path) -> None:
     with Page("docs/fleet.md", tmp_path, {"1883": str(broker.port)}) as page:
-        assert page.run() == 9
+        assert page.run() == 10
     with closing(Registry(tmp_path / "fleet.sqlite")) as registry:
         devices = registry.devices()
         assert [one.name for one in devices] == ["ring", "watch"]
