@@ -119,7 +119,7 @@ def test_auditing(broker: Mosquitto, tmp_path: Path) -> None:
 
 def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
     with Page("docs/measure.md", tmp_path, {"1883": str(broker.port)}) as page:
-        assert page.run() == 9
+        assert page.run() == 10
     assert "exposure" not in (tmp_path / "background.log").read_text()
 
 
@@ -137,7 +137,7 @@ def test_planning_from_a_recording(tmp_path: Path) -> None:
 
 def test_fleet_pages(broker: Mosquitto, tmp_path: Path) -> None:
     with Page("docs/fleet.md", tmp_path, {"1883": str(broker.port)}) as page:
-        assert page.run() == 10
+        assert page.run() == 9
     with closing(Registry(tmp_path / "fleet.sqlite")) as registry:
         devices = registry.devices()
         assert [one.name for one in devices] == ["ring", "watch"]
