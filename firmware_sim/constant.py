@@ -34,6 +34,8 @@ _MOST_STATES = 8
 _CEILING = 1e6
 """A device under test protects nobody: its readings are made up."""
 _LOOK_SECONDS = 0.2
+_SHORTEST_US = 100
+"""The shortest period of a stream; symbols that are closer together come from several streams of a state."""
 _WINDOW_PERIOD_US, _POINT_PERIOD_US = 50_000, 2000
 """The shortest: an agent that is always late does nothing but catch up, and what it draws does not leave."""
 
@@ -99,8 +101,9 @@ def run_constant(
         folder: for its files.
         policy: with symbols, windows or points: one kind of them, as `parts` has it.
         enough: draws of every state.
-        period_us: from draw to draw of any stream; of points ticks are at least 2 ms apart, of windows 50 ms. An agent
-            that is always late goes on drawing, and takes no acknowledgement any more: it falls silent after a while.
+        period_us: from draw to draw of any stream; several streams of a state if it takes them. Of points ticks are at
+            least 2 ms apart, of windows 50 ms. An agent that is always late goes on drawing, and takes no
+            acknowledgement any more: it falls silent after a while.
         patience: seconds after which nothing new is an error.
 
     Raises:
@@ -109,7 +112,12 @@ def run_constant(
     count = len(policy.discretiser.states)
     states = tuple(sorted({index * (count - 1) // (_MOST_STATES - 1) for index in range(_MOST_STATES)}))
     period_us *= len(states)
-    streams = {f"state{state}": _stream(policy, state, period_us) for state in states}
+    copies = -(-_SHORTEST_US // period_us) if isinstance(policy, Policy) and policy.table is not None else 1
+    streams = {
+        f"state{state}-{copy}": _stream(policy, f"state{state}-{copy}", period_us * copies)
+        for state in states
+        for copy in range(copies)
+    }
     outputs = Outputs(states)
     if isinstance(policy, Policy):
         outputs.symbols = {state: bytearray() for state in states if policy.table is not None}
@@ -136,14 +144,14 @@ def run_constant(
     return outputs
 
 
-def _stream(policy: AnyPolicy, state: int, period_us: int) -> AnyPolicy:
+def _stream(policy: AnyPolicy, name: str, period_us: int) -> AnyPolicy:
     """The policy for one state: a stream of its own, fast ticks, and windows of a tick.
 
     What is drawn for a state depends on neither the class nor on how readings become states. Joint chains name their
     streams, and one with a running mean leaves its state when readings stay the same: here each has another instead.
     """
     clock = Clock(epoch_us=time.time_ns() // 1000, period_us=period_us)
-    update: dict[str, Any] = {"stream": f"state{state}", "clock": clock, "valid_from": 0, "valid_until": None}
+    update: dict[str, Any] = {"stream": name, "clock": clock, "valid_from": 0, "valid_until": None}
     if isinstance(policy.discretiser, Baseline):
         names, missing = policy.discretiser.states, policy.discretiser.missing
         update["discretiser"] = Categories(
@@ -177,12 +185,17 @@ def _configuration(folder: Path, streams: dict[str, AnyPolicy], broker: Broker) 
     lines = [*_toml({**general, **limits}), "[broker]", *_toml(asdict(broker))]
     for name, policy in streams.items():
         (folder / f"{name}.json").write_text(policy.to_json())
-        simulate_recording(folder / f"{name}.csv", policy, [int(name.removeprefix("state"))] * 2)
+        simulate_recording(folder / f"{name}.csv", policy, [_state(name)] * 2)
         lines += ["[[streams]]", f'policy = "{name}.json"', "[streams.sensor]"]
         lines += _toml({"kind": "replay", "file": f"{name}.csv", "column": "value", "loop": True})
     path = folder / "agent.toml"
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def _state(stream: str) -> int:
+    """The state of a stream, `state{state}-{copy}`."""
+    return int(stream.removeprefix("state").partition("-")[0])
 
 
 def _toml(values: dict[str, object]) -> list[str]:
@@ -215,14 +228,14 @@ class _Reader:
         """Read a message; what is no frame, or of no such stream, is a problem."""
         try:
             stream = parse_topic(topic).stream
-            state = int(stream.removeprefix("state"))
-            self._window(state, payload) if "/window/" in topic else self._frame(state, payload)
+            self._window(stream, payload) if "/window/" in topic else self._frame(stream, payload)
         except (FuguError, ValueError, LookupError) as error:
             self._outputs.problem = self._outputs.problem or f"{topic}: {type(error).__name__}: {error}"
 
-    def _frame(self, state: int, payload: bytes) -> None:
+    def _frame(self, stream: str, payload: bytes) -> None:
+        state = _state(stream)
         frame = decode_symbols(payload) if payload[:1] == bytes([SYMBOLS]) else decode_measure(payload)
-        if not self._is_new(f"{state}", frame.first, frame.last):
+        if not self._is_new(stream, frame.first, frame.last):
             return
         if isinstance(frame, SymbolFrame):
             self._outputs.symbols[state] += frame.symbols
@@ -230,10 +243,11 @@ class _Reader:
             for released in frame.released:
                 self._outputs.points.setdefault((state, released.table), []).append(released.point)
 
-    def _window(self, state: int, payload: bytes) -> None:
+    def _window(self, stream: str, payload: bytes) -> None:
+        state = _state(stream)
         assert isinstance(self._policy, Policy)
         frame = decode_window(payload)
-        if not self._is_new(f"{state}/{frame.window}", frame.index, frame.index):
+        if not self._is_new(f"{stream}/{frame.window}", frame.index, frame.index):
             return
         window = self._policy.windows[int(frame.window[1:].partition("-")[0])]
         counted = window.counted(self._policy.discretiser.states)

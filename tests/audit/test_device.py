@@ -16,6 +16,7 @@ from contract.measure_table import StaircaseNoise
 from contract.noise_table import NoiseTable
 from contract.windows import Window
 from edge_agent.randomiser import randomiser, system_entropy
+from firmware_sim.constant import run_constant
 from gateway.audit.device import device_tests
 from gateway.audit.draws import checked, related
 from gateway.audit.laws import count_cells, point_cells, symbol_law
@@ -173,6 +174,14 @@ def test_a_device_is_judged_by_its_bytes(
     assert bool(found) or not failed(told)
     assert [one["draws"] >= 4000 for one in told["tests"][:2]] == [True, True]
     assert told["problem"] == ""
+
+
+@pytest.mark.long
+def test_shorter_periods_take_several_streams_of_a_state(broker: Mosquitto, tmp_path: Path) -> None:
+    command, one = [sys.executable, "-m", "edge_agent"], planned()
+    outputs = run_constant(command, one, broker.broker, tmp_path, 5000, period_us=40, patience=60.0)
+    assert len(list(tmp_path.glob("state*.json"))) == 4
+    assert not any(tested.alarms for tested in device_tests(one, outputs.symbols, {}, {}, RATE))
 
 
 @pytest.mark.long
