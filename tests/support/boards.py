@@ -1,4 +1,4 @@
-"""MicroPython's Unix port, and the sanitiser in it."""
+"""MicroPython's Unix port, and the sanitiser in it; tests are skipped on machines that it is not packaged for."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
+import pytest
+
 from firmware_sim.board_code import modules
 from firmware_sim.build import compile_module
 from tests.support.brokers import PATIENCE
+
+pytest.importorskip("micropython_unix", reason="MicroPython's Unix port is packaged for x86-64 only")
 
 MICROPYTHON = (sys.executable, "-c", "import sys, micropython_unix; sys.exit(micropython_unix.main())")
 SUPPORT = Path(__file__).parent
