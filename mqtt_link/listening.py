@@ -10,34 +10,40 @@ from mqtt_link.link import Link
 
 __all__ = ["listen"]
 
+_CONNECT_SECONDS = 60.0
+_LOOK_SECONDS = 0.05
+
 
 def listen(broker: Broker, topics: Sequence[str], seconds: float) -> list[tuple[str, bytes]]:
     """What is published on some topics.
 
     Args:
-        seconds: for how long.
+        seconds: for how long, from when the broker has answered for all topics.
 
     Returns:
         Topics and payloads, in order.
 
     Raises:
-        LinkError: there was no connection, or the broker has refused something.
+        LinkError: there was no connection within a minute, it was lost, or the broker has refused something.
     """
     heard: list[tuple[str, bytes]] = []
-    connected: list[bool] = []
     link = Link(
         broker,
         f"audit-{time.time_ns()}",
         tuple(topics),
         on_message=lambda topic, payload, _retained: heard.append((topic, payload)),
-        on_connected=lambda: connected.append(True),
     )
     link.start()
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        link.maintain()
-        time.sleep(min(left, 0.2))
-    link.stop()
-    if not connected or link.last_error:
-        raise LinkError(link.last_error or f"no connection to {broker.host}:{broker.port}")
+    try:
+        end = time.monotonic() + _CONNECT_SECONDS
+        while not link.subscribed and time.monotonic() < end:
+            link.maintain()
+            time.sleep(_LOOK_SECONDS)
+        end = time.monotonic() + seconds
+        while link.subscribed and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK_SECONDS))
+        if not link.subscribed or link.last_error:
+            raise LinkError(link.last_error or f"no connection to {broker.address}")
+    finally:
+        link.stop()
     return heard

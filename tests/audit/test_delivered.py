@@ -1,0 +1,60 @@
+"""What a real broker delivers to an audience's own account, held against the access list that was audited."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from contract.frames import SymbolFrame, encode_symbols
+from contract.topics import symbols_topic
+from mqtt_link import Link
+from tests.support.audited import planned
+from tests.support.command import Fugu
+from tests.support.shipped import Shipped, promises
+
+TOPIC = symbols_topic("home", "watch", "hr")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("granted", [False, True])
+def test_what_is_delivered_and_not_listed_is_found(
+    fugu: Fugu, capsys: pytest.CaptureFixture[str], tmp_path: Path, granted: bool
+) -> None:
+    broker = Shipped(tmp_path)
+    broker.add("device", "watch")
+    broker.add("subscriber", "screen", *promises(tmp_path / "promised"))
+    listed = tmp_path / "listed"
+    shutil.copytree(broker.folder, listed)
+    if granted:  # somebody has changed what the broker runs with
+        with (broker.folder / "access.acl").open("a") as text:
+            text.write(f"\nuser screen\ntopic read {TOPIC}\n")
+    (tmp_path / "policy.json").write_text(planned().to_json())
+    capsys.readouterr()  # what the commands have printed that wrote the broker's files
+    over = threading.Event()
+    with broker:
+        device = Link(broker.address("watch"), "watch")
+        device.start()
+
+        def publish() -> None:
+            first = 0
+            while not over.wait(0.02):
+                if device.publish(TOPIC, encode_symbols(SymbolFrame(1, first - 1, first, bytes(10)))) is not None:
+                    first += 10
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        try:
+            account = tmp_path / "screen"
+            words = ["--broker", f"127.0.0.1:{broker.port}", "--ca-file", account / "ca.pem", "--username", "screen"]
+            words += ["--password-file", account / "password", "--live", 2, "--trials", 1000, "--json"]
+            done = fugu("audit", "stream", tmp_path / "policy.json", "--access", listed, *words)
+        finally:
+            over.set()
+            thread.join()
+            device.stop()
+    assert done.err == ""
+    found = [one for one in done.json()["findings"] if one["name"] == "delivered-not-listed"]
+    assert [one["about"] for one in found] == [f"screen was told {TOPIC}, which is not granted"][: int(granted)]
