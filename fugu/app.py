@@ -31,7 +31,7 @@ COMMANDS = {
     "policy": ("fugu.commands.policy:app", "Policies: what a device does with a stream."),
     "audit": ("fugu.commands.audit:app", "Check what is promised, trusting nobody."),
     "gateway": ("fugu.commands.gateway:app", "The side that tracks and estimates."),
-    "dashboard": ("fugu.commands.dashboard:dashboard", "Show a fleet in a browser, live."),
+    "dashboard": ("fugu.commands.dashboard:dashboard", "Show in a browser what one account may read at the broker."),
     "release": ("fugu.commands.release:app", "Make a release now, and charge it in the ledger."),
     "ledger": ("fugu.commands.ledger:app", "What every audience has been told."),
     "export": ("fugu.commands.history:export", "Write what a gateway has stored as Parquet files."),

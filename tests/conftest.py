@@ -65,8 +65,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.failed and isinstance(item, pytest.Function):
         for child in _children():
-            if "python" in os.path.realpath(f"/proc/{child}/exe"):
-                _abort(child)
+            _abort(child)
         for folder in (thing for thing in item.funcargs.values() if isinstance(thing, Path)):
             for log in sorted(folder.rglob("*.log")):
                 report.sections.append(
@@ -105,8 +104,10 @@ def _children() -> list[int]:
 
 
 def _abort(process: int) -> None:
-    """End a process of Python, which writes first where it is, and wait until it has."""
+    """End a process if it is one of Python, which writes first where it is, and wait until it has."""
     with contextlib.suppress(OSError):  # it has just ended
+        if "python" not in str(Path(f"/proc/{process}/exe").readlink()):
+            return
         ended = os.pidfd_open(process)
         os.kill(process, signal.SIGABRT)
         select.select([ended], [], [], PATIENCE)
