@@ -120,7 +120,7 @@ def device(
 
     The agent runs with readings that stay the same, one stream for each of up to 8 states, so that all that differs is
     what it draws. Symbols, counts and points are held against the laws that the policy gives them, and against each
-    other. A hundred million draws take a day and more.
+    other. A hundred million draws take hours.
 
     Exit code 1 if anything is not as it should be.
 
