@@ -310,6 +310,7 @@ def test_a_flood_of_strangers_while_the_registry_is_locked_grows_nothing_without
     monkeypatch.setattr("gateway.service.fleet_link._MOST_WAITING", 100)
     operator = Operator(path, broker)
     operator.pass_seconds(5)
+    wait_until(lambda: operator.link._link.subscribed, "the broker's answer")
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     sizes = []
