@@ -28,7 +28,7 @@ from tests.support.histories import fill_store
 from tests.support.processes import GatewayProcess, policy
 from tests.support.proofs import PROOFS, anchor, headings
 
-PAGES = sorted(str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
@@ -155,6 +155,22 @@ def test_links_lead_somewhere(name: str) -> None:
             there = page.parent / target if target else page
             assert there.exists(), f"{name} links to {target}"
             assert not part or part in map(anchor, headings(there)), f"{name} links to {target}#{part}"
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_what_is_named_to_maintainers_is_there(name: str) -> None:
+    """Files, folders and modules between backticks; `<kind>` stands for any name."""
+    text = (ROOT / name).read_text()
+    paths = re.findall(r"`((?:[\w<>]+/)+[\w<>.]*)`", text)
+    modules = re.findall(r"`((?:contract|edge_agent|gateway|mqtt_link|fugu|host)(?:\.\w+)+)`", text)
+    assert len(paths) + len(modules) > 20
+    for path in paths:
+        assert list(ROOT.glob(re.sub("<.*?>", "*", path).rstrip("/"))), f"{name} names {path}"
+    for module in modules:
+        file = ROOT / module.replace(".", "/")
+        above = file.parent.with_suffix(".py")
+        there = file.is_dir() or file.with_suffix(".py").exists()
+        assert there or re.search(rf"^(?:def|class) {file.name}\b|^{file.name}\b", above.read_text(), re.M), module
 
 
 @pytest.mark.parametrize("name", PAGES)
