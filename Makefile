@@ -1,4 +1,4 @@
-.PHONY: demo demo-location test quick soak bench constraints lint setup-demo setup-test
+.PHONY: demo demo-location test quick soak bench docs constraints lint setup-demo setup-test
 
 # Tests wait as much as they compute: three at a time keep two cores busy.
 THREE = -n 3 --dist worksteal
@@ -46,6 +46,11 @@ bench:
 	.venv/bin/python benchmarks/real.py
 	.venv/bin/python benchmarks/history.py
 	.venv/bin/python benchmarks/cluster.py
+
+# The reference of all public names, from their docstrings: build/reference/index.html.
+docs: setup-test
+	PYTHONWARNINGS=ignore .venv/bin/python -m pdoc --docformat google --output-directory build/reference \
+	    contract host mqtt_link edge_agent gateway
 
 # Asks the package index for versions and hashes; its address is written nowhere.
 constraints: setup-test
