@@ -6,6 +6,8 @@ discretiser, clock and class of chains, and keep to the ceiling.
 
 from __future__ import annotations
 
+import hmac
+import secrets
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -35,6 +37,10 @@ from sanitiser.start import run
 run(read)
 """
 BOARDS: tuple[Board, ...] = get_args(Board)
+_WITHOUT_GENERATOR = ("rp2040", "rp2350")
+_LEAST_SECRET, _LEAST_DIFFERENT = 32, 16
+INFORMATION = "of the hardware or the kernel"
+COMPUTATIONAL = "computational: HMAC_DRBG, rests on the secret that was provisioned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,8 @@ class Burnt:
         key: by which it knows the gateway's watermarks; empty if its frames are forgotten once the broker has them.
         host, port: of the broker.
         signers: public keys of those who may sign later policies, so many of whom have to; without any there is none.
+        secret: of at least 32 random bytes, for boards without a generator of cryptographic grade; not in the image,
+            which has a seed that is derived from it.
         not_before_us: a moment that has passed, in microseconds of Unix time: a clock that says less is wrong.
         ca: the certificate authority's certificate, PEM; with one, TLS is on.
     """
@@ -61,6 +69,7 @@ class Burnt:
     ca: bytes = b""
     signers: tuple[bytes, ...] = ()
     threshold: int = 1
+    secret: bytes = b""
     not_before_us: int = field(default_factory=lambda: time.time_ns() // 1000)
 
 
@@ -70,12 +79,14 @@ class Image(NamedTuple):
     Attributes:
         sizes: bytes of each file.
         ratio: what the board derives the stream to lose, as a likelihood ratio.
+        randomness: what the guarantee rests on.
     """
 
     folder: Path
     sizes: Mapping[str, int]
     compiled: bytes
     ratio: Fraction
+    randomness: str
 
     @property
     def size(self) -> int:
@@ -94,11 +105,7 @@ def build(policy: AnyPolicy, folder: Path, burnt: Burnt, unit: Fraction = Fracti
         FirmwareError: the firmware does not do what the policy says, the board is not fit, or there is no compiler.
         GuaranteeError: the policy's guarantee is false, or above the ceiling.
     """
-    if burnt.board == "rp2040":
-        raise FirmwareError(
-            "os.urandom of an RP2040 is not of cryptographic grade: nothing that it draws would be private; use an "
-            "ESP32 or an RP2350"
-        )
+    _check_generator(burnt)
     compiled = compile_policy(policy, unit)
     assert isinstance(policy, Policy)
     ceiling = policy.guarantee.epsilon if burnt.ceiling is None else burnt.ceiling
@@ -112,8 +119,11 @@ def build(policy: AnyPolicy, folder: Path, burnt: Burnt, unit: Fraction = Fracti
     files += [folder / "main.py", folder / "image.py"]
     files[-2].write_text(_MAIN)
     files[-1].write_text(_burnt(burnt, ratio_below(ceiling), compiled))
+    if burnt.secret:
+        files.append(folder / "generator.seed")
+        files[-1].write_bytes(_seed(burnt.secret, policy))
     sizes = {str(file.relative_to(folder)): file.stat().st_size for file in files}
-    return Image(folder, sizes, compiled, Fraction(ratio, 1 << FRACTION_BITS))
+    return Image(folder, sizes, compiled, Fraction(ratio, 1 << FRACTION_BITS), _randomness(burnt))
 
 
 def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy) -> Burnt:
@@ -178,10 +188,38 @@ def _checked(compiled: bytes, ceiling: int) -> int:
         raise FirmwareError(what) from None
 
 
+def _check_generator(burnt: Burnt) -> None:
+    """Refuse a board whose randomness nothing is known to be behind."""
+    if burnt.board not in _WITHOUT_GENERATOR:
+        if burnt.secret:
+            raise FirmwareError(f"a secret is for {' and '.join(_WITHOUT_GENERATOR)}: the others have a generator")
+        return
+    if not burnt.secret:
+        raise FirmwareError(
+            f"os.urandom of an {burnt.board.upper()} is not of cryptographic grade in MicroPython: nothing that it "
+            "draws would be private; give it a secret with --secret-file, or use an ESP32"
+        )
+    if len(burnt.secret) < _LEAST_SECRET or len(set(burnt.secret)) < _LEAST_DIFFERENT:
+        raise FirmwareError(
+            f"a secret has at least {_LEAST_SECRET} random bytes: head -c {_LEAST_SECRET} /dev/urandom > secret"
+        )
+
+
+def _randomness(burnt: Burnt) -> str:
+    return COMPUTATIONAL if burnt.board in _WITHOUT_GENERATOR else INFORMATION
+
+
+def _seed(secret: bytes, policy: Policy) -> bytes:
+    """64 bytes that no other image has; they do not tell the secret."""
+    name = f"{policy.fleet}/{policy.device}".encode() + b"\0" + secrets.token_bytes(32)
+    return b"".join(hmac.digest(secret, b"fugu-edge/2/generator\0" + part + name, "sha256") for part in (b"0", b"1"))
+
+
 def _burnt(burnt: Burnt, ceiling: int, compiled: bytes) -> str:
     """The module of constants."""
     values: dict[str, object] = {
         "BOARD": burnt.board,
+        "RANDOMNESS": _randomness(burnt),
         "NOT_BEFORE": burnt.not_before_us,
         "CEILING": ceiling,
         "KEY": burnt.key,

@@ -38,6 +38,10 @@ def build_image(
     ca_file: Annotated[Path | None, typer.Option(help="Certificate authority; switches TLS on.")] = None,
     enrolment: Annotated[Path | None, typer.Option(help="The device's enrolment, from fugu fleet enrol.")] = None,
     ceiling: Annotated[float | None, typer.Option(metavar="E", help="Largest epsilon it accepts.")] = None,
+    secret_file: Annotated[
+        Path | None,
+        typer.Option(help="32 random bytes or more, for an RP2040 or RP2350: what its randomness rests on."),
+    ] = None,
     unit: Annotated[str, typer.Option(help="What a reading of 1 stands for: 1, 1/10.")] = "1",
     as_json: JsonOption = False,
 ) -> None:
@@ -50,6 +54,7 @@ def build_image(
     examples:
       fugu firmware build policy.json --board esp32 -o image
       fugu firmware build policy.json --board unix --unit 1/10 -o image
+      fugu firmware build policy.json --board rp2040 --secret-file secret -o image
     """
     try:
         policy = read_policy(file.read_bytes())
@@ -64,6 +69,7 @@ def build_image(
         username=username,
         password="" if password_file is None else password_file.read_text().partition("\n")[0].strip(),
         ca=b"" if ca_file is None else ca_file.read_bytes(),
+        secret=b"" if secret_file is None else secret_file.read_bytes(),
     )
     if enrolment is not None:
         burnt = enrolled(burnt, read_enrolment(enrolment.read_bytes()), policy)

@@ -16,6 +16,7 @@ def image_document(image: Image) -> dict[str, object]:
     return {
         "folder": str(image.folder),
         "epsilon": log_up(image.ratio),
+        "randomness": image.randomness,
         "policy_bytes": len(image.compiled),
         "policy_sha256": hashlib.sha256(image.compiled).hexdigest(),
         "files": dict(image.sizes),
@@ -27,4 +28,5 @@ def show_image(image: Image) -> None:
     """Print what was built."""
     show_table(f"{image.folder}: {image.size} bytes", ("file", "bytes"), [(n, str(s)) for n, s in image.sizes.items()])
     print(f"The board derives that the stream loses at most epsilon {log_up(image.ratio):.6g}.")
+    print(f"Its randomness: {image.randomness}.")
     print("Copy the files to the root of the board, beside a driver.py with a function read().")

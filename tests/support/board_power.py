@@ -7,50 +7,13 @@ import os
 import struct
 import sys
 
-import vfs
-
 from sanitiser.compiled import read_policy
 from sanitiser.outbox import Outbox
 from sanitiser.stream import Stream
 from sanitiser.ticks import Anchored, Ticker
+from simulated.flash import BLOCK, Flash, make, mount, unmount
 
-BLOCK, BLOCKS, TICKS, MORE = 512, 96, 34, 14
-
-
-class Flash:
-    """A block device in memory that stops after some writes; the last of them may be torn."""
-
-    def __init__(self, data, most, torn):
-        self.data, self.left, self.torn, self.writes = data, most, torn, 0
-
-    def _spend(self):
-        self.writes += 1
-        self.left -= 1
-        if self.left < 0:
-            raise OSError(5)
-
-    def readblocks(self, block, buffer, offset=0):
-        at = block * BLOCK + offset
-        buffer[:] = self.data[at : at + len(buffer)]
-
-    def writeblocks(self, block, buffer, offset=0):
-        at = block * BLOCK + offset
-        if self.left == 0 and self.torn:
-            half = len(buffer) // 2
-            self.data[at : at + half] = buffer[:half]
-        self._spend()
-        self.data[at : at + len(buffer)] = buffer
-
-    def ioctl(self, operation, argument):
-        if operation == 4:
-            return BLOCKS
-        if operation == 5:
-            return BLOCK
-        if operation == 6:
-            self._spend()
-            at = argument * BLOCK
-            self.data[at : at + BLOCK] = b"\xff" * BLOCK
-        return 0
+BLOCKS, TICKS, MORE = 96, 34, 14
 
 
 class Clock:
@@ -154,7 +117,7 @@ def main(path):
     with open(path, "rb") as file:
         policy = read_policy(file.read())
     fresh = bytearray(BLOCK * BLOCKS)
-    vfs.VfsLfs2.mkfs(Flash(fresh, 1 << 30, False), progsize=16, readsize=16)
+    make(Flash(fresh))
     cuts, n, writes = 0, 0, 0
     while True:
         whole = False
@@ -162,24 +125,23 @@ def main(path):
             flash = Flash(bytearray(fresh), n, torn)
             drawn, again, forgotten = [], [], {}
             life = None
-            vfs.mount(vfs.VfsLfs2(flash, progsize=16, readsize=16), "/flash")
+            mount(flash)
             begin = 5_000_000_000
             try:
                 life = Life(policy, drawn, begin)
-                whole = life.go_on(TICKS, forgotten) and flash.left >= 0
+                whole = life.go_on(TICKS, forgotten) and not flash.dead
                 begin = life.clock.now - 3 * policy.period_us  # a clock that comes back a little early
                 writes = flash.writes
             except OSError:
                 pass  # at the very start
-            vfs.umount("/flash")
-            flash.left = 1 << 30
-            vfs.mount(vfs.VfsLfs2(flash, progsize=16, readsize=16), "/flash")
+            unmount()
+            mount(Flash(flash.data))
             second = Life(policy, again, begin)
             assert second.go_on(MORE, None), "it does not go on"
             second.ticker.close()
             assert len(again) > MORE - 8
             check(life.sealed if life else [], kept(second.outbox), forgotten, drawn, again)
-            vfs.umount("/flash")
+            unmount()
             cuts += 1
         if whole:
             break

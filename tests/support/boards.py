@@ -15,7 +15,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from firmware_sim.board_code import modules
+from firmware_sim.board_code import BOARD, modules
 from firmware_sim.build import compile_module
 from tests.support.brokers import PATIENCE
 
@@ -46,7 +46,7 @@ def micropython(script: Path, *words: object, heap: str = HEAP, seconds: float =
         AssertionError: it has failed.
     """
     command = [*MICROPYTHON, "-X", f"heapsize={heap}", str(script), *map(str, words)]
-    environment = {**os.environ, "MICROPYPATH": str(library())}
+    environment = {**os.environ, "MICROPYPATH": f"{library()}:{BOARD}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -50,7 +50,7 @@ def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
 def test_building_firmware(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text(board_policy().to_json())
     with Page("docs/firmware.md", tmp_path, {}) as page:
-        assert page.run() == 1
+        assert page.run() == 2
     assert (tmp_path / "image/main.py").exists()
 
 

@@ -1,25 +1,47 @@
-"""Random bytes: of the board's generator, where that is of cryptographic grade.
+"""Random bytes that are of cryptographic grade.
 
-ESP32: the generator of the hardware, seeded by the radio, which has to be on. RP2350: the true random number generator
-behind the SDK's. Unix: the kernel's.
+Unix: the kernel's. ESP32: the generator of the hardware, which is fed by the radio: without one that is on, nothing is
+drawn. RP2040 and RP2350: `os.urandom` reads a ring oscillator, or a generator of 128 bits of state that is no
+cryptographic one, so theirs is HMAC_DRBG (`sanitiser.drbg`) from a secret that was provisioned.
 """
 
 import os
 
-_BOARDS = ("esp32", "rp2350", "unix")
+_NO_DEVICE = 19
 
 
 def system_entropy(board: str):
     """A function that fills a buffer with random bytes, or raises OSError."""
-    if board not in _BOARDS:
-        raise OSError("no generator that is good enough")
+    if board in ("rp2040", "rp2350"):
+        from sanitiser.drbg import provisioned
+
+        return provisioned(os.urandom)
+    if board not in ("esp32", "unix"):
+        raise OSError(_NO_DEVICE)
 
     def fill(buffer) -> None:
+        if board == "esp32" and not _radio_is_on():
+            raise OSError(_NO_DEVICE)
         drawn = os.urandom(len(buffer))
         buffer[:] = drawn
         _wipe(drawn)
 
     return fill
+
+
+def _radio_is_on() -> bool:
+    """Whether wireless or Bluetooth is on."""
+    import network
+
+    for interface in (network.STA_IF, network.AP_IF):
+        if network.WLAN(interface).active():
+            return True
+    try:
+        import bluetooth
+
+        return bluetooth.BLE().active()
+    except ImportError:
+        return False
 
 
 def _wipe(data: bytes) -> None:
