@@ -68,15 +68,15 @@ def timed(run: Callable[[], float]) -> Result:
 
 
 def naive_mqm_exact(chain: MarkovChain, length: int, epsilon: float, longest: int) -> float:
-    """MQMExact of a stationary chain in plain numpy: tables for every distance, then all pairs of arms.
+    """MQMExact of a stationary chain in plain numpy: tables for every distance, then all pairs of widths.
 
-    It is spared the nodes near the ends, which need less noise, and quilts with one arm.
+    It is spared the nodes near the ends, which need less noise, and quilts with one width.
 
     Args:
         chain: of positive probabilities.
         length: ticks.
         epsilon: above 0.
-        longest: the longest sum of two arms.
+        longest: the longest sum of two widths.
     """
     law, power = chain.stationary_law, np.eye(chain.states)
     right, left = [], []
@@ -130,13 +130,13 @@ def compare(name: str, chain: MarkovChain, length: int, targets: tuple[float, ..
 
 
 def compare_with_numpy(chain: MarkovChain, length: int) -> None:
-    """Time MQMExact in plain numpy, over all arms and over those that the paper looks at."""
+    """Time MQMExact in plain numpy, over all widths and over those that the paper looks at."""
     own = timed(lambda: mqm_exact((chain,), length, EPSILON).scale)
     few = int(EPSILON * mqm_approx((chain,), length, EPSILON).scale)
     print(f"\nMQMExact in plain numpy: {chain.states} states, {length:,} ticks, epsilon {EPSILON:g}")
     print(f"  {'':44s}{'scale':>10s}{'ms':>12s}{'numpy/own':>12s}")
     print(f"  {'own':44s}{own.scale:10.4g}{own.seconds * 1e3:12,.2f}")
-    for name, longest in ((f"numpy, arms up to {few} (from MQMApprox)", few + 1), ("numpy, all arms", length)):
+    for name, longest in ((f"numpy, widths up to {few} (from MQMApprox)", few + 1), ("numpy, all widths", length)):
         found = timed(partial(naive_mqm_exact, chain, length, EPSILON, longest))
         assert math.isclose(found.scale, own.scale, rel_tol=1e-9)
         print(f"  {name:44s}{found.scale:10.4g}{found.seconds * 1e3:12,.2f}{found.seconds / own.seconds:12,.0f}")

@@ -2,7 +2,7 @@
 
 Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 4, lemmas 4.8, 4.9
 and C.4. Two things differ from print: the eigengap drops exactly one unit eigenvalue (dropping all of them finds a
-gap for a clock, whose past is never forgotten), and arms too short for lemma 4.8 are not used.
+gap for a clock, whose past is never forgotten), and widths too small for lemma 4.8 are not used.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from contract.rounding import OUTWARD
 from gateway.chain.arrays import Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_kernels import smallest_scale
-from gateway.privacy.quilt_tables import settled
+from gateway.privacy.quilt_tables import stationary_law_of
 from gateway.privacy.quilts import ENDLESS, QuiltScale, corner_chains
 
-__all__ = ["Mixing", "arm_influences", "eigengap", "fast_path_length", "is_reversible", "mixing", "mqm_approx"]
+__all__ = ["Mixing", "eigengap", "fast_path_length", "is_reversible", "mixing", "mqm_approx", "width_influences"]
 
 _UP = 1.0 + OUTWARD
 _LEAST_GAP = 1e-10
-_MOST_ARMS = 2**22
+_MOST_WIDTHS = 2**22
 
 
 class Mixing(NamedTuple):
@@ -76,7 +76,7 @@ def mqm_approx(
     middle = _best(known, epsilon, ENDLESS, ENDLESS, trivial, stationary)
     if not middle.scale < math.inf:
         raise ChainClassError("no Markov quilt has an influence below epsilon: give the length of the window")
-    # lemma 4.9: on a long window the middle node decides; on a short one a node may do with a single arm
+    # lemma 4.9: on a long window the middle node decides; on a short one a node may do with a single width
     if length is None or length >= fast_path_length(known, epsilon):
         return middle._replace(scale=middle.scale * _UP)
     worst: QuiltScale | None = None
@@ -96,7 +96,7 @@ def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None, *, s
     """The smallest eigengap and the smallest stationary probability of a class; arguments as for `mqm_approx`."""
     if not chains:
         raise ChainClassError("a class needs at least one chain")
-    rarest = min(float(law.min()) for law in [settled(chain) for chain in chains])
+    rarest = min(float(law.min()) for law in [stationary_law_of(chain) for chain in chains])
     if not rarest > 0.0:
         raise ChainClassError("a state dies out: MQMApprox needs a positive stationary probability of every state")
     if reversible is None:
@@ -119,7 +119,7 @@ def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = Fals
     Raises:
         ChainClassError: the chain is not reversible as said, or its gap is 0.
     """
-    law = settled(chain)
+    law = stationary_law_of(chain)
     if not law.min() > 0.0:
         raise ChainClassError("a state dies out: there is no eigengap")
     if reversible and not is_reversible(chain):
@@ -144,25 +144,25 @@ def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = Fals
 
 def is_reversible(chain: MarkovChain) -> bool:
     """Whether pi(x) P(x,y) = pi(y) P(y,x) for all x, y, to within their rounding, however rare they are."""
-    flow: Floats = settled(chain)[:, None] * chain.transition
+    flow: Floats = stationary_law_of(chain)[:, None] * chain.transition
     return bool(np.all(np.abs(flow - flow.T) <= 1e-12 * (flow + flow.T)))
 
 
 def fast_path_length(known: Mixing, epsilon: float) -> int:
-    """Lemma 4.9: from this length on, the middle node decides, by arms of at most half of it."""
+    """Lemma 4.9: from this length on, the middle node decides, by widths of at most half of it."""
     # 1 / tanh(x / 2) is (e^x + 1) / (e^x - 1), here with x = epsilon / 6
     return 8 * 2 * math.ceil(math.log(1.0 / math.tanh(epsilon / 12.0) / known.rarest) / known.gap)
 
 
-def arm_influences(known: Mixing, arms: NDArray[np.int64]) -> Floats:
-    """Lemma 4.8's bounds (n,) for arms of n lengths: log((p + d) / (p - d)), p the rarest state, d = exp(-g arm / 2).
+def width_influences(known: Mixing, widths: NDArray[np.int64]) -> Floats:
+    """Lemma 4.8's bounds (n,) for n widths: log((p + d) / (p - d)), p the rarest state, d = exp(-g width / 2).
 
-    A right arm costs it once, a left arm twice, for the arm and for the node. inf unless arm > 2 log(1/p) / g:
-    without that the formula is not a bound.
+    A width to the right costs it once, one to the left twice, for the width and for the node. inf unless
+    width > 2 log(1/p) / g: without that the formula is not a bound.
     """
-    distance = np.exp(-known.gap * arms / 2.0)
-    inside = (arms > 2.0 * math.log(1.0 / known.rarest) / known.gap) & (distance < known.rarest)
-    bound = np.full(arms.shape, np.inf)
+    distance = np.exp(-known.gap * widths / 2.0)
+    inside = (widths > 2.0 * math.log(1.0 / known.rarest) / known.gap) & (distance < known.rarest)
+    bound = np.full(widths.shape, np.inf)
     bound[inside] = np.log((known.rarest + distance[inside]) / (known.rarest - distance[inside]))
     return bound
 
@@ -170,22 +170,22 @@ def arm_influences(known: Mixing, arms: NDArray[np.int64]) -> Floats:
 def _best(
     known: Mixing,
     epsilon: float,
-    room_left: int,
-    room_right: int,
+    nodes_left: int,
+    nodes_right: int,
     trivial: float,
     stationary: bool,
     *,
     enough: float = 0.0,
 ) -> QuiltScale:
     """The best quilt of a node; lemma 4.8 sees neither states nor nodes, so its tables have one entry."""
-    # half of lemma 4.9's length, 4 a*, is more than any best arm
-    count = min(fast_path_length(known, epsilon) // 2, _MOST_ARMS, max(room_left, room_right))
-    right = arm_influences(known, np.arange(1, max(count, 1) + 1)).reshape(-1, 1, 1)
+    # half of lemma 4.9's length, 4 a*, is more than any best width
+    count = min(fast_path_length(known, epsilon) // 2, _MOST_WIDTHS, max(nodes_left, nodes_right))
+    right = width_influences(known, np.arange(1, max(count, 1) + 1)).reshape(-1, 1, 1)
     left = right if stationary else 2.0 * right
     scale, a, b, e, _ = smallest_scale(
-        np.zeros((1, 1)), left, right, room_left, room_right, trivial, epsilon, enough, 0, 0
+        np.zeros((1, 1)), left, right, nodes_left, nodes_right, trivial, epsilon, enough, 0, 0
     )
-    card = (a - 1 if a else room_left) + (b if b else room_right + 1)
+    card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
     if not a and not b:
         card = 0 if trivial == math.inf else round(trivial * epsilon)
     return QuiltScale(scale, None, (a or None, b or None), card, e, 0)

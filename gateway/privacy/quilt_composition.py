@@ -18,7 +18,7 @@ from contract.rounding import OUTWARD
 from gateway.chain.arrays import Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_kernels import smallest_loss
-from gateway.privacy.quilt_tables import Arms, node_terms, walk
+from gateway.privacy.quilt_tables import QuiltTables, node_terms, walk
 from gateway.privacy.quilts import influence
 
 __all__ = [
@@ -189,33 +189,33 @@ def _losses(chain: MarkovChain, costs: Floats) -> Floats:
     # a window's charge is a difference of running sums: their rounding is added back below
     spent = np.concatenate([[0.0], np.cumsum(costs, dtype=np.longdouble)]).astype(np.float64)
     rounding = 2.0**-50 * float(spent[-1])
-    arms = Arms(chain.transition)
-    arms.grow(min(32, length - 1))
+    tables = QuiltTables(chain.transition)
+    tables.grow(min(32, length - 1))
     while True:
         terms = zip(range(length), walk(chain), strict=False)
-        losses = np.array([smallest_loss(at.start, arms.column, arms.right, node, spent)[0] for node, at in terms])
-        # a quilt with a longer arm pays for all nodes that this arm passes over
+        losses = np.array([smallest_loss(at.start, tables.column, tables.right, node, spent)[0] for node, at in terms])
+        # a wider quilt pays for all nodes that it passes over
         node = np.arange(length)
-        beyond = arms.count
+        beyond = tables.count
         ahead = spent[np.minimum(node + beyond + 1, length)] - spent[node]
         behind = spent[node + 1] - spent[np.maximum(node - beyond, 0)]
         open_ahead = (node + beyond + 1 < length) & (ahead < losses)
         open_behind = (node - beyond > 0) & (behind < losses)
-        if not (open_ahead | open_behind).any() or arms.stalled or not arms.grow(min(2 * arms.count, length - 1)):
+        if not (open_ahead | open_behind).any() or tables.stalled or not tables.grow(min(2 * tables.count, length - 1)):
             return losses + rounding
 
 
 def _rate_loss(chain: MarkovChain, rate: float) -> float:
     """The loss of a node far from both ends, not rounded."""
-    arms, start = Arms(chain.transition), node_terms(chain, None).start
-    arms.grow(32)
+    tables, start = QuiltTables(chain.transition), node_terms(chain, None).start
+    tables.grow(32)
     while True:
         # on a window this wide, a quilt that makes use of its ends costs more than rate * count
-        spent = rate * np.arange(2.0 * arms.count + 2.0)
-        loss = smallest_loss(start, arms.column, arms.right, arms.count, spent)[0]
-        if loss < rate * arms.count:
+        spent = rate * np.arange(2.0 * tables.count + 2.0)
+        loss = smallest_loss(start, tables.column, tables.right, tables.count, spent)[0]
+        if loss < rate * tables.count:
             return float(loss)
-        if arms.stalled or not arms.grow(2 * arms.count):
+        if tables.stalled or not tables.grow(2 * tables.count):
             raise ChainClassError("the chain never forgets, so that an endless stream gives everything away")
 
 

@@ -1,9 +1,9 @@
 """Compiled searches over Markov quilts of a chain.
 
-A quilt {i-a, i+b} around node i leaves the a + b - 1 nodes between its arms nearby. Its influence is
+A quilt {i-a, i+b} around node i leaves the a + b - 1 nodes between its ends nearby. Its influence is
 max over (x, x') of start[x,x'] + column[a][x,x'] + right[b][x,x'], tables that `quilt_tables` explains. They only
-fall as an arm grows, so a known influence bounds that of every shorter arm: this is what all skipping rests on.
-An absent arm is 0.
+fall as a width grows, so a known influence bounds that of every smaller width: this is what all skipping rests on.
+An absent width is 0.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def smallest_scale(
     start: Floats,
     column: Floats,
     right: Floats,
-    room_left: int,
-    room_right: int,
+    nodes_left: int,
+    nodes_right: int,
     trivial: float,
     epsilon: float,
     enough: float,
@@ -88,7 +88,7 @@ def smallest_scale(
     """The smallest card / (epsilon - influence) over the quilts of a node.
 
     Args:
-        start: (k, k), the term of the node's own law, for quilts with a left arm.
+        start: (k, k), the term of the node's own law, for quilts with a width to the left.
         column, right: (n, k, k).
         room_left, room_right: nodes on either side; a side that never ends has more than 2^60.
         trivial: the scale of the empty quilt, inf on an endless stream.
@@ -97,20 +97,20 @@ def smallest_scale(
         seed_left, seed_right: a quilt to try first, or 0, 0.
 
     Returns:
-        (scale, left arm, right arm, influence, wanted): both arms 0 is the empty quilt, and no quilt with an arm
+        (scale, left width, right width, influence, wanted): both widths 0 is the empty quilt, and no quilt with a width
         longer than n can be better if n >= wanted.
     """
     endless = 2**60
     n = right.shape[0]
-    reach_left, reach_right = min(n, room_left), min(n, room_right)
+    reach_left, reach_right = min(n, nodes_left), min(n, nodes_right)
     best, best_left, best_right, best_influence = trivial, 0, 0, 0.0
     if best <= enough:
         return best, 0, 0, 0.0, 0.0
     if seed_left + seed_right > 0:
         a, b = min(seed_left, reach_left), min(seed_right, reach_right)
-        # a seed that does not fit loses its arm: the influence falls
+        # a seed that does not fit loses its width: the influence falls
         a, b = (a if seed_left <= reach_left else 0), (b if seed_right <= reach_right else 0)
-        card = (a - 1 if a else room_left) + (b if b else room_right + 1)
+        card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
         if (a or b) and card < endless:
             left = start + column[a - 1] if a else np.zeros_like(start)
             influence = _largest_sum(left, right[b - 1])[0] if b else _largest_sum(left, np.zeros_like(left))[0]
@@ -121,7 +121,7 @@ def smallest_scale(
     for a in range(reach_left + 1):
         if best <= enough:
             break
-        before = a - 1 if a else room_left  # nearby nodes other than the right arm's
+        before = a - 1 if a else nodes_left  # nearby nodes other than those of the right width
         if before + 1 >= epsilon * best:
             if a:
                 break
@@ -130,8 +130,8 @@ def smallest_scale(
         alone[a] = _largest_sum(left, np.zeros_like(left))[0]
         if not alone[a] < epsilon:
             continue
-        if a and room_right < endless and (a + room_right) < (epsilon - alone[a]) * best:
-            best, best_left, best_right, best_influence = (a + room_right) / (epsilon - alone[a]), a, 0, alone[a]
+        if a and nodes_right < endless and (a + nodes_right) < (epsilon - alone[a]) * best:
+            best, best_left, best_right, best_influence = (a + nodes_right) / (epsilon - alone[a]), a, 0, alone[a]
         limit = (epsilon - alone[a]) * best - before
         b = reach_right if limit > reach_right else math.ceil(limit) - 1
         while b >= 1:
@@ -144,18 +144,18 @@ def smallest_scale(
                     best_influence = influence
                     if best <= enough:
                         break
-            # a shorter right arm has at least this influence, so only a card below this can be better
+            # a smaller right width has at least this influence, so only a card below this can be better
             limit = (epsilon - influence) * best - before
             b = min(b - 1, math.ceil(limit) - 1) if limit > 0.0 else 0
     wanted = 0.0
-    if room_left > n and room_right > n:  # two longer arms have 2n + 1 nodes between them
+    if nodes_left > n and nodes_right > n:  # two larger widths have 2n + 1 nodes between them
         wanted = epsilon * best / 2.0
-    if room_right > n:
+    if nodes_right > n:
         for a in range(reach_left + 1):
             if alone[a] < epsilon:
-                wanted = max(wanted, (epsilon - alone[a]) * best - (a - 1 if a else room_left))
-    if room_left > n:
-        wanted = max(wanted, epsilon * best - room_right)
+                wanted = max(wanted, (epsilon - alone[a]) * best - (a - 1 if a else nodes_left))
+    if nodes_left > n:
+        wanted = max(wanted, epsilon * best - nodes_right)
         told_apart = np.where(start > -np.inf, 0.0, -np.inf)
         for b in range(1, reach_right + 1):
             if epsilon * best - b + 1 <= wanted:
@@ -177,7 +177,7 @@ def smallest_loss(
     """The smallest influence + charges nearby over the quilts of a node in 0..T-1; spent: (T + 1,) sums of the charges.
 
     Returns:
-        (loss, left arm, right arm, influence); both arms 0 is the empty quilt.
+        (loss, left width, right width, influence); both widths 0 is the empty quilt.
     """
     length = spent.shape[0] - 1
     n = right.shape[0]

@@ -1,4 +1,4 @@
-"""What the Markov quilts of a chain are made of: one table per arm length, and one term per node.
+"""What the Markov quilts of a chain are made of: one table for each width, and one term per node.
 
 The influence of the nodes {i-a, i+b} on node i is the largest of start + column[a] + right[b] over pairs of states
 x, x' (Song, Wang, Chaudhuri 2017, equation 5), where
@@ -20,11 +20,11 @@ from gateway.chain.arrays import Bools, Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain, follow
 from gateway.privacy.quilt_kernels import grow_tables, largest_ratio
 
-__all__ = ["Arms", "NodeTerms", "log_ratio_table", "node_terms", "settled", "walk"]
+__all__ = ["NodeTerms", "QuiltTables", "log_ratio_table", "node_terms", "stationary_law_of", "walk"]
 
 # Products of two entries above this are exact to the last bit, and so are quotients: no ratio is ever made up.
 _TINY = 1e-150
-# At most this many numbers in either set of tables (128 MB); fewer arms can only raise a scale.
+# At most this many numbers in either set of tables (128 MB); fewer widths can only raise a scale.
 _MOST_ENTRIES = 2**24
 
 
@@ -37,7 +37,7 @@ def log_ratio_table(kernel: ArrayLike) -> Floats:
         return np.log(np.maximum(table, 0.0), out=table)
 
 
-class Arms:
+class QuiltTables:
     """The tables of a transition matrix, grown as far as a search asks.
 
     Attributes:
@@ -50,7 +50,7 @@ class Arms:
     right: Floats
 
     def __init__(self, transition: Floats) -> None:
-        """Start without any arm."""
+        """Start without any width."""
         k = transition.shape[0]
         self.transition = np.ascontiguousarray(transition)
         self._power = np.eye(k)
@@ -59,19 +59,19 @@ class Arms:
 
     @property
     def count(self) -> int:
-        """The longest arm there is."""
+        """The largest width there is."""
         return len(self.right)
 
     @property
     def stalled(self) -> bool:
-        """Whether longer arms have stopped to know less, as on a chain that alternates or falls apart."""
+        """Whether larger widths have stopped to know less, as on a chain that alternates or falls apart."""
         k = len(self._power)
         if self.count <= 2 * k**2:  # a chain that mixes has only positive entries after (k - 1)^2 + 1 steps
             return False
         return bool(self.right[-1].max() >= 0.999_999 * self.right[self.count // 2].max() > 0.0)
 
     def grow(self, count: int) -> bool:
-        """Make tables for arms up to `count`.
+        """Make tables for widths up to `count`.
 
         Returns:
             Whether there are more than before; if not, these are all that can be had.
@@ -93,10 +93,10 @@ class Arms:
 
 
 class NodeTerms(NamedTuple):
-    """What a node adds to the tables of its arms.
+    """What a node adds to the tables of its widths.
 
     Attributes:
-        start: (k, k), for quilts with a left arm; -inf where a state is impossible here.
+        start: (k, k), for quilts with a width to the left; -inf where a state is impossible here.
         spread: start is nowhere further than this from its stationary value, here and at every later node.
     """
 
@@ -115,26 +115,26 @@ def node_terms(chain: MarkovChain, node: int | None) -> NodeTerms:
         ChainClassError: node is None and the chain has no single stationary law.
     """
     if node is None or chain.is_stationary:
-        law = settled(chain)
+        law = stationary_law_of(chain)
         return _terms(law[None, :], law[None, :] > 0.0, law)
     rows, reach = _first(chain)
     rows = rows @ np.linalg.matrix_power(chain.transition, node - 1)
     reach = follow(reach, _boolean_power(chain.transition > 0.0, node - 1))
-    return _terms(rows, reach, _settled_or_none(chain))
+    return _terms(rows, reach, _stationary_law_or_none(chain))
 
 
 def walk(chain: MarkovChain) -> Iterator[NodeTerms]:
     """The terms of the nodes 1, 2, 3 ... for ever, as `node_terms` gives them."""
     if chain.is_stationary:
         yield from repeat(node_terms(chain, 1))
-    fixed, step = _settled_or_none(chain), chain.transition > 0.0
+    fixed, step = _stationary_law_or_none(chain), chain.transition > 0.0
     rows, reach = _first(chain)
     while True:
         yield _terms(rows, reach, fixed)
         rows, reach = rows @ chain.transition, follow(reach, step)
 
 
-def settled(chain: MarkovChain) -> Floats:
+def stationary_law_of(chain: MarkovChain) -> Floats:
     """The stationary law of a chain, as given where it starts with it.
 
     Args:
@@ -172,9 +172,9 @@ def _terms(rows: Floats, reach: Bools, fixed: Floats | None) -> NodeTerms:
     return NodeTerms(start, spread)
 
 
-def _settled_or_none(chain: MarkovChain) -> Floats | None:
+def _stationary_law_or_none(chain: MarkovChain) -> Floats | None:
     try:
-        return settled(chain)
+        return stationary_law_of(chain)
     except ChainClassError:
         return None
 

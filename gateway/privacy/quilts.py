@@ -16,7 +16,7 @@ from contract.rounding import OUTWARD
 from gateway.chain.arrays import Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_kernels import smallest_scale
-from gateway.privacy.quilt_tables import Arms, node_terms, walk
+from gateway.privacy.quilt_tables import QuiltTables, node_terms, walk
 
 __all__ = [
     "QuiltScale",
@@ -42,7 +42,7 @@ class QuiltScale(NamedTuple):
     Attributes:
         scale: for a query that changes by at most 1 with one state, rounded up.
         node: 1..T; None where every node far enough from the ends decides, or none is worse than their limit.
-        quilt: arms (a, b) of {i-a, i+b}; None for an absent arm, both None for the empty quilt.
+        quilt: widths (a, b) of {i-a, i+b}; None for an absent width, both None for the empty quilt.
         card: nodes nearby, the node itself included.
         influence: of the quilt on the node.
         chain: index of the worst chain in its class.
@@ -91,19 +91,19 @@ def mqm_exact(
 def influence(chain: MarkovChain, node: int | None, before: int | None, after: int | None) -> float:
     """The influence of the nodes {node - before, node + after} on a node (equation 5), at least 0.
 
-    The node is 1.., or None for one of the stationary chain; an absent arm is None. inf if they can rule a state out.
+    The node is 1.., or None for one of the stationary chain; an absent width is None. inf if they can rule a state out.
     """
     too_long = node is not None and node <= (before or 0)
-    if too_long or any(arm is not None and arm < 1 for arm in (before, after)):
-        raise ChainClassError("arms are at least 1, and the left one ends at node 1 or later")
-    arms = Arms(chain.transition)
-    arms.grow(max(before or 1, after or 1))
-    if arms.count < max(before or 1, after or 1):
+    if too_long or any(width is not None and width < 1 for width in (before, after)):
+        raise ChainClassError("widths are at least 1, and the left one ends at node 1 or later")
+    tables = QuiltTables(chain.transition)
+    tables.grow(max(before or 1, after or 1))
+    if tables.count < max(before or 1, after or 1):
         return float("inf")
     start = node_terms(chain, node).start
-    total = np.zeros_like(start) if before is None else start + arms.column[before - 1]
+    total = np.zeros_like(start) if before is None else start + tables.column[before - 1]
     with np.errstate(invalid="ignore"):
-        total = total if after is None else total + arms.right[after - 1]
+        total = total if after is None else total + tables.right[after - 1]
     return max(0.0, float(np.nanmax(total)))
 
 
@@ -133,20 +133,20 @@ def entry_dp_scale(epsilon: float, *, sensitivity: float = 1.0) -> float:
 
 
 def best_quilt(
-    arms: Arms,
+    tables: QuiltTables,
     start: Floats,
-    room_left: int,
-    room_right: int,
+    nodes_left: int,
+    nodes_right: int,
     epsilon: float,
     *,
     trivial: float | None = None,
     enough: float = 0.0,
     seed: tuple[int | None, int | None] = (None, None),
 ) -> QuiltScale:
-    """The best quilt of one node, over arms of every length that could matter.
+    """The best quilt of one node, over all widths that could matter.
 
     Args:
-        arms: grown on demand.
+        tables: grown on demand.
         start: (k, k), of `NodeTerms`.
         room_left, room_right: nodes on either side, or `ENDLESS`.
         epsilon: above 0.
@@ -157,28 +157,28 @@ def best_quilt(
     Returns:
         Scale, not rounded, without node and chain; scale inf if nothing is good enough.
     """
-    length = room_left + room_right + 1
+    length = nodes_left + nodes_right + 1
     if trivial is None:
         trivial = length / epsilon if length < ENDLESS else float("inf")
-    arms.grow(min(32, max(1, length - 1)))
+    tables.grow(min(32, max(1, length - 1)))
     while True:
         scale, a, b, e, wanted = smallest_scale(
-            start, arms.column, arms.right, room_left, room_right,
+            start, tables.column, tables.right, nodes_left, nodes_right,
             trivial, epsilon, enough, seed[0] or 0, seed[1] or 0,
         )  # fmt: skip
-        if scale <= enough or arms.count >= wanted or (scale >= trivial and arms.stalled):
+        if scale <= enough or tables.count >= wanted or (scale >= trivial and tables.stalled):
             break
-        if not arms.grow(int(min(1.5 * arms.count, wanted)) + 1):
+        if not tables.grow(int(min(1.5 * tables.count, wanted)) + 1):
             break
-    card = (a - 1 if a else room_left) + (b if b else room_right + 1)
+    card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
     return QuiltScale(scale, None, (a or None, b or None), card, e, 0)
 
 
 def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> QuiltScale:
     """The scale of one chain, not rounded."""
-    arms = Arms(chain.transition)
+    tables = QuiltTables(chain.transition)
     empty = float("inf") if length is None else length / epsilon
-    steady = _steady(arms, chain, epsilon, empty)
+    steady = _steady(tables, chain, epsilon, empty)
     if length is None:
         if steady is None or not steady.scale < float("inf"):
             raise ChainClassError(_NO_QUILT)
@@ -186,9 +186,9 @@ def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> Quil
             return steady
         worst = steady
     else:
-        # a node in the middle of things decides for all that have room, so ask it first
-        far = max(length // 2 + 1, length - min(arms.count, length))
-        worst = best_quilt(arms, node_terms(chain, far).start, far - 1, length - far, epsilon)._replace(node=far)
+        # a node in the middle of things decides for all that are far from both ends, so ask it first
+        far = max(length // 2 + 1, length - min(tables.count, length))
+        worst = best_quilt(tables, node_terms(chain, far).start, far - 1, length - far, epsilon)._replace(node=far)
     seed, spread = worst.quilt, float("inf")
     for node, terms in enumerate(walk(chain), 1):
         if node - 1 == length or worst.scale >= empty:
@@ -202,8 +202,8 @@ def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> Quil
         if length is None and node > chain.states**2 and terms.spread == float("inf"):
             raise ChainClassError("the chain does not settle to a stationary law: give the length of the window")
         spread = terms.spread
-        room = ENDLESS if length is None else length - node
-        found = best_quilt(arms, terms.start, node - 1, room, epsilon, enough=worst.scale, seed=seed)
+        after = ENDLESS if length is None else length - node
+        found = best_quilt(tables, terms.start, node - 1, after, epsilon, enough=worst.scale, seed=seed)
         if found.scale > worst.scale:
             worst = found._replace(node=node)
             seed = worst.quilt
@@ -212,17 +212,17 @@ def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> Quil
     return worst
 
 
-def _steady(arms: Arms, chain: MarkovChain, epsilon: float, empty: float) -> QuiltScale | None:
-    """The best quilt of a stationary node with room on both sides; the empty quilt costs `empty`."""
+def _steady(tables: QuiltTables, chain: MarkovChain, epsilon: float, empty: float) -> QuiltScale | None:
+    """The best quilt of a stationary node far from both ends; the empty quilt costs `empty`."""
     try:
         terms = node_terms(chain, None)
     except ChainClassError:
         return None
-    return best_quilt(arms, terms.start, ENDLESS, ENDLESS, epsilon, trivial=empty)
+    return best_quilt(tables, terms.start, ENDLESS, ENDLESS, epsilon, trivial=empty)
 
 
 def _later(steady: QuiltScale, spread: float, epsilon: float, empty: float) -> float:
-    """What no node from here on needs more than. A node too near an end drops the arm, and both terms fall."""
+    """What no node from here on needs more than. A node too near an end drops the width, and both terms fall."""
     if steady.quilt == (None, None):
         return empty
     left = epsilon - spread - steady.influence

@@ -58,9 +58,9 @@ def started_members(
     """A class with a start, for mechanisms that follow one chain after another; arguments and errors as for `started`.
 
     The corners of an interval stand for all of it, with any start too, for every Markov quilt. Let D = 1 - q - r and
-    G_m = 1 + D + ... + D^(m-1). At node m + 1, a quilt with a left arm a has, for states 0 and 1 and any start, the
+    G_m = 1 + D + ... + D^(m-1). At node m + 1, a quilt with a left width a has, for states 0 and 1 and any start, the
     likelihood ratio S C R: S = the largest of (1 - r G_m) / (r G_m) and q G_m / (1 - q G_m), the first if D^m >= 0; C
-    the same with q and r swapped at a, R of the right arm. For D >= 0 the derivative of log S C in r has the sign of
+    the same with q and r swapped at a, R of the right width. For D >= 0 the derivative of log S C in r has the sign of
     r (1 - x_a) (q + r D^m) - (q + r x_m) (r + q D^a), x_m = m D^(m-1) / G_m >= D^m, and so is not above 0; that in q
     likewise, and R falls (`corner_chains`). For D < 0, where q and r are at least |D|, the same computation for even
     and odd m and a shows that S C does not fall, and neither does R.

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 from gateway.chain.arrays import Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.quilt_tables import settled
+from gateway.privacy.quilt_tables import stationary_law_of
 
 __all__ = [
     "CountBound",
@@ -221,7 +221,7 @@ class _Whole(NamedTuple):
     @classmethod
     def of(cls, chain: MarkovChain) -> _Whole:
         assert chain.initial is not None
-        initial, start = _whole(settled(chain) if chain.is_stationary else chain.initial)
+        initial, start = _whole(stationary_law_of(chain) if chain.is_stationary else chain.initial)
         rows = [_whole(row) for row in chain.transition]
         scale = math.lcm(*(total for _, total in rows))
         return cls(initial, start, [[p * (scale // total) for p in row] for row, total in rows], scale)

@@ -159,8 +159,8 @@ def _chain(request: WindowRequest) -> tuple[float, str, bool]:
 def _quilt(scale_of: Callable[..., QuiltScale], request: WindowRequest) -> tuple[float, str, bool]:
     found = scale_of(known_chains(request.chains, request.start), request.life, request.epsilon)
     a, b = found.quilt
-    arms = [f"{a} before" * (a is not None), f"{b} after" * (b is not None)]
-    where = " and ".join(arm for arm in arms if arm) or "none: the whole window"
+    widths = [f"{a} before" * (a is not None), f"{b} after" * (b is not None)]
+    where = " and ".join(width for width in widths if width) or "none: the whole window"
     node = "any tick far from the ends" if found.node is None else f"tick {found.node}"
     reason = f"{node}, quilt {where}, {found.card} near ticks, influence {found.influence:.4g}"
     return request.sensitivity * found.scale, reason, request.length is None

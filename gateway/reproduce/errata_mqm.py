@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from gateway.privacy.chain_class import MarkovChain
-from gateway.privacy.eigengap import Mixing, arm_influences, mixing, mqm_approx
+from gateway.privacy.eigengap import Mixing, mixing, mqm_approx, width_influences
 from gateway.privacy.quilts import mqm_exact
 from gateway.reproduce.mqm import THETA1, THETA2
 from gateway.reproduce.rows import Found, Row, Setting
@@ -24,12 +24,12 @@ def _clock() -> MarkovChain:
 
 
 def _printed_scale(known: Mixing, ticks: int) -> float:
-    """MQMApprox's scale at epsilon 1 for an eigengap and a rarest state, over all quilts of two arms."""
-    arms = np.arange(1, ticks // 2)
-    right = arm_influences(known, arms)
+    """MQMApprox's scale at epsilon 1 for an eigengap and a rarest state, over all quilts of two widths."""
+    widths = np.arange(1, ticks // 2)
+    right = width_influences(known, widths)
     left = 1.0 - 2.0 * right[:, None] - right[None, :]
     with np.errstate(divide="ignore"):
-        scales = np.where(left > 0.0, (arms[:, None] + arms[None, :] - 1) / left, np.inf)
+        scales = np.where(left > 0.0, (widths[:, None] + widths[None, :] - 1) / left, np.inf)
     return float(min(ticks, scales.min()))
 
 
@@ -77,27 +77,27 @@ def _eigengap(setting: Setting) -> Found:
 
 
 def _precondition(setting: Setting) -> Found:
-    """Lemma 4.8 holds for arms longer than 2 log(1/p) / g only; algorithm 4 does not check."""
+    """Lemma 4.8 holds for widths above 2 log(1/p) / g only; algorithm 4 does not check."""
     known = mixing((MarkovChain.stationary(THETA1.transition), MarkovChain.stationary(THETA2.transition)), False)
     least = 2.0 * math.log(1.0 / known.rarest) / known.gap
-    rows = [Row("theta1, theta2: arms must be longer than", least)]
-    arm = math.floor(least)
-    distance = math.exp(-known.gap * arm / 2.0)
+    rows = [Row("theta1, theta2: widths must be above", least)]
+    width = math.floor(least)
+    distance = math.exp(-known.gap * width / 2.0)
     difference = known.rarest - distance
     rows.append(
         Row(
-            f"lemma 4.8's denominator p - exp(-g a / 2) at an arm of {arm}: must be above 0",
+            f"lemma 4.8's denominator p - exp(-g a / 2) at a width of {width}: must be above 0",
             difference,
             0.0,
             "claim",
             0.0,
             "at least",
-            why="the logarithm of a negative number is no bound: shorter arms are excluded, strictly",
+            why="the logarithm of a negative number is no bound: smaller widths are excluded, strictly",
             counterexample="erratum-mqm-precondition",
         )
     )
     quilt = mqm_approx((THETA1, THETA2), None, 5.0, False).quilt
-    rows.append(Row("arms that ours takes at epsilon 5", f"{quilt[0]} and {quilt[1]}"))
+    rows.append(Row("widths that ours takes at epsilon 5", f"{quilt[0]} and {quilt[1]}"))
     return Found(tuple(rows))
 
 

@@ -16,12 +16,12 @@ from gateway.chain import stationary_law
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.eigengap import (
     Mixing,
-    arm_influences,
     eigengap,
     fast_path_length,
     is_reversible,
     mixing,
     mqm_approx,
+    width_influences,
 )
 from gateway.privacy.quilts import influence, mqm_exact
 
@@ -150,7 +150,7 @@ def test_the_printed_gap_asks_for_less_noise_than_the_exact_mechanism() -> None:
         mqm_approx((THREE,), None, 1.0)
 
 
-def test_an_arm_too_short_for_the_lemma_is_never_used() -> None:
+def test_a_width_too_short_for_the_lemma_is_never_used() -> None:
     golden = GOLDEN["2_abs_trap"]
     known = Mixing(golden["g"], golden["pi"])
     distance = math.exp(-golden["g"] * golden["a"] / 2)
@@ -158,13 +158,13 @@ def test_an_arm_too_short_for_the_lemma_is_never_used() -> None:
     assert trap == close(golden["abs_formula"])
     assert influence(THETA1, None, 1, None) == close(golden["exact_eL1"])
     assert trap < golden["exact_eL1"]  # so that the formula is no bound here
-    assert arm_influences(known, np.array([golden["a"]]))[0] == math.inf
+    assert width_influences(known, np.array([golden["a"]]))[0] == math.inf
 
 
 def test_the_precondition_is_strict() -> None:
-    known = Mixing(gap=2.0 * math.log(5.0) / 3.0, rarest=0.2)  # an arm of exactly 3 is too short
-    assert arm_influences(known, np.array([3]))[0] == math.inf
-    assert arm_influences(known, np.array([4]))[0] < math.inf
+    known = Mixing(gap=2.0 * math.log(5.0) / 3.0, rarest=0.2)  # a width of exactly 3 is too small
+    assert width_influences(known, np.array([3]))[0] == math.inf
+    assert width_influences(known, np.array([4]))[0] < math.inf
 
 
 def random_chains(seed: int) -> list[MarkovChain]:
@@ -184,9 +184,9 @@ def test_lemma_4_8_bounds_every_influence(seed: int) -> None:
         if is_reversible(chain):
             variants += [mixing((chain,), True), mixing((chain,), sharp=True)]
         for known, (a, b) in product(variants, product((1, 2, 3, 5, 8, 13, 21), repeat=2)):
-            bound = 2 * arm_influences(known, np.array([a]))[0] + arm_influences(known, np.array([b]))[0]
+            bound = 2 * width_influences(known, np.array([a]))[0] + width_influences(known, np.array([b]))[0]
             assert influence(chain, a + 1, a, b) <= bound * (1 + 1e-9) + 1e-12
-            stationary = arm_influences(known, np.array([a]))[0] + arm_influences(known, np.array([b]))[0]
+            stationary = width_influences(known, np.array([a]))[0] + width_influences(known, np.array([b]))[0]
             assert influence(chain, None, a, b) <= stationary * (1 + 1e-9) + 1e-12
 
 

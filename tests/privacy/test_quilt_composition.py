@@ -110,7 +110,7 @@ def test_ticks_without_a_release_cost_nothing_of_their_own() -> None:
 
 
 @pytest.mark.long
-def test_a_slow_chain_needs_long_arms() -> None:
+def test_a_slow_chain_needs_wide_quilts() -> None:
     slow = MarkovChain.stationary([[0.99, 0.01], [0.02, 0.98]])
     found = quilt_accountant(slow, np.full(900, 0.002))
     endless = quilt_rate_loss(slow, 0.002)
@@ -118,8 +118,8 @@ def test_a_slow_chain_needs_long_arms() -> None:
     assert found[450] == close(endless)
     assert np.all(found <= endless * (1 + 1e-9))
     past = np.where(np.arange(900) < 800, 0.002, 0.0)
-    left_arms = [influence(slow, None, arm, None) + past[900 - arm :].sum() for arm in range(1, 400)]
-    assert quilt_accountant(slow, past)[899] == close(min(left_arms))
+    left_widths = [influence(slow, None, width, None) + past[900 - width :].sum() for width in range(1, 400)]
+    assert quilt_accountant(slow, past)[899] == close(min(left_widths))
 
 
 def test_the_worst_chain_of_a_class_decides() -> None:

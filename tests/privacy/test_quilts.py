@@ -13,7 +13,7 @@ import pytest
 
 from contract.chains import BinaryChains
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.quilt_tables import Arms, log_ratio_table, node_terms
+from gateway.privacy.quilt_tables import QuiltTables, log_ratio_table, node_terms
 from gateway.privacy.quilts import (
     ENDLESS,
     best_quilt,
@@ -63,7 +63,7 @@ def sticky_chain(rng: np.random.Generator, k: int, jumps: float) -> MarkovChain:
 def node_scale(chain: MarkovChain, length: int, node: int, epsilon: float) -> float:
     """What one node needs, not rounded."""
     start = node_terms(chain, node).start
-    return best_quilt(Arms(chain.transition), start, node - 1, length - node, epsilon).scale
+    return best_quilt(QuiltTables(chain.transition), start, node - 1, length - node, epsilon).scale
 
 
 # ---- golden numbers
@@ -125,7 +125,7 @@ def test_the_synthetic_experiment(key: str) -> None:
     found = mqm_exact(tuple(MarkovChain(corner, None) for corner in corners), 100, epsilon)
     assert (found.scale, found.influence) == (close(golden["exact_all"]), close(golden["e"]))
     assert found.node == golden["node"]
-    assert [arm or 0 for arm in found.quilt] == golden["quilt"]
+    assert [width or 0 for width in found.quilt] == golden["quilt"]
     stationary = mqm_exact(tuple(MarkovChain.stationary(corner) for corner in corners), 100, epsilon)
     assert stationary.scale == close(golden["stationary_only"])
     interval = mqm_exact(BinaryChains(q=(alpha, 1 - alpha), r=(alpha, 1 - alpha)), 100, epsilon)
@@ -210,16 +210,16 @@ def test_not_looking_at_every_node_loses_nothing(seed: int, start: str) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
-def test_on_a_stationary_stream_the_best_pair_of_arms_decides(epsilon: float) -> None:
+def test_on_a_stationary_stream_the_best_pair_of_widths_decides(epsilon: float) -> None:
     chain = sticky_chain(np.random.default_rng(5), 7, 0.2)
-    arms = Arms(chain.transition)
-    arms.grow(120)
+    tables = QuiltTables(chain.transition)
+    tables.grow(120)
     start = node_terms(chain, None).start
-    pairs = start + arms.column[:, None] + arms.right[None, :]
+    pairs = start + tables.column[:, None] + tables.right[None, :]
     e = pairs.reshape(*pairs.shape[:2], -1).max(axis=-1)
     card = np.arange(120)[:, None] + np.arange(120)[None, :] + 1
     best = (card[e < epsilon] / (epsilon - e[e < epsilon])).min()
-    assert best * epsilon < 120  # no longer arm could do better
+    assert best * epsilon < 120  # no larger width could do better
     assert mqm_exact((chain,), None, epsilon).scale == close(best)
     assert mqm_exact((chain,), 10**6, epsilon).scale == close(best)
 
@@ -278,11 +278,11 @@ def test_a_table_tells_impossible_from_never_seen() -> None:
 
 def test_side_tables_only_fall_with_the_distance() -> None:
     chain = random_chain(np.random.default_rng(0), 4)
-    tables = np.stack([log_ratio_table(np.linalg.matrix_power(chain.transition, b)) for b in range(1, 12)])
-    assert np.all(np.diff(tables, axis=0) <= 1e-12)
-    arms = Arms(chain.transition)
-    arms.grow(11)
-    np.testing.assert_allclose(arms.right, tables, rtol=1e-9, atol=1e-12)
+    direct = np.stack([log_ratio_table(np.linalg.matrix_power(chain.transition, b)) for b in range(1, 12)])
+    assert np.all(np.diff(direct, axis=0) <= 1e-12)
+    tables = QuiltTables(chain.transition)
+    tables.grow(11)
+    np.testing.assert_allclose(tables.right, direct, rtol=1e-9, atol=1e-12)
 
 
 def test_a_periodic_chain_needs_the_noise_of_a_whole_window() -> None:
@@ -323,8 +323,8 @@ def test_one_tick_is_ordinary_differential_privacy() -> None:
 
 def test_the_scale_is_rounded_up_and_not_by_much() -> None:
     chain = CHAINS["theta1 stationary"]
-    terms, arms = node_terms(chain, None), Arms(chain.transition)
-    raw = best_quilt(arms, terms.start, ENDLESS, ENDLESS, 1.0).scale
+    terms, tables = node_terms(chain, None), QuiltTables(chain.transition)
+    raw = best_quilt(tables, terms.start, ENDLESS, ENDLESS, 1.0).scale
     assert raw < mqm_exact((chain,), None, 1.0).scale <= raw * (1 + 1.1e-12)
 
 

@@ -16,7 +16,7 @@ from contract.mechanisms import Mechanism
 from contract.noise_table import SCALE, NoiseTable
 from contract.release_frames import QueryKind
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.eigengap import arm_influences, mixing
+from gateway.privacy.eigengap import mixing, width_influences
 from gateway.privacy.quilt_composition import quilt_accountant, quilt_rate_loss
 from gateway.privacy.quilts import influence
 from gateway.privacy.wasserstein import infinity_wasserstein, wasserstein_symbols
@@ -138,17 +138,17 @@ def test_the_allowance_of_quilts_is_the_boundary_and_golden(name: str, epsilon: 
 def test_the_approximate_allowance_is_that_of_its_bounds_on_influence(
     epsilon: float, transitions: tuple[tuple[tuple[float, ...], ...], ...]
 ) -> None:
-    """By trying all arms: the largest rate c with influence + c * (near ticks) within epsilon for some quilt."""
+    """By trying all widths: the largest rate c with influence + c * (near ticks) within epsilon for some quilt."""
     members = tuple(MarkovChain.stationary(each) for each in transitions)
     known = mixing(members)
-    arms = np.arange(1, 400)
-    bounds = arm_influences(known, arms)
-    assert np.all(np.isinf(bounds[arms <= 2.0 * np.log(1.0 / known.rarest) / known.gap]))
-    for arm in (a for a in (6, 12, 25) if np.isfinite(bounds[a - 1])):
-        exact = max(influence(chain, None, None, arm) for chain in members)
-        assert exact <= bounds[arm - 1]
-        assert max(influence(chain, None, arm, None) for chain in members) <= 2.0 * bounds[arm - 1]
-    rates = (epsilon - 2.0 * bounds[:, None] - bounds[None, :]) / (arms[:, None] + arms[None, :] - 1)
+    widths = np.arange(1, 400)
+    bounds = width_influences(known, widths)
+    assert np.all(np.isinf(bounds[widths <= 2.0 * np.log(1.0 / known.rarest) / known.gap]))
+    for width in (a for a in (6, 12, 25) if np.isfinite(bounds[a - 1])):
+        exact = max(influence(chain, None, None, width) for chain in members)
+        assert exact <= bounds[width - 1]
+        assert max(influence(chain, None, width, None) for chain in members) <= 2.0 * bounds[width - 1]
+    rates = (epsilon - 2.0 * bounds[:, None] - bounds[None, :]) / (widths[:, None] + widths[None, :] - 1)
     found = nats(allowance(class_of(*transitions), epsilon, "ignorant", "mqm-approx"))
     assert found == pytest.approx(float(rates.max()), rel=3e-9)
     exact_rule = nats(allowance(class_of(*transitions), epsilon, "ignorant", "mqm-exact"))
