@@ -19,7 +19,7 @@ from contract.measurement import Measurement, Reach
 from contract.noise_table import NoiseTable, public_row
 from edge_agent.randomiser import Mechanism
 
-__all__ = ["MeasurePlan", "Measurer", "TableRefusedError"]
+__all__ = ["Measurer", "PointSource", "TableRefusedError"]
 
 MAX_TABLE_BYTES = 1 << 19
 
@@ -29,7 +29,7 @@ class TableRefusedError(FuguError):
 
 
 @dataclass(frozen=True, slots=True)
-class MeasurePlan:
+class PointSource:
     """What a measured stream draws from.
 
     Attributes:
@@ -41,7 +41,7 @@ class MeasurePlan:
     tables: tuple[TimedTable, ...]
 
     @classmethod
-    def of(cls, policy: dict[str, Any]) -> MeasurePlan:
+    def of(cls, policy: dict[str, Any]) -> PointSource:
         """Take what the agent needs from a verified policy's JSON form."""
         tables = (policy["fallback"], *policy["tables"])
         return cls(policy["version"], Measurement.of(policy), tuple(decoded_table(text) for text in tables))
@@ -76,7 +76,7 @@ class _Held(NamedTuple):
 class Measurer:
     """Draws the released points of one stream."""
 
-    def __init__(self, plan: MeasurePlan, entropy: Callable[[memoryview], None]) -> None:
+    def __init__(self, plan: PointSource, entropy: Callable[[memoryview], None]) -> None:
         self._plan = plan
         self._below = uniform_below(entropy)
         self._reach = Reach(plan.measurement)

@@ -15,7 +15,7 @@ from fugu.errors import CommandError, CommandLineError
 from fugu.view.fleet import read_document, warn_of_clocks
 from fugu.view.rollout import rollout_document, show_plan, show_rollout, watch
 from fugu.view.terminal import answer
-from gateway.fleet import Plan, Registry, Rollouts, Stage, share
+from gateway.fleet import Registry, RolloutPlan, Rollouts, Stage, share
 from gateway.fleet import share as read_share
 from gateway.fleet.documents import check_new, document_in, enter, target_of
 from gateway.fleet.plan import stages_of
@@ -82,7 +82,7 @@ def start(
         raise CommandLineError("name a DOCUMENT with --root, or --version (try 'fugu fleet rollout start --help')")
     signed = None if document is None or root is None else read_document(document, root)
     stages = tuple(_stage(text, success) for text in stage or _STAGES)
-    plan = Plan(
+    plan = RolloutPlan(
         version=signed.document.version if signed else version or 0,
         stages=stages,
         error=read_share(error),
@@ -181,7 +181,7 @@ def _stage(text: str, success: str) -> Stage:
     return Stage(share=share(reach), success=share(success), gate=gate)
 
 
-def _dry_run(registry: Registry, plan: Plan, signed: Signed | None, as_json: bool) -> None:
+def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, as_json: bool) -> None:
     """The stages as they would be, and what would change on the devices."""
     if signed is not None:
         check_new(registry, signed)

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from fugu.view.fleet import counted, moment_text
 from fugu.view.terminal import console, table
-from gateway.fleet import Plan, Registry, Rollout, Rollouts, Stage
-from gateway.fleet.rollout_state import ACTIVE, Tally
+from gateway.fleet import Registry, Rollout, RolloutPlan, Rollouts, Stage
+from gateway.fleet.rollout_state import ACTIVE, StageCounts
 
 __all__ = ["rollout_document", "show_plan", "show_rollout", "watch"]
 
@@ -58,7 +58,7 @@ def show_rollout(registry: Registry, number: int) -> None:
     console().print(_rendered(registry, number))
 
 
-def show_plan(plan: Plan, stages: tuple[tuple[str, ...], ...]) -> None:
+def show_plan(plan: RolloutPlan, stages: tuple[tuple[str, ...], ...]) -> None:
     """Print who would get a document in which stage."""
     rows = table(f"Rollout of version {plan.version}, as it would be", ("stage", "goes on at", "gate", "devices", ""))
     for i, (stage, names) in enumerate(zip(plan.stages, stages, strict=True)):
@@ -98,7 +98,7 @@ def _rendered(registry: Registry, number: int) -> Group:
     plan, state = found.plan, found.state
     rows = table(f"Rollout {number} of version {plan.version}", (*_COLUMNS, "silent", "absent"))
     for i, stage in enumerate(plan.stages):
-        count = found.tallies[i] if i < len(found.tallies) else Tally()
+        count = found.tallies[i] if i < len(found.tallies) else StageCounts()
         numbers = (count.size, count.unoffered, count.pending, count.accepted, count.refused, count.failed)
         now = state.phase in ACTIVE and i == state.stage
         rows.add_row(
@@ -119,7 +119,7 @@ def _way_back(former: int | None, count: int) -> str:
     return f"{devices} had version {former}: the way back is 'fugu fleet sign --restores {former}', then push"
 
 
-def _plan(plan: Plan) -> Text:
+def _plan(plan: RolloutPlan) -> Text:
     seed = f", seed {plan.seed}" if plan.seed else ""
     return Text(
         f"Stops at {100 * float(plan.error):g} % errors; {plan.pace} devices a minute; "
@@ -128,8 +128,8 @@ def _plan(plan: Plan) -> Text:
 
 
 def _line(found: Rollout) -> str:
-    total = [sum(column) for column in zip(*found.tallies, strict=True)] or [0] * len(Tally._fields)
-    count = Tally(*total)
+    total = [sum(column) for column in zip(*found.tallies, strict=True)] or [0] * len(StageCounts._fields)
+    count = StageCounts(*total)
     cause = f" ({found.state.cause})" if found.state.cause else ""
     return (
         f"{found.state.phase}{cause}: stage {found.state.stage + 1} of {len(found.plan.stages)}, "

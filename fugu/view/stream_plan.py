@@ -14,7 +14,7 @@ from fugu.view.guarantee import SEGMENTS, show_stretches, stretch_documents
 from fugu.view.terminal import say, show_table
 from gateway.attack import success_bound
 from gateway.planning.chain_source import ChainSource
-from gateway.planning.planner import Option, Plan, Refusal
+from gateway.planning.planner import Option, Refusal, StreamPlan
 from gateway.privacy.utility import Utility
 
 __all__ = ["Segments", "advice", "plan_document", "show_plan"]
@@ -36,7 +36,7 @@ class Segments(NamedTuple):
 
 
 def plan_document(
-    plan: Plan, source: ChainSource, discretiser: Discretiser | None, segments: Segments | None = None
+    plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None, segments: Segments | None = None
 ) -> dict[str, Any]:
     """Return a plan as an object for JSON.
 
@@ -77,7 +77,7 @@ def plan_document(
     }
 
 
-def _option_document(plan: Plan, option: Option) -> dict[str, Any]:
+def _option_document(plan: StreamPlan, option: Option) -> dict[str, Any]:
     seconds, loss = plan.request.period_seconds, option.loss._asdict()
     flips = _flips(option) if option.table.states == 2 else (None, None)
     return {
@@ -95,7 +95,7 @@ def _option_document(plan: Plan, option: Option) -> dict[str, Any]:
 
 
 def show_plan(
-    plan: Plan, source: ChainSource, discretiser: Discretiser | None, segments: Segments | None = None
+    plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None, segments: Segments | None = None
 ) -> None:
     """Print a plan."""
     request, chosen = plan.request, plan.chosen
@@ -128,7 +128,7 @@ def show_plan(
         say(sentence, style="bold")
 
 
-def advice(plan: Plan) -> list[str]:
+def advice(plan: StreamPlan) -> list[str]:
     """Return what the comparison says, in plain sentences."""
     chosen = plan.chosen
     sentences = []
@@ -148,7 +148,7 @@ def advice(plan: Plan) -> list[str]:
     return sentences
 
 
-def _recommendation(plan: Plan, better: Option) -> str:
+def _recommendation(plan: StreamPlan, better: Option) -> str:
     chosen = plan.chosen
     factor = better.bits_per_hour / chosen.bits_per_hour
     right = f"{better.utility.accuracy:.1%} of the estimates right instead of {chosen.utility.accuracy:.1%}"
@@ -161,7 +161,7 @@ def _recommendation(plan: Plan, better: Option) -> str:
     )
 
 
-def _facts(plan: Plan) -> list[tuple[str, str]]:
+def _facts(plan: StreamPlan) -> list[tuple[str, str]]:
     chosen, flips = plan.chosen, _flips(plan.chosen)
     names = ("rho0 = Pr(symbol 1 | state 0)", "rho1 = Pr(symbol 0 | state 1)")
     facts = [
@@ -188,7 +188,7 @@ def _flips(option: Option) -> tuple[int, ...]:
     return (table.threshold0, table.threshold1) if table.states == 2 else (table.weights()[0][1],)
 
 
-def _period_row(plan: Plan, option: Option | Refusal) -> list[str]:
+def _period_row(plan: StreamPlan, option: Option | Refusal) -> list[str]:
     name = _length(plan, option.every) + (" *" if option.every == plan.chosen.every else "")
     if isinstance(option, Refusal):
         return [name, *["-"] * (len(_flips(plan.chosen)) + 4)]
@@ -202,14 +202,14 @@ def _period_row(plan: Plan, option: Option | Refusal) -> list[str]:
     ]
 
 
-def _noise_row(plan: Plan, name: str, flips: Sequence[float], real: Loss | None, worth: Utility) -> list[str]:
+def _noise_row(plan: StreamPlan, name: str, flips: Sequence[float], real: Loss | None, worth: Utility) -> list[str]:
     kept = real is not None and real.epsilon <= plan.request.epsilon * (1.0 + _ROUNDING)
     epsilon = "no bound" if real is None else f"{real.epsilon:.6f}"
     accuracy = f"{worth.accuracy:.2%}"
     return [name, *(f"{flip:.5f}" for flip in flips), epsilon, accuracy, "kept" if kept else "BROKEN"]
 
 
-def _length(plan: Plan, every: int) -> str:
+def _length(plan: StreamPlan, every: int) -> str:
     seconds = plan.request.period_seconds
     if seconds is not None:
         return f"{seconds * every:g} s"

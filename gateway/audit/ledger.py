@@ -31,7 +31,7 @@ from gateway.privacy.window_mechanisms import known_chains
 from gateway.release.allowance import joint_loss
 from gateway.release.amplification import float_above
 from gateway.release.audit import Told, verify
-from gateway.release.charges import PER_NAT, Run, units_below
+from gateway.release.charges import PER_NAT, ChargedTicks, units_below
 from gateway.release.entries import Key
 from gateway.release.ledger import Ledger
 from gateway.release.rules import classes_of
@@ -161,7 +161,7 @@ def _stream_loss(told: Told) -> StreamLoss:
         return loss
     if told.runs and told.runs[-1].last - told.runs[0].first < _LONGEST:
         first = told.runs[0].first
-        shape = tuple(Run(run.first - first, run.last - first, run.charge) for run in told.runs)
+        shape = tuple(ChargedTicks(run.first - first, run.last - first, run.charge) for run in told.runs)
         try:
             epsilon, tick = max(_by_tick(one, told.mechanism, adversary, shape) for one in classes)
         except ChainClassError:
@@ -186,7 +186,9 @@ def _constant(chains: ChainClass, mechanism: str, adversary: Adversary, charge: 
 
 
 @lru_cache(maxsize=1024)
-def _by_tick(chains: ChainClass, mechanism: str, adversary: Adversary, runs: tuple[Run, ...]) -> tuple[float, int]:
+def _by_tick(
+    chains: ChainClass, mechanism: str, adversary: Adversary, runs: tuple[ChargedTicks, ...]
+) -> tuple[float, int]:
     """What a stream loses that tells nothing but in these runs, from tick 0 on: at most, and the tick that does.
 
     Who may know some states may know them outside these ticks, too. The bound against any side information covers that.

@@ -23,7 +23,7 @@ from gateway.chain.arrays import Bools, Ints
 from gateway.dphmm.constraints import surrogates
 from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.hull import Hull, ceil_gauges, complete_hull, difference_hull, pairs_within
-from gateway.dphmm.mass import Window, clamped_mass
+from gateway.dphmm.mass import Box, clamped_mass
 from gateway.dphmm.staircase import RATIO_BITS, staircase
 from gateway.dphmm.tables import TableWeights, build_table, fallback_table, table_loss
 
@@ -108,7 +108,7 @@ def emission(noise: Noise, values: Ints) -> Emission:
     shape = tuple(high - low + 1 for low, high in zip(noise.low, noise.high, strict=True))
     if len(values) * (points := math.prod(shape)) > MOST_CELLS:
         raise GraphError(f"{len(values)} states and {points} points are too many: measure on a coarser lattice")
-    box = Window(noise.low, 1, shape)
+    box = Box(noise.low, 1, shape)
     mass = clamped_mass(_polygon(noise.noise.vertices), _centres(noise, values), box, float(noise.noise.ratio))
     return Emission({tuple(point): index for index, point in enumerate(box.points().tolist())}, mass)
 

@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike
 from gateway.chain.arrays import Bools, Ints
 from gateway.dphmm.graphs import GraphError, lattice
 
-__all__ = ["Schedule", "delta_set", "schedule", "successors", "surrogates"]
+__all__ = ["ConstraintSchedule", "delta_set", "schedule", "successors", "surrogates"]
 
 
-class Schedule(NamedTuple):
+class ConstraintSchedule(NamedTuple):
     """The constraint sets of all ticks: a run-in, then a cycle for ever.
 
     Attributes:
@@ -57,7 +57,7 @@ def successors(constraint: Bools, transition: ArrayLike) -> Bools:
     return np.asarray((np.asarray(transition) > 0)[constraint].any(axis=0), dtype=np.bool_)
 
 
-def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -> Schedule:
+def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -> ConstraintSchedule:
     """All constraint sets of a stream, known before it starts.
 
     They do not depend on what is released as long as every hull keeps a finite factor (theorem 6.3): then every
@@ -86,7 +86,7 @@ def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -
         seen[key] = len(sets)
         sets.append(current)
         current = successors(current, possible)
-    return Schedule(tuple(sets), seen[key])
+    return ConstraintSchedule(tuple(sets), seen[key])
 
 
 def delta_set(belief: ArrayLike, delta: float) -> Bools:

@@ -15,14 +15,14 @@ from gateway.chain.arrays import Ints
 from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.hull import Hull, ceil_gauges
 
-__all__ = ["Window", "clamped_mass", "window"]
+__all__ = ["Box", "clamped_mass", "window"]
 
 _TAIL = 2.0**-52
 _MOST_TERMS = 12_000_000
 _LEAST_POINTS = 50_000
 
 
-class Window(NamedTuple):
+class Box(NamedTuple):
     """A box of lattice points, `step` apart in each of d dimensions, in row-major order.
 
     Attributes:
@@ -41,17 +41,17 @@ class Window(NamedTuple):
         return (np.array(self.low) + self.step * grid).astype(np.int64)
 
 
-def window(values: Ints, most: int) -> Window:
+def window(values: Ints, most: int) -> Box:
     """The box around n x d points, of the smallest step that a number of outputs, at least 1, allows; centred."""
     low, high = values.min(axis=0), values.max(axis=0)
     step = 1
     while math.prod(int(size) for size in (high - low) // step + 1) > most:
         step += 1
     shape = (high - low) // step + 1
-    return Window(tuple((low + ((high - low) - step * (shape - 1)) // 2).tolist()), step, tuple(shape.tolist()))
+    return Box(tuple((low + ((high - low) - step * (shape - 1)) // 2).tolist()), step, tuple(shape.tolist()))
 
 
-def clamped_mass(hull: Hull, values: Ints, outputs: Window, ratio: float) -> NDArray[np.float64]:
+def clamped_mass(hull: Hull, values: Ints, outputs: Box, ratio: float) -> NDArray[np.float64]:
     """The law of f + noise, clamped to a window coordinate by coordinate.
 
     Args:

@@ -16,7 +16,7 @@ from gateway.fleet.entries import (
     Target,
     UnknownNameError,
 )
-from gateway.fleet.plan import Plan, Stage, share
+from gateway.fleet.plan import RolloutPlan, Stage, share
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollout, Rollouts
 
@@ -25,11 +25,11 @@ __all__ = [
     "Document",
     "DocumentError",
     "KeyStoreError",
-    "Plan",
     "PolicyReport",
     "Registry",
     "RegistryError",
     "Rollout",
+    "RolloutPlan",
     "Rollouts",
     "Sighting",
     "Stage",

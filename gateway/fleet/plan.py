@@ -17,7 +17,7 @@ from math import ceil
 
 from gateway.fleet.entries import PlanError, Target, checked_name
 
-__all__ = ["WHOLE_FLEET", "Plan", "Stage", "first_share", "share", "stages_of"]
+__all__ = ["WHOLE_FLEET", "RolloutPlan", "Stage", "first_share", "share", "stages_of"]
 
 WHOLE_FLEET = Target("fleet")
 _MAX_STAGES = 100
@@ -69,7 +69,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RolloutPlan:
     """A rollout's plan.
 
     Attributes:
@@ -119,7 +119,7 @@ class Plan:
         return json.dumps(asdict(self), default=str)
 
     @classmethod
-    def from_json(cls, text: str) -> Plan:
+    def from_json(cls, text: str) -> RolloutPlan:
         """What `to_json` has written."""
         fields = json.loads(text)
         stages = [
@@ -136,7 +136,7 @@ def first_share(devices: tuple[str, ...], part: Fraction) -> tuple[str, ...]:
 
 
 def stages_of(
-    plan: Plan, devices: Mapping[str, frozenset[str]], target: Target = WHOLE_FLEET
+    plan: RolloutPlan, devices: Mapping[str, frozenset[str]], target: Target = WHOLE_FLEET
 ) -> tuple[tuple[str, ...], ...]:
     """Which devices each stage adds, in the order in which they get the document.
 

@@ -37,8 +37,8 @@ from dataclasses import replace
 from itertools import chain
 
 from gateway.fleet.entries import RolloutError
-from gateway.fleet.plan import Plan
-from gateway.fleet.rollout_state import Action, Offer, Phase, Report, SetDesired, State, Tally, tally, way_back
+from gateway.fleet.plan import RolloutPlan
+from gateway.fleet.rollout_state import Action, Offer, Phase, Report, SetDesired, StageCounts, State, tally, way_back
 
 __all__ = ["abort", "advance", "approve", "begin", "pause", "resume"]
 
@@ -96,7 +96,9 @@ def abort(state: State) -> State:
     return replace(state, phase="aborted", cause="")
 
 
-def advance(plan: Plan, state: State, reports: Mapping[str, Report], now_us: int) -> tuple[tuple[Action, ...], State]:
+def advance(
+    plan: RolloutPlan, state: State, reports: Mapping[str, Report], now_us: int
+) -> tuple[tuple[Action, ...], State]:
     """Do what is due.
 
     Args:
@@ -130,7 +132,7 @@ def _noticed(state: State, reports: Mapping[str, Report]) -> State:
     return replace(state, offers={**state.offers, **reached}) if reached else state
 
 
-def _stopping(plan: Plan, state: State, counts: tuple[Tally, ...]) -> str:
+def _stopping(plan: RolloutPlan, state: State, counts: tuple[StageCounts, ...]) -> str:
     """Why the rollout stops; empty if it goes on."""
     for i, (stage, count) in enumerate(zip(plan.stages[: state.stage + 1], counts, strict=False)):
         detail = (
@@ -144,7 +146,7 @@ def _stopping(plan: Plan, state: State, counts: tuple[Tally, ...]) -> str:
     return ""
 
 
-def _next_stage(plan: Plan, state: State, counts: tuple[Tally, ...]) -> State:
+def _next_stage(plan: RolloutPlan, state: State, counts: tuple[StageCounts, ...]) -> State:
     """Go on to the first stage that is not done, if its gate is open."""
     while counts[state.stage].reaches(plan.stages[state.stage].success):
         following = state.stage + 1
@@ -156,7 +158,9 @@ def _next_stage(plan: Plan, state: State, counts: tuple[Tally, ...]) -> State:
     return replace(state, phase="running", cause="")
 
 
-def _offer(plan: Plan, state: State, reports: Mapping[str, Report], passed: int) -> tuple[tuple[Action, ...], State]:
+def _offer(
+    plan: RolloutPlan, state: State, reports: Mapping[str, Report], passed: int
+) -> tuple[tuple[Action, ...], State]:
     """Offer the document to as many devices of the stages that have begun as the pace allows."""
     interval = -(-MINUTE_US // plan.pace)
     slot = max(state.slot_us, state.clock_us - min(passed, CATCH_UP_US))

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from gateway.fleet.plan import Plan
+from gateway.fleet.plan import RolloutPlan
 from gateway.fleet.rollout_state import Offer, Report, State
 
 __all__ = ["RolloutRows", "Stored"]
@@ -30,7 +30,7 @@ class Stored(NamedTuple):
         created_us, ended_us: when it was drafted; when it was completed, stopped or aborted.
     """
 
-    plan: Plan
+    plan: RolloutPlan
     state: State
     created_us: int
     ended_us: int | None
@@ -47,7 +47,7 @@ class RolloutRows:
         where = f"WHERE {_UNDER_WAY}" if under_way else ""
         return [row[0] for row in self._db.execute(f"SELECT number FROM rollouts {where} ORDER BY number")]
 
-    def add(self, plan: Plan, time_us: int) -> int:
+    def add(self, plan: RolloutPlan, time_us: int) -> int:
         """Keep a plan; the number of its rollout."""
         query = f"INSERT INTO rollouts (plan, {_STATE}, created_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         return int(self._db.execute(query, (plan.to_json(), *_row(State()), time_us)).lastrowid or 0)
@@ -82,7 +82,7 @@ class RolloutRows:
             members.setdefault(place, []).append(device)
             if offer[0] is not None:
                 offers[device] = Offer(*offer)
-        plan = Plan.from_json(text)
+        plan = RolloutPlan.from_json(text)
         stages = tuple(tuple(members.get(i, ())) for i in range(len(plan.stages))) if members else ()
         return Stored(plan, State(phase, stages, stage, approved, clock, seen, slot, offers, cause), created, ended)
 

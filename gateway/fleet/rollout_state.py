@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from gateway.fleet.entries import Outcome
-from gateway.fleet.plan import Plan
+from gateway.fleet.plan import RolloutPlan
 
 __all__ = [
     "ACTIVE",
@@ -18,8 +18,8 @@ __all__ = [
     "Phase",
     "Report",
     "SetDesired",
+    "StageCounts",
     "State",
-    "Tally",
     "tally",
     "way_back",
 ]
@@ -103,7 +103,7 @@ class OfferWayBack(NamedTuple):
 Action = SetDesired | OfferWayBack
 
 
-class Tally(NamedTuple):
+class StageCounts(NamedTuple):
     """How the devices of a stage stand; `size` leaves out those that are out."""
 
     size: int = 0
@@ -140,7 +140,7 @@ def way_back(state: State) -> OfferWayBack:
     return OfferWayBack(devices)
 
 
-def tally(plan: Plan, state: State, reports: Mapping[str, Report]) -> tuple[Tally, ...]:
+def tally(plan: RolloutPlan, state: State, reports: Mapping[str, Report]) -> tuple[StageCounts, ...]:
     """How the devices of every stage stand, at the time of the state.
 
     Args:
@@ -148,15 +148,15 @@ def tally(plan: Plan, state: State, reports: Mapping[str, Report]) -> tuple[Tall
     """
     found = []
     for stage in state.stages:
-        counts = dict.fromkeys(Tally._fields, 0)
+        counts = dict.fromkeys(StageCounts._fields, 0)
         for name in stage:
             counts[_standing(plan, state, state.offers.get(name), reports.get(name))] += 1
         counts["size"] = len(stage) - counts["out"]
-        found.append(Tally(**counts))
+        found.append(StageCounts(**counts))
     return tuple(found)
 
 
-def _standing(plan: Plan, state: State, offer: Offer | None, report: Report | None) -> str:
+def _standing(plan: RolloutPlan, state: State, offer: Offer | None, report: Report | None) -> str:
     if report is None or report.newest > plan.version:
         return "out"
     if offer is None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from gateway.fleet import rollout as rules
 from gateway.fleet.entries import Due, PlanError, RolloutError, UnknownNameError
-from gateway.fleet.plan import Plan, stages_of
+from gateway.fleet.plan import RolloutPlan, stages_of
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollout_rows import Stored
-from gateway.fleet.rollout_state import ACTIVE, Action, OfferWayBack, SetDesired, State, Tally, tally, way_back
+from gateway.fleet.rollout_state import ACTIVE, Action, OfferWayBack, SetDesired, StageCounts, State, tally, way_back
 
 __all__ = ["Rollout", "Rollouts"]
 
@@ -33,9 +33,9 @@ class Rollout:
     """
 
     number: int
-    plan: Plan
+    plan: RolloutPlan
     state: State
-    tallies: tuple[Tally, ...]
+    tallies: tuple[StageCounts, ...]
     created_us: int
     ended_us: int | None
 
@@ -47,7 +47,7 @@ class Rollouts:
         self._registry = registry
         self._rows = registry.rollouts
 
-    def preview(self, plan: Plan) -> tuple[tuple[str, ...], ...]:
+    def preview(self, plan: RolloutPlan) -> tuple[tuple[str, ...], ...]:
         """The devices that each stage of a plan would add, if it started now.
 
         Raises:
@@ -63,7 +63,7 @@ class Rollouts:
                 raise PlanError(f"every device of the plan should have a newer version than {plan.version} already")
             return stages
 
-    def draft(self, plan: Plan, *, who: str, time_us: int) -> int:
+    def draft(self, plan: RolloutPlan, *, who: str, time_us: int) -> int:
         """Keep a plan; its devices are chosen when it starts.
 
         Returns:

@@ -21,7 +21,7 @@ from gateway.history.stored import WindowSequence
 from gateway.history.tables import batch, lists, marginals, rows
 from gateway.service.kinds.point_model import PointEstimates
 from gateway.service.kinds.reporting import window_count
-from gateway.service.symbols.past import Run
+from gateway.service.symbols.past import TickProbabilities
 
 __all__ = [
     "marginal_rows",
@@ -39,7 +39,7 @@ def policy_rows(policies: Iterable[AnyPolicy]) -> Any:
     return rows("policies", [_policy_row(policy) for policy in policies])
 
 
-def marginal_rows(table: str, stream: SymbolStream, some: Run) -> Any:
+def marginal_rows(table: str, stream: SymbolStream, some: TickProbabilities) -> Any:
     """What is known of the states of some ticks of a stream."""
     policy = stream.policy(some.version)
     ticks = np.arange(some.first, some.first + len(some.probabilities), dtype=np.int64)

@@ -19,7 +19,7 @@ from gateway.chain import backward_messages, posterior_marginals
 from gateway.chain.arrays import Floats, Ints
 from gateway.history.pieces import ALWAYS, History, HistoryError, Piece, Span, SymbolStream
 from gateway.service.kinds.symbol_model import Model, filtered, prior, told
-from gateway.service.symbols.past import Run
+from gateway.service.symbols.past import TickProbabilities
 
 __all__ = ["Block", "SmoothedStream", "blocks"]
 
@@ -115,7 +115,7 @@ class SmoothedStream:
                 self._after[day, track] = self._later[track]
             self._later[track] = self._messages(some, self._later.get(track))[0]
 
-    def day(self, day: int) -> Iterator[Run]:
+    def day(self, day: int) -> Iterator[TickProbabilities]:
         """The marginals of a day's ticks that have a symbol."""
         for track, some in self._blocks(day).items():
             after = self._after.pop((day, track), None)
@@ -178,12 +178,12 @@ def _with_end(model: Model, block: Block, message: Floats) -> tuple[Ints, Floats
     return symbols, emission
 
 
-def _observed(block: Block, marginals: Floats) -> Iterator[Run]:
+def _observed(block: Block, marginals: Floats) -> Iterator[TickProbabilities]:
     """The rows of ticks that have a symbol, by stretches without gaps."""
     seen = np.concatenate([[False], block.symbols >= 0, [False]])
     edges = np.flatnonzero(np.diff(seen)).reshape(-1, 2)
     for low, high in edges.tolist():
-        yield Run(block.version, block.first + low, block.shift, marginals[low:high])
+        yield TickProbabilities(block.version, block.first + low, block.shift, marginals[low:high])
 
 
 def _explained(kernel: object, stream: SymbolStream, *given: object) -> Floats:

@@ -27,7 +27,7 @@ from gateway.service.policies import Catalogue
 from gateway.service.shard_stores import snapshots
 from gateway.service.shifts import Span as ShiftSpan
 from gateway.service.store import Store
-from gateway.service.symbols.past import Past, Run
+from gateway.service.symbols.past import Past, TickProbabilities
 
 __all__ = ["MeasuredStream", "StoredHistory", "WindowSequence", "stored_history"]
 
@@ -137,7 +137,7 @@ class StoredHistory:
                     if len(piece.symbols):
                         yield piece
 
-    def estimates(self, stream: SymbolStream, span: Span, lag: int) -> Iterator[Run]:
+    def estimates(self, stream: SymbolStream, span: Span, lag: int) -> Iterator[TickProbabilities]:
         """The states at a stream's ticks in a span of time, given its symbols, all before and `lag` later ones."""
         kept = self._kept[stream.device, stream.stream, ""]
         if (past := self._pasts.get((kept.store, lag))) is None:

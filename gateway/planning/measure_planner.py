@@ -21,7 +21,7 @@ from gateway.chain import stationary_law
 from gateway.chain.arrays import Floats
 from gateway.dphmm.compiled import compile_noise, fallback_noise, noise_loss, noise_table
 from gateway.dphmm.composition import between_any
-from gateway.dphmm.constraints import Schedule, delta_set
+from gateway.dphmm.constraints import ConstraintSchedule, delta_set
 from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.moments import noise_error
 from gateway.dphmm.protection import unbounded_factors
@@ -70,7 +70,7 @@ class MeasurePlan:
     """
 
     spec: MeasureSpec
-    schedule: Schedule
+    schedule: ConstraintSchedule
     sets: tuple[SetPlan, ...]
     settled: SetPlan
     delta: SetPlan | None
@@ -187,11 +187,11 @@ def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
         return np.full(len(cycle), 1.0 / len(cycle)), "the uniform law (there is more than one stationary law)"
 
 
-def _schedule(spec: MeasureSpec, initial: Floats) -> Schedule:
+def _schedule(spec: MeasureSpec, initial: Floats) -> ConstraintSchedule:
     """The sets of possible states, as a device finds them."""
     reach = Reach(_measurement(spec, initial, 1))
     sets = [np.array([bool(states >> x & 1) for x in range(spec.states)]) for states in reach.all()]
-    return Schedule(tuple(sets), reach.start, reach.first_ticks)
+    return ConstraintSchedule(tuple(sets), reach.start, reach.first_ticks)
 
 
 def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], law: Floats) -> tuple[Noise, tuple[Noise, ...]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from contract.noise_table import MAX_TABLE_STATES
 from gateway.chain.arrays import Bools, Floats, Ints
-from gateway.dphmm.constraints import Schedule
+from gateway.dphmm.constraints import ConstraintSchedule
 from gateway.dphmm.graphs import restrict
 from gateway.dphmm.hull import Hull, complete_hull, graph_hull
 from gateway.dphmm.moments import area
@@ -61,7 +61,7 @@ class SetPlan(NamedTuple):
         return area(self.hull)
 
 
-def set_plans(spec: MeasureSpec, found: Schedule) -> tuple[SetPlan, ...]:
+def set_plans(spec: MeasureSpec, found: ConstraintSchedule) -> tuple[SetPlan, ...]:
     """The different sets of a schedule in the order of their first ticks; if they are many, the cycle goes first."""
     places: dict[bytes, list[int]] = {}  # what is possible may come again before the chain's own states do
     for place, possible in enumerate(found.constraints):

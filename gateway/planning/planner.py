@@ -22,7 +22,7 @@ from gateway.privacy.randomised_response import Objective, calibrate
 from gateway.privacy.sampling import decimated_class, decimated_odds_ratio, decimated_transition
 from gateway.privacy.utility import Utility, assess
 
-__all__ = ["PERIODS", "Option", "Plan", "Refusal", "Request", "make_plan"]
+__all__ = ["PERIODS", "Option", "Refusal", "Request", "StreamPlan", "make_plan"]
 
 PERIODS = (1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
 """Sampling periods that may be compared, in ticks of the class of chains."""
@@ -90,7 +90,7 @@ class Refusal(NamedTuple):
     reason: str
 
 
-class Plan(NamedTuple):
+class StreamPlan(NamedTuple):
     """The plan for a stream.
 
     Attributes:
@@ -108,7 +108,7 @@ class Plan(NamedTuple):
     others: tuple[tuple[Baseline, Utility, Loss | None], ...]
 
 
-def make_plan(request: Request) -> Plan:
+def make_plan(request: Request) -> StreamPlan:
     """Calibrate a stream at the period asked for, and at others to compare.
 
     Raises:
@@ -121,7 +121,7 @@ def make_plan(request: Request) -> Plan:
             periods.append(chosen if every == request.every else _option(request, every))
         except FuguError as error:
             periods.append(Refusal(every, str(error)))
-    return Plan(request, chosen, tuple(periods), _better(chosen, periods), _others(request, chosen))
+    return StreamPlan(request, chosen, tuple(periods), _better(chosen, periods), _others(request, chosen))
 
 
 def _compared(request: Request) -> list[int]:

@@ -29,7 +29,7 @@ from gateway.planning.errors import PlanningError
 from gateway.planning.joint_plan import JointPlan
 from gateway.planning.measure_planner import MeasurePlan
 from gateway.planning.measure_spec import MeasureSpec
-from gateway.planning.planner import Plan
+from gateway.planning.planner import StreamPlan
 
 __all__ = [
     "LATENCY_SECONDS",
@@ -104,7 +104,7 @@ def thresholds(
     return Thresholds(edges=edges, states=states, hysteresis=hysteresis, missing=states[-1] if missing else None)
 
 
-def build_policy(plan: Plan, header: PolicyHeader) -> Policy:
+def build_policy(plan: StreamPlan, header: PolicyHeader) -> Policy:
     """Make the policy of a stream's plan, and check it as a device would.
 
     Raises:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from gateway.release.charges import Run, beside, clipped, first_peak, nats, overlay, peak_of_sum
+from gateway.release.charges import ChargedTicks, beside, clipped, first_peak, nats, overlay, peak_of_sum
 from gateway.release.contents import content_problems
 from gateway.release.entries import SITE, Key, uncharged
 from gateway.release.ledger import Ledger
@@ -47,7 +47,7 @@ class Told(NamedTuple):
     base: int
     charge: int
     tick: int
-    runs: tuple[Run, ...]
+    runs: tuple[ChargedTicks, ...]
 
 
 class Audit(NamedTuple):
@@ -78,7 +78,7 @@ class _Account:
     shifted: bool = False
     named: frozenset[Stream] = frozenset()
     together: bool = False
-    runs: list[Run] = field(default_factory=list)
+    runs: list[ChargedTicks] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
 
     def near(self, first: int, last: int) -> slice:
@@ -86,7 +86,7 @@ class _Account:
         low, high = (bisect_left(self.runs, tick, key=attrgetter("first")) for tick in (first, last + 1))
         return slice(max(low - 1, 0), high)
 
-    def reach(self, charge: int, near: list[Run], first: int) -> None:
+    def reach(self, charge: int, near: list[ChargedTicks], first: int) -> None:
         """Note what ticks have reached."""
         if self.told and charge > self.told[-1].charge:
             self.told[-1] = self.told[-1]._replace(charge=charge, tick=first_peak(near, first))
@@ -191,7 +191,7 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
     return problems
 
 
-def _told(one: _Account, first: int, last: int, shift: int, device: str) -> list[Run]:
+def _told(one: _Account, first: int, last: int, shift: int, device: str) -> list[ChargedTicks]:
     """What an account is charged at ticks of a device; of another device by wall time, as far as that is known."""
     if one.key.device == device:
         return clipped(one.runs[one.near(first, last)], first, last)
@@ -242,9 +242,9 @@ def _change(accounts: dict[int, _Account], changes: list[_Row]) -> list[str]:
 
 def _compare(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
     problems = []
-    stored: dict[int, list[Run]] = defaultdict(list)
+    stored: dict[int, list[ChargedTicks]] = defaultdict(list)
     for number, *run in rows.runs():
-        stored[number].append(Run(*run))
+        stored[number].append(ChargedTicks(*run))
     for number, *_, allowance, base, _, exclusive, shifted in rows.accounts():
         account = accounts[number]
         if stored.pop(number, []) != account.runs:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 __all__ = [
     "PER_NAT",
-    "Run",
+    "ChargedTicks",
     "beside",
     "clipped",
     "first_peak",
@@ -60,7 +60,7 @@ def _checked(loss: float | Fraction) -> Fraction:
     return Fraction(loss)
 
 
-class Run(NamedTuple):
+class ChargedTicks(NamedTuple):
     """Ticks first..last, each charged the same; charges are whole units."""
 
     first: int
@@ -68,36 +68,40 @@ class Run(NamedTuple):
     charge: int
 
 
-def overlay(runs: Iterable[Run], first: int, last: int, charge: int) -> list[Run]:
+def overlay(runs: Iterable[ChargedTicks], first: int, last: int, charge: int) -> list[ChargedTicks]:
     """Add a charge above 0 to every tick first..last, both included; runs that do not touch them stay as they are."""
-    result: list[Run] = []
+    result: list[ChargedTicks] = []
     reached = first  # ticks of first..last below it are done
     for run in runs:
         if run.last < first:
             _append(result, run)
             continue
         if run.first < first:
-            _append(result, Run(run.first, first - 1, run.charge))
+            _append(result, ChargedTicks(run.first, first - 1, run.charge))
         stop = min(run.first - 1, last)
         if reached <= stop:
-            _append(result, Run(reached, stop, charge))
+            _append(result, ChargedTicks(reached, stop, charge))
         low, high = max(run.first, first), min(run.last, last)
         if low <= high:
-            _append(result, Run(low, high, run.charge + charge))
+            _append(result, ChargedTicks(low, high, run.charge + charge))
         reached = max(reached, high + 1, stop + 1)
         if run.last > last:
-            _append(result, Run(max(run.first, last + 1), run.last, run.charge))
+            _append(result, ChargedTicks(max(run.first, last + 1), run.last, run.charge))
     if reached <= last:
-        _append(result, Run(reached, last, charge))
+        _append(result, ChargedTicks(reached, last, charge))
     return result
 
 
-def clipped(runs: Iterable[Run], first: int, last: int) -> list[Run]:
+def clipped(runs: Iterable[ChargedTicks], first: int, last: int) -> list[ChargedTicks]:
     """What of the runs lies in first..last."""
-    return [Run(max(r.first, first), min(r.last, last), r.charge) for r in runs if r.first <= last and r.last >= first]
+    return [
+        ChargedTicks(max(r.first, first), min(r.last, last), r.charge)
+        for r in runs
+        if r.first <= last and r.last >= first
+    ]
 
 
-def beside(runs: Iterable[Run], first: int, last: int, ahead: int | None) -> list[Run]:
+def beside(runs: Iterable[ChargedTicks], first: int, last: int, ahead: int | None) -> list[ChargedTicks]:
     """What another device is charged at the wall ticks of the ticks first..last of a device.
 
     Args:
@@ -107,30 +111,30 @@ def beside(runs: Iterable[Run], first: int, last: int, ahead: int | None) -> lis
     """
     if ahead is None:
         most = peak(list(runs))
-        return [Run(first, last, most)] if most else []
-    return [Run(r.first + ahead, r.last + ahead, r.charge) for r in clipped(runs, first - ahead, last - ahead)]
+        return [ChargedTicks(first, last, most)] if most else []
+    return [ChargedTicks(r.first + ahead, r.last + ahead, r.charge) for r in clipped(runs, first - ahead, last - ahead)]
 
 
-def peak(runs: Sequence[Run]) -> int:
+def peak(runs: Sequence[ChargedTicks]) -> int:
     """The largest charge, 0 without runs."""
     return max((run.charge for run in runs), default=0)
 
 
-def peak_of_sum(runs: Iterable[Run]) -> int:
+def peak_of_sum(runs: Iterable[ChargedTicks]) -> int:
     """The largest sum of the charges of a tick, of runs that may overlap."""
     changes = sorted(change for run in runs for change in ((run.first, run.charge), (run.last + 1, -run.charge)))
     return max(accumulate((charge for _, charge in changes), initial=0))
 
 
-def first_peak(runs: Iterable[Run], otherwise: int) -> int:
+def first_peak(runs: Iterable[ChargedTicks], otherwise: int) -> int:
     """The first tick with the largest sum of charges, of runs that may overlap; without runs another tick."""
     changes = sorted(change for run in runs for change in ((run.first, run.charge), (run.last + 1, -run.charge)))
     sums = list(accumulate(charge for _, charge in changes))
     return changes[sums.index(max(sums))][0] if sums else otherwise
 
 
-def _append(runs: list[Run], run: Run) -> None:
+def _append(runs: list[ChargedTicks], run: ChargedTicks) -> None:
     if runs and runs[-1].last == run.first - 1 and runs[-1].charge == run.charge:
-        runs[-1] = Run(runs[-1].first, run.last, run.charge)
+        runs[-1] = ChargedTicks(runs[-1].first, run.last, run.charge)
     else:
         runs.append(run)

@@ -22,7 +22,7 @@ from typing import Any
 
 from gateway.database import Hold, is_there, open_engine
 from gateway.location import Location, part_of
-from gateway.release.charges import Run, beside, clipped, overlay, peak, peak_of_sum
+from gateway.release.charges import ChargedTicks, beside, clipped, overlay, peak, peak_of_sum
 from gateway.release.entries import SITE, Account, Allowance, Drawn, Entry, Key, LedgerError, Release, State, refusal
 from gateway.release.inputs import inputs_digest
 from gateway.release.ledger_rows import KIND, LedgerRows
@@ -274,7 +274,9 @@ class Ledger:
             raise LedgerError(f"{key}: ticks {first}..{last} are refused, because its device releases no windows")
         before = self._near(account, first, last)
         after = overlay(before, first, last, charge) if charge else before
-        told = clipped(after, first, last) if charge else [Run(first, last, peak(clipped(before, first, last)))]
+        told = (
+            clipped(after, first, last) if charge else [ChargedTicks(first, last, peak(clipped(before, first, last)))]
+        )
         for other, *_, shifted, device in others:
             for run in self._runs_beside(other, first, last, None if shifted else shift, same=device == key.device):
                 told = overlay(told, *run)
@@ -294,25 +296,25 @@ class Ledger:
         found = [self._find(Key(*stream, key.audience)) for stream in others]
         return name, [row for row in found if row is not None]
 
-    def _runs_beside(self, account: int, first: int, last: int, ahead: int | None, *, same: bool) -> list[Run]:
+    def _runs_beside(self, account: int, first: int, last: int, ahead: int | None, *, same: bool) -> list[ChargedTicks]:
         """What another account is charged at ticks of one that moves with it; one device has one clock for both."""
         if same:
             return clipped(self._near(account, first, last), first, last)
         runs = self._runs(account) if ahead is None else self._near(account, first - ahead, last - ahead)
         return beside(runs, first, last, ahead)
 
-    def _runs(self, account: int) -> list[Run]:
+    def _runs(self, account: int) -> list[ChargedTicks]:
         query = "SELECT first, last, charge FROM runs WHERE account=?"
-        return [Run._make(row) for row in self._db.execute(query, (account,))]
+        return [ChargedTicks._make(row) for row in self._db.execute(query, (account,))]
 
-    def _near(self, account: int, first: int, last: int) -> list[Run]:
+    def _near(self, account: int, first: int, last: int) -> list[ChargedTicks]:
         """The runs that overlap or touch the ticks; at most one of them begins before the first."""
         rows = self._db.execute(
             "SELECT first, last, charge FROM runs WHERE account=? AND first<=? AND first>=COALESCE("
             "(SELECT MAX(first) FROM runs WHERE account=? AND first<?), 0) ORDER BY first",
             (account, last + 1, account, first),
         )
-        return [run for run in map(Run._make, rows) if run.last >= first - 1]
+        return [run for run in map(ChargedTicks._make, rows) if run.last >= first - 1]
 
     def _group(self, release: Release) -> int:
         """The number of a set of devices with their charges; equal sets are kept once."""
@@ -459,7 +461,7 @@ class Ledger:
         number = self._account(key)[0]
         return self._accounts("WHERE id=?", number)[0]
 
-    def spent(self, key: Key, first: int, last: int) -> list[Run]:
+    def spent(self, key: Key, first: int, last: int) -> list[ChargedTicks]:
         """What releases have charged to the ticks first..last; ticks between the runs have charge 0.
 
         Raises:
@@ -506,7 +508,7 @@ class Ledger:
         if not others:
             return account._replace(together=name, spent_together=account.spent)
         every = (self._account(account.key), *others)
-        by_clock: dict[str, list[Run]] = {}
+        by_clock: dict[str, list[ChargedTicks]] = {}
         for one, *_, shifted, device in every:
             by_clock.setdefault(device if shifted else "", []).extend(self._runs(one))
         return account._replace(together=name, spent_together=sum(map(peak_of_sum, by_clock.values())))

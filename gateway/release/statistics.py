@@ -1,8 +1,8 @@
 """Statistics of a window: whole numbers of symbols, noise on them, and unbiased estimates about the states.
 
-Three steps, so that it can be seen what is private. `Tally` counts symbols: not yet private for the public. `noisy`
-adds exact discrete Laplace noise to every count. `estimate` computes values, standard errors and intervals from the
-noisy counts and from numbers that are public anyway (how many ticks had a symbol), and from nothing else.
+Three steps, so that it can be seen what is private. `SymbolCounter` counts symbols: not yet private for the public.
+`noisy` adds exact discrete Laplace noise to every count. `estimate` computes values, standard errors and intervals from
+the noisy counts and from numbers that are public anyway (how many ticks had a symbol), and from nothing else.
 
 Sensitivities, in L1, to one symbol of one device: a count 1; a histogram 2 (one bin loses, another gains); pairs of
 consecutive symbols 4 (a symbol is in two pairs). A group's counts are sums over devices, and one person's symbols are
@@ -34,7 +34,7 @@ __all__ = [
     "Estimates",
     "Part",
     "Query",
-    "Tally",
+    "SymbolCounter",
     "dwell",
     "estimate",
     "half_widths",
@@ -111,7 +111,7 @@ def noise_quantile(scale: Fraction, confidence: float) -> int:
 UNOBSERVED = -1
 
 
-class Tally:
+class SymbolCounter:
     """Counts symbols, a piece at a time.
 
     Args:
@@ -179,7 +179,7 @@ def noisy(parts: tuple[Part, ...], scale: Fraction, draw: Callable[[int], int]) 
     """Add independent discrete Laplace noise to every count.
 
     Args:
-        parts: from `Tally.parts`.
+        parts: from `SymbolCounter.parts`.
         scale: of the noise; the release's spread is sensitivity / scale.
         draw: uniform integers, draw(below) in range(below).
     """

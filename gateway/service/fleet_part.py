@@ -20,7 +20,7 @@ from gateway.service.home_assistant import HomeAssistant
 from gateway.service.policies import Catalogue
 from gateway.service.release_counts import Counting
 from gateway.service.release_progress import NotKnownError, Progress
-from gateway.service.release_schedule import Schedule
+from gateway.service.release_schedule import ReleaseSchedule
 from gateway.service.release_setup import Releases, open_releases
 from gateway.service.settings import GatewaySettings
 from gateway.service.shard_channel import ShardChannel
@@ -84,7 +84,7 @@ class FleetPart:
         self._ledger: Ledger | None = None
         self._releases: Releases | None = None
         self._to_renew: Releases | None = None
-        self._schedule: Schedule | None = None
+        self._schedule: ReleaseSchedule | None = None
         self._describing = Describing(
             link, catalogue, counters, (lambda _device: False) if enrolled is None else enrolled.has_left
         )
@@ -101,7 +101,7 @@ class FleetPart:
                     hold=None if isinstance(path, Path) else Hold("releases", take=settings.elsewhere),
                 )
                 self._ledger = made.ledger
-                self._schedule = Schedule(made.jobs, made.maker, progress, made.record, link, counters)
+                self._schedule = ReleaseSchedule(made.jobs, made.maker, progress, made.record, link, counters)
         except BaseException:
             self.stop()
             raise

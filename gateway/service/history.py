@@ -14,7 +14,7 @@ from gateway.service.kinds.points import Points
 from gateway.service.policies import Catalogue
 from gateway.service.shard_stores import store_of
 from gateway.service.store import Location, Store, StoreError
-from gateway.service.symbols.past import Past, Run
+from gateway.service.symbols.past import Past, TickProbabilities
 
 __all__ = ["Row", "StateRow", "ValueRow", "estimates_between"]
 
@@ -131,7 +131,7 @@ def _windows(store: Store, catalogue: Catalogue, of: Place, first: int, last: in
                 yield of._replace(number=number), frame.index
 
 
-def _rows(of: Place, run: Run, first: int, last: int) -> _Found:
+def _rows(of: Place, run: TickProbabilities, first: int, last: int) -> _Found:
     """The ticks first..last of a run; where the oldest shifts have been forgotten, numbers are ahead by no more."""
     shift = min(run.shift, run.first)
     rows = enumerate(run.probabilities, run.first)

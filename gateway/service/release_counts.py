@@ -19,7 +19,7 @@ from gateway.release.addends import Addend, added
 from gateway.release.inputs import Inputs
 from gateway.release.inversion import ReleaseError
 from gateway.release.question import Question
-from gateway.release.statistics import Part, Tally
+from gateway.release.statistics import Part, SymbolCounter
 from gateway.release.whole_window import CountedSymbols, counted_symbols
 from gateway.service.policies import Catalogue
 from gateway.service.release_sources import DeviceWindows, better, device_symbols, device_windows, observed
@@ -42,8 +42,8 @@ class Counts:
     """
 
     question: Question
-    tally: Tally
-    beside: Tally
+    tally: SymbolCounter
+    beside: SymbolCounter
     windows: dict[str, DeviceWindows] = field(default_factory=dict)
     tables: dict[str, set[NoiseTable]] = field(default_factory=dict)
     counted: dict[str, CountedSymbols] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Counts:
     @classmethod
     def of(cls, question: Question) -> Counts:
         """Nothing yet."""
-        return cls(question, Tally(question.query), Tally(question.query))
+        return cls(question, SymbolCounter(question.query), SymbolCounter(question.query))
 
     @property
     def inputs(self) -> Inputs:

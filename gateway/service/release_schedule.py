@@ -31,7 +31,7 @@ from gateway.service.tick_time import tick_at
 from host.database import DatabaseError, is_lost
 from mqtt_link import Link
 
-__all__ = ["Schedule"]
+__all__ = ["ReleaseSchedule"]
 
 _log = logging.getLogger(__name__)
 _SLICE_SECONDS = 0.05
@@ -50,7 +50,7 @@ class _Work(NamedTuple):
     steps: Generator[bool, None, tuple[int, str]]
 
 
-class Schedule:
+class ReleaseSchedule:
     """Makes and publishes the releases that are due.
 
     Args:

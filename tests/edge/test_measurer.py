@@ -31,7 +31,7 @@ from contract.topics import committed_topic, status_topic, table_topic
 from edge_agent.agent import MOST_WAITING, MOST_WAITING_BYTES, Agent
 from edge_agent.config import check_in_child, load
 from edge_agent.config_file import ConfigError
-from edge_agent.measurer import MAX_TABLE_BYTES, MeasurePlan, Measurer, TableRefusedError
+from edge_agent.measurer import MAX_TABLE_BYTES, Measurer, PointSource, TableRefusedError
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan
 from edge_agent.randomiser import system_entropy
@@ -67,8 +67,8 @@ def seeded(seed: int) -> Callable[[memoryview], None]:
     return fill
 
 
-def plan(policy: MeasurePolicy) -> MeasurePlan:
-    return MeasurePlan.of(policy.model_dump(mode="json"))
+def plan(policy: MeasurePolicy) -> PointSource:
+    return PointSource.of(policy.model_dump(mode="json"))
 
 
 def measurer(policy: MeasurePolicy = WALK, seed: int = 1) -> Measurer:

@@ -19,7 +19,7 @@ from contract.noise_table import NoiseTable, public_row, public_weights
 from contract.window_frames import decode_window
 from edge_agent.agent import Agent
 from edge_agent.local_status import described
-from edge_agent.measurer import MeasurePlan, Measurer
+from edge_agent.measurer import Measurer, PointSource
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import BLOCK_WORDS, randomiser
@@ -176,7 +176,7 @@ def test_a_point_of_a_tick_without_a_state_is_drawn_from_the_table_in_force_and_
     """Weights and staircase alike: the row comes first, then the draw of that row."""
     for side in (4, 11):
         policy = measure_policy(side, tables=side == 4)
-        plan = MeasurePlan.of(policy.model_dump(mode="json"))
+        plan = PointSource.of(policy.model_dump(mode="json"))
         states = len(plan.measurement.coordinates)
         for seed in range(1, 20):
             source = Sequence32(seed)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.fleet.entries import PlanError, Target
-from gateway.fleet.plan import Plan, Stage, share, stages_of
+from gateway.fleet.plan import RolloutPlan, Stage, share, stages_of
 from tests.support.simulated_fleets import PERCENT, names, plan
 
 SHARES = st.fractions(min_value=Fraction(1, 1000), max_value=1, max_denominator=1000)
@@ -93,7 +93,7 @@ def test_what_is_no_share_is_refused(text: str) -> None:
         (lambda: plan(pace=0), "pace"),
         (lambda: plan(patience_seconds=0), "patience"),
         (lambda: plan(share=Fraction(0)), "share of 0"),
-        (lambda: Plan(1, (), Fraction(1), 1, 1), "1 to 100 stages"),
+        (lambda: RolloutPlan(1, (), Fraction(1), 1, 1), "1 to 100 stages"),
         (lambda: Stage(), "either a share or a group"),
         (lambda: Stage(Fraction(1), "canary"), "either a share or a group"),
         (lambda: Stage(Fraction(3, 2)), "at most 1"),
@@ -106,4 +106,4 @@ def test_plans_that_contradict_themselves_are_refused(make: object, text: str) -
 
 def test_a_plan_survives_being_written_down() -> None:
     made = plan(Stage(group="canary"), Stage(Fraction(1, 3), gate=True), 100, groups=("hall", "yard"), seed="x")
-    assert Plan.from_json(made.to_json()) == made
+    assert RolloutPlan.from_json(made.to_json()) == made

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from gateway.fleet.entries import Outcome, RolloutError
-from gateway.fleet.plan import Plan, Stage
+from gateway.fleet.plan import RolloutPlan, Stage
 from gateway.fleet.rollout import abort, advance, approve, begin, pause, resume
 from gateway.fleet.rollout_state import OfferWayBack, State, tally, way_back
 from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, offered, plan, started
@@ -15,7 +15,9 @@ from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, na
 HUNDRED = names(100)
 
 
-def after(some: Plan, state: State, devices: Pretended, seconds: int, *, every: int = 1) -> tuple[list[str], State]:
+def after(
+    some: RolloutPlan, state: State, devices: Pretended, seconds: int, *, every: int = 1
+) -> tuple[list[str], State]:
     """Who is offered the document in so many seconds of calls, and the state then."""
     seen: list[str] = []
     for _ in range(0, seconds, every):
@@ -24,7 +26,7 @@ def after(some: Plan, state: State, devices: Pretended, seconds: int, *, every: 
     return seen, state
 
 
-def all_offered(some: Plan, devices: Pretended, state: State | None = None) -> State:
+def all_offered(some: RolloutPlan, devices: Pretended, state: State | None = None) -> State:
     """The state when the stage under way has been offered to all its devices."""
     state = state or started(some, sorted(devices.reports))
     while any(name not in state.offers for name in state.stages[state.stage]):

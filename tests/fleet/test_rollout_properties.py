@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.fleet.entries import Outcome
-from gateway.fleet.plan import Plan, Stage
+from gateway.fleet.plan import RolloutPlan, Stage
 from gateway.fleet.rollout import advance, approve, pause, resume
 from gateway.fleet.rollout_state import OfferWayBack, Report, State, tally
 from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, offered, plan, started
@@ -57,7 +57,9 @@ STEPS = st.lists(
 )
 
 
-def played(some: Plan, steps: list[Step], count: int) -> list[tuple[int, State, list[str], dict[str, Report], bool]]:
+def played(
+    some: RolloutPlan, steps: list[Step], count: int
+) -> list[tuple[int, State, list[str], dict[str, Report], bool]]:
     """Every step: when, the state after it, who was offered the document, the reports, and whether a way back was."""
     devices, state, now = Pretended.of(names(count)), started(some, names(count)), START
     record = []
@@ -85,7 +87,7 @@ def played(some: Plan, steps: list[Step], count: int) -> list[tuple[int, State, 
 @pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(PLANS, STEPS, st.integers(1, 30))
-def test_the_rules_hold(some: Plan, steps: list[Step], count: int) -> None:
+def test_the_rules_hold(some: RolloutPlan, steps: list[Step], count: int) -> None:
     before, given_at, told = started(some, names(count)), {}, False
     for now, state, made, reports, back in played(some, steps, count):
         # nobody gets it twice, and only devices of the stage that is under way
@@ -120,7 +122,7 @@ def test_the_rules_hold(some: Plan, steps: list[Step], count: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(PLANS, STEPS, st.integers(1, 30))
-def test_the_same_call_again_does_nothing(some: Plan, steps: list[Step], count: int) -> None:
+def test_the_same_call_again_does_nothing(some: RolloutPlan, steps: list[Step], count: int) -> None:
     for now, state, _, reports, _ in played(some, steps, count):
         again, same = advance(some, state, reports, now)
         assert offered(again) == []

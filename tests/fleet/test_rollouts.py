@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.fleet.entries import PlanError, PolicyReport, RegistryError, RolloutError, Target, UnknownNameError
-from gateway.fleet.plan import Plan, Stage
+from gateway.fleet.plan import RolloutPlan, Stage
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollout_state import OfferWayBack
 from gateway.fleet.rollouts import Rollout, Rollouts
@@ -31,7 +31,7 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
     made.close()
 
 
-def started(rollouts: Rollouts, some: Plan) -> int:
+def started(rollouts: Rollouts, some: RolloutPlan) -> int:
     """A rollout that has begun."""
     number = rollouts.draft(some, **WHO)
     rollouts.start(number, **WHO)

@@ -15,7 +15,7 @@ from gateway.planning.chain_source import file_source, interval_source
 from gateway.planning.errors import PlanningError
 from gateway.planning.measure_planner import make_measure_plan
 from gateway.planning.measure_spec import read_spec
-from gateway.planning.planner import Plan, Request, make_plan
+from gateway.planning.planner import Request, StreamPlan, make_plan
 from gateway.planning.policy_builder import (
     MeasureHeader,
     PolicyHeader,
@@ -36,7 +36,7 @@ CHAINS = BinaryChains(q=(0.1, 0.12), r=(0.3, 0.4))
 
 
 @pytest.fixture(scope="module")
-def plan() -> Plan:
+def plan() -> StreamPlan:
     source = interval_source(CHAINS.q, CHAINS.r)
     return make_plan(Request(source.chains, source.transition, 1.0, "informed", "information", ticks=2_000))
 
@@ -58,7 +58,7 @@ def test_a_recording_becomes_a_policy_that_its_device_accepts(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_policy_says_what_its_header_says(plan: Plan) -> None:
+def test_a_policy_says_what_its_header_says(plan: StreamPlan) -> None:
     named = thresholds((61.5,), ("calm", "awake"), hysteresis=0.5)
     policy = build_policy(plan, replace(HEADER, discretiser=named, version=7, latency_seconds=5.2))
     assert (policy.discretiser, policy.frame_ticks) == (named, 10)
@@ -68,7 +68,7 @@ def test_a_policy_says_what_its_header_says(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"epoch": -1.0}, {"epoch": 2.0**42}, {"period_seconds": 0.0}])
-def test_a_clock_out_of_range_is_an_error_of_planning(plan: Plan, wrong: dict[str, float]) -> None:
+def test_a_clock_out_of_range_is_an_error_of_planning(plan: StreamPlan, wrong: dict[str, float]) -> None:
     with pytest.raises(PlanningError, match="epoch and period"):
         build_policy(plan, replace(HEADER, **wrong))
 

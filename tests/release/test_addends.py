@@ -18,7 +18,7 @@ from gateway.release.addends import Addend, added, answer, combined, symbols_add
 from gateway.release.allowance import allowance
 from gateway.release.amplification import charge, smallest_scale
 from gateway.release.charges import PER_NAT, units_above
-from gateway.release.statistics import Estimates, Query, Tally, noisy
+from gateway.release.statistics import Estimates, Query, SymbolCounter, noisy
 from tests.support.sanitised_counts import stationary
 
 TABLE = NoiseTable.binary(1_500_000_000, 1_300_000_000)
@@ -57,7 +57,7 @@ class Case:
         return windows_addend(counts, numbers, [self.window] * self.windows, len(self.states), CONFIDENCE)
 
     def from_symbols(self, generator: np.random.Generator) -> Addend:
-        tally = Tally(self.query)
+        tally = SymbolCounter(self.query)
         tally.add(randomised(generator, self.table, self.states), self.table)
         parts = noisy(tally.parts, self.release, lambda below: int(generator.integers(below)))
         return symbols_addend(self.query, parts, self.release, CONFIDENCE)

@@ -16,7 +16,7 @@ from contract.release_frames import QueryKind
 from gateway.release.allowance import allowance
 from gateway.release.amplification import charge, smallest_scale
 from gateway.release.charges import nats, units_above
-from gateway.release.statistics import Query, Tally
+from gateway.release.statistics import Query, SymbolCounter
 from tests.support.sanitised_counts import stationary, worst_loss
 
 
@@ -93,7 +93,7 @@ def test_histograms_and_pairs_of_symbols(kind: QueryKind, rho: tuple[float, floa
     table = NoiseTable.binary(round(rho[0] * SCALE), round(rho[1] * SCALE))
     query = Query(kind, (0, 1) if kind == "histogram" else (1,))
     paths = np.array(list(product((0, 1), repeat=n)))
-    tallies = [Tally(query) for _ in paths]
+    tallies = [SymbolCounter(query) for _ in paths]
     for tally, path in zip(tallies, paths, strict=True):
         tally.add(path, table)
     counts = np.array([tally.parts[0].counts.ravel() for tally in tallies])

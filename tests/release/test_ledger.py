@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from contract.mechanisms import ALONE, Mechanism, covers
 from gateway.location import Location
 from gateway.release.audit import Audit, verify_charges
-from gateway.release.charges import PER_NAT, Run, nats, units_above, units_below
+from gateway.release.charges import PER_NAT, ChargedTicks, nats, units_above, units_below
 from gateway.release.entries import Allowance, Drawn, LedgerError
 from gateway.release.ledger import Ledger
 from tests.support.ledgers import ALLOWED, FREE, allow, drawn, key, open_ledger, release, reserve
@@ -45,7 +45,7 @@ def test_ten_thousand_windows_side_by_side_that_each_take_all_are_granted_in_one
     for window in range(10_000):
         reserve(in_file, release(60 * window, 60 * window + 59))
     assert rows(in_file) == 1
-    assert in_file.spent(key(), 0, 10**6) == [Run(0, 599_999, ALLOWED)]
+    assert in_file.spent(key(), 0, 10**6) == [ChargedTicks(0, 599_999, ALLOWED)]
     with pytest.raises(LedgerError) as refused:
         reserve(in_file, release(599_999, 600_010, 1))
     assert str(refused.value) == (
@@ -85,7 +85,7 @@ def test_nothing_is_drawn_for_a_refused_release_and_nothing_stays(ledger: Ledger
         ledger.reserve(release(9, 12, 1), draw, time_us=5, progress=50)
     assert [entry.number for entry in ledger.entries()] == [1]
     assert ledger.progress("count") is None
-    assert ledger.spent(key(), 0, 99) == [Run(0, 9, ALLOWED)]
+    assert ledger.spent(key(), 0, 99) == [ChargedTicks(0, 9, ALLOWED)]
 
 
 def test_a_release_that_fails_while_it_is_drawn_leaves_nothing(ledger: Ledger) -> None:
@@ -180,7 +180,7 @@ def test_what_was_reserved_waits_until_it_is_known_to_be_published(ledger: Ledge
     assert again.progress("count") == 30
     again.mark(2, "published")
     assert [entry.state for entry in again.entries()] == ["published", "abandoned", "reserved"]
-    assert again.spent(key(), 0, 99) == [Run(0, 29, ALLOWED)]
+    assert again.spent(key(), 0, 99) == [ChargedTicks(0, 29, ALLOWED)]
 
 
 def test_rounding_goes_to_the_safe_side() -> None:

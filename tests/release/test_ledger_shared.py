@@ -13,7 +13,7 @@ import pytest
 from gateway.database import Hold, postgresql
 from gateway.location import Location, Server
 from gateway.release.audit import verify_charges
-from gateway.release.charges import Run
+from gateway.release.charges import ChargedTicks
 from gateway.release.entries import Drawn, LedgerError
 from gateway.release.ledger import Ledger
 from host.database import AwayError, DatabaseError
@@ -59,7 +59,7 @@ def test_two_processes_at_once_are_never_granted_more_than_is_allowed(location: 
         assert process.returncode == 0
     entries = with_account.entries()
     assert [entry.number for entry in entries] == list(range(1, 21))
-    assert with_account.spent(key(), 0, 99) == [Run(0, 9, ALLOWED)]
+    assert with_account.spent(key(), 0, 99) == [ChargedTicks(0, 9, ALLOWED)]
     assert verify_charges(with_account).problems == ()
     with_account.close()
 
@@ -120,7 +120,7 @@ def test_a_connection_that_breaks_after_the_commit_has_charged_and_the_window_is
         reserve(ledger, release(0, 9), b"second", progress=10)
     assert [entry.payload for entry in ledger.pending()] == [b"first"]
     assert ledger.progress("count") == 10
-    assert ledger.spent(key(), 0, 99) == [Run(0, 9, ALLOWED)]
+    assert ledger.spent(key(), 0, 99) == [ChargedTicks(0, 9, ALLOWED)]
 
 
 def test_another_process_is_refused_unless_it_takes_the_ledger(ledger: Ledger, server: Server) -> None:

@@ -23,7 +23,7 @@ from gateway.privacy.wasserstein import infinity_wasserstein, wasserstein_symbol
 from gateway.release.allowance import allowance
 from gateway.release.amplification import charge, smallest_scale
 from gateway.release.charges import PER_NAT, nats
-from gateway.release.statistics import Query, Tally
+from gateway.release.statistics import Query, SymbolCounter
 from gateway.release.whole_window import CountedSymbols, WholeWindow, counted_symbols, moved_by_all
 from tests.support.sanitised_counts import stationary
 
@@ -236,7 +236,7 @@ def test_group_noise_hides_the_whole_window_from_everybody(kind: QueryKind) -> N
     states = (0, 1) if kind == "histogram" else (1,)
     found = []
     for path in product((0, 1), repeat=n):
-        tally = Tally(Query(kind, states))
+        tally = SymbolCounter(Query(kind, states))
         tally.add(np.array(path), table)
         found.append(tally.parts[0].counts.ravel())
     scale = float(WholeWindow(moved=moved_by_all(kind, found[0].size, n)).scale(epsilon))

@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 
 from contract.noise_table import SCALE, NoiseTable
 from gateway.release.inversion import ReleaseError, inversion, two_valued
-from gateway.release.statistics import Estimates, Part, Query, Tally, estimate, half_widths, noise_variance, noisy
+from gateway.release.statistics import (
+    Estimates,
+    Part,
+    Query,
+    SymbolCounter,
+    estimate,
+    half_widths,
+    noise_variance,
+    noisy,
+)
 
 BINARY = NoiseTable.binary(1_200_000_000, 900_000_000)
 SHARP = NoiseTable.binary(400_000_000, 500_000_000)
@@ -66,7 +75,7 @@ def tallied(
         if window % 20 == 0:
             path = walk(generator, states, n)
             expected = truth(query, path)
-        tally = Tally(query)
+        tally = SymbolCounter(query)
         tally.add(randomise(generator, table, path), table)
         found.append((tally.parts, expected))
     return found
@@ -132,7 +141,7 @@ def test_a_group_is_added_up_before_the_noise_and_tables_are_counted_apart() -> 
     query, scale, errors, covered = Query("count", (1,)), Fraction(6), [], []
     paths = [walk(generator, 2, 100) for _ in range(30)]
     for window in range(2000):
-        tally, expected = Tally(query), 0
+        tally, expected = SymbolCounter(query), 0
         for part, table in enumerate((BINARY, BINARY, SHARP)):
             path = paths[(window * 3 + part) % 30]
             tally.add(randomise(generator, table, path), table)
@@ -157,7 +166,7 @@ def test_one_symbol_changes_the_counts_by_no_more_than_the_sensitivity(symbols: 
     for kind, states in (("count", (1,)), ("frequency", (0, 1)), ("histogram", (0, 1, 2)), ("dwell", (2,))):
         counts = []
         for sequence in (symbols, other):
-            tally = Tally(Query(kind, states))  # type: ignore[arg-type]
+            tally = SymbolCounter(Query(kind, states))  # type: ignore[arg-type]
             tally.add(np.array(sequence), TERNARY)
             counts.append(tally.parts[0].counts)
         assert np.abs(counts[0] - counts[1]).sum() <= tally.sensitivity
@@ -168,14 +177,14 @@ def test_the_sensitivities_are_attained() -> None:
     for kind, states, moved in (("count", (1,), 1), ("histogram", (0, 1), 2), ("dwell", (1,), 4)):
         counts = []
         for sequence in ([0, 0, 1], [0, 1, 1]) if kind != "dwell" else ([0, 0, 0], [0, 1, 0]):
-            tally = Tally(Query(kind, states))  # type: ignore[arg-type]
+            tally = SymbolCounter(Query(kind, states))  # type: ignore[arg-type]
             tally.add(np.array(sequence), BINARY)
             counts.append(tally.parts[0].counts)
         assert np.abs(counts[0] - counts[1]).sum() == moved == tally.sensitivity
 
 
 def test_missing_ticks_are_not_counted_and_break_pairs() -> None:
-    tally = Tally(Query("dwell", (1,)))
+    tally = SymbolCounter(Query("dwell", (1,)))
     tally.add(np.array([0, 1, -1, 1, 1, -1, -1, 0]), BINARY)
     (part,) = tally.parts
     assert (part.ticks, part.pairs) == (5, 2)
@@ -186,7 +195,7 @@ def test_a_count_of_states_needs_one_count_of_symbols_where_randomised_response_
     assert two_valued(BINARY, (1,)) is not None
     assert two_valued(TERNARY, (0, 2)) is not None
     assert two_valued(WIDE, (0,)) is None
-    tally = Tally(Query("count", (0,)))
+    tally = SymbolCounter(Query("count", (0,)))
     tally.add(np.array([0, 1, 2, 3]), WIDE)
     assert (tally.sensitivity, tally.parts[0].counts.tolist()) == (2, [1, 1, 1, 1])
 
@@ -210,7 +219,7 @@ def test_what_cannot_be_answered_is_refused_in_one_line() -> None:
         (Query("histogram", (0,)), BINARY),
     ):
         with pytest.raises(ReleaseError) as refused:
-            Tally(query).add(np.array([0, 1]), table)
+            SymbolCounter(query).add(np.array([0, 1]), table)
         assert "\n" not in str(refused.value)
     with pytest.raises(ReleaseError, match="no tick of the window has a symbol"):
         estimate(Query("count", (1,)), (Part(BINARY, 0, 0, np.array([3])),), Fraction(5))

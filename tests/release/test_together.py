@@ -19,7 +19,7 @@ from gateway.chain import stationary_law
 from gateway.release.allowance import allowance
 from gateway.release.amplification import charge, smallest_scale
 from gateway.release.audit import verify_charges
-from gateway.release.charges import Run, peak_of_sum, units_above
+from gateway.release.charges import ChargedTicks, peak_of_sum, units_above
 from gateway.release.entries import Allowance, LedgerError, Release
 from gateway.release.ledger import Ledger
 from tests.support.ledgers import ALLOWED, FREE, key, open_ledger, release, reserve
@@ -216,7 +216,7 @@ def test_the_audit_finds_what_was_taken_apart(ledger: Ledger, change: str, probl
 
 
 def test_the_peak_of_a_sum() -> None:
-    runs = [Run(0, 9, 3), Run(5, 14, 4), Run(10, 20, 5), Run(30, 30, 8)]
+    runs = [ChargedTicks(0, 9, 3), ChargedTicks(5, 14, 4), ChargedTicks(10, 20, 5), ChargedTicks(30, 30, 8)]
     assert peak_of_sum(runs) == 9
     assert peak_of_sum(runs[:2]) == 7
     assert peak_of_sum([]) == 0

@@ -19,7 +19,7 @@ from gateway.service.kinds.counted_estimates import CountedEstimates, estimated_
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.symbol_model import model_of
 from gateway.service.symbols.arrivals import Received
-from gateway.service.symbols.past import Run
+from gateway.service.symbols.past import TickProbabilities
 from tests.support.scenes import Scene, catalogue, policy
 
 LAG = 2
@@ -47,7 +47,7 @@ def record(here: Scene, *some: SymbolFrame | WindowFrame, sealed: bool = False) 
             here.recorder.seal(now=True)
 
 
-def run(here: Scene, index: int, kind: str = "high") -> Run | None:
+def run(here: Scene, index: int, kind: str = "high") -> TickProbabilities | None:
     """What a window and the symbols of its ticks determine together."""
     number = here.store.stream_id("watch", sequence_name("hr", kind))
     assert number is not None
@@ -55,7 +55,7 @@ def run(here: Scene, index: int, kind: str = "high") -> Run | None:
     return counted.run(Place(number, "watch", "hr"), index)
 
 
-def found(here: Scene, index: int, kind: str = "high") -> Run:
+def found(here: Scene, index: int, kind: str = "high") -> TickProbabilities:
     there = run(here, index, kind)
     assert there is not None
     return there

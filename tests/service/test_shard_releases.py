@@ -19,7 +19,7 @@ from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.release_counts import Counts, StoreCounting
 from gateway.service.release_progress import NotKnownError, StoreProgress
-from gateway.service.release_schedule import Schedule
+from gateway.service.release_schedule import ReleaseSchedule
 from gateway.service.release_setup import open_releases
 from gateway.service.shard_channel import Asked, ShardChannel, ShardChannelError
 from gateway.service.shard_part import ShardPart
@@ -96,7 +96,7 @@ class Fleet:
             counting=counting,
         )
         self.ledger: Ledger = made.ledger
-        self.schedule = Schedule(made.jobs, made.maker, progress, made.record, LINK, self.counters)
+        self.schedule = ReleaseSchedule(made.jobs, made.maker, progress, made.record, LINK, self.counters)
 
     def work(self, *shards: Running) -> None:
         """Let all of them work for as long as there is anything to do."""

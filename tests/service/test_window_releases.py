@@ -24,7 +24,7 @@ from gateway.release.entries import Key, LedgerError, Release
 from gateway.service.release_config import ReleaseConfigError, load_releases
 from gateway.service.release_jobs import jobs
 from gateway.service.release_progress import StoreProgress
-from gateway.service.release_schedule import Schedule
+from gateway.service.release_schedule import ReleaseSchedule
 from gateway.service.release_setup import open_releases
 from gateway.service.symbols.arrivals import Received
 from mqtt_link import Broker, Link
@@ -67,7 +67,7 @@ class Bench:
         self.ledger, link = opened.ledger, Link(Broker(), client_id="none")
         progress = StoreProgress(self.scene.store, self.scene.recorder)
         parts = (opened.jobs, opened.maker, progress, opened.record, link, self.counters)
-        self.schedule = Schedule(*parts, seconds=lambda: self.now)
+        self.schedule = ReleaseSchedule(*parts, seconds=lambda: self.now)
 
     def record(self, device: str, *some: WindowFrame | SymbolFrame) -> None:
         self.scene.receive([Received(device, "hr", one) for one in some])

@@ -15,7 +15,7 @@ from contract.policy import Policy
 from contract.release_frames import ReleaseFrame, decode_release
 from gateway.release.ledger import Ledger
 from gateway.service.release_progress import StoreProgress
-from gateway.service.release_schedule import Schedule
+from gateway.service.release_schedule import ReleaseSchedule
 from gateway.service.release_setup import open_releases
 from mqtt_link import Broker, Link
 from tests.support.brokers import Mosquitto, wait_until
@@ -71,7 +71,7 @@ class Bench:
         link = Link(Broker(), client_id="none")
         progress = StoreProgress(self.scene.store, self.scene.recorder)
         args = (opened.jobs, opened.maker, progress, opened.record, link, self.counters)
-        self.schedule = Schedule(*args, seconds=lambda: self.now)
+        self.schedule = ReleaseSchedule(*args, seconds=lambda: self.now)
 
     def reopen(self) -> None:
         """Forget everything but the files."""

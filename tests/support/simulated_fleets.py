@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.fleet.entries import Document, Outcome, PolicyReport, Sighting, Target
-from gateway.fleet.plan import WHOLE_FLEET, Plan, Stage, stages_of
+from gateway.fleet.plan import WHOLE_FLEET, RolloutPlan, Stage, stages_of
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollout import begin
 from gateway.fleet.rollout_state import Report, SetDesired, State
@@ -55,15 +55,15 @@ def plan(
     pace: int = 60_000,
     patience_seconds: int = 60,
     **fields: Any,
-) -> Plan:
+) -> RolloutPlan:
     """A plan; whole numbers are per cent, and one stage of 100 % unless there are others."""
     threshold = Fraction(success) if isinstance(success, Fraction) else success * PERCENT
     made = tuple(Stage(one * PERCENT, success=threshold) if isinstance(one, int) else one for one in stages or (100,))
     limit = error if isinstance(error, Fraction) else error * PERCENT
-    return Plan(version, made, limit, pace, patience_seconds, **fields)
+    return RolloutPlan(version, made, limit, pace, patience_seconds, **fields)
 
 
-def started(some: Plan, devices: Sequence[str], canaries: Sequence[str] = ()) -> State:
+def started(some: RolloutPlan, devices: Sequence[str], canaries: Sequence[str] = ()) -> State:
     """The plan's rollout, at its first moment."""
     groups = {name: frozenset({"canary"} if name in canaries else ()) for name in devices}
     return begin(State(), stages_of(some, groups), START)

@@ -19,7 +19,7 @@ from contract.fleet_frames import JUDGED_BYTES, PolicyStatus, encode_policy_stat
 from contract.frames import Status, encode_status
 from contract.topics import parse_topic, policy_set_topic, policy_status_topic, status_topic
 from contract.trust import Trust
-from gateway.fleet import Document, Plan, Registry, Rollouts, Stage, Target
+from gateway.fleet import Document, Registry, RolloutPlan, Rollouts, Stage, Target
 from mqtt_link import Broker, Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway
@@ -105,13 +105,13 @@ def prepare(folder: Path, keys: Keys) -> tuple[Registry, list[Enrolment], set[st
     return registry, enrolments, offline
 
 
-def plan(error: Fraction) -> Plan:
+def plan(error: Fraction) -> RolloutPlan:
     stages = (
         Stage(share=Fraction(1, 50), success=Fraction(1, 2)),
         Stage(share=Fraction(1, 5), success=Fraction(4, 5)),
         Stage(share=Fraction(1), success=Fraction(4, 5)),
     )
-    return Plan(1, stages, error, pace=6000, patience_seconds=600, seed="autumn")
+    return RolloutPlan(1, stages, error, pace=6000, patience_seconds=600, seed="autumn")
 
 
 def test_it_completes_although_the_gateway_is_killed_and_the_absent_catch_up(

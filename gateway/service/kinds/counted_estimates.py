@@ -22,7 +22,7 @@ from gateway.service.kinds.kind import Place
 from gateway.service.kinds.symbol_model import SymbolModel, told
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
-from gateway.service.symbols.past import Past, Run
+from gateway.service.symbols.past import Past, TickProbabilities
 
 __all__ = ["MOST_TICKS", "CountedEstimates", "estimated_window"]
 
@@ -72,7 +72,7 @@ class CountedEstimates:
         self._lag = lag
         self._past = Past(store, catalogue, lag)
 
-    def run(self, place: Place, index: int) -> Run | None:
+    def run(self, place: Place, index: int) -> TickProbabilities | None:
         """The probabilities of the ticks of a window; none if it is not used, or not all of it is here."""
         if (found := self._found(place, index)) is None:
             return None
@@ -93,7 +93,7 @@ class CountedEstimates:
         except ValueError:  # a count that its symbols all but exclude, beyond what floating point holds
             return None
         probabilities = told(model, marginals)[offset : offset + frame.length]
-        return Run(frame.policy_version, frame.first, frame.shift, probabilities)
+        return TickProbabilities(frame.policy_version, frame.first, frame.shift, probabilities)
 
     def _found(self, place: Place, index: int) -> _Found | None:
         frame = self._store.windows.at(place.number, index)

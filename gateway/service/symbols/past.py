@@ -19,13 +19,13 @@ from gateway.service.symbols.bank import Bank
 from gateway.service.symbols.beliefs import GIVEN, Beliefs, follow
 from gateway.service.symbols.columns import Columns
 
-__all__ = ["Past", "Run", "Standing"]
+__all__ = ["Past", "Standing", "TickProbabilities"]
 
 _PAGES = 4, 32
 """How many frames are read at once, at first and at most: often the first few are enough."""
 
 
-class Run(NamedTuple):
+class TickProbabilities(NamedTuple):
     """Probabilities (n, s) of the states at n consecutive ticks.
 
     Attributes:
@@ -39,7 +39,7 @@ class Run(NamedTuple):
     shift: int
     probabilities: Floats
 
-    def cut(self, first: int, last: int) -> Run:
+    def cut(self, first: int, last: int) -> TickProbabilities:
         """Only the ticks from one to another."""
         low = max(first - self.first, 0)
         inside = self.probabilities[low : max(last - self.first + 1, low)]
@@ -168,7 +168,9 @@ class Past:
         runs = tuple(zip(*(field.tolist() for field in fields), strict=True))
         return chunk._replace(first=frames[0].first, law=law, runs=runs, symbols=left.packed.tobytes())
 
-    def estimates(self, place: Place, first: int = 0, last: int = MAX_TICK, *, newest: bool = False) -> Iterator[Run]:
+    def estimates(
+        self, place: Place, first: int = 0, last: int = MAX_TICK, *, newest: bool = False
+    ) -> Iterator[TickProbabilities]:
         """The probabilities of the ticks first..last, in tick order, each given the symbols of up to `lag` later ticks.
 
         Symbols of another policy version, or from after the clock was set, do not count for the ticks before them.
@@ -212,7 +214,9 @@ class Past:
                 )
             size = min(2 * size, most)
 
-    def _told(self, place: Place, some: list[_Stretch], first: int, last: int, newest: int) -> Iterator[Run]:
+    def _told(
+        self, place: Place, some: list[_Stretch], first: int, last: int, newest: int
+    ) -> Iterator[TickProbabilities]:
         """The ticks first..last, and up to `newest`, of the first of some stretches, and of a short gap after it."""
         one = some[0]
         model, parts, at, ticks = self._model(place, one), [one.symbols], one.last, len(one.symbols)
@@ -229,7 +233,7 @@ class Past:
         low, high = max(first - one.first, 0), min(min(last, newest) - one.first + 1, ticks)
         if low < high:
             found = smoothed(model, one.law, np.concatenate(parts)[: high + self._lag], self._lag)
-            yield Run(one.version, one.first + low, one.shift, found[low:high])
+            yield TickProbabilities(one.version, one.first + low, one.shift, found[low:high])
 
     def _model(self, place: Place, one: _Stretch) -> Model:
         return self.bank.models[self.model(place.device, place.stream, one.version)]
